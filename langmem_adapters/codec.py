@@ -1,0 +1,131 @@
+"""Values to bytes and back: JSON that loses nothing and can build nothing but plain data.
+
+What JSON has is written as JSON. What it lacks (bytes, tuples, sets, dates, decimals, UUIDs, dictionaries with
+other keys than strings) is written as ``{"$type": name, "$value": …}``, and a dictionary that happens to have a
+``"$type"`` of its own is written as its pairs, so that reading never guesses. Reading calls constructors of the
+standard library only: no class is ever found by a name in stored data.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime as dt
+import decimal
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from langmem_adapters.errors import SerializationError
+
+__all__ = ["decode", "encode", "plain"]
+
+_TYPE, _VALUE = "$type", "$value"
+_MAX_DEPTH = 200  # far beyond any message, far below Python's own recursion limit
+
+
+def encode(value: Any) -> bytes:
+    """Write a value. Raises SerializationError, naming the place, for what cannot be kept without loss."""
+    value = plain(value)
+    try:
+        return to_json(value)
+    except (PydanticSerializationError, UnicodeEncodeError):
+        # A lone surrogate has no UTF-8 form; JSON's own escape can carry it.
+        return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def decode(data: bytes) -> Any:
+    """Read a value that :func:`encode` wrote. Raises SerializationError for anything else."""
+    try:
+        try:
+            value = from_json(data)
+        except ValueError:
+            value = json.loads(data)  # accepts the escapes of lone surrogates
+        return _restore(value) if _TYPE.encode() in data else value
+    except (ValueError, TypeError, KeyError, RecursionError, decimal.DecimalException) as error:
+        raise SerializationError(f"stored bytes cannot be read: {error}") from error
+
+
+def plain(value: Any) -> Any:
+    """Turn a value into JSON's own types; the same object where it has no others already.
+
+    Models and dataclasses become dictionaries, as LangChain and LlamaIndex dump them.
+    """
+    return value if _is_plain(value, _MAX_DEPTH) else _plain(value, "value", _MAX_DEPTH)
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    kind = type(value)
+    if kind is str or kind is int or kind is float or kind is bool or value is None:
+        return True
+    if depth == 0:
+        return False
+    if kind is dict:
+        return _TYPE not in value and all(
+            type(key) is str and _is_plain(item, depth - 1) for key, item in value.items()
+        )
+    return kind is list and all(_is_plain(item, depth - 1) for item in value)
+
+
+def _plain(value: Any, place: str, depth: int) -> Any:
+    if depth == 0:
+        raise SerializationError(f"{place[:200]}… is nested more than {_MAX_DEPTH} levels deep")
+    kind = type(value)
+    if _is_plain(value, 0):
+        return value
+    if kind is list:
+        return [_plain(item, f"{place}[{n}]", depth - 1) for n, item in enumerate(value)]
+    if isinstance(value, BaseModel):
+        return _plain(value.model_dump(), place, depth - 1)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _plain(dataclasses.asdict(value), place, depth - 1)
+    if isinstance(value, Mapping):
+        return _plain_mapping(value, place, depth)
+    for name, (type_, to_plain, _) in _TAGGED.items():
+        if isinstance(value, type_):
+            return {_TYPE: name, _VALUE: _plain(to_plain(value), place, depth - 1)}
+    for base in (str, int, float):  # an enum member or a subclass: the plain value, as every JSON writer does
+        if isinstance(value, base):
+            return base(value.value if hasattr(value, "value") else value)
+    raise SerializationError(f"{place} is a {kind.__module__}.{kind.__qualname__}, which cannot be stored as data")
+
+
+def _plain_mapping(value: Mapping[Any, Any], place: str, depth: int) -> dict[str, Any]:
+    if _TYPE not in value and all(type(key) is str for key in value):
+        return {key: _plain(item, f"{place}.{key}", depth - 1) for key, item in value.items()}
+    pairs = [[_plain(k, place, depth - 1), _plain(v, f"{place}[{k!r}]", depth - 1)] for k, v in value.items()]
+    return {_TYPE: "dict", _VALUE: pairs}
+
+
+def _restore(value: Any) -> Any:
+    if type(value) is list:
+        return [_restore(item) for item in value]
+    if type(value) is not dict:
+        return value
+    if _TYPE not in value:
+        return {key: _restore(item) for key, item in value.items()}
+    name, content = value[_TYPE], _restore(value[_VALUE])
+    return {k: v for k, v in content} if name == "dict" else _TAGGED[name][2](content)  # noqa: C416
+
+
+def _timedelta(parts: list[int]) -> dt.timedelta:
+    return dt.timedelta(*parts)
+
+
+# name: (type, to plain, from plain); a subclass stands before its base
+_TAGGED: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "bytes": (bytes, lambda v: base64.b64encode(v).decode(), base64.b64decode),
+    "tuple": (tuple, list, tuple),
+    "frozenset": (frozenset, list, frozenset),
+    "set": (set, list, set),
+    "datetime": (dt.datetime, dt.datetime.isoformat, dt.datetime.fromisoformat),
+    "date": (dt.date, dt.date.isoformat, dt.date.fromisoformat),
+    "time": (dt.time, dt.time.isoformat, dt.time.fromisoformat),
+    "timedelta": (dt.timedelta, lambda v: [v.days, v.seconds, v.microseconds], _timedelta),
+    "decimal": (decimal.Decimal, str, decimal.Decimal),
+    "uuid": (uuid.UUID, str, uuid.UUID),
+}

@@ -1,0 +1,65 @@
+"""Every error this library raises.
+
+::
+
+    LangmemError
+    ├── StoreError            the backend failed; raised from the driver's error
+    │   ├── StoreUnavailable  it cannot be reached, opened or locked
+    │   └── Conflict          a guarded write lost the race
+    ├── SearchError           the search backend failed
+    ├── SerializationError    a value cannot be stored, or stored bytes cannot be read
+    ├── ConfigurationError    an argument or a setting is wrong; also a ValueError
+    └── MissingDependency     an extra is not installed; also an ImportError
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigurationError",
+    "Conflict",
+    "LangmemError",
+    "MissingDependency",
+    "SearchError",
+    "SerializationError",
+    "StoreError",
+    "StoreUnavailable",
+]
+
+
+class LangmemError(Exception):
+    """Anything that goes wrong inside this library."""
+
+
+class StoreError(LangmemError):
+    """A store failed; the driver's own error is its ``__cause__``."""
+
+
+class StoreUnavailable(StoreError):  # noqa: N818 - the name is promised; "StoreUnavailableError" says no more
+    """A store cannot be reached, opened or locked in time."""
+
+
+class Conflict(StoreError):  # noqa: N818 - as in HTTP 409
+    """A guarded write found another value than the one it was told to expect."""
+
+
+class SearchError(LangmemError):
+    """A search backend failed."""
+
+
+class SerializationError(LangmemError):
+    """A value cannot be stored without loss, or stored bytes cannot be read."""
+
+
+class ConfigurationError(LangmemError, ValueError):
+    """An argument or a setting is wrong; the message says which, and what is right."""
+
+
+class MissingDependency(LangmemError, ImportError):  # noqa: N818 - it names what is missing
+    """A package of an optional extra is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"{package} is not installed. Install it with: pip install 'langmem_adapters[{extra}]'"
+        )
+        self.package = package
+        self.extra = extra

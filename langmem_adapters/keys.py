@@ -1,0 +1,42 @@
+"""Names and fingerprints: the one function that encodes a namespace, and the one that hashes a request."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote, unquote
+
+from langmem_adapters.codec import plain
+from langmem_adapters.errors import ConfigurationError
+
+__all__ = ["Namespace", "decode_namespace", "encode_namespace", "fingerprint"]
+
+Namespace = tuple[str, ...]
+"""A path such as ``("brain", tenant, user, session)``; any characters, of any length, in any part."""
+
+
+def encode_namespace(namespace: Sequence[str]) -> str:
+    """Encode a namespace so that no two collide, and a prefix of parts is a prefix of characters.
+
+    Every part is percent-encoded and closed by a slash: ``("a", "", "b/c")`` is ``"a//b%2Fc/"``.
+    """
+    if isinstance(namespace, str) or not all(isinstance(part, str) for part in namespace):
+        raise ConfigurationError(f"a namespace is a tuple of strings, not {namespace!r:.200}")
+    return "".join(quote(part, safe="", errors="surrogatepass") + "/" for part in namespace)
+
+
+def decode_namespace(name: str) -> Namespace:
+    """Read back what :func:`encode_namespace` wrote."""
+    return tuple(unquote(part, errors="surrogatepass") for part in name.split("/")[:-1])
+
+
+def fingerprint(*parts: Any) -> str:
+    """Hash plain data to 32 hexadecimal digits (the first half of a SHA-256).
+
+    The order of keys in a dictionary does not change it; every value, type and boundary between parts does.
+    The text itself cannot be read back from it, so a key never carries a prompt or a secret.
+    """
+    canonical = json.dumps(plain(list(parts)), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]

@@ -1,0 +1,149 @@
+"""The nouns of the library, as versioned data that no framework owns."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "Content",
+    "Experience",
+    "Hit",
+    "Message",
+    "Metric",
+    "Score",
+    "Scope",
+    "SessionInfo",
+    "Summary",
+    "ToolCall",
+    "Trajectory",
+]
+
+Content: TypeAlias = str | list[str | dict[str, Any]]
+"""Text, or content blocks: plain strings and dictionaries with a ``type`` as LangChain and OpenAI write them."""
+
+
+class _Data(BaseModel):
+    """Unknown fields are kept: a newer version of the library may have written them."""
+
+    model_config = ConfigDict(extra="allow", ser_json_inf_nan="constants", protected_namespaces=())
+
+
+class Scope(BaseModel):
+    """Whose memory: a tenant, a user of the tenant, a session of the user.
+
+    Short-term memory belongs to the session; long-term memory and experiences belong to the user, or to the
+    tenant when asked. What a scope does not name is never searched: without a user, long-term memory stays
+    inside the session.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tenant: str = ""
+    user: str = ""
+    session: str = ""
+
+
+class ToolCall(_Data):
+    """A call that a model asked for. ``args`` is the parsed argument object."""
+
+    id: str | None = None
+    name: str = ""
+    args: dict[str, Any] = Field(default_factory=dict)
+
+
+class Message(_Data):
+    """One message of a conversation, as every framework would recognise it.
+
+    ``role`` is "system", "user", "assistant" or "tool", or a host's own word. ``host`` holds what only the
+    framework that wrote the message understands, under that framework's name, so that it comes back equal there.
+
+    >>> Message(role="user", content="Where is my bike?").text
+    'Where is my bike?'
+    """
+
+    id: str = ""
+    role: str
+    content: Content = ""
+    name: str | None = None
+    tool_calls: list[ToolCall] = Field(default_factory=list)
+    tool_call_id: str | None = None
+    created_at: float | None = Field(default=None, description="Unix time in seconds.")
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    host: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The readable part: the text blocks, joined by line ends."""
+        if isinstance(self.content, str):
+            return self.content
+        parts = (block if isinstance(block, str) else block.get("text") for block in self.content)
+        return "\n".join(part for part in parts if isinstance(part, str))
+
+
+class Summary(_Data):
+    """What a conversation said before its window. ``covers`` is the last sequence number it stands for."""
+
+    text: str
+    covers: int = 0
+    updated_at: float | None = Field(default=None, description="Unix time in seconds.")
+
+
+class SessionInfo(_Data):
+    """One line of a list of sessions. Times are Unix times in seconds."""
+
+    session: str
+    title: str = ""
+    messages: int = 0
+    created_at: float | None = None
+    updated_at: float | None = None
+
+
+class Hit(NamedTuple):
+    """What a search found. ``score`` lies in [0, 1]; higher is better."""
+
+    id: str
+    score: float
+
+
+class Score(_Data):
+    """How good a response was, 1 (poor) to 10 (perfect), and why."""
+
+    val: int = Field(default=1, ge=1, le=10)
+    reason: str = ""
+
+
+class Metric(_Data):
+    """What a response cost (seconds, money) and how good it was."""
+
+    time_cost: float = 0.0
+    money_cost: float = 0.0
+    score: Score | None = None
+
+
+class Trajectory(_Data):
+    """The way to a response: plan, action, observation, reward."""
+
+    plan: str = ""
+    action: str = ""
+    observation: str = ""
+    reward: int = 0
+
+
+class Experience(_Data):
+    """A request, the response it got and how good that was (MetaGPT's ``Experience``).
+
+    ``req`` and ``resp`` are plain data, kept with their types. ``timestamp`` is Unix time in seconds.
+    """
+
+    req: Any
+    resp: Any = None
+    metric: Metric | None = None
+    exp_type: Literal["success", "failure", "insight"] = "success"
+    entry_type: Literal["Automatic", "Manual"] = "Automatic"
+    tag: str = ""
+    traj: Trajectory | None = None
+    timestamp: float | None = None
+    uuid: str = ""
+    expires_at: float | None = Field(default=None, description="Unix time in seconds; None: never.")

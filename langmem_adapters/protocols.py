@@ -1,0 +1,166 @@
+"""What the floors ask of each other. Every protocol here can be answered by a class of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from langmem_adapters.keys import Namespace
+from langmem_adapters.model import Hit
+
+__all__ = ["Appended", "Document", "Index", "Item", "Listed", "Page", "Store"]
+
+
+class Item(NamedTuple):
+    """An entry of a namespace's log. ``seq`` rises for ever; ``id`` is unique in the log."""
+
+    seq: int
+    id: str
+    data: bytes
+
+
+class Page(NamedTuple):
+    """Part of a log, read together with the log's length and the values that were asked for."""
+
+    items: list[Item]
+    total: int
+    values: dict[str, bytes]
+
+
+class Appended(NamedTuple):
+    """Which entries of an append were new, in their order, and how long the log is now."""
+
+    new: list[bool]
+    total: int
+
+
+class Listed(NamedTuple):
+    """A namespace and the Unix time of its last write."""
+
+    namespace: Namespace
+    updated_at: float
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Ordered, namespaced bytes: the only truth. Sync; safe to share between threads and across ``fork``.
+
+    A namespace holds a *log* (entries with an id, in the order of their writing) and *values* (bytes by key).
+    It comes into being with its first write and expires as a whole: each write states its ``ttl`` in seconds,
+    or None for no expiry. Constructing a store touches neither disk nor network. A store that was closed may
+    be used again and then connects anew. Failures are raised as :class:`~langmem_adapters.errors.StoreError`.
+    """
+
+    def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
+        """Read values; those that do not exist are left out. ``keys=None`` reads all."""
+        ...
+
+    def scan(
+        self,
+        namespace: Namespace,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        keys: Sequence[str] = (),
+    ) -> Page:
+        """Read log entries with ``after < seq < before`` in one consistent look, and values beside them.
+
+        ``reverse`` reads from the newest down. The cost is that of the entries returned, not of the log.
+        """
+        ...
+
+    def append(
+        self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], *, ttl: float | None = None
+    ) -> Appended:
+        """Add ``(id, data)`` entries at the end, all or none; an id that the log holds already is left as it is.
+
+        One round trip at any length, and no conflict between writers.
+        """
+        ...
+
+    def write(
+        self,
+        namespace: Namespace,
+        *,
+        put: Mapping[str, bytes] | None = None,
+        delete: Sequence[str] = (),
+        append: Sequence[tuple[str, bytes]] = (),
+        remove: Sequence[Item] = (),
+        guard: Mapping[str, bytes | None] | None = None,
+        ttl: float | None = None,
+    ) -> None:
+        """Change values and log entries of one namespace, all or nothing.
+
+        With ``guard``, only if those values are exactly these (None: absent); otherwise
+        :class:`~langmem_adapters.errors.Conflict` is raised and nothing has changed.
+        """
+        ...
+
+    def clear(self, namespace: Namespace) -> None:
+        """Remove a namespace with all it holds."""
+        ...
+
+    def recent(
+        self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None
+    ) -> list[Listed]:
+        """List the direct children of ``parent`` by last write, newest first.
+
+        ``before`` is the last row of the page before. The cost is that of the page, not of all children.
+        """
+        ...
+
+    def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
+        """Go through all namespaces that begin with ``prefix``, in no order; for maintenance."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
+        ...
+
+
+class Document(NamedTuple):
+    """What an index is given: an id of its own namespace and the text to be found by."""
+
+    id: str
+    text: str
+
+
+@runtime_checkable
+class Index(Protocol):
+    """Finds ids by text. It can be dropped at any time and rebuilt from the store that it follows.
+
+    Partition, then search: nothing outside the namespace is ever looked at. Scores lie in [0, 1], higher is
+    better. Failures are raised as :class:`~langmem_adapters.errors.SearchError`.
+    """
+
+    def apply(
+        self,
+        namespace: Namespace,
+        *,
+        upsert: Sequence[Document] = (),
+        delete: Sequence[str] = (),
+        position: tuple[int, str] | None = None,
+    ) -> None:
+        """Add, replace and remove documents and remember how far the store was followed, all or nothing.
+
+        ``position`` is the ``(seq, id)`` of the store's last log entry that this change reflects.
+        """
+        ...
+
+    def position(self, namespace: Namespace) -> tuple[int, str] | None:
+        """How far this namespace follows its store; None: not begun."""
+        ...
+
+    def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
+        """The ``k`` best documents, best first; those that share nothing with the query are left out."""
+        ...
+
+    def clear(self, namespace: Namespace) -> None:
+        """Forget a namespace."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
+        ...
