@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing_extensions import Self
+
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.errors import SerializationError
+
+_VERSION = 1
+_DEFAULTS = (None, "", [], {})
 
 __all__ = [
     "Content",
@@ -20,7 +27,7 @@ __all__ = [
     "Trajectory",
 ]
 
-Content: TypeAlias = str | list[str | dict[str, Any]]
+Content: TypeAlias = str | list[str | dict[Any, Any]]
 """Text, or content blocks: plain strings and dictionaries with a ``type`` as LangChain and OpenAI write them."""
 
 
@@ -28,6 +35,28 @@ class _Data(BaseModel):
     """Unknown fields are kept: a newer version of the library may have written them."""
 
     model_config = ConfigDict(extra="allow", ser_json_inf_nan="constants", protected_namespaces=())
+
+    def to_bytes(self) -> bytes:
+        """Write the fields that differ from their defaults, with the version of the format."""
+        fields = {name: value for name, value in self._plain().items() if value not in _DEFAULTS}
+        return encode({"v": _VERSION, **fields})
+
+    def _plain(self) -> dict[str, Any]:
+        return {**self.__dict__, **(self.model_extra or {})}
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read what :meth:`to_bytes` wrote. Raises SerializationError where that cannot be."""
+        fields = decode(data)
+        if not isinstance(fields, dict):
+            raise SerializationError(f"a stored {cls.__name__} is not an object")
+        version = fields.pop("v", None)
+        if version != _VERSION:
+            raise SerializationError(f"a stored {cls.__name__} has the unknown format version {version!r}")
+        try:
+            return cls.model_validate(fields)
+        except ValidationError as error:
+            raise SerializationError(f"a stored {cls.__name__} cannot be read: {error}") from error
 
 
 class Scope(BaseModel):

@@ -1,0 +1,194 @@
+"""SQLite files: connections that survive threads and forks, transactions, migrations, errors in plain words."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
+
+__all__ = ["Database"]
+
+_IN_MEMORY = ":memory:"
+
+
+class Database:
+    """One SQLite file in WAL mode, shared by threads and processes.
+
+    Connections are pooled rather than tied to threads, because worker threads come and go: there are as many as
+    were ever busy at once. A forked child makes its own. Nothing is opened before the first transaction.
+
+    Args:
+        path: The file, or ":memory:" for one private connection.
+        schema: Migration scripts; the first n are what version n of the schema is made of.
+        name: Whose schema this is. Several may share a file.
+        synchronous: "normal" (a power cut may lose the last transactions, never consistency) or "full".
+        timeout: Seconds to wait for another process's write.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        schema: Sequence[str],
+        name: str,
+        synchronous: str = "normal",
+        timeout: float = 5.0,
+    ) -> None:
+        if synchronous.lower() not in {"normal", "full"}:
+            raise ConfigurationError(f'synchronous is "normal" or "full", not {synchronous!r}')
+        self.path = str(path)
+        self._schema = tuple(schema)
+        self._name = name
+        self._synchronous = synchronous.lower()
+        self._timeout = timeout
+        self._in_memory = self.path == _IN_MEMORY
+        self._alone = threading.Lock()  # held by whoever uses the only connection of an in-memory database
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._ready = False
+        self._finalizer = weakref.finalize(self, _close_all, self._idle, self._pid)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Look at one consistent state."""
+        with self._transaction("BEGIN") as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Change all or nothing, alone among writers."""
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._alone if self._in_memory else contextlib.nullcontext():
+            connection = self._borrow()
+            try:
+                try:
+                    connection.execute(begin)
+                    yield connection
+                    connection.execute("COMMIT")
+                except BaseException:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
+            except sqlite3.Error as error:
+                raise self._explained(error) from error
+            finally:
+                self._give_back(connection)
+
+    def _borrow(self) -> sqlite3.Connection:
+        if self._pid != os.getpid():
+            # SQLite forbids to use, or even to close, a connection on the other side of a fork.
+            _inherited.append(self._idle)
+            self._finalizer.detach()
+            self._start()
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return self._connect()
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        with self._lock:
+            self._idle.append(connection)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        try:
+            if not self._ready:
+                self._prepare(connection)
+            connection.execute(f"PRAGMA synchronous={self._synchronous}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA page_size=8192")  # takes effect on a new file only
+        self._enter_wal(connection)
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS langmem_schema (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+        )
+        if self._version(connection) < len(self._schema):
+            connection.execute("BEGIN IMMEDIATE")
+            done = self._version(connection)
+            for script in self._schema[done:]:
+                connection.execute(script)
+            connection.execute(
+                "INSERT OR REPLACE INTO langmem_schema VALUES (?, ?)", (self._name, len(self._schema))
+            )
+            connection.execute("COMMIT")
+        elif self._version(connection) > len(self._schema):
+            raise StoreError(
+                f"{self.path} was written by a newer version of langmem_adapters; upgrade to read it"
+            )
+        self._ready = True
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        row = connection.execute(
+            "SELECT version FROM langmem_schema WHERE name = ?", (self._name,)
+        ).fetchone()
+        return int(row[0]) if row else 0
+
+    def _enter_wal(self, connection: sqlite3.Connection) -> None:
+        """SQLite does not wait for other processes while it changes the journal mode, so this does."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+            else:
+                return
+
+    def _explained(self, error: sqlite3.Error) -> StoreError:
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            return StoreUnavailable(f"{self.path} was locked by another writer for {self._timeout:g} s")
+        if "unable to open" in text:
+            folder = Path(self.path).parent
+            reason = "is not a file that can be opened" if folder.is_dir() else f"cannot be made: {folder} is no folder"
+            return StoreUnavailable(f"{self.path} {reason}")
+        if "not a database" in text:
+            return StoreError(f"{self.path} is not an SQLite database")
+        return StoreError(f"{self.path}: {text}")
+
+    def close(self) -> None:
+        """Close the idle connections. The next transaction opens a new one."""
+        if self._pid == os.getpid():
+            with self._lock:
+                _close_all(self._idle, self._pid)
+
+    def __repr__(self) -> str:
+        return f"Database({self.path!r})"
+
+
+_inherited: list[list[sqlite3.Connection]] = []  # a parent's connections, kept from being closed by a child
+
+
+def _close_all(connections: list[sqlite3.Connection], pid: int) -> None:
+    while connections and pid == os.getpid():
+        connections.pop().close()

@@ -1,0 +1,154 @@
+"""A store in this process's memory: for tests and try-outs, and the oracle that the others are held against."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from langmem_adapters.errors import Conflict
+from langmem_adapters.keys import Namespace, encode_namespace
+from langmem_adapters.protocols import Appended, Item, Listed, Page
+
+__all__ = ["MemoryStore"]
+
+
+@dataclass
+class _Content:
+    log: dict[int, Item] = field(default_factory=dict)
+    ids: set[str] = field(default_factory=set)
+    values: dict[str, bytes] = field(default_factory=dict)
+    updated_at: float = 0.0
+    expires_at: float | None = None
+
+
+class MemoryStore:
+    """Implements :class:`~langmem_adapters.protocols.Store` with dictionaries. ``clock`` gives Unix seconds."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._namespaces: dict[Namespace, _Content] = {}
+        self._seq = 0
+
+    def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
+        with self._lock:
+            values = self._look(namespace).values
+            return dict(values) if keys is None else {key: values[key] for key in keys if key in values}
+
+    def scan(
+        self,
+        namespace: Namespace,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        keys: Sequence[str] = (),
+    ) -> Page:
+        with self._lock:
+            content = self._look(namespace)
+            log = reversed(content.log.values()) if reverse else content.log.values()
+            items = [item for item in log if item.seq > after and (before is None or item.seq < before)]
+            values = {key: content.values[key] for key in keys if key in content.values}
+            return Page(items[:limit], len(content.log), values)
+
+    def append(
+        self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], *, ttl: float | None = None
+    ) -> Appended:
+        with self._lock:
+            content = self._touch(namespace, ttl)
+            new = self._append(content, entries)
+            return Appended(new, len(content.log))
+
+    def write(
+        self,
+        namespace: Namespace,
+        *,
+        put: Mapping[str, bytes] | None = None,
+        delete: Sequence[str] = (),
+        append: Sequence[tuple[str, bytes]] = (),
+        remove: Sequence[Item] = (),
+        guard: Mapping[str, bytes | None] | None = None,
+        ttl: float | None = None,
+    ) -> None:
+        with self._lock:
+            values = self._look(namespace).values
+            for key, expected in (guard or {}).items():
+                if values.get(key) != expected:
+                    raise Conflict(f"the value {key!r} was changed by another writer")
+            content = self._touch(namespace, ttl)
+            for key in delete:
+                content.values.pop(key, None)
+            content.values.update(put or {})
+            for item in remove:
+                if content.log.pop(item.seq, None):
+                    content.ids.discard(item.id)
+            self._append(content, append)
+
+    def clear(self, namespace: Namespace) -> None:
+        with self._lock:
+            self._namespaces.pop(namespace, None)
+
+    def recent(
+        self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None
+    ) -> list[Listed]:
+        with self._lock:
+            self._expire()
+            rows = [
+                Listed(namespace, content.updated_at)
+                for namespace, content in self._namespaces.items()
+                if namespace[:-1] == parent
+            ]
+        rows.sort(key=_newest_first, reverse=True)
+        if before is not None:
+            rows = [row for row in rows if _newest_first(row) < _newest_first(before)]
+        return rows[:limit]
+
+    def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
+        with self._lock:
+            self._expire()
+            found = [namespace for namespace in self._namespaces if namespace[: len(prefix)] == prefix]
+        yield from found
+
+    def close(self) -> None:
+        """Nothing to release; the content stays as long as the object."""
+
+    def __repr__(self) -> str:
+        return "MemoryStore()"
+
+    def _look(self, namespace: Namespace) -> _Content:
+        encode_namespace(namespace)  # refuses what the other stores would refuse
+        content = self._namespaces.get(namespace)
+        if content is None or (content.expires_at is not None and content.expires_at <= self._clock()):
+            return _Content()
+        return content
+
+    def _touch(self, namespace: Namespace, ttl: float | None) -> _Content:
+        content = self._look(namespace)
+        now = self._clock()
+        content.updated_at = now
+        content.expires_at = None if ttl is None else now + ttl
+        self._namespaces[namespace] = content
+        return content
+
+    def _append(self, content: _Content, entries: Sequence[tuple[str, bytes]]) -> list[bool]:
+        new = []
+        for id_, data in entries:
+            new.append(id_ not in content.ids)
+            if new[-1]:
+                self._seq += 1
+                content.ids.add(id_)
+                content.log[self._seq] = Item(self._seq, id_, data)
+        return new
+
+    def _expire(self) -> None:
+        now = self._clock()
+        for namespace, content in list(self._namespaces.items()):
+            if content.expires_at is not None and content.expires_at <= now:
+                del self._namespaces[namespace]
+
+
+def _newest_first(row: Listed) -> tuple[float, str]:
+    return row.updated_at, encode_namespace(row.namespace)

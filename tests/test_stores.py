@@ -1,0 +1,219 @@
+"""The conformance kit over the stores that need no server, and what is special to a file."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import signal
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
+from langmem_adapters.stores import open_store, shared_store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
+
+NS = ("brain", "t", "u", "s")
+
+
+class _OnAClock(StoreConformance):
+    @pytest.fixture
+    def clock(self) -> FakeClock:
+        return FakeClock()
+
+    def let_ttl_pass(self, store: Any, clock: FakeClock, seconds: float) -> None:
+        clock.advance(seconds)
+
+
+class TestMemoryStore(_OnAClock):
+    @pytest.fixture
+    def store(self, clock: FakeClock) -> MemoryStore:
+        return MemoryStore(clock=clock)
+
+
+class TestSQLiteStore(_OnAClock):
+    @pytest.fixture
+    def store(self, clock: FakeClock, tmp_path: Path) -> Iterator[SQLiteStore]:
+        store = SQLiteStore(tmp_path / "memory.db", clock=clock)
+        yield store
+        store.close()
+
+
+_folder = tempfile.TemporaryDirectory()
+_numbers = itertools.count()
+TestMemoryWalk = store_walk(lambda clock: MemoryStore(clock=clock))
+TestSQLiteWalk = store_walk(
+    lambda clock: SQLiteStore(Path(_folder.name) / f"walk{next(_numbers)}.db", clock=clock)
+)
+
+
+def _write_many(path: Path, writer: int, count: int) -> None:
+    store = SQLiteStore(path, timeout=30)
+    for n in range(count):
+        store.append(NS, [(f"{writer}-{n}", b"x")])
+    store.close()
+
+
+def test_eight_processes_append_to_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "shared.db"
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write_many, args=(path, n, 50)) for n in range(8)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0] * 8
+    ids = [item.id for item in SQLiteStore(path).scan(NS).items]
+    assert sorted(ids) == sorted(f"{w}-{n}" for w in range(8) for n in range(50))
+    for writer in range(8):
+        assert [i for i in ids if i.startswith(f"{writer}-")] == [f"{writer}-{n}" for n in range(50)]
+
+
+def _write_until_killed(path: Path, pipe: Any) -> None:
+    store = SQLiteStore(path)
+    for n in itertools.count():
+        store.write(NS, append=[(str(n), b"x" * 500)], put={"last": str(n).encode()})
+        pipe.send(n)
+
+
+def test_what_was_acknowledged_outlives_kill_9(tmp_path: Path) -> None:
+    path = tmp_path / "killed.db"
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    writer = context.Process(target=_write_until_killed, args=(path, there))
+    writer.start()
+    acknowledged = -1
+    while acknowledged < 200:
+        acknowledged = here.recv()
+    assert writer.pid is not None
+    os.kill(writer.pid, signal.SIGKILL)
+    writer.join()
+    there.close()
+    while here.poll():
+        try:
+            acknowledged = here.recv()
+        except EOFError:
+            break
+    page = SQLiteStore(path).scan(NS, keys=["last"])
+    assert page.total == len(page.items) >= acknowledged + 1
+    assert [item.id for item in page.items] == [str(n) for n in range(page.total)]
+    assert page.values["last"] == page.items[-1].id.encode()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_store_works_on_both_sides_of_a_fork(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "forked.db")
+    store.append(NS, [("before", b"")])
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            store.append(NS, [("child", b"")])
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    store.append(NS, [("parent", b"")])
+    assert {item.id for item in store.scan(NS).items} == {"before", "child", "parent"}
+
+
+def test_expired_sessions_leave_the_file_a_few_rows_at_a_time(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = SQLiteStore(tmp_path / "ttl.db", clock=clock)
+    store.append(("s", "old"), [(str(n), b"") for n in range(2500)], ttl=10)
+    clock.advance(11)
+    counts = []
+    for n in range(4):
+        store.append(("s", "new"), [(f"n{n}", b"")])
+        with sqlite3.connect(tmp_path / "ttl.db") as raw:
+            counts.append(raw.execute("SELECT count(*) FROM langmem_log").fetchone()[0])
+        raw.close()
+    assert counts == [1501, 502, 3, 4]
+    assert [row.namespace for row in store.recent(("s",))] == [("s", "new")]
+
+
+def test_a_foreign_file_or_a_missing_folder_is_one_clear_sentence(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("This is a letter, not a database. " * 100)
+    with pytest.raises(StoreError, match=r"text\.db is not an SQLite database"):
+        SQLiteStore(tmp_path / "text.db").scan(NS)
+    with pytest.raises(StoreUnavailable, match=r"none is no folder"):
+        SQLiteStore(tmp_path / "none" / "x.db").append(NS, [("a", b"")])
+    with pytest.raises(StoreUnavailable, match="is not a file that can be opened"):
+        SQLiteStore(tmp_path).append(NS, [("a", b"")])
+
+
+def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    SQLiteStore(tmp_path / "new.db").append(NS, [("a", b"")])
+    with sqlite3.connect(tmp_path / "new.db") as raw:
+        raw.execute("UPDATE langmem_schema SET version = 99")
+    raw.close()
+    with pytest.raises(StoreError, match="newer version"):
+        SQLiteStore(tmp_path / "new.db").scan(NS)
+
+
+def test_a_locked_file_is_unavailable_and_nothing_is_half_written(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "locked.db", timeout=0.05)
+    store.append(NS, [("a", b"")])
+    with sqlite3.connect(tmp_path / "locked.db", isolation_level=None) as raw:
+        raw.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="locked by another writer"):
+            store.append(NS, [("b", b"")])
+        assert store.scan(NS).total == 1  # readers are never locked out
+        raw.execute("ROLLBACK")
+    raw.close()
+    assert store.append(NS, [("b", b"")]).new == [True]
+
+
+def test_a_file_can_be_shared_with_the_users_own_tables(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "app.db") as raw:
+        raw.execute("CREATE TABLE langmem (x)")
+        raw.execute("PRAGMA user_version = 7")
+    raw.close()
+    SQLiteStore(tmp_path / "app.db").append(NS, [("a", b"")])
+    with sqlite3.connect(tmp_path / "app.db") as raw:
+        assert raw.execute("PRAGMA user_version").fetchone() == (7,)
+    raw.close()
+
+
+def test_constructing_a_store_makes_no_file(tmp_path: Path) -> None:
+    open_store(f"sqlite:///{tmp_path}/lazy.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert repr(open_store("sqlite:///a%20b.db")) == "SQLiteStore('a b.db')"
+    assert repr(open_store("sqlite:////tmp/x.db?synchronous=full&timeout=1.5")) == "SQLiteStore('/tmp/x.db')"
+    assert isinstance(open_store("memory:"), MemoryStore)
+    assert open_store("memory:") is not open_store("memory:")
+    monkeypatch.delenv("LANGMEM_STORE_URL", raising=False)
+    monkeypatch.delenv("REDIS_URL", raising=False)
+    assert repr(open_store()) == "SQLiteStore('langmem.db')"
+    monkeypatch.setenv("LANGMEM_STORE_URL", "memory:")
+    assert isinstance(open_store(), MemoryStore)
+    assert shared_store() is shared_store("memory:")
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("postgres://x", "'postgres' is none of them"),
+        ("sqlite://x.db", "sqlite:///relative.db"),
+        ("sqlite:///", "sqlite:///relative.db"),
+        ("sqlite:///:memory:", 'use "memory:"'),
+        ("sqlite:///x.db?sync=full", "not sync"),
+        ("sqlite:///x.db?timeout=soon", "not 'soon'"),
+        ("sqlite:///x.db?synchronous=off", "not 'off'"),
+    ],
+)
+def test_a_wrong_url_is_one_clear_sentence(url: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        open_store(url)
