@@ -1,0 +1,65 @@
+"""Conversation memory, long-term recall and cached answers for LangChain, LangGraph and LlamaIndex.
+
+The names below are loaded when they are first used; importing the package loads nothing but pydantic.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from langmem_adapters.brain import BrainMemory as BrainMemory
+    from langmem_adapters.errors import ConfigurationError as ConfigurationError
+    from langmem_adapters.errors import Conflict as Conflict
+    from langmem_adapters.errors import LangmemError as LangmemError
+    from langmem_adapters.errors import MissingDependency as MissingDependency
+    from langmem_adapters.errors import SearchError as SearchError
+    from langmem_adapters.errors import SerializationError as SerializationError
+    from langmem_adapters.errors import StoreError as StoreError
+    from langmem_adapters.errors import StoreUnavailable as StoreUnavailable
+    from langmem_adapters.experience import ExperiencePool as ExperiencePool
+    from langmem_adapters.indexes import open_index as open_index
+    from langmem_adapters.longterm import LongTermMemory as LongTermMemory
+    from langmem_adapters.model import Experience as Experience
+    from langmem_adapters.model import Message as Message
+    from langmem_adapters.model import Scope as Scope
+    from langmem_adapters.sessions import Sessions as Sessions
+    from langmem_adapters.settings import Settings as Settings
+    from langmem_adapters.stores import open_store as open_store
+
+_WHERE = {
+    "BrainMemory": "brain",
+    "ConfigurationError": "errors",
+    "Conflict": "errors",
+    "Experience": "model",
+    "ExperiencePool": "experience",
+    "LangmemError": "errors",
+    "LongTermMemory": "longterm",
+    "Message": "model",
+    "MissingDependency": "errors",
+    "Scope": "model",
+    "SearchError": "errors",
+    "SerializationError": "errors",
+    "Sessions": "sessions",
+    "Settings": "settings",
+    "StoreError": "errors",
+    "StoreUnavailable": "errors",
+    "open_index": "indexes",
+    "open_store": "stores",
+}
+
+__all__ = list(_WHERE)  # noqa: PLE0605 - the table above is the list
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})

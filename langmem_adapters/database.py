@@ -170,7 +170,11 @@ class Database:
             return StoreUnavailable(f"{self.path} was locked by another writer for {self._timeout:g} s")
         if "unable to open" in text:
             folder = Path(self.path).parent
-            reason = "is not a file that can be opened" if folder.is_dir() else f"cannot be made: {folder} is no folder"
+            reason = (
+                "is not a file that can be opened"
+                if folder.is_dir()
+                else f"cannot be made: {folder} is no folder"
+            )
             return StoreUnavailable(f"{self.path} {reason}")
         if "not a database" in text:
             return StoreError(f"{self.path} is not an SQLite database")

@@ -36,9 +36,7 @@ class Step(NamedTuple):
 Flow = Generator[Step, Any, T]
 
 
-def step(
-    call: Callable[..., T] | Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any
-) -> Flow[T]:
+def step(call: Callable[..., T] | Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> Flow[T]:
     """Ask for ``call(*args, **kwargs)``; a coroutine function is awaited, anything else may block."""
     if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None)):  # noqa: B004
         question = Step(_async_only(call), lambda: call(*args, **kwargs))

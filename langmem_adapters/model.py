@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -10,6 +11,7 @@ from typing_extensions import Self
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import SerializationError
 
+_log = logging.getLogger("langmem_adapters")
 _VERSION = 1
 _DEFAULTS = (None, "", [], {})
 
@@ -17,14 +19,18 @@ __all__ = [
     "Content",
     "Experience",
     "Hit",
+    "Memory",
     "Message",
     "Metric",
+    "Occurrence",
+    "Recalled",
     "Score",
     "Scope",
     "SessionInfo",
     "Summary",
     "ToolCall",
     "Trajectory",
+    "salvage",
 ]
 
 Content: TypeAlias = str | list[str | dict[Any, Any]]
@@ -38,11 +44,11 @@ class _Data(BaseModel):
 
     def to_bytes(self) -> bytes:
         """Write the fields that differ from their defaults, with the version of the format."""
-        fields = {name: value for name, value in self._plain().items() if value not in _DEFAULTS}
-        return encode({"v": _VERSION, **fields})
+        return encode({"v": _VERSION, **self._fields()})
 
-    def _plain(self) -> dict[str, Any]:
-        return {**self.__dict__, **(self.model_extra or {})}
+    def _fields(self) -> dict[str, Any]:
+        fields = {**self.__dict__, **(self.model_extra or {})}
+        return {name: _stored(value) for name, value in fields.items() if value not in _DEFAULTS}
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -56,7 +62,16 @@ class _Data(BaseModel):
         try:
             return cls.model_validate(fields)
         except ValidationError as error:
-            raise SerializationError(f"a stored {cls.__name__} cannot be read: {error}") from error
+            places = ", ".join(".".join(map(str, flaw["loc"])) for flaw in error.errors(include_input=False))
+            raise SerializationError(f"a stored {cls.__name__} has wrong values at {places}") from error
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, _Data):
+        return value._fields()  # noqa: SLF001 - of the same family
+    if isinstance(value, list) and value and isinstance(value[0], _Data):
+        return [_stored(item) for item in value]
+    return value
 
 
 class Scope(BaseModel):
@@ -111,6 +126,28 @@ class Message(_Data):
         return "\n".join(part for part in parts if isinstance(part, str))
 
 
+def salvage(data: bytes, place: str) -> Message | None:
+    """Read a stored message as far as it can be read; a damaged row must not take its session along.
+
+    What is damaged is left out and a warning names the place. None, where nothing of a message is left.
+    """
+    try:
+        return Message.from_bytes(data)
+    except SerializationError as damage:
+        _log.warning("%s holds a damaged message: %s", place, damage)
+    try:
+        fields = decode(data)
+        content = fields.get("content", "")
+        return Message(
+            id=str(fields.get("id", "")),
+            role=str(fields["role"]),
+            content=content if isinstance(content, str) else encode(content).decode(),
+            metadata={"damaged": True},
+        )
+    except (SerializationError, AttributeError, KeyError):
+        return None
+
+
 class Summary(_Data):
     """What a conversation said before its window. ``covers`` is the last sequence number it stands for."""
 
@@ -134,6 +171,34 @@ class Hit(NamedTuple):
 
     id: str
     score: float
+
+
+class Occurrence(_Data):
+    """Where and when something was said."""
+
+    session: str = ""
+    message_id: str = ""
+    created_at: float | None = Field(default=None, description="Unix time in seconds.")
+
+
+class Memory(_Data):
+    """What the long-term memory keeps: a message, and each time that the very same was said."""
+
+    id: str = ""
+    message: Message
+    occurrences: list[Occurrence] = Field(default_factory=list)
+
+
+class Recalled(NamedTuple):
+    """A memory that was found. ``score`` lies in [0, 1]; higher is better."""
+
+    memory: Memory
+    score: float
+
+    @property
+    def text(self) -> str:
+        """What was said."""
+        return self.memory.message.text
 
 
 class Score(_Data):

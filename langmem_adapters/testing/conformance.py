@@ -1,18 +1,4 @@
-"""What every store must do, as tests that anybody's store can inherit, and the fakes that our own tests use.
-
-A backend's test file is ten lines::
-
-    class TestMyStore(StoreConformance):
-        @pytest.fixture
-        def clock(self): return FakeClock()
-
-        @pytest.fixture
-        def store(self, clock): return MyStore(clock=clock)
-
-        def let_ttl_pass(self, store, clock, seconds): clock.advance(seconds)
-
-and a random walk beside the oracle: ``TestWalk = store_walk(lambda clock: MyStore(clock=clock))``.
-"""
+"""What every store must do."""
 
 from __future__ import annotations
 
@@ -22,32 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from langmem_adapters.errors import ConfigurationError, Conflict
-from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Page, Store
-from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.testing.fakes import FakeClock
 
-__all__ = ["FakeClock", "StoreConformance", "store_walk"]
+__all__ = ["StoreConformance", "pairs", "rises"]
 
 _ODD = ["", "a/b", "a:b", "*", "{x}", "[a]?\\", "\0", "\ud800", "é" * 3000, "🙂", "%2F", " "]
 _NS = ("brain", "tenant", "user", "session")
-
-
-class FakeClock:
-    """Unix time that moves when told to."""
-
-    def __init__(self, now: float = 1_800_000_000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        self.now += seconds
 
 
 class StoreConformance:
@@ -76,14 +45,14 @@ class StoreConformance:
             assert store.append(_NS, [entry]) == ([True], total)
         items = store.scan(_NS).items
         assert [(item.id, item.data) for item in items] == batch + single
-        assert _rises(items)
+        assert rises(items)
 
     def test_an_id_is_kept_once_whatever_comes_with_it(self, store: Store) -> None:
         store.append(_NS, [("a", b"1"), ("b", b"2")])
         assert store.append(_NS, [("b", b"other"), ("c", b"3"), ("c", b"again")]) == ([False, True, False], 3)
-        assert _pairs(store.scan(_NS)) == [("a", b"1"), ("b", b"2"), ("c", b"3")]
+        assert pairs(store.scan(_NS)) == [("a", b"1"), ("b", b"2"), ("c", b"3")]
         store.write(_NS, append=[("a", b"other"), ("d", b"4")])
-        assert [id_ for id_, _ in _pairs(store.scan(_NS))] == ["a", "b", "c", "d"]
+        assert [id_ for id_, _ in pairs(store.scan(_NS))] == ["a", "b", "c", "d"]
 
     def test_scan_reads_the_newest_and_what_came_after(self, store: Store) -> None:
         store.append(_NS, [(str(n), b"") for n in range(10)])
@@ -170,7 +139,7 @@ class StoreConformance:
         _on_threads(8, writer)
         items = store.scan(_NS).items
         assert len(items) == 400
-        assert _rises(items)
+        assert rises(items)
         for name in string.ascii_lowercase[:8]:
             assert [i.id for i in items if i.id[0] == name] == [f"{name}{n:03}" for n in range(50)]
 
@@ -181,7 +150,7 @@ class StoreConformance:
             store.append(name, [("id", str(n).encode())])
             store.write(name, put={"key": str(n).encode()})
         for n, name in enumerate(names):
-            assert _pairs(store.scan(name)) == [("id", str(n).encode())]
+            assert pairs(store.scan(name)) == [("id", str(n).encode())]
             assert store.get(name) == {"key": str(n).encode()}
         assert set(store.namespaces()) == set(names)
         assert [row.namespace for row in store.recent(("k", odd))] == [("k", odd, "")]
@@ -224,7 +193,7 @@ class StoreConformance:
         assert [row.namespace[-1] for row in store.recent(_NS[:-1])] == ["other"]
         assert _NS not in set(store.namespaces())
         assert store.append(_NS, [("a", b"2")]) == ([True], 1)
-        assert _pairs(store.scan(_NS)) == [("a", b"2")]
+        assert pairs(store.scan(_NS)) == [("a", b"2")]
 
     def test_each_write_states_the_expiry_anew(self, store: Store, clock: FakeClock) -> None:
         store.append(_NS, [("a", b"")], ttl=50)
@@ -261,113 +230,11 @@ class StoreConformance:
         assert page.values["k"] == data
 
 
-_ids = st.sampled_from([f"id{n}" for n in range(12)])
-_keys = st.sampled_from(["summary", "title", "k\0", ""])
-_data = st.binary(max_size=8)
-_entries = st.lists(st.tuples(_ids, _data), max_size=4)
-_names: st.SearchStrategy[Namespace] = st.sampled_from([("b", "s"), ("b", "t"), ("b", ""), ("c", "s", "x")])
-_ttls = st.none() | st.just(3600.0)
-
-
-def store_walk(make: Callable[[FakeClock], Store]) -> type:
-    """A Hypothesis state machine: random operations on a new store, and on a dictionary beside it."""
-
-    class Walk(RuleBasedStateMachine):
-        def __init__(self) -> None:
-            super().__init__()
-            self.clock = FakeClock()
-            self.store = make(self.clock)
-            self.oracle = MemoryStore(clock=self.clock)
-
-        @rule(name=_names, entries=_entries, ttl=_ttls)
-        def append(self, name: Namespace, entries: list[tuple[str, bytes]], ttl: float | None) -> None:
-            self.clock.advance(1)
-            assert self.store.append(name, entries, ttl=ttl) == self.oracle.append(name, entries, ttl=ttl)
-
-        @rule(
-            name=_names,
-            put=st.dictionaries(_keys, _data, max_size=2),
-            delete=st.lists(_keys, max_size=2),
-            append=_entries,
-            remove=st.sets(st.integers(0, 11), max_size=3),
-            guard=st.none() | st.tuples(_keys, st.booleans()),
-            ttl=_ttls,
-        )
-        def write(  # noqa: PLR0913 - as the method
-            self,
-            name: Namespace,
-            put: dict[str, bytes],
-            delete: list[str],
-            append: list[tuple[str, bytes]],
-            remove: set[int],
-            guard: tuple[str, bool] | None,
-            ttl: float | None,
-        ) -> None:
-            self.clock.advance(1)
-            outcomes = []
-            for store in (self.store, self.oracle):
-                items = store.scan(name).items
-                chosen = [items[n] for n in remove if n < len(items)]
-                expected = None
-                if guard is not None:
-                    key, right = guard
-                    value = store.get(name, [key]).get(key)
-                    expected = {key: value if right else b"a wrong guess"}
-                try:
-                    store.write(
-                        name, put=put, delete=delete, append=append, remove=chosen, guard=expected, ttl=ttl
-                    )
-                    outcomes.append("written")
-                except Conflict:
-                    outcomes.append("conflict")
-            assert outcomes[0] == outcomes[1]
-
-        @precondition(lambda self: any(True for _ in self.oracle.namespaces()))
-        @rule(name=_names)
-        def clear(self, name: Namespace) -> None:
-            self.store.clear(name)
-            self.oracle.clear(name)
-
-        @rule(name=_names, limit=st.none() | st.integers(0, 5), reverse=st.booleans())
-        def scan(self, name: Namespace, limit: int | None, reverse: bool) -> None:
-            ours = self.store.scan(name, limit=limit, reverse=reverse, keys=["title"])
-            theirs = self.oracle.scan(name, limit=limit, reverse=reverse, keys=["title"])
-            assert _pairs(ours) == _pairs(theirs)
-            assert ours[1:] == theirs[1:]
-            assert _rises(ours.items[::-1] if reverse else ours.items)
-
-        @rule(name=_names, n=st.integers(0, 5))
-        def scan_after(self, name: Namespace, n: int) -> None:
-            ours, theirs = self.store.scan(name).items, self.oracle.scan(name).items
-            if n < len(ours):
-                assert _pairs(self.store.scan(name, after=ours[n].seq)) == _pairs(
-                    self.oracle.scan(name, after=theirs[n].seq)
-                )
-
-        @invariant()
-        def same_everywhere(self) -> None:
-            assert set(self.store.namespaces()) == set(self.oracle.namespaces())
-            assert self.store.recent(("b",)) == self.oracle.recent(("b",))
-            for name in self.oracle.namespaces():
-                assert self.store.get(name) == self.oracle.get(name)
-
-        def teardown(self) -> None:
-            for name in list(self.store.namespaces()):
-                self.store.clear(name)
-            self.store.close()
-
-    case = Walk.TestCase
-    case.settings = settings(
-        max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-    )
-    return case
-
-
-def _pairs(page: Page) -> list[tuple[str, bytes]]:
+def pairs(page: Page) -> list[tuple[str, bytes]]:
     return [(item.id, item.data) for item in page.items]
 
 
-def _rises(items: list[Item]) -> bool:
+def rises(items: list[Item]) -> bool:
     return all(a.seq < b.seq for a, b in zip(items, items[1:], strict=False))
 
 

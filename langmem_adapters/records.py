@@ -1,0 +1,150 @@
+"""Keyed records of one namespace and the index that follows them.
+
+Each change of a record leaves an entry in the namespace's log that names the record's key, written in the same
+transaction. An index remembers the last entry it has seen; whatever happens to it, it reads on from there: after
+a crash, on another machine, or from the beginning when its store was cleared.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Document, Index, Item, Store
+
+__all__ = ["Records"]
+
+_PAGE = 500
+_log = logging.getLogger("langmem_adapters")
+
+
+class Records:
+    """Blocking; meant for a flow's steps.
+
+    Args:
+        store: Where the records are.
+        namespace: The namespace they fill.
+        index: What finds them by text, if anything does.
+        text_of: Gives the text of a record by which it is to be found; None: not to be found.
+        new_id: Gives ids to entries of the log.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        namespace: Namespace,
+        *,
+        index: Index | None,
+        text_of: Callable[[bytes], str | None],
+        new_id: Callable[[], str],
+    ) -> None:
+        self.store = store
+        self.namespace = namespace
+        self.index = index
+        self._text_of = text_of
+        self._new_id = new_id
+        self._following = threading.Lock()
+
+    def get(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """Read records; those that do not exist are left out."""
+        return self.store.get(self.namespace, keys)
+
+    def put(
+        self,
+        records: Mapping[str, bytes],
+        *,
+        guard: Mapping[str, bytes | None] | None = None,
+        ttl: float | None = None,
+    ) -> None:
+        """Add or replace records, all or none. ``guard`` as in :meth:`Store.write`."""
+        if records:
+            entry = self._entry(list(records))
+            self.store.write(self.namespace, put=records, append=[entry], guard=guard, ttl=ttl)
+
+    def delete(self, keys: Sequence[str], *, ttl: float | None = None) -> int:
+        """Remove records; returns how many there were."""
+        found = list(self.get(keys))
+        if found:
+            self.store.write(self.namespace, delete=found, append=[self._entry(found)], ttl=ttl)
+        return len(found)
+
+    def _entry(self, keys: list[str]) -> tuple[str, bytes]:
+        return self._new_id(), encode(keys)
+
+    def clear(self) -> None:
+        """Remove all records, and what the index has of them."""
+        self.store.clear(self.namespace)
+        if self.index is not None:
+            self.index.clear(self.namespace)
+
+    def all(self) -> Iterator[tuple[str, bytes]]:
+        """Go through the records, a page at a time, in the order in which they were first written."""
+        seen: set[str] = set()
+        for items in self._pages(after=0):
+            keys = [key for key in _keys(items) if key not in seen]
+            seen.update(keys)
+            found = self.get(keys)
+            yield from ((key, found[key]) for key in keys if key in found)
+
+    def _pages(self, after: int) -> Iterator[list[Item]]:
+        while items := self.store.scan(self.namespace, after=after, limit=_PAGE).items:
+            yield items
+            after = items[-1].seq
+
+    def follow(self, report: Callable[[int], None] | None = None) -> None:
+        """Bring the index up to the store. ``report`` is told after each page how many entries it held."""
+        if self.index is None:
+            return
+        with self._following:
+            after = self._followed(self.index)
+            for items in self._pages(after):
+                keys = _keys(items)
+                found = self.get(keys)
+                texts = {key: self._text_of(data) for key, data in found.items()}
+                self.index.apply(
+                    self.namespace,
+                    upsert=[Document(key, text) for key, text in texts.items() if text],
+                    delete=[key for key in keys if not texts.get(key)],
+                    position=(items[-1].seq, items[-1].id),
+                )
+                if report:
+                    report(len(items))
+
+    def _followed(self, index: Index) -> int:
+        """The last entry that the index has seen; 0, after forgetting all, where the store does not know it."""
+        position = index.position(self.namespace)
+        if position is None:
+            return 0
+        seq, id_ = position
+        at = self.store.scan(self.namespace, after=seq - 1, limit=1).items
+        if at and (at[0].seq, at[0].id) == (seq, id_):
+            return seq
+        _log.info("the index of %r begins anew: its store was cleared or replaced", self.namespace[0])
+        index.clear(self.namespace)
+        return 0
+
+    def search(
+        self, query: str, k: int, wanted: Callable[[bytes], bool] = lambda _: True
+    ) -> list[tuple[str, float, bytes]]:
+        """The ``k`` best of the wanted records as (key, score, data), best first, from an index that is up to date."""
+        if self.index is None or k <= 0:
+            return []
+        self.follow()
+        ask = k + 8
+        while True:
+            hits = self.index.search(self.namespace, query, ask)
+            data = self.get([hit.id for hit in hits])
+            found = [
+                (hit.id, hit.score, data[hit.id]) for hit in hits if hit.id in data and wanted(data[hit.id])
+            ]
+            if len(found) >= k or len(hits) < ask:
+                return found[:k]
+            ask *= 4
+
+
+def _keys(items: Sequence[Item]) -> list[str]:
+    """The keys that entries name, each once."""
+    return list(dict.fromkeys(key for item in items for key in decode(item.data)))

@@ -1,0 +1,198 @@
+"""Sessions of a user: listed, titled, deleted, carried from one store to another."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from langmem_adapters.conversation import CREATED, TITLE, brain_namespace, entry_id
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.model import Message, Scope, SessionInfo, salvage
+from langmem_adapters.protocols import Listed, Store
+
+__all__ = ["Line", "Sessions", "parse_lines"]
+
+_PAGE = 500
+_VERSION = 1
+Line = dict[str, Any]
+"""One line of an export, as data: ``{"v": 1, "type": "session" | "message", "session": …}``."""
+
+
+class Sessions:
+    """The sessions of one user (or of nobody in particular).
+
+    Args:
+        store: Where they are kept.
+        user, tenant: Whose sessions; those of others are never seen.
+        ttl: Seconds after the last write at which an imported session expires; None: never.
+
+    >>> from langmem_adapters import BrainMemory, Sessions, open_store
+    >>> store = open_store("memory:")
+    >>> BrainMemory(store, "monday", user="ada").add_talk("Good morning.")
+    >>> [(info.session, info.messages) for info in Sessions(store, user="ada").list()]
+    [('monday', 1)]
+    """
+
+    def __init__(self, store: Store, *, user: str = "", tenant: str = "", ttl: float | None = None) -> None:
+        self.store = store
+        self.scope = Scope(tenant=tenant, user=user)
+        self.ttl = ttl
+        self._parent = brain_namespace(self.scope)[:-1]
+
+    def list(self, limit: int | None = 20, *, after: SessionInfo | None = None) -> list[SessionInfo]:
+        """The sessions with the latest activity first; ``after`` is the last one of the page before.
+
+        Costs reads for the page, however many sessions there are.
+        """
+        return run(self._list(limit, after))
+
+    async def alist(self, limit: int | None = 20, *, after: SessionInfo | None = None) -> list[SessionInfo]:
+        """:meth:`list`, without blocking the event loop."""
+        return await arun(self._list(limit, after))
+
+    def count(self) -> int:
+        """How many sessions there are."""
+        return len(run(step(self.store.recent, self._parent)))
+
+    async def acount(self) -> int:
+        """:meth:`count`, without blocking the event loop."""
+        return len(await arun(step(self.store.recent, self._parent)))
+
+    def rename(self, session: str, title: str) -> bool:
+        """Give a session a title; False, if there is no such session."""
+        return run(self._rename(session, title))
+
+    async def arename(self, session: str, title: str) -> bool:
+        """:meth:`rename`, without blocking the event loop."""
+        return await arun(self._rename(session, title))
+
+    def delete(self, session: str) -> bool:
+        """Remove a session with its history, knowledge and summary; False, if there was none."""
+        return run(self._delete(session))
+
+    async def adelete(self, session: str) -> bool:
+        """:meth:`delete`, without blocking the event loop."""
+        return await arun(self._delete(session))
+
+    def export(self, session: str | None = None) -> Iterator[bytes]:
+        """One session, or all, as JSON Lines: a line for the session, then one for each message.
+
+        Reads a page at a time, so a long history never has to fit into memory.
+        """
+        names = [session] if session is not None else [info.session for info in self.list(limit=None)]
+        for name in names:
+            yield from (_dump(line) + b"\n" for line in self._lines(name))
+
+    def import_(self, lines: Iterable[bytes | str]) -> int:
+        """Add exported sessions to this user's; returns how many messages were new.
+
+        All lines are read before the first is written, so a malformed line changes nothing. Importing the same
+        lines again adds nothing.
+        """
+        return run(self._import(list(parse_lines(lines))))
+
+    async def aimport(self, lines: Iterable[bytes | str]) -> int:
+        """:meth:`import_`, without blocking the event loop."""
+        return await arun(self._import(list(parse_lines(lines))))
+
+    # --- flows
+
+    def _namespace(self, session: str) -> tuple[str, ...]:
+        return (*self._parent, session)
+
+    def _list(self, limit: int | None, after: SessionInfo | None) -> Flow[list[SessionInfo]]:
+        before = None
+        if after is not None:
+            before = Listed(self._namespace(after.session), after.updated_at or 0.0)
+        rows = yield from step(self.store.recent, self._parent, limit=limit, before=before)
+        found = []
+        for row in rows:
+            found.append((yield from self._info(row)))
+        return found
+
+    def _info(self, row: Listed) -> Flow[SessionInfo]:
+        page = yield from step(self.store.scan, row.namespace, limit=1, keys=[TITLE, CREATED])
+        first = salvage(page.items[0].data, "the first message") if page.items else None
+        created_at = decode(page.values[CREATED]) if CREATED in page.values else first and first.created_at
+        return SessionInfo(
+            session=row.namespace[-1],
+            title=decode(page.values[TITLE]) if TITLE in page.values else "",
+            messages=page.total,
+            created_at=created_at,
+            updated_at=row.updated_at,
+        )
+
+    def _exists(self, session: str) -> Flow[bool]:
+        page = yield from step(self.store.scan, self._namespace(session), limit=0)
+        return bool(page.total or (yield from step(self.store.get, self._namespace(session))))
+
+    def _rename(self, session: str, title: str) -> Flow[bool]:
+        if not (yield from self._exists(session)):
+            return False
+        yield from step(self.store.write, self._namespace(session), put={TITLE: encode(title)}, ttl=self.ttl)
+        return True
+
+    def _delete(self, session: str) -> Flow[bool]:
+        existed = yield from self._exists(session)
+        yield from step(self.store.clear, self._namespace(session))
+        return existed
+
+    def _lines(self, session: str) -> Iterator[Line]:
+        values = self.store.get(self._namespace(session))
+        kept = {key: json.loads(data) for key, data in values.items()}
+        yield {"v": _VERSION, "type": "session", "session": session, "values": kept}
+        after = 0
+        while items := self.store.scan(self._namespace(session), after=after, limit=_PAGE).items:
+            for item in items:
+                yield {"v": _VERSION, "type": "message", "session": session, "message": json.loads(item.data)}
+            after = items[-1].seq
+
+    def _import(self, lines: Sequence[Line]) -> Flow[int]:
+        entries: dict[str, list[tuple[str, bytes]]] = {}
+        for line in lines:
+            if line["type"] == "session":
+                put = {key: _dump(value) for key, value in line["values"].items()}
+                yield from step(self.store.write, self._namespace(line["session"]), put=put, ttl=self.ttl)
+            else:
+                entry = (entry_id(line["message"]["id"]), _dump(line["message"]))
+                entries.setdefault(line["session"], []).append(entry)
+        added = 0
+        for session, messages in entries.items():
+            for start in range(0, len(messages), _PAGE):
+                page = messages[start : start + _PAGE]
+                appended = yield from step(self.store.append, self._namespace(session), page, ttl=self.ttl)
+                added += sum(appended.new)
+        return added
+
+
+def parse_lines(lines: Iterable[bytes | str]) -> Iterator[Line]:
+    """Read and check the lines of an export. Raises SerializationError, naming the line, at the first wrong one."""
+    for number, raw in enumerate(lines, start=1):
+        if not raw.strip():
+            continue
+        try:
+            line = json.loads(raw)
+            if line["v"] != _VERSION or not isinstance(line["session"], str) or not line["session"]:
+                raise ValueError("not a line of this version's export")
+            if line["type"] == "message":
+                line["message"]["id"] = str(line["message"].get("id") or uuid.uuid4().hex)
+                Message.from_bytes(_dump(line["message"]))
+            elif line["type"] != "session" or not isinstance(line["values"], dict):
+                raise ValueError('its type is neither "session" nor "message"')
+        except (ValueError, KeyError, TypeError, AttributeError, SerializationError) as error:
+            raise SerializationError(
+                f"line {number} is not a session or a message: {error!s:.200}"
+            ) from error
+        yield line
+
+
+def _dump(value: Any) -> bytes:
+    """JSON that is stored as it stands: what the codec has marked must not be marked twice."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # lone surrogates
+        return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,119 @@
+"""Random operations on a store, and the same on a dictionary beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from langmem_adapters.errors import Conflict
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.testing.conformance import pairs, rises
+from langmem_adapters.testing.fakes import FakeClock
+
+__all__ = ["store_walk"]
+
+_ids = st.sampled_from([f"id{n}" for n in range(12)])
+_keys = st.sampled_from(["summary", "title", "k\0", ""])
+_data = st.binary(max_size=8)
+_entries = st.lists(st.tuples(_ids, _data), max_size=4)
+_names: st.SearchStrategy[Namespace] = st.sampled_from([("b", "s"), ("b", "t"), ("b", ""), ("c", "s", "x")])
+_ttls = st.none() | st.just(3600.0)
+
+
+def store_walk(make: Callable[[FakeClock], Store]) -> type:
+    """A Hypothesis state machine: random operations on a new store, and on a dictionary beside it."""
+
+    class Walk(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.clock = FakeClock()
+            self.store = make(self.clock)
+            self.oracle = MemoryStore(clock=self.clock)
+
+        @rule(name=_names, entries=_entries, ttl=_ttls)
+        def append(self, name: Namespace, entries: list[tuple[str, bytes]], ttl: float | None) -> None:
+            self.clock.advance(1)
+            assert self.store.append(name, entries, ttl=ttl) == self.oracle.append(name, entries, ttl=ttl)
+
+        @rule(
+            name=_names,
+            put=st.dictionaries(_keys, _data, max_size=2),
+            delete=st.lists(_keys, max_size=2),
+            append=_entries,
+            remove=st.sets(st.integers(0, 11), max_size=3),
+            guard=st.none() | st.tuples(_keys, st.booleans()),
+            ttl=_ttls,
+        )
+        def write(  # noqa: PLR0913 - as the method
+            self,
+            name: Namespace,
+            put: dict[str, bytes],
+            delete: list[str],
+            append: list[tuple[str, bytes]],
+            remove: set[int],
+            guard: tuple[str, bool] | None,
+            ttl: float | None,
+        ) -> None:
+            self.clock.advance(1)
+            outcomes = []
+            for store in (self.store, self.oracle):
+                items = store.scan(name).items
+                chosen = [items[n] for n in remove if n < len(items)]
+                expected = None
+                if guard is not None:
+                    key, right = guard
+                    value = store.get(name, [key]).get(key)
+                    expected = {key: value if right else b"a wrong guess"}
+                try:
+                    store.write(
+                        name, put=put, delete=delete, append=append, remove=chosen, guard=expected, ttl=ttl
+                    )
+                    outcomes.append("written")
+                except Conflict:
+                    outcomes.append("conflict")
+            assert outcomes[0] == outcomes[1]
+
+        @precondition(lambda self: any(True for _ in self.oracle.namespaces()))
+        @rule(name=_names)
+        def clear(self, name: Namespace) -> None:
+            self.store.clear(name)
+            self.oracle.clear(name)
+
+        @rule(name=_names, limit=st.none() | st.integers(0, 5), reverse=st.booleans())
+        def scan(self, name: Namespace, limit: int | None, reverse: bool) -> None:
+            ours = self.store.scan(name, limit=limit, reverse=reverse, keys=["title"])
+            theirs = self.oracle.scan(name, limit=limit, reverse=reverse, keys=["title"])
+            assert pairs(ours) == pairs(theirs)
+            assert ours[1:] == theirs[1:]
+            assert rises(ours.items[::-1] if reverse else ours.items)
+
+        @rule(name=_names, n=st.integers(0, 5))
+        def scan_after(self, name: Namespace, n: int) -> None:
+            ours, theirs = self.store.scan(name).items, self.oracle.scan(name).items
+            if n < len(ours):
+                assert pairs(self.store.scan(name, after=ours[n].seq)) == pairs(
+                    self.oracle.scan(name, after=theirs[n].seq)
+                )
+
+        @invariant()
+        def same_everywhere(self) -> None:
+            assert set(self.store.namespaces()) == set(self.oracle.namespaces())
+            assert self.store.recent(("b",)) == self.oracle.recent(("b",))
+            for name in self.oracle.namespaces():
+                assert self.store.get(name) == self.oracle.get(name)
+
+        def teardown(self) -> None:
+            for name in list(self.store.namespaces()):
+                self.store.clear(name)
+            self.store.close()
+
+    case = Walk.TestCase
+    case.settings = settings(
+        max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    return case
