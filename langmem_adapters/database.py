@@ -10,10 +10,11 @@ import time
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
 
-__all__ = ["Database"]
+__all__ = ["Database", "default_url", "file_of"]
 
 _IN_MEMORY = ":memory:"
 
@@ -188,6 +189,22 @@ class Database:
 
     def __repr__(self) -> str:
         return f"Database({self.path!r})"
+
+
+def default_url() -> str:
+    """``LANGMEM_STORE_URL``, else ``REDIS_URL``, else a file in the working directory."""
+    return os.environ.get("LANGMEM_STORE_URL") or os.environ.get("REDIS_URL") or "sqlite:///langmem.db"
+
+
+def file_of(url: str) -> tuple[Path, dict[str, str]]:
+    """The file and the options of a ``sqlite:///`` URL. Raises ConfigurationError for any other."""
+    parts = urlsplit(url)
+    path = unquote(parts.path[1:])
+    if parts.scheme != "sqlite" or parts.netloc or not path or path == _IN_MEMORY:
+        raise ConfigurationError(
+            'a file\'s URL is "sqlite:///relative.db" or "sqlite:////absolute.db"; for no file, use "memory:"'
+        )
+    return Path(path).expanduser(), dict(parse_qsl(parts.query))
 
 
 _inherited: list[list[sqlite3.Connection]] = []  # a parent's connections, kept from being closed by a child

@@ -39,10 +39,10 @@ Flow = Generator[Step, Any, T]
 def step(call: Callable[..., T] | Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> Flow[T]:
     """Ask for ``call(*args, **kwargs)``; a coroutine function is awaited, anything else may block."""
     if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None)):  # noqa: B004
-        question = Step(_async_only(call), lambda: call(*args, **kwargs))
+        question = Step(_async_only(call), lambda: cast("Awaitable[Any]", call(*args, **kwargs)))
     else:
         question = Step(lambda: call(*args, **kwargs))
-    return cast(T, (yield question))
+    return cast("T", (yield question))
 
 
 def _async_only(call: Callable[..., Any]) -> Callable[[], Any]:
@@ -61,7 +61,7 @@ def run(flow: Flow[T]) -> T:
         try:
             question = flow.throw(failure) if failure is not None else flow.send(answer)
         except StopIteration as stop:
-            return cast(T, stop.value)
+            return cast("T", stop.value)
         answer, failure = _ask(question)
 
 
@@ -79,7 +79,7 @@ async def arun(flow: Flow[T]) -> T:
         hop = loop.run_in_executor(_workers(), context.run, _advance, flow, answer, failure)
         done, question = await hop
         if done:
-            return cast(T, question)
+            return cast("T", question)
         try:
             answer, failure = await question.acall(), None
         except Exception as error:  # noqa: BLE001 - the flow decides what the failure means

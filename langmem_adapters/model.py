@@ -13,7 +13,7 @@ from langmem_adapters.errors import SerializationError
 
 _log = logging.getLogger("langmem_adapters")
 _VERSION = 1
-_DEFAULTS = (None, "", [], {})
+_DEFAULTS: tuple[Any, ...] = (None, "", [], {})
 
 __all__ = [
     "Content",
@@ -44,9 +44,10 @@ class _Data(BaseModel):
 
     def to_bytes(self) -> bytes:
         """Write the fields that differ from their defaults, with the version of the format."""
-        return encode({"v": _VERSION, **self._fields()})
+        return encode({"v": _VERSION, **self.to_data()})
 
-    def _fields(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, Any]:
+        """The fields that differ from their defaults; values inside are not copied."""
         fields = {**self.__dict__, **(self.model_extra or {})}
         return {name: _stored(value) for name, value in fields.items() if value not in _DEFAULTS}
 
@@ -59,6 +60,11 @@ class _Data(BaseModel):
         version = fields.pop("v", None)
         if version != _VERSION:
             raise SerializationError(f"a stored {cls.__name__} has the unknown format version {version!r}")
+        return cls.from_data(fields)
+
+    @classmethod
+    def from_data(cls, fields: dict[str, Any]) -> Self:
+        """Read what :meth:`to_data` gave. Raises SerializationError, naming the places that are wrong."""
         try:
             return cls.model_validate(fields)
         except ValidationError as error:
@@ -68,7 +74,7 @@ class _Data(BaseModel):
 
 def _stored(value: Any) -> Any:
     if isinstance(value, _Data):
-        return value._fields()  # noqa: SLF001 - of the same family
+        return value.to_data()
     if isinstance(value, list) and value and isinstance(value[0], _Data):
         return [_stored(item) for item in value]
     return value
@@ -231,7 +237,7 @@ class Experience(_Data):
     ``req`` and ``resp`` are plain data, kept with their types. ``timestamp`` is Unix time in seconds.
     """
 
-    req: Any
+    req: Any = None
     resp: Any = None
     metric: Metric | None = None
     exp_type: Literal["success", "failure", "insight"] = "success"

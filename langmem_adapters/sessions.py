@@ -33,7 +33,7 @@ class Sessions:
     >>> from langmem_adapters import BrainMemory, Sessions, open_store
     >>> store = open_store("memory:")
     >>> BrainMemory(store, "monday", user="ada").add_talk("Good morning.")
-    >>> [(info.session, info.messages) for info in Sessions(store, user="ada").list()]
+    >>> [(info.session, info.messages) for info in Sessions(store, user="ada").list_sessions()]
     [('monday', 1)]
     """
 
@@ -43,15 +43,15 @@ class Sessions:
         self.ttl = ttl
         self._parent = brain_namespace(self.scope)[:-1]
 
-    def list(self, limit: int | None = 20, *, after: SessionInfo | None = None) -> list[SessionInfo]:
+    def list_sessions(self, limit: int | None = 20, *, after: SessionInfo | None = None) -> list[SessionInfo]:
         """The sessions with the latest activity first; ``after`` is the last one of the page before.
 
         Costs reads for the page, however many sessions there are.
         """
         return run(self._list(limit, after))
 
-    async def alist(self, limit: int | None = 20, *, after: SessionInfo | None = None) -> list[SessionInfo]:
-        """:meth:`list`, without blocking the event loop."""
+    async def alist_sessions(self, limit: int | None = 20, *, after: SessionInfo | None = None) -> list[SessionInfo]:
+        """:meth:`list_sessions`, without blocking the event loop."""
         return await arun(self._list(limit, after))
 
     def count(self) -> int:
@@ -62,20 +62,20 @@ class Sessions:
         """:meth:`count`, without blocking the event loop."""
         return len(await arun(step(self.store.recent, self._parent)))
 
-    def rename(self, session: str, title: str) -> bool:
+    def rename_session(self, session: str, title: str) -> bool:
         """Give a session a title; False, if there is no such session."""
         return run(self._rename(session, title))
 
-    async def arename(self, session: str, title: str) -> bool:
-        """:meth:`rename`, without blocking the event loop."""
+    async def arename_session(self, session: str, title: str) -> bool:
+        """:meth:`rename_session`, without blocking the event loop."""
         return await arun(self._rename(session, title))
 
-    def delete(self, session: str) -> bool:
+    def delete_session(self, session: str) -> bool:
         """Remove a session with its history, knowledge and summary; False, if there was none."""
         return run(self._delete(session))
 
-    async def adelete(self, session: str) -> bool:
-        """:meth:`delete`, without blocking the event loop."""
+    async def adelete_session(self, session: str) -> bool:
+        """:meth:`delete_session`, without blocking the event loop."""
         return await arun(self._delete(session))
 
     def export(self, session: str | None = None) -> Iterator[bytes]:
@@ -83,7 +83,7 @@ class Sessions:
 
         Reads a page at a time, so a long history never has to fit into memory.
         """
-        names = [session] if session is not None else [info.session for info in self.list(limit=None)]
+        names = [session] if session is not None else [info.session for info in self.list_sessions(limit=None)]
         for name in names:
             yield from (_dump(line) + b"\n" for line in self._lines(name))
 

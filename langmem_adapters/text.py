@@ -7,7 +7,7 @@ from typing import Any
 
 from langmem_adapters.model import Message
 
-__all__ = ["as_text", "cut_point", "repair", "window"]
+__all__ = ["as_text", "cut_point", "repair", "replaced", "window", "without_calls"]
 
 _CALL_IDS = ("id", "tool_call_id", "call_id")
 
@@ -109,3 +109,12 @@ def cut_point(messages: Sequence[Message], least: int) -> int:
 def as_text(messages: Iterable[Message]) -> str:
     """A conversation as ``role: text`` lines."""
     return "\n".join(f"{message.name or message.role}: {message.text}" for message in messages)
+
+
+def replaced(value: Any, names: dict[str, str]) -> Any:
+    """Copy nested data with these strings replaced wherever one stands as a whole value."""
+    if isinstance(value, dict):
+        return {key: replaced(item, names) for key, item in value.items()}
+    if isinstance(value, list):
+        return [replaced(item, names) for item in value]
+    return names.get(value, value) if isinstance(value, str) else value

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
 
+from langmem_adapters.database import default_url, file_of
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 
-__all__ = ["default_url", "open_store", "shared_store"]
+__all__ = ["open_store", "shared_store"]
 
 _REDIS = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
 _FORMS = '"memory:", "sqlite:///file.db" or "redis://host:6379/0"'
@@ -25,7 +23,7 @@ def open_store(url: object = None) -> Store:
         url: "memory:", "sqlite:///relative.db", "sqlite:////absolute.db" (with "?synchronous=full" for
             durability against power cuts, "&timeout=seconds"), "redis://…", "rediss://…", "unix://…",
             "redis+cluster://…", "redis+sentinel://…", a ready redis-py client, or None for
-            :func:`default_url`.
+            ``LANGMEM_STORE_URL``, ``REDIS_URL`` or ``sqlite:///langmem.db``.
 
     >>> open_store("memory:")
     MemoryStore()
@@ -53,31 +51,22 @@ def shared_store(url: str | None = None) -> Store:
         return _shared[url]
 
 
-def default_url() -> str:
-    """``LANGMEM_STORE_URL``, else ``REDIS_URL``, else a file in the working directory."""
-    return os.environ.get("LANGMEM_STORE_URL") or os.environ.get("REDIS_URL") or "sqlite:///langmem.db"
-
-
 _lock = threading.Lock()
 _shared: dict[str, Store] = {}
 
 
 def _sqlite(url: str) -> SQLiteStore:
-    parts = urlsplit(url)
-    path = unquote(parts.path[1:])
-    if parts.netloc or not path or path == ":memory:":
-        raise ConfigurationError(
-            'a file\'s URL is "sqlite:///relative.db" or "sqlite:////absolute.db"; for no file, use "memory:"'
-        )
-    options = dict(parse_qsl(parts.query))
+    path, options = file_of(url)
     synchronous, timeout = options.pop("synchronous", "normal"), options.pop("timeout", "5")
     if options:
-        raise ConfigurationError(f"a file's URL takes synchronous and timeout, not {', '.join(sorted(options))}")
+        raise ConfigurationError(
+            f"a file's URL takes synchronous and timeout, not {', '.join(sorted(options))}"
+        )
     try:
         seconds = float(timeout)
     except ValueError:
         raise ConfigurationError(f"timeout is a number of seconds, not {timeout!r}") from None
-    return SQLiteStore(Path(path).expanduser(), synchronous=synchronous, timeout=seconds)
+    return SQLiteStore(path, synchronous=synchronous, timeout=seconds)
 
 
 def _redis(url: object) -> Store:

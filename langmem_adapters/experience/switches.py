@@ -1,0 +1,48 @@
+"""Switching every cache off, or anew, for a few calls; per task and thread, by a context variable."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+__all__ = ["bypass", "may_read", "may_write", "refresh"]
+
+_read: ContextVar[bool] = ContextVar("langmem_may_read", default=True)
+_write: ContextVar[bool] = ContextVar("langmem_may_write", default=True)
+
+
+@contextlib.contextmanager
+def bypass() -> Iterator[None]:
+    """Neither look up nor store inside this block.
+
+    >>> with bypass():
+    ...     may_read(), may_write()
+    (False, False)
+    """
+    with refresh():
+        token = _write.set(False)
+        try:
+            yield
+        finally:
+            _write.reset(token)
+
+
+@contextlib.contextmanager
+def refresh() -> Iterator[None]:
+    """Ask anew inside this block, and store what comes back in place of what was there."""
+    token = _read.set(False)
+    try:
+        yield
+    finally:
+        _read.reset(token)
+
+
+def may_read() -> bool:
+    """Whether a look-up is wanted here."""
+    return _read.get()
+
+
+def may_write() -> bool:
+    """Whether storing is wanted here."""
+    return _write.get()

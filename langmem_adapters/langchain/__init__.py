@@ -1,0 +1,43 @@
+"""Adapters for LangChain. Needs the extra ``langchain``."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from langmem_adapters.errors import MissingDependency
+
+try:
+    import langchain_core  # noqa: F401 - only to say clearly that it is missing
+except ImportError as error:
+    raise MissingDependency("langchain-core", "langchain") from error
+
+if TYPE_CHECKING:
+    from langmem_adapters.langchain.cache import ExperienceCache as ExperienceCache
+    from langmem_adapters.langchain.convert import from_message as from_message
+    from langmem_adapters.langchain.convert import to_message as to_message
+    from langmem_adapters.langchain.history import BrainChatMessageHistory as BrainChatMessageHistory
+    from langmem_adapters.langchain.retriever import LongTermRetriever as LongTermRetriever
+
+_WHERE = {
+    "BrainChatMessageHistory": "history",
+    "ExperienceCache": "cache",
+    "LongTermRetriever": "retriever",
+    "from_message": "convert",
+    "to_message": "convert",
+}
+
+__all__ = list(_WHERE)  # noqa: PLE0605 - the table above is the list
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name at its first use: langchain-core 2 drops chat histories, and the rest must go on without."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})

@@ -1,0 +1,95 @@
+"""LangChain generations as plain data: written for a cache, read back as new answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, Generation
+
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.langchain.convert import from_message, to_message
+from langmem_adapters.model import Message
+from langmem_adapters.text import replaced
+
+__all__ = ["read_generations", "worth_storing", "write_generations"]
+
+# As OpenAI, Anthropic, Google, Cohere, Bedrock and Ollama say that an answer was cut off or held back.
+_SPOILED = frozenset(
+    {
+        "length",
+        "max_tokens",
+        "model_length",
+        "content_filter",
+        "content_filtered",
+        "safety",
+        "recitation",
+        "error",
+    }
+    | {"blocklist", "prohibited_content", "spii", "refusal", "guardrail_intervened", "error_toxic", "load"}
+)
+_REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
+
+
+def worth_storing(generations: Sequence[Generation]) -> bool:
+    """Whether an answer is whole: none of its parts was cut off, filtered, refused or left empty."""
+    return bool(generations) and all(_is_whole(generation) for generation in generations)
+
+
+def _is_whole(generation: Generation) -> bool:
+    described = [generation.generation_info or {}]
+    if isinstance(generation, ChatGeneration):
+        message = generation.message
+        described += [message.response_metadata, message.additional_kwargs]
+        if message.additional_kwargs.get("refusal") or getattr(message, "invalid_tool_calls", None):
+            return False
+        if not (message.content or getattr(message, "tool_calls", None)):
+            return False
+    elif not generation.text:
+        return False
+    reasons = (str(info.get(name) or "").lower() for info in described for name in _REASONS)
+    return not any(reason in _SPOILED for reason in reasons)
+
+
+def write_generations(generations: Sequence[Generation]) -> list[dict[str, Any]]:
+    """Turn generations into plain data. Raises SerializationError for what data cannot hold."""
+    return [_written(generation) for generation in generations]
+
+
+def _written(generation: Generation) -> dict[str, Any]:
+    info = {} if generation.generation_info is None else {"info": generation.generation_info}
+    if isinstance(generation, ChatGeneration):
+        return {"message": to_message(generation.message).to_data(), **info}
+    return {"text": generation.text, **info}
+
+
+def read_generations(data: Any, *, key: str, age: float, new_id: Callable[[], str]) -> list[Generation]:
+    """Make new generations of stored data, each message with ids of its own and marked as a hit.
+
+    Raises SerializationError for anything that :func:`write_generations` did not write.
+    """
+    if not isinstance(data, list) or not data or not all(isinstance(entry, dict) for entry in data):
+        raise SerializationError("a stored answer is not a list of generations")
+    try:
+        return [_read(entry, key, age, new_id) for entry in data]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise SerializationError(f"a stored answer cannot be read: {type(error).__name__}") from error
+
+
+def _read(entry: dict[str, Any], key: str, age: float, new_id: Callable[[], str]) -> Generation:
+    if "message" not in entry:
+        return Generation(text=entry["text"], generation_info=entry.get("info"))
+    fields = entry["message"]
+    calls = [call["id"] for call in fields.get("tool_calls", ()) if call.get("id")]
+    if calls:
+        fields = replaced(fields, {id_: f"call_{new_id()}" for id_ in calls})
+    message = from_message(Message.from_data(fields))
+    message.id = f"lc_run--{new_id()}"
+    mark = {"cache": "hit", "cache_key": key, "cache_age": age, "cache_score": 1.0}
+    if isinstance(message, AIMessage):
+        mark["cache_usage"] = message.usage_metadata
+        message.usage_metadata = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+    message.response_metadata = {**message.response_metadata, **mark}
+    return ChatGeneration(message=message, generation_info=entry.get("info"))

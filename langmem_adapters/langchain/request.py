@@ -1,0 +1,113 @@
+"""When two model calls of LangChain are the same request: one key, whatever does not change the answer."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import re
+from typing import Any
+
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.text import replaced
+
+__all__ = ["request_key"]
+
+# How a call is made or watched, not what is asked.
+_OF_THE_CALL = frozenset(
+    {
+        "cache",
+        "callbacks",
+        "custom_get_token_ids",
+        "disable_streaming",
+        "max_retries",
+        "metadata",
+        "name",
+        "rate_limiter",
+        "request_timeout",
+        "stream",
+        "stream_chunk_timeout",
+        "stream_usage",
+        "streaming",
+        "tags",
+        "timeout",
+        "verbose",
+    }
+)
+# What came with an earlier answer and is not sent to the model again.
+_OF_THE_ANSWER = frozenset({"id", "response_metadata", "type", "usage_metadata"})
+_CLASS = re.compile(r"<class '(?:[\w.]+|<locals>)*?(\w+)'>")
+
+
+def request_key(prompt: str, llm_string: str) -> str:
+    """The key of what ``BaseCache.lookup`` is given: 32 hexadecimal digits from which nothing can be read back.
+
+    Ids of messages and of tool calls, the metadata of earlier answers, the order of keys, timeouts, retries,
+    streaming, callbacks and tags do not change it. Everything else does.
+    """
+    return fingerprint("langchain", _prompt(prompt), _model(llm_string))
+
+
+def _prompt(prompt: str) -> Any:
+    """Chat messages as LangChain dumps them, without what the model does not see; other text as it is."""
+    if not prompt.startswith("[{"):
+        return prompt
+    try:
+        dumped = json.loads(prompt)
+    except ValueError:
+        return prompt
+    if not all(
+        isinstance(m, dict) and m.get("lc") == 1 and isinstance(m.get("kwargs"), dict) for m in dumped
+    ):
+        return prompt
+    messages = [
+        {
+            "class": str(message["id"][-1]).removesuffix("Chunk"),
+            **{
+                name: value
+                for name, value in message["kwargs"].items()
+                if name not in _OF_THE_ANSWER and (name == "content" or value not in (None, "", [], {}))
+            },
+        }
+        for message in dumped
+    ]
+    names = _call_names(messages)
+    return replaced(messages, names) if names else messages
+
+
+def _call_names(messages: list[dict[str, Any]]) -> dict[str, str]:
+    """Tool calls by their order: providers make up a new id each time."""
+    ids = [call.get("id") for message in messages for call in message.get("tool_calls", ())]
+    return {id_: f"call {n}" for n, id_ in enumerate(ids) if isinstance(id_, str)}
+
+
+@functools.lru_cache(maxsize=512)
+def _model(llm_string: str) -> str:
+    """The fingerprint of a model and its parameters."""
+    try:
+        model, end = json.JSONDecoder().raw_decode(llm_string)
+    except ValueError:
+        model, end = None, 0
+    if isinstance(model, dict) and isinstance(model.get("kwargs"), dict):
+        model = {**model, "kwargs": _lasting(model["kwargs"])}
+        return fingerprint(model, _parameters(llm_string[end:].removeprefix("---")))
+    return fingerprint(_parameters(llm_string))
+
+
+def _lasting(parameters: dict[Any, Any]) -> dict[Any, Any]:
+    return {name: value for name, value in parameters.items() if name not in _OF_THE_CALL}
+
+
+def _parameters(text: str) -> Any:
+    """``str(sorted(params.items()))`` read back, where it is made of literals.
+
+    A class is known by its name alone where the schema made from it stands beside it: the same script run as
+    ``__main__`` and imported as a module has the same requests.
+    """
+    if "ls_structured_output_format" in text:
+        text = _CLASS.sub(r"'class \1'", text)
+    try:
+        pairs = ast.literal_eval(text)
+        return _lasting(dict(pairs))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text

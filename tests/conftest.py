@@ -1,0 +1,195 @@
+"""What every test may ask for, and what holds for all of them: a clean environment and no network."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hypothesis
+import pytest
+from vcr.cassette import Cassette
+
+from tests.openai_server import REPLAY_URL, OpenAIServer, cassette
+from tests.servers import RedisServer, no_redis, redis_servers
+
+if TYPE_CHECKING:
+    from langchain_openai import ChatOpenAI
+
+_REDIS = redis_servers()
+_RECORD = os.environ.get("LANGMEM_RECORD") == "1"
+_FOREIGN_SETTINGS = ("LANGCHAIN_", "LANGGRAPH_", "LANGMEM_", "LANGSMITH_", "OPENAI_", "REDIS_URL")
+
+# A busy machine is no failure.
+hypothesis.settings.register_profile("langmem", deadline=None)
+hypothesis.settings.load_profile("langmem")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _clean_environment() -> Iterator[None]:
+    """No setting of the person who runs the tests decides about their outcome."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.upper().startswith(_FOREIGN_SETTINGS)]:
+            patch.delenv(name)
+        yield
+
+
+# --- no network ---------------------------------------------------------------------------------------------
+
+
+class NetworkUsed(RuntimeError):  # noqa: N818 - it says what happened
+    """Something wanted to leave this machine."""
+
+
+class NetworkGuard:
+    """An audit hook that refuses all addresses but loopback and the file system, and remembers the attempts.
+
+    Patched methods would be restored by other plugins (pytest-socket does) after the first test.
+    """
+
+    def __init__(self) -> None:
+        self.attempts: list[str] = []
+        self.on = True
+
+    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self.on or not event.startswith("socket."):
+            return
+        if event in {"socket.connect", "socket.sendto", "socket.sendmsg"}:
+            sock, address = args
+            host = address[0] if sock.family in {socket.AF_INET, socket.AF_INET6} and address else None
+        elif event in {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"}:
+            host = args[0]
+        else:
+            return
+        if not _is_local(host):
+            self.attempts.append(str(host))
+            raise NetworkUsed(f"this test wanted to reach {host}; the tests run without a network")
+
+
+def _is_local(host: object) -> bool:
+    name = host.decode() if isinstance(host, bytes) else host
+    if name in {None, "", "localhost"}:
+        return True
+    try:
+        address = ipaddress.ip_address(str(name))
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+@pytest.fixture(scope="session")
+def network_guard() -> Iterator[NetworkGuard]:
+    guard = NetworkGuard()
+    sys.addaudithook(guard)
+    yield guard
+    guard.on = False  # a hook cannot be taken out
+
+
+@pytest.fixture(autouse=True)
+def _no_network(network_guard: NetworkGuard) -> Iterator[None]:
+    """Fail a test even where the library under it swallowed the refusal."""
+    yield
+    attempts = network_guard.attempts.copy()
+    network_guard.attempts.clear()
+    if attempts:
+        pytest.fail(f"this test wanted to reach {', '.join(attempts)}; the tests run without a network")
+
+
+# --- Redis --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def _redis_by_name() -> Iterator[Callable[[str], RedisServer]]:
+    """One shared server a flavour, started when it is first asked for."""
+    running: dict[str, RedisServer] = {}
+    with ExitStack() as stack:
+
+        def server(name: str) -> RedisServer:
+            if name not in running:
+                running[name] = stack.enter_context(RedisServer(_redis_path(name)))
+            return running[name]
+
+        yield server
+
+
+def _redis_path(name: str | None = None) -> Path:
+    if not _REDIS:
+        pytest.fail(no_redis(), pytrace=False)
+    return _REDIS[name or next(iter(_REDIS))]
+
+
+@pytest.fixture(scope="session")
+def redis_server(_redis_by_name: Callable[[str], RedisServer]) -> RedisServer:
+    """A real server, shared by all tests of the process: use `key_prefix`, and never stop it."""
+    return _redis_by_name(next(iter(_REDIS), ""))
+
+
+@pytest.fixture(scope="session", params=list(_REDIS) or [""])
+def any_redis_server(
+    request: pytest.FixtureRequest, _redis_by_name: Callable[[str], RedisServer]
+) -> RedisServer:
+    """Each flavour that is here in turn, shared as `redis_server` is."""
+    return _redis_by_name(request.param)
+
+
+@pytest.fixture
+def start_redis() -> Iterator[Callable[..., RedisServer]]:
+    """Start servers of the test's own, to configure or to kill: ``start_redis("--appendonly", "yes")``."""
+    with ExitStack() as stack:
+
+        def start(*args: str) -> RedisServer:
+            return stack.enter_context(RedisServer(_redis_path(), args=args))
+
+        yield start
+
+
+@pytest.fixture
+def key_prefix() -> str:
+    """A prefix that no other test writes under."""
+    return f"test-{uuid.uuid4().hex[:12]}:"
+
+
+# --- model calls --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def openai_base_url() -> Iterator[str]:
+    """The scripted server while recording, an address where nobody answers otherwise."""
+    if not _RECORD:
+        yield REPLAY_URL
+        return
+    with OpenAIServer() as server:
+        yield server.url
+
+
+@pytest.fixture
+def openai_cassette(openai_base_url: str) -> Callable[[str], AbstractContextManager[Cassette]]:  # noqa: ARG001 - starts it
+    """``with openai_cassette("name"):`` answers model calls from tests/cassettes/name.yaml.
+
+    ``LANGMEM_RECORD=1`` records it anew, against the script of tests/openai_server.py.
+    """
+    return partial(cassette, record=_RECORD)
+
+
+@pytest.fixture
+def chat_openai(openai_base_url: str) -> Callable[..., ChatOpenAI]:
+    """Build the real client, to be used inside of a cassette: ``chat_openai(temperature=0)``."""
+    from langchain_openai import ChatOpenAI  # noqa: PLC0415 - a second, which few tests need to spend
+
+    def build(**kwargs: Any) -> ChatOpenAI:
+        settings = {
+            "model": "gpt-4o-mini",
+            "api_key": "test",
+            "base_url": openai_base_url,
+            "max_retries": 0,
+        }
+        return ChatOpenAI(**(settings | kwargs))
+
+    return build

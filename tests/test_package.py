@@ -1,0 +1,124 @@
+"""The package as a whole: what importing it loads, what it exports, and what a missing extra says."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import langmem_adapters
+
+ROOT = Path(__file__).parent.parent
+HOSTS = ("chromadb", "langchain", "langchain_core", "langgraph", "llama_index", "redis", "rich", "typer")
+
+LOADED = "import json, sys; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+BLOCK = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {blocked!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+"""
+MISSING = """
+try:
+    {code}
+except ImportError as error:
+    print(error)
+"""
+
+
+def python(code: str) -> str:
+    """Run code in a fresh interpreter that has no setting of ours; return what it prints."""
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_k1_import_loads_nothing_but_pydantic() -> None:
+    model = "import pydantic\nclass Model(pydantic.BaseModel):\n    field: int"
+    before = set(json.loads(python(f"{model}\n{LOADED}")))
+    after = set(json.loads(python(f"import langmem_adapters\n{LOADED}")))
+    assert after - before - set(sys.stdlib_module_names) == {"langmem_adapters"}
+
+
+def test_every_export_exists_and_is_listed() -> None:
+    assert len(set(langmem_adapters.__all__)) == len(langmem_adapters.__all__) > 0
+    for name in langmem_adapters.__all__:
+        assert getattr(langmem_adapters, name) is not None
+        assert name in dir(langmem_adapters)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        getattr(langmem_adapters, "no_such_name")  # noqa: B009 - mypy knows that it does not exist
+
+
+@pytest.mark.parametrize("adapter", ["langchain", "langgraph", "llamaindex", "stores", "indexes"])
+def test_every_export_of_a_part_exists(adapter: str) -> None:
+    module = importlib.import_module(f"langmem_adapters.{adapter}")
+    assert module.__all__
+    assert all(hasattr(module, name) for name in module.__all__)
+
+
+@pytest.mark.parametrize("blocked", [*HOSTS, ",".join(HOSTS)])
+def test_f1_root_works_without_any_extra(blocked: str) -> None:
+    """Every name of the root is there, and the embedded store works, whatever is not installed."""
+    use = (
+        "import langmem_adapters as package\n"
+        "names = [getattr(package, name) for name in package.__all__]\n"
+        "store = package.open_store('memory:')\n"
+        "store.append(('a',), [('1', b'x')])\n"
+        "print(store.scan(('a',)).total)"
+    )
+    assert python(BLOCK.format(blocked=blocked.split(",")) + use) == "1"
+
+
+@pytest.mark.parametrize(
+    ("blocked", "code", "extra"),
+    [
+        ("langchain_core", "import langmem_adapters.langchain", "langchain"),
+        ("langgraph", "import langmem_adapters.langgraph", "langgraph"),
+        ("llama_index", "import langmem_adapters.llamaindex", "llama-index"),
+        (
+            "redis",
+            "import langmem_adapters; langmem_adapters.open_store('redis://127.0.0.1:9/0').get(('a',))",
+            "redis",
+        ),
+        ("typer", "import langmem_adapters.cli", "cli"),
+        ("rich", "import langmem_adapters.cli", "cli"),
+    ],
+)
+def test_f1_missing_extra_is_named(blocked: str, code: str, extra: str) -> None:
+    said = python(BLOCK.format(blocked=[blocked]) + MISSING.format(code=code))
+    assert f"pip install 'langmem_adapters[{extra}]'" in said
+    assert "\n" not in said
+
+
+def test_types_are_shipped() -> None:
+    assert (Path(langmem_adapters.__file__).parent / "py.typed").is_file()
+
+
+def pyproject() -> dict[str, Any]:
+    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    loaded: dict[str, Any] = toml.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return loaded
+
+
+def test_f1_base_install_needs_pydantic_alone() -> None:
+    project = pyproject()["project"]
+    assert project["dependencies"] == ["pydantic>=2"]
+    assert project["requires-python"] == ">=3.10"
+    extras = {"all", "chroma", "cli", "langchain", "langgraph", "llama-index", "notebook", "redis", "test"}
+    assert set(project["optional-dependencies"]) == extras
+    assert project["scripts"] == {"langmem-adapters": "langmem_adapters.cli:main"}
+
+
+def test_f1_metagpt_is_nowhere() -> None:
+    required = [line for lines in pyproject()["project"]["optional-dependencies"].values() for line in lines]
+    assert not [line for line in required if "metagpt" in line.lower()]
