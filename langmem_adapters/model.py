@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -13,7 +14,6 @@ from langmem_adapters.errors import SerializationError
 
 _log = logging.getLogger("langmem_adapters")
 _VERSION = 1
-_DEFAULTS: tuple[Any, ...] = (None, "", [], {})
 
 __all__ = [
     "Content",
@@ -48,8 +48,13 @@ class _Data(BaseModel):
 
     def to_data(self) -> dict[str, Any]:
         """The fields that differ from their defaults; values inside are not copied."""
+        defaults = _defaults(type(self))
         fields = {**self.__dict__, **(self.model_extra or {})}
-        return {name: _stored(value) for name, value in fields.items() if value not in _DEFAULTS}
+        return {
+            name: _stored(value)
+            for name, value in fields.items()
+            if name not in defaults or type(value) is not type(defaults[name]) or value != defaults[name]
+        }
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -70,6 +75,15 @@ class _Data(BaseModel):
         except ValidationError as error:
             places = ", ".join(".".join(map(str, flaw["loc"])) for flaw in error.errors(include_input=False))
             raise SerializationError(f"a stored {cls.__name__} has wrong values at {places}") from error
+
+
+@functools.cache
+def _defaults(model: type[_Data]) -> dict[str, Any]:
+    return {
+        name: field.get_default(call_default_factory=True)
+        for name, field in model.model_fields.items()
+        if not field.is_required()
+    }
 
 
 def _stored(value: Any) -> Any:

@@ -165,6 +165,9 @@ class LexicalIndex:
         """Close the file. The index may be used again and then opens it anew."""
         self._database.close()
 
+    def __repr__(self) -> str:
+        return f"LexicalIndex({self._database.path!r})"
+
     def _query_terms(self, query: str) -> Counter[str]:
         if len(query) > 2 * _QUERY_CHARACTERS:
             query = f"{query[:_QUERY_CHARACTERS]} {query[-_QUERY_CHARACTERS:]}"

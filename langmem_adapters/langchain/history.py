@@ -86,7 +86,7 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
         self._snapshot: list[BaseMessage] | None = None
 
     @property
-    def messages(self) -> list[BaseMessage]:  # type: ignore[override] - a property, as LangChain's own docs have it
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # a property, as LangChain's own docs have it
         """The history, oldest message first."""
         if self._snapshot is None or not _in_chain():
             kept = self.brain.messages() if self._window is None else self.brain.window(self._window)

@@ -1,0 +1,180 @@
+"""LlamaIndex content blocks as plain fields, and those fields as LangChain's standard content blocks.
+
+Bytes are base64 text, URLs and paths are text; nothing is fetched, and no file is opened.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from io import IOBase
+from pathlib import Path
+from typing import Any, Final, NamedTuple, get_args
+
+from llama_index.core.base.llms.types import BaseContentBlock, ContentBlock
+from pydantic import AnyUrl, BaseModel
+
+__all__ = ["Fields", "block_fields", "build_block", "from_standard", "plain", "to_standard"]
+
+Fields = dict[str, Any]
+"""A block as plain data, beginning with its ``block_type``."""
+
+_BLOCKS: Final[dict[str, type[BaseContentBlock]]] = {
+    cls.model_fields["block_type"].default: cls for cls in get_args(get_args(ContentBlock)[0])
+}
+
+
+class _Medium(NamedTuple):
+    """How LlamaIndex names the parts of a block of bytes, and what the standard block is called."""
+
+    standard: str
+    data: str
+    mime: str
+
+
+_MEDIA: Final = {
+    "image": _Medium("image", "image", "image_mimetype"),
+    "audio": _Medium("audio", "audio", "format"),
+    "video": _Medium("video", "video", "video_mimetype"),
+    "document": _Medium("file", "data", "document_mimetype"),
+}
+_BLOCK_TYPES: Final = {medium.standard: name for name, medium in _MEDIA.items()}
+_EXTRAS: Final = {"detail": "detail", "title": "filename"}  # fields that have a place in a block's extras
+_FORMATS: Final = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "x-m4a": "m4a"}
+
+
+def plain(value: Any) -> Any:
+    """Write models as dictionaries, at any depth."""
+    if isinstance(value, BaseModel):
+        return plain(value.model_dump())
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list) else value
+
+
+def block_fields(model: BaseModel) -> Fields:
+    """Write a block as plain data: what is not None, and always the kind of a file, even if unknown."""
+    fields: Fields = {}
+    for name, value in model.__dict__.items():
+        if isinstance(value, bytes | IOBase):
+            fields[name] = _base64(value)
+        elif isinstance(value, Path):
+            fields["file_path"] = str(value)
+        elif isinstance(value, AnyUrl):
+            fields[name] = str(value)
+        elif isinstance(value, BaseModel):
+            fields[name] = block_fields(value)
+        elif isinstance(value, list):
+            fields[name] = [block_fields(item) if isinstance(item, BaseModel) else plain(item) for item in value]
+        elif value is not None:
+            fields[name] = plain(value)
+    medium = _MEDIA.get(fields.get("block_type", ""))
+    if medium is not None:
+        fields.setdefault(medium.mime, None)
+    return fields
+
+
+def _base64(value: bytes | IOBase) -> str:
+    if isinstance(value, bytes):
+        data = value
+    else:
+        value.seek(0)
+        data = value.read()
+    try:
+        base64.b64decode(data, validate=True)
+    except binascii.Error:  # put there after the block's own conversion
+        data = base64.b64encode(data)
+    return data.decode()
+
+
+def build_block(fields: Fields) -> BaseContentBlock:
+    """Build a block from its fields. Damaged ones raise whatever its class makes of them."""
+    block_type = fields["block_type"]
+    given = {key: value for key, value in fields.items() if key != "file_path"}
+    if block_type == "citable":
+        given["content"] = [build_block(item) for item in fields["content"]]
+    elif block_type == "citation":
+        given["cited_content"] = build_block(fields["cited_content"])
+    medium = _MEDIA.get(block_type)
+    if medium is not None and isinstance(data := given.get(medium.data), str):
+        given[medium.data] = data.encode("ascii")
+    block = _BLOCKS[block_type](**given)
+    # These two are assigned, since a constructor wants the file to exist still and guesses the kind.
+    if "file_path" in fields:
+        setattr(block, "path", Path(fields["file_path"]))  # noqa: B010 - no field of the common class
+    if medium is not None and not fields.get(medium.mime, "unknown"):
+        setattr(block, medium.mime, fields[medium.mime])
+    return block
+
+
+def to_standard(fields: Fields) -> tuple[dict[str, Any], Fields]:
+    """Write a block's fields as a standard content block, and those that have no place in it beside it."""
+    block_type = fields["block_type"]
+    rest = {key: value for key, value in fields.items() if key != "block_type"}
+    if block_type == "text":
+        return {"type": "text", "text": fields["text"]}, {}
+    if block_type == "thinking":
+        standard = {"type": "reasoning"}
+        if "content" in rest:
+            standard["reasoning"] = rest.pop("content")
+        if extras := rest.pop("additional_information", None):
+            standard["extras"] = extras
+        return standard, rest
+    if block_type == "tool_call":  # of which the arguments are no JSON
+        call = {"id": fields.get("tool_call_id"), "name": fields["tool_name"], "args": fields["tool_kwargs"]}
+        return {"type": "invalid_tool_call", **call, "error": None}, {"block_type": block_type}
+    if block_type in _MEDIA and (_MEDIA[block_type].data in rest or "url" in rest):
+        return _standard_medium(block_type, rest)
+    return {"type": "non_standard", "value": fields}, {}
+
+
+def _standard_medium(block_type: str, rest: Fields) -> tuple[dict[str, Any], Fields]:
+    medium = _MEDIA[block_type]
+    standard: dict[str, Any] = {"type": medium.standard}
+    if medium.data in rest:
+        standard["base64"] = rest.pop(medium.data)
+    else:
+        standard["url"] = rest.pop("url")
+        if standard["url"].startswith("data:"):  # without a layout it would be read as bytes
+            rest["block_type"] = block_type
+    if mime := rest[medium.mime]:
+        standard["mime_type"] = f"audio/{mime}" if block_type == "audio" else mime
+        if block_type != "audio" or _format(standard["mime_type"]) == mime:
+            del rest[medium.mime]
+    extras = {other: rest.pop(name) for name, other in _EXTRAS.items() if name in rest}
+    return (standard | {"extras": extras} if extras else standard), rest
+
+
+def _format(mime: str) -> str:
+    """Turn ``audio/mpeg`` into the ``mp3`` by which LlamaIndex and OpenAI call it."""
+    name = mime.partition(";")[0].rpartition("/")[2]
+    return _FORMATS.get(name, name)
+
+
+def from_standard(standard: str | dict[Any, Any]) -> Fields | None:
+    """Read a standard content block; None where LlamaIndex has no block for it."""
+    if isinstance(standard, str):
+        return {"block_type": "text", "text": standard}
+    kind, text = str(standard.get("type")), standard.get("text")
+    if kind in _BLOCK_TYPES and ("base64" in standard or "url" in standard):
+        return _medium_fields(_BLOCK_TYPES[kind], standard)
+    if kind == "reasoning":
+        extras, content = standard.get("extras", {}), standard.get("reasoning")
+        return {"block_type": "thinking", "content": content, "additional_information": extras}
+    if kind in {"tool_call", "invalid_tool_call"}:
+        names = {"tool_call_id": standard.get("id"), "tool_name": standard.get("name")}
+        return {"block_type": "tool_call", **names, "tool_kwargs": standard.get("args") or {}}
+    if kind == "non_standard" and isinstance(value := standard.get("value"), dict) and "block_type" in value:
+        return value
+    return {"block_type": "text", "text": text} if isinstance(text, str) else None
+
+
+def _medium_fields(block_type: str, standard: dict[str, Any]) -> Fields:
+    medium = _MEDIA[block_type]
+    fields: Fields = {"block_type": block_type, medium.data: standard.get("base64")}
+    fields["url"] = standard.get("url")
+    if isinstance(mime := standard.get("mime_type"), str):
+        fields[medium.mime] = _format(mime) if block_type == "audio" else mime
+    if isinstance(extras := standard.get("extras"), dict):
+        fields.update((name, extras[other]) for name, other in _EXTRAS.items() if other in extras)
+    return fields

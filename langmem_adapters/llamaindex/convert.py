@@ -1,0 +1,218 @@
+"""LlamaIndex chat messages to :class:`~langmem_adapters.model.Message` and back, without loss.
+
+Blocks become LangChain's standard content blocks, tool call blocks become the message's tool calls. What
+these cannot say is kept in ``host["llama_index"]``: its ``blocks`` has one entry for each block, with the
+fields that its content block lacks, and is left out where there is nothing to add.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from llama_index.core.base.llms.types import BaseContentBlock, ChatMessage, MessageRole, TextBlock
+from pydantic import BaseModel, ValidationError
+
+from langmem_adapters.content import standard_block
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.llamaindex.blocks import (
+    Fields,
+    block_fields,
+    build_block,
+    from_standard,
+    plain,
+    to_standard,
+)
+from langmem_adapters.model import Content, Message, ToolCall
+
+__all__ = ["from_message", "to_message"]
+
+_logger = logging.getLogger("langmem_adapters")
+
+_HOST: Final = "llama_index"
+_ROLES: Final = {role.value: role for role in MessageRole}
+_ASSISTANTS: Final = {"chatbot", "model"}  # other providers' words for "assistant"
+
+
+class _Parts(NamedTuple):
+    content: Content
+    calls: list[dict[str, Any]]
+    layout: list[Fields] | None
+
+
+def to_message(chat: ChatMessage) -> Message:
+    """Convert a LlamaIndex message. It has no id of its own, so the memory hands one out.
+
+    Objects in ``additional_kwargs`` become dictionaries, as LlamaIndex itself writes them. Raises
+    SerializationError for a message that was filled with values its class does not allow.
+    """
+    host: dict[str, Any] = {}
+    role = str(getattr(chat.role, "value", chat.role))
+    fields: dict[str, Any] = {"role": role}
+    if role in _ASSISTANTS:
+        fields["role"], host["role"] = "assistant", role
+    kwargs = {
+        key: plain(value)
+        for key, value in chat.additional_kwargs.items()
+        if not (key == "images" and _are_documents(value))
+    }
+    for name in ("tool_call_id", "name"):
+        if isinstance(kwargs.get(name), str):
+            fields[name] = kwargs.pop(name)
+    fields["content"], calls, layout = _take_apart(chat.blocks)
+    if not calls and (calls := list(_openai_calls(kwargs.get("tool_calls")))):
+        layout = layout if layout is not None else [{}] * len(chat.blocks)
+    if layout is not None:
+        host["blocks"] = layout
+    if kwargs:
+        host["additional_kwargs"] = kwargs
+    if host:
+        fields["host"] = {_HOST: host}
+    try:
+        return Message(tool_calls=calls, **fields)
+    except ValidationError as error:
+        places = {".".join(map(str, detail["loc"][:2])) for detail in error.errors(include_input=False)}
+        wrong = ", ".join(sorted(places))
+        raise SerializationError(f"a {role} message has values of a wrong type: {wrong}") from error
+
+
+def from_message(message: Message) -> ChatMessage:
+    """Convert back to LlamaIndex: equal if LlamaIndex wrote it, by role and content if another host did.
+
+    Tool calls are tool call blocks; a tool's answer names its call in ``additional_kwargs["tool_call_id"]``.
+    A role that LlamaIndex does not know becomes "user". A block that cannot be read is left out with a
+    warning on the logger ``langmem_adapters``; the message is never lost.
+    """
+    own = message.host.get(_HOST, {})
+    role = own.get("role", message.role)
+    chat = ChatMessage(role=_ROLES.get(str(role)) or _ROLES.get(message.role, MessageRole.USER))
+    if "blocks" not in own and not message.tool_calls and isinstance(message.content, str):
+        chat.blocks = [TextBlock(text=message.content)]
+    else:
+        chat.blocks = list(_load_all(message, own))
+    kwargs = own.get("additional_kwargs", {})
+    if not isinstance(kwargs, dict):
+        _warn(message, "additional_kwargs")
+        kwargs = {}
+    # Assigned, since the constructor would make blocks of images once more.
+    chat.additional_kwargs = dict(kwargs)
+    for name in ("tool_call_id", "name"):
+        if (value := getattr(message, name)) is not None:
+            chat.additional_kwargs[name] = value
+    return chat
+
+
+def _are_documents(value: Any) -> bool:
+    """Tell the old form of images, of which LlamaIndex has made blocks already, from any other value."""
+    return isinstance(value, list) and bool(value) and all(isinstance(item, BaseModel) for item in value)
+
+
+def _openai_calls(calls: Any) -> Iterator[dict[str, Any]]:
+    """Read tool calls from where older integrations put them, those whose arguments can be read."""
+    for call in calls if isinstance(calls, list) else []:
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict) and (args := _arguments(function.get("arguments"))) is not None:
+            yield {"id": call.get("id"), "name": function.get("name") or "", "args": args}
+
+
+def _arguments(value: Any) -> dict[str, Any] | None:
+    """Read the arguments of a call, which may be JSON text; None where they are no object."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value else {}
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+def _take_apart(blocks: Sequence[BaseContentBlock]) -> _Parts:
+    """Divide blocks into content and calls, and note their layout unless reading would guess it right."""
+    if len(blocks) == 1 and type(blocks[0]) is TextBlock:
+        return _Parts(blocks[0].text, [], None)
+    content: list[str | dict[Any, Any]] = []
+    calls: list[dict[str, Any]] = []
+    layout: list[Fields] = []
+    guessable = bool(blocks)
+    for block in blocks:
+        fields = block_fields(block)
+        args = _arguments(fields["tool_kwargs"]) if fields["block_type"] == "tool_call" else None
+        if args is not None:
+            calls.append({"id": fields.get("tool_call_id"), "name": fields["tool_name"], "args": args})
+            rest = {} if args is fields["tool_kwargs"] else {"tool_kwargs": fields["tool_kwargs"]}
+            layout.append({"call": True, **rest})
+        else:
+            standard, rest = to_standard(fields)
+            content.append(standard)
+            layout.append(rest)
+        guessable = guessable and not rest and (args is not None or not calls)
+    one_text = len(content) == 1 and type(blocks[0]) is TextBlock and blocks[0].text
+    return _Parts(one_text or content or "", calls, None if guessable else layout)
+
+
+def _load_all(message: Message, own: dict[str, Any]) -> Iterator[Any]:
+    ordered = _laid_out(message, own)
+    if ordered is None and "blocks" in own:
+        _warn(message, "blocks")
+    for fields in _guessed(message) if ordered is None else ordered:
+        if (block := _load(fields, message)) is not None:
+            yield block
+
+
+def _load(fields: Fields, message: Message) -> BaseContentBlock | None:
+    try:
+        return build_block(fields)
+    except (ValueError, TypeError, KeyError, AttributeError):  # whatever damaged fields do to a constructor
+        _warn(message, str(fields.get("block_type")))
+        return None
+
+
+def _laid_out(message: Message, own: dict[str, Any]) -> list[Fields] | None:
+    """Put content and calls back in their noted order; None without a note, or where it does not fit them."""
+    layout = own.get("blocks")
+    if not isinstance(layout, list) or not all(isinstance(entry, dict) for entry in layout):
+        return None
+    expected_calls = sum("call" in entry for entry in layout)
+    expected = len(layout) - expected_calls
+    content = message.content
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}] if content or expected else []
+    kwargs = own.get("additional_kwargs")
+    in_kwargs = not expected_calls and isinstance(kwargs, dict) and "tool_calls" in kwargs
+    if len(content) != expected or (len(message.tool_calls) != expected_calls and not in_kwargs):
+        return None
+    blocks, calls = iter(content), iter(message.tool_calls)
+    ordered = []
+    for entry in layout:
+        fields = _call_fields(next(calls)) if "call" in entry else from_standard(next(blocks))
+        if fields is None:
+            return None
+        ordered.append(fields | {key: value for key, value in entry.items() if key != "call"})
+    return ordered
+
+
+def _guessed(message: Message) -> Iterator[Fields]:
+    """Read the content, then the calls, without those that a provider has put into the content too."""
+    known = [call.id for call in message.tool_calls]
+    content = message.content
+    if isinstance(content, str):
+        content = [content] if content or not known else []
+    for block in content:
+        standard = standard_block(block)
+        if standard.get("type") == "tool_call" and standard.get("id") in known:
+            continue
+        if (fields := from_standard(standard)) is not None:
+            yield fields
+        else:
+            _warn(message, f"content of type {standard.get('type')}")
+    yield from map(_call_fields, message.tool_calls)
+
+
+def _call_fields(call: ToolCall) -> Fields:
+    names = {"tool_call_id": call.id, "tool_name": call.name, "tool_kwargs": call.args}
+    return {"block_type": "tool_call", **names}
+
+
+def _warn(message: Message, field: str) -> None:
+    _logger.warning("message %r: the stored field %r cannot be read and was left out", message.id, field)

@@ -1,0 +1,147 @@
+"""BrainRetriever and LongTermRetriever: memory as LlamaIndex retrievers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.indexes import open_index
+from langmem_adapters.longterm import RECALLED, LongTermMemory
+from langmem_adapters.model import Message, Recalled
+from langmem_adapters.protocols import Index, Store
+from langmem_adapters.session_search import SessionSearch
+from langmem_adapters.stores import shared_store
+
+__all__ = ["BrainRetriever", "LongTermRetriever"]
+
+
+class BrainRetriever(BaseRetriever):
+    """Finds what was said, or is known, in a session (implements ``llama_index.core.BaseRetriever``).
+
+    It is there for sessions that were written through LangChain as well. Nodes are as those of
+    :class:`LongTermRetriever`.
+
+    Args:
+        session_id: Any text.
+        url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
+        store: A store of your own instead of a URL.
+        brain: A BrainMemory instead of both.
+        user, tenant: Whose session it is; sessions of others are never seen.
+        similarity_top_k: How many nodes at the most.
+        index: Where the session's index is kept; default: in memory, as long as this object.
+
+    >>> from langmem_adapters import BrainMemory, open_store
+    >>> from langmem_adapters.llamaindex import BrainRetriever
+    >>> brain = BrainMemory(open_store("memory:"), "session-1")
+    >>> brain.add_talk("My bike is in the shed.")
+    >>> [found.text for found in BrainRetriever(brain=brain).retrieve("Where is the bike?")]
+    ['My bike is in the shed.']
+    """
+
+    def __init__(
+        self,
+        session_id: str = "",
+        *,
+        url: str | None = None,
+        store: Store | None = None,
+        brain: BrainMemory | None = None,
+        user: str = "",
+        tenant: str = "",
+        similarity_top_k: int = 5,
+        index: Index | None = None,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        if sum(given is not None for given in (url, store, brain)) > 1:
+            raise ConfigurationError("give BrainRetriever one of url, store and brain")
+        if brain is None:
+            brain = BrainMemory(store or shared_store(url), session_id, user=user, tenant=tenant)
+        elif session_id not in {"", brain.scope.session}:
+            raise ConfigurationError(f"this brain is session {brain.scope.session!r}, not {session_id!r}")
+        self._search = SessionSearch(brain, index or open_index("memory:"))
+        self._similarity_top_k = similarity_top_k
+        super().__init__(callback_manager=callback_manager)
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        found = self._search.search(query_bundle.query_str, self._similarity_top_k)
+        return [self._node(message, score) for message, score in found]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        found = await self._search.asearch(query_bundle.query_str, self._similarity_top_k)
+        return [self._node(message, score) for message, score in found]
+
+    def _node(self, message: Message, score: float) -> NodeWithScore:
+        session = self._search.brain.scope.session
+        return _node(message, score, message.id, session, message.id, message.created_at)
+
+
+class LongTermRetriever(BaseRetriever):
+    """Finds memories of a user (implements ``llama_index.core.BaseRetriever``).
+
+    A node's text is what was said; its id is the memory's; its score lies in [0, 1], higher is better; its
+    metadata hold ``role``, ``name``, ``session``, ``message_id``, ``created_at`` (Unix seconds) of when it was
+    first said, what the message's own metadata hold, and ``recalled``, by which it is known and not stored again.
+    A model is shown ``role`` and ``name`` of them.
+
+    Args:
+        memory: What is searched.
+        similarity_top_k: How many nodes at the most.
+
+    >>> from langmem_adapters import LongTermMemory, Message, open_index, open_store
+    >>> from langmem_adapters.llamaindex import LongTermRetriever
+    >>> memory = LongTermMemory(open_store("memory:"), open_index("memory:"), user="ada")
+    >>> memory.add([Message(role="user", content="My bike is in the shed.")])
+    >>> [found.text for found in LongTermRetriever(memory).retrieve("bike")]
+    ['My bike is in the shed.']
+    """
+
+    def __init__(
+        self,
+        memory: LongTermMemory,
+        *,
+        similarity_top_k: int = 5,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        self._memory = memory
+        self._similarity_top_k = similarity_top_k
+        super().__init__(callback_manager=callback_manager)
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        found = self._memory.search(query_bundle.query_str, self._similarity_top_k)
+        return [_recalled(recalled) for recalled in found]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        found = await self._memory.asearch(query_bundle.query_str, self._similarity_top_k)
+        return [_recalled(recalled) for recalled in found]
+
+
+def _recalled(recalled: Recalled) -> NodeWithScore:
+    memory, first = recalled.memory, recalled.memory.occurrences[0]
+    return _node(memory.message, recalled.score, memory.id, first.session, first.message_id, first.created_at)
+
+
+def _node(
+    message: Message, score: float, id_: str, session: str, message_id: str, created_at: float | None
+) -> NodeWithScore:
+    metadata: dict[str, Any] = {
+        **message.metadata,
+        "role": message.role,
+        "name": message.name,
+        "session": session,
+        "message_id": message_id,
+        "created_at": created_at,
+        RECALLED: True,
+    }
+    hidden = [key for key in metadata if key not in {"role", "name"}]
+    node = TextNode(
+        id_=id_,
+        text=message.text,
+        metadata=metadata,
+        excluded_llm_metadata_keys=hidden,
+        excluded_embed_metadata_keys=list(metadata),
+    )
+    return NodeWithScore(node=node, score=score)
