@@ -136,20 +136,14 @@ class Database:
             done = self._version(connection)
             for script in self._schema[done:]:
                 connection.execute(script)
-            connection.execute(
-                "INSERT OR REPLACE INTO langmem_schema VALUES (?, ?)", (self._name, len(self._schema))
-            )
+            connection.execute("INSERT OR REPLACE INTO langmem_schema VALUES (?, ?)", (self._name, len(self._schema)))
             connection.execute("COMMIT")
         elif self._version(connection) > len(self._schema):
-            raise StoreError(
-                f"{self.path} was written by a newer version of langmem_adapters; upgrade to read it"
-            )
+            raise StoreError(f"{self.path} was written by a newer version of langmem_adapters; upgrade to read it")
         self._ready = True
 
     def _version(self, connection: sqlite3.Connection) -> int:
-        row = connection.execute(
-            "SELECT version FROM langmem_schema WHERE name = ?", (self._name,)
-        ).fetchone()
+        row = connection.execute("SELECT version FROM langmem_schema WHERE name = ?", (self._name,)).fetchone()
         return int(row[0]) if row else 0
 
     def _enter_wal(self, connection: sqlite3.Connection) -> None:
@@ -158,7 +152,7 @@ class Database:
         while True:
             try:
                 connection.execute("PRAGMA journal_mode=WAL")
-            except sqlite3.OperationalError as error:
+            except sqlite3.OperationalError as error:  # noqa: PERF203 - each try may fail
                 if "locked" not in str(error) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.005)
@@ -171,11 +165,7 @@ class Database:
             return StoreUnavailable(f"{self.path} was locked by another writer for {self._timeout:g} s")
         if "unable to open" in text:
             folder = Path(self.path).parent
-            reason = (
-                "is not a file that can be opened"
-                if folder.is_dir()
-                else f"cannot be made: {folder} is no folder"
-            )
+            reason = "is not a file that can be opened" if folder.is_dir() else f"cannot be made: {folder} is no folder"
             return StoreUnavailable(f"{self.path} {reason}")
         if "not a database" in text:
             return StoreError(f"{self.path} is not an SQLite database")

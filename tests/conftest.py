@@ -17,6 +17,10 @@ import hypothesis
 import pytest
 from vcr.cassette import Cassette
 
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.stores.sqlite import SQLiteStore
 from tests.openai_server import REPLAY_URL, OpenAIServer, cassette
 from tests.servers import RedisServer, no_redis, redis_servers
 
@@ -132,9 +136,7 @@ def redis_server(_redis_by_name: Callable[[str], RedisServer]) -> RedisServer:
 
 
 @pytest.fixture(scope="session", params=list(_REDIS) or [""])
-def any_redis_server(
-    request: pytest.FixtureRequest, _redis_by_name: Callable[[str], RedisServer]
-) -> RedisServer:
+def any_redis_server(request: pytest.FixtureRequest, _redis_by_name: Callable[[str], RedisServer]) -> RedisServer:
     """Each flavour that is here in turn, shared as `redis_server` is."""
     return _redis_by_name(request.param)
 
@@ -154,6 +156,20 @@ def start_redis() -> Iterator[Callable[..., RedisServer]]:
 def key_prefix() -> str:
     """A prefix that no other test writes under."""
     return f"test-{uuid.uuid4().hex[:12]}:"
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """An empty store of each kind in turn."""
+    if request.param == "memory":
+        store: Store = MemoryStore()
+    elif request.param == "sqlite":
+        store = SQLiteStore(tmp_path / "store.db")
+    else:
+        server = request.getfixturevalue("redis_server")
+        store = RedisStore(server.url(), prefix=request.getfixturevalue("key_prefix"))
+    yield store
+    store.close()
 
 
 # --- model calls --------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
 import os
@@ -28,7 +29,12 @@ class _OnAClock(StoreConformance):
     def clock(self) -> FakeClock:
         return FakeClock()
 
-    def let_ttl_pass(self, store: Any, clock: FakeClock, seconds: float) -> None:
+    def let_ttl_pass(
+        self,
+        store: Any,  # noqa: ARG002 - it runs on the clock
+        clock: FakeClock,
+        seconds: float,
+    ) -> None:
         clock.advance(seconds)
 
 
@@ -49,9 +55,7 @@ class TestSQLiteStore(_OnAClock):
 _folder = tempfile.TemporaryDirectory()
 _numbers = itertools.count()
 TestMemoryWalk = store_walk(lambda clock: MemoryStore(clock=clock))
-TestSQLiteWalk = store_walk(
-    lambda clock: SQLiteStore(Path(_folder.name) / f"walk{next(_numbers)}.db", clock=clock)
-)
+TestSQLiteWalk = store_walk(lambda clock: SQLiteStore(Path(_folder.name) / f"walk{next(_numbers)}.db", clock=clock))
 
 
 def _write_many(path: Path, writer: int, count: int) -> None:
@@ -72,8 +76,8 @@ def test_eight_processes_append_to_one_file(tmp_path: Path) -> None:
     assert [writer.exitcode for writer in writers] == [0] * 8
     ids = [item.id for item in SQLiteStore(path).scan(NS).items]
     assert sorted(ids) == sorted(f"{w}-{n}" for w in range(8) for n in range(50))
-    for writer in range(8):
-        assert [i for i in ids if i.startswith(f"{writer}-")] == [f"{writer}-{n}" for n in range(50)]
+    for number in range(8):
+        assert [i for i in ids if i.startswith(f"{number}-")] == [f"{number}-{n}" for n in range(50)]
 
 
 def _write_until_killed(path: Path, pipe: Any) -> None:
@@ -96,11 +100,9 @@ def test_what_was_acknowledged_outlives_kill_9(tmp_path: Path) -> None:
     os.kill(writer.pid, signal.SIGKILL)
     writer.join()
     there.close()
-    while here.poll():
-        try:
+    with contextlib.suppress(EOFError):
+        while here.poll():
             acknowledged = here.recv()
-        except EOFError:
-            break
     page = SQLiteStore(path).scan(NS, keys=["last"])
     assert page.total == len(page.items) >= acknowledged + 1
     assert [item.id for item in page.items] == [str(n) for n in range(page.total)]

@@ -59,9 +59,7 @@ def _sqlite(url: str) -> SQLiteStore:
     path, options = file_of(url)
     synchronous, timeout = options.pop("synchronous", "normal"), options.pop("timeout", "5")
     if options:
-        raise ConfigurationError(
-            f"a file's URL takes synchronous and timeout, not {', '.join(sorted(options))}"
-        )
+        raise ConfigurationError(f"a file's URL takes synchronous and timeout, not {', '.join(sorted(options))}")
     try:
         seconds = float(timeout)
     except ValueError:

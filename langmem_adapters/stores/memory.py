@@ -91,9 +91,7 @@ class MemoryStore:
         with self._lock:
             self._namespaces.pop(namespace, None)
 
-    def recent(
-        self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None
-    ) -> list[Listed]:
+    def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         with self._lock:
             self._expire()
             rows = [

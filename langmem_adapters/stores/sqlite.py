@@ -57,9 +57,7 @@ class SQLiteStore:
     ) -> None:
         self.path = str(path)
         self._clock = clock
-        self._database = Database(
-            path, schema=_SCHEMA, name="store", synchronous=synchronous, timeout=timeout
-        )
+        self._database = Database(path, schema=_SCHEMA, name="store", synchronous=synchronous, timeout=timeout)
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         name = encode_namespace(namespace)
@@ -124,7 +122,8 @@ class SQLiteStore:
                     if values.get(key) != expected:
                         raise Conflict(f"the value {key!r} was changed by another writer")
             connection.executemany(
-                "DELETE FROM langmem_values WHERE namespace = ? AND key = ?", [(number, key) for key in delete]
+                "DELETE FROM langmem_values WHERE namespace = ? AND key = ?",
+                [(number, key) for key in delete],
             )
             connection.executemany(
                 "INSERT INTO langmem_values VALUES (?, ?, ?)"
@@ -142,15 +141,11 @@ class SQLiteStore:
     def clear(self, namespace: Namespace) -> None:
         name = encode_namespace(namespace)
         with self._database.writing() as connection:
-            row = connection.execute(
-                "SELECT number FROM langmem_namespaces WHERE name = ?", (name,)
-            ).fetchone()
+            row = connection.execute("SELECT number FROM langmem_namespaces WHERE name = ?", (name,)).fetchone()
             if row:
                 _drop(connection, row[0])
 
-    def recent(
-        self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None
-    ) -> list[Listed]:
+    def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         key = (math.inf, "") if before is None else (before.updated_at, encode_namespace(before.namespace))
         with self._database.reading() as connection:
             rows = connection.execute(
@@ -191,9 +186,7 @@ class SQLiteStore:
             return None
         return row[0], row[1]
 
-    def _open(
-        self, connection: sqlite3.Connection, name: str, namespace: Namespace
-    ) -> tuple[int, int, int]:
+    def _open(self, connection: sqlite3.Connection, name: str, namespace: Namespace) -> tuple[int, int, int]:
         """Number, next entry's number and length of a namespace that is about to be written."""
         row = connection.execute(
             "SELECT number, next, total, expires_at FROM langmem_namespaces WHERE name = ?", (name,)
@@ -209,9 +202,7 @@ class SQLiteStore:
             return int(number or 0), 1, 0
         return row[0], row[1], row[2]
 
-    def _close(
-        self, connection: sqlite3.Connection, number: int, next_: int, total: int, ttl: float | None
-    ) -> None:
+    def _close(self, connection: sqlite3.Connection, number: int, next_: int, total: int, ttl: float | None) -> None:
         now = self._clock()
         connection.execute(
             "UPDATE langmem_namespaces SET next = ?, total = ?, updated_at = ?, expires_at = ? WHERE number = ?",
@@ -236,9 +227,7 @@ def _append(
     return new
 
 
-def _values(
-    connection: sqlite3.Connection, number: int, keys: Sequence[str] | None
-) -> dict[str, bytes]:
+def _values(connection: sqlite3.Connection, number: int, keys: Sequence[str] | None) -> dict[str, bytes]:
     select = "SELECT key, data FROM langmem_values WHERE namespace = ?"
     if keys is None:
         return dict(connection.execute(select, (number,)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -104,9 +105,7 @@ class StoreConformance:
         store.write(_NS, put={"a": b"1"})
         before = store.scan(_NS, keys=["a", "b"])
         with pytest.raises(Conflict):
-            store.write(
-                _NS, put={"a": b"new"}, delete=["a"], append=[("y", b"")], remove=before.items, guard=guard
-            )
+            store.write(_NS, put={"a": b"new"}, delete=["a"], append=[("y", b"")], remove=before.items, guard=guard)
         assert store.scan(_NS, keys=["a", "b"]) == before
 
     def test_a_guard_that_holds_lets_the_write_through(self, store: Store) -> None:
@@ -231,11 +230,13 @@ class StoreConformance:
 
 
 def pairs(page: Page) -> list[tuple[str, bytes]]:
+    """Ids and data of a page, without its sequence numbers, which each store makes its own."""
     return [(item.id, item.data) for item in page.items]
 
 
 def rises(items: list[Item]) -> bool:
-    return all(a.seq < b.seq for a, b in zip(items, items[1:], strict=False))
+    """Whether sequence numbers go up."""
+    return all(a.seq < b.seq for a, b in pairwise(items))
 
 
 def _on_threads(count: int, work: Callable[[], None]) -> None:

@@ -25,7 +25,7 @@ _names: st.SearchStrategy[Namespace] = st.sampled_from([("b", "s"), ("b", "t"), 
 _ttls = st.none() | st.just(3600.0)
 
 
-def store_walk(make: Callable[[FakeClock], Store]) -> type:
+def store_walk(make: Callable[[FakeClock], Store]) -> type:  # noqa: C901 - a class of small rules
     """A Hypothesis state machine: random operations on a new store, and on a dictionary beside it."""
 
     class Walk(RuleBasedStateMachine):
@@ -49,7 +49,7 @@ def store_walk(make: Callable[[FakeClock], Store]) -> type:
             guard=st.none() | st.tuples(_keys, st.booleans()),
             ttl=_ttls,
         )
-        def write(  # noqa: PLR0913 - as the method
+        def write(  # noqa: PLR0917 - Hypothesis gives them by name
             self,
             name: Namespace,
             put: dict[str, bytes],
@@ -70,9 +70,7 @@ def store_walk(make: Callable[[FakeClock], Store]) -> type:
                     value = store.get(name, [key]).get(key)
                     expected = {key: value if right else b"a wrong guess"}
                 try:
-                    store.write(
-                        name, put=put, delete=delete, append=append, remove=chosen, guard=expected, ttl=ttl
-                    )
+                    store.write(name, put=put, delete=delete, append=append, remove=chosen, guard=expected, ttl=ttl)
                     outcomes.append("written")
                 except Conflict:
                     outcomes.append("conflict")

@@ -1,0 +1,220 @@
+"""A store in Redis 6.2 or later, or Valkey: no modules, no scripts, one round trip an operation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, StoreUnavailable
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Appended, Item, Listed, Page
+
+try:
+    from langmem_adapters.stores import redis_log
+    from langmem_adapters.stores.redis_directory import Directory
+    from langmem_adapters.stores.redis_keys import Keys, Place
+    from langmem_adapters.stores.redis_url import connect
+    from langmem_adapters.stores.redis_wire import Wire, pack
+except ImportError as error:
+    raise MissingDependency("redis", "redis") from error
+
+__all__ = ["RedisStore"]
+
+_REMEMBERED = 256  # directories
+_LOOKS = 64  # how often a log may be met in the middle of a repair
+_LONGEST = 1e10  # seconds that a server can count in milliseconds
+
+
+class RedisStore:
+    """Implements :class:`~langmem_adapters.protocols.Store` on Redis.
+
+    A namespace is three keys with one hash tag: ``log``, a stream; ``ids``, the set of the ids in it; ``val``,
+    a hash. Its parent has a ``dir``, a sorted set of children by last write. Sequence numbers are stream ids.
+
+    Args:
+        url_or_client: "redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in
+            place of redis (a query is passed on to redis-py); or a redis-py client, which its owner closes.
+        prefix: What all keys begin with.
+        clock: Gives Unix seconds, for the times in :meth:`recent`. Expiry follows the server's own clock.
+        max_connections: Of a server's pool; who finds none free waits, for up to ``socket_timeout``.
+        socket_timeout: Seconds to wait for a connection or an answer; None: for ever.
+
+    Raises:
+        ConfigurationError: The URL, the client or the prefix is wrong.
+
+    """
+
+    def __init__(
+        self,
+        url_or_client: object,
+        *,
+        prefix: str = "langmem:",
+        clock: Callable[[], float] = time.time,
+        max_connections: int = 64,
+        socket_timeout: float | None = 5.0,
+    ) -> None:
+        self._keys = Keys(prefix)
+        self._clock = clock
+        source, self._address = connect(url_or_client, max_connections=max_connections, socket_timeout=socket_timeout)
+        self._wire = Wire(source, self._address, owned=isinstance(url_or_client, str))
+        self._directory = lru_cache(_REMEMBERED)(partial(Directory, self._wire, self._keys))
+
+    def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
+        place = self._keys.place(namespace)
+        if keys is None:
+            (pairs,) = self._wire.send((place.values, pack("HGETALL", place.values)))
+            items = pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
+            return {key.decode("utf-8", "surrogatepass"): value for key, value in items}
+        return _present(keys, self._wire.send((place.values, _values(place, keys)))[0]) if keys else {}
+
+    def scan(
+        self,
+        namespace: Namespace,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        keys: Sequence[str] = (),
+    ) -> Page:
+        place = self._keys.place(namespace)
+        commands = [*place.sizes, *([_values(place, keys)] if keys else [])]
+        if limit != 0 and (before is None or max(after, 0) + 1 < before):
+            commands.append(redis_log.reading(place, after, before, limit, reverse=reverse))
+        for look in range(_LOOKS):
+            total, ids, *rest = self._wire.transact(place.log, commands)
+            if total == ids:
+                values = _present(keys, rest.pop(0)) if keys else {}
+                return Page([redis_log.item(*entry) for entry in rest[0]] if rest else [], total, values)
+            if look:  # not at the first, as the writer of a repeated id is about to take it back
+                redis_log.repair(self._wire, place)
+        raise StoreUnavailable(f"a log in Redis at {self._address} is repaired again and again; try again")
+
+    def append(
+        self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], *, ttl: float | None = None
+    ) -> Appended:
+        place = self._keys.place(namespace)
+        first = _first(entries)
+        replies = self._commit(namespace, place, redis_log.appending(place, first), ttl)
+        new, total = redis_log.settle(self._wire, place, first, replies)
+        return Appended([new.pop(id_, False) for id_, _ in entries], total)
+
+    def write(
+        self,
+        namespace: Namespace,
+        *,
+        put: Mapping[str, bytes] | None = None,
+        delete: Sequence[str] = (),
+        append: Sequence[tuple[str, bytes]] = (),
+        remove: Sequence[Item] = (),
+        guard: Mapping[str, bytes | None] | None = None,
+        ttl: float | None = None,
+    ) -> None:
+        place = self._keys.place(namespace)
+        first = _first(append)
+        commands = redis_log.removing(place, remove) if remove else []
+        if delete:
+            commands.append(pack("HDEL", place.values, *map(_bytes, delete)))
+        if put:
+            pairs = (word for key, value in put.items() for word in (_bytes(key), value))
+            commands.append(pack("HSET", place.values, *pairs))
+        start = len(commands)
+        if first or not put:  # a namespace is there from its first write on, even if that leaves nothing in it
+            commands += redis_log.appending(place, first)
+        replies = self._commit(namespace, place, commands, ttl, guard)
+        if first:
+            redis_log.settle(self._wire, place, first, replies[start:])
+
+    def clear(self, namespace: Namespace) -> None:
+        place = self._keys.place(namespace)
+        removal = pack("UNLINK", *place[:3])
+        unlisting = pack("ZREM", place.directory, place.row)
+        if not place.directory:
+            self._wire.send((place.log, removal))
+        elif self._wire.one_slot:
+            self._wire.transact(place.log, [removal, unlisting])
+        else:
+            self._wire.send((place.log, removal), (place.directory, unlisting))
+
+    def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
+        return list(self._directory(parent).newest(limit, before))
+
+    def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
+        seen: set[Namespace | None] = {None}
+        for key in self._wire.keys(self._keys.pattern(prefix)):
+            namespace = self._keys.namespace(key)
+            if namespace is not None and namespace not in seen:
+                seen.add(namespace)
+                yield namespace
+
+    def close(self) -> None:
+        """Close the connections; the next use connects anew. Those of a client that was handed in stay."""
+        self._wire.close()
+
+    def __repr__(self) -> str:
+        return f"RedisStore({self._address!r})"
+
+    def _commit(
+        self,
+        namespace: Namespace,
+        place: Place,
+        commands: Sequence[bytes],
+        ttl: float | None,
+        guard: Mapping[str, bytes | None] | None = None,
+    ) -> list[Any]:
+        """Make a change, with the keys' expiry and the row in the directory; give the change's replies."""
+        lifetime = None if ttl is None else _milliseconds(ttl)
+        whole = [*commands, *place.expiring(lifetime)]
+        directory = self._directory(namespace[:-1])
+        listing = directory.listing(place.row, self._clock(), lifetime) if place.directory else []
+        if self._wire.one_slot:
+            replies = listed = self._change(place, [*whole, *listing], guard)
+        else:
+            replies = self._change(place, whole, guard)
+            listed = self._wire.transact(place.directory, listing) if listing else []
+        if listing and lifetime is not None:
+            directory.outlive(place.row, lifetime, listed)
+        return replies[: len(commands)]
+
+    def _change(self, place: Place, commands: Sequence[bytes], guard: Mapping[str, bytes | None] | None) -> list[Any]:
+        if not guard:
+            return self._wire.transact(place.log, commands)
+        found: dict[str, bytes] = {}
+
+        def decide(replies: list[Any]) -> Sequence[bytes] | None:
+            found.clear()
+            found.update(_present(list(guard), replies[0]))
+            return commands if all(found.get(key) == value for key, value in guard.items()) else None
+
+        replies = self._wire.optimistic(place.values, [_values(place, list(guard))], decide)
+        if replies is None:
+            key = next(key for key, value in guard.items() if found.get(key) != value)
+            raise Conflict(f"the value {key!r} was changed by another writer")
+        return replies
+
+
+def _values(place: Place, keys: Sequence[str]) -> bytes:
+    return pack("HMGET", place.values, *map(_bytes, keys))
+
+
+def _present(keys: Sequence[str], found: Sequence[bytes | None]) -> dict[str, bytes]:
+    return {key: value for key, value in zip(keys, found, strict=True) if value is not None}
+
+
+def _first(entries: Sequence[tuple[str, bytes]]) -> dict[str, bytes]:
+    first: dict[str, bytes] = {}
+    for id_, data in entries:
+        first.setdefault(id_, data)
+    return first
+
+
+def _milliseconds(ttl: float) -> int:
+    if not 0 < ttl <= _LONGEST:
+        raise ConfigurationError(f"ttl is a number of seconds above 0, or None for no expiry, not {ttl!r}")
+    return max(int(ttl * 1000), 1)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

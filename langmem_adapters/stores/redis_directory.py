@@ -1,0 +1,130 @@
+"""The directory of a parent namespace in Redis: its children, sorted by their last write.
+
+Children expire without telling it, so a row may be of one that is gone; whoever meets such a row removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from langmem_adapters.errors import Conflict
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Listed
+from langmem_adapters.stores.redis_keys import Keys
+from langmem_adapters.stores.redis_wire import Wire, pack
+
+__all__ = ["Directory"]
+
+_Row = tuple[float, bytes]  # last write and name; the order of the directory is that of falling rows
+
+_PAGE = 1000  # rows read at once where there is no limit
+_SPARE = 1.25  # a directory outlives its children by a quarter, so that it is seldom extended
+_FOR_EVER = -1  # as PTTL says it
+_NEIGHBOURS = 100  # looked at beside a directory's first child, as they were made in the same moment
+_ATTEMPTS = 8
+
+
+class Directory:
+    """Lists the children of ``parent``."""
+
+    def __init__(self, wire: Wire, keys: Keys, parent: Namespace) -> None:
+        self._wire = wire
+        self._keys = keys
+        self._parent = parent
+        self._key = keys.directory(parent)
+        self._last = pack("PERSIST", self._key)
+        self._look = [pack("PTTL", self._key), pack("ZCARD", self._key)]
+
+    def listing(self, row: bytes, now: float, lifetime: int | None) -> list[bytes]:
+        """List a child as written ``now``. With a lifetime (ms), the replies go to :meth:`outlive`."""
+        add = pack("ZADD", self._key, repr(now), row)
+        return [add, self._last] if lifetime is None else [add, *self._look]
+
+    def outlive(self, row: bytes, lifetime: int, replies: Sequence[Any]) -> None:
+        """See to it that the directory lives longer than a child that was just listed, and not for ever.
+
+        One without expiry is kept for a child without expiry, unless this child has only just made it.
+        """
+        left, children = replies[-2:]
+        if left >= lifetime or (left == _FOR_EVER and children > 1):
+            return
+        look = [pack("PTTL", self._key), pack("ZRANGE", self._key, 0, _NEIGHBOURS, "WITHSCORES")]
+        for _ in range(_ATTEMPTS):
+            before = self._wire.send(*((self._key, command) for command in look))
+            longest = self._longest(row, lifetime, *before)
+            if longest is None:
+                return
+            extension = pack("PEXPIRE", self._key, int(longest * _SPARE))
+
+            def decide(now: list[Any], before: list[Any] = before, extension: bytes = extension) -> list[bytes] | None:
+                # A child that was written since may be one without expiry.
+                same = now[1] == before[1] and (now[0] == _FOR_EVER) == (before[0] == _FOR_EVER)
+                return [extension] if same else None
+
+            # Where others write without a pause, it is left to the next of them.
+            with suppress(Conflict):
+                if self._wire.optimistic(self._key, look, decide) is not None:
+                    return
+
+    def newest(self, limit: int | None, before: Listed | None) -> Iterator[Listed]:
+        """Go through the children that are there, by falling last write and name."""
+        last = None if before is None else (before.updated_at, self._keys.place(before.namespace).row)
+        while limit is None or limit > 0:
+            count = _PAGE if limit is None else limit
+            rows = self._after(last, count)
+            places = [self._keys.place(self._keys.child(self._parent, name)) for _, name in rows]
+            alive = self._wire.send(*((place.log, pack("EXISTS", *place[:3])) for place in places))
+            self._remove([row for row, keys in zip(rows, alive, strict=True) if not keys])
+            found = [row for row, keys in zip(rows, alive, strict=True) if keys]
+            yield from (Listed(self._keys.child(self._parent, name), at) for at, name in found)
+            if len(rows) < count:
+                return
+            last = rows[-1]
+            limit = None if limit is None else limit - len(found)
+
+    def _after(self, last: _Row | None, count: int) -> list[_Row]:
+        """Read rows that follow ``last``; those of its own instant are sorted by name, so some precede it."""
+        highest = "+inf" if last is None else repr(last[0])
+        rows: list[_Row] = []
+        offset = 0
+        while len(rows) < count:
+            bounds = (highest, "-inf", "BYSCORE", "REV", "LIMIT", offset, count, "WITHSCORES")
+            page = _rows(self._wire.send((self._key, pack("ZRANGE", self._key, *bounds)))[0])
+            rows += [row for row in page if last is None or row < last]
+            offset += len(page)
+            if len(page) < count:
+                break
+        return rows[:count]
+
+    def _longest(self, row: bytes, lifetime: int, left: int, reply: list[Any]) -> int | None:
+        """Milliseconds that the longest-lived child lasts; None where the directory's expiry is right."""
+        names = [name for _, name in _rows(reply) if name != row]
+        if left >= 0:
+            return None if left >= lifetime else lifetime
+        if left != _FOR_EVER or len(names) >= _NEIGHBOURS:
+            return None
+        places = [self._keys.place(self._keys.child(self._parent, name)) for name in names]
+        lives = self._wire.send(*((key, pack("PTTL", key)) for place in places for key in place[:3]))
+        return None if _FOR_EVER in lives else max([lifetime, *lives])
+
+    def _remove(self, rows: Sequence[_Row]) -> None:
+        """Remove rows of children that are gone, unless they were written since."""
+        if not rows:
+            return
+        names = [name for _, name in rows]
+
+        def decide(replies: list[Any]) -> list[bytes] | None:
+            times = [None if score is None else float(score) for score in replies[0]]
+            same = [name for (at, name), now in zip(rows, times, strict=True) if now == at]
+            return [pack("ZREM", self._key, *same)] if same else None
+
+        with suppress(Conflict):  # a later look removes them
+            self._wire.optimistic(self._key, [pack("ZMSCORE", self._key, *names)], decide)
+
+
+def _rows(reply: list[Any]) -> list[_Row]:
+    """Read ZRANGE WITHSCORES: a flat list, or with the third version of the protocol a list of pairs."""
+    pairs = reply if reply and isinstance(reply[0], list) else zip(reply[::2], reply[1::2], strict=True)
+    return [(float(score), name) for name, score in pairs]

@@ -1,0 +1,65 @@
+"""redis-py's errors in words that say what to do."""
+
+from __future__ import annotations
+
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterError,
+    MaxConnectionsError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisClusterException,
+    ResponseError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from langmem_adapters.errors import StoreError, StoreUnavailable
+
+__all__ = ["translate"]
+
+_FULL = "has no free connection in its pool: raise max_connections"
+_LOADING = "is loading its data: try again in a moment"
+_LOGIN = "refuses the user name or password: correct them in the URL"
+_SLOW = "did not answer in time: see whether it is reachable and not overloaded, or raise socket_timeout"
+_DOWN = "cannot be reached: see whether it runs and whether the address is right"
+_NO_CLUSTER = "cannot be reached as a cluster: see whether its nodes run and form one"
+_PARTIAL = "is a cluster that does not serve all of its slots: try again when it does"
+_MOVED = "is a cluster: use a redis+cluster:// URL, or try again when its slots have moved"
+_REPLICA = "is a read-only replica: use the address of the primary"
+_MEMORY = "is out of memory: raise its maxmemory, or let more of its keys expire"
+_RIGHTS = "forbids this to the user: grant +@read +@write +@connection +@transaction on the keys of the prefix"
+_FOREIGN = "holds foreign data under a key of the store: give the store a prefix of its own"
+_DATABASE = "has no database of this number: correct it in the URL"
+
+# The first that fits, by the driver's class and words.
+_SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
+    (AuthenticationError, "", StoreUnavailable, _LOGIN),
+    (MaxConnectionsError, "", StoreUnavailable, _FULL),
+    (RedisConnectionError, "No connection available", StoreUnavailable, _FULL),
+    (BusyLoadingError, "", StoreUnavailable, _LOADING),
+    (RedisTimeoutError, "", StoreUnavailable, _SLOW),
+    (RedisConnectionError, "", StoreUnavailable, _DOWN),
+    (RedisClusterException, "", StoreUnavailable, _NO_CLUSTER),
+    (ClusterError, "", StoreUnavailable, _PARTIAL),
+    (AskError, "", StoreUnavailable, _MOVED),
+    (ReadOnlyError, "", StoreUnavailable, _REPLICA),
+    (OutOfMemoryError, "", StoreError, _MEMORY),
+    (NoPermissionError, "", StoreError, _RIGHTS),
+    (ResponseError, "WRONGTYPE", StoreError, _FOREIGN),
+    (ResponseError, "DB index", StoreUnavailable, _DATABASE),
+    (Exception, "", StoreError, "failed"),
+)
+
+
+def translate(error: Exception, address: str) -> StoreError:
+    """Make our error from the driver's; ``address`` holds no secret."""
+    kind, sentence = next(
+        (kind, sentence)
+        for driver, words, kind, sentence in _SENTENCES
+        if isinstance(error, driver) and words in str(error)
+    )
+    return kind(f"Redis at {address} {sentence} ({error})")

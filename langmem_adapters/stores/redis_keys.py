@@ -1,0 +1,78 @@
+"""The names of the keys that the Redis store uses."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
+from langmem_adapters.stores.redis_wire import pack
+
+__all__ = ["Keys", "Place"]
+
+_ROOT = "."  # for the empty name, as an empty hash tag would be none; no encoded name is equal to it
+_KINDS = ("log", "ids", "val")
+_REMEMBERED = 1024
+
+
+class Place(NamedTuple):
+    """Where a namespace is kept: three keys, and a row of its parent's directory (the root has no parent).
+
+    Beside them, packed once, the commands that every write ends with.
+    """
+
+    log: bytes
+    ids: bytes
+    values: bytes
+    directory: bytes
+    row: bytes
+    sizes: tuple[bytes, ...]
+    lasting: tuple[bytes, ...]
+
+    def expiring(self, milliseconds: int | None) -> tuple[bytes, ...]:
+        """Give all keys the same expiry, or none."""
+        if milliseconds is None:
+            return self.lasting
+        return tuple(pack("PEXPIRE", key, milliseconds) for key in self[:3])
+
+
+class Keys:
+    """Keys below a prefix. The name of a namespace is their hash tag: they share a slot of a cluster."""
+
+    def __init__(self, prefix: str) -> None:
+        if "{" in prefix or "}" in prefix:
+            raise ConfigurationError(f"a prefix cannot hold braces, as they mark the hash tag: {prefix!r}")
+        self.prefix = prefix
+        self.place = lru_cache(_REMEMBERED)(self._place)
+
+    def _place(self, namespace: Namespace) -> Place:
+        start = self._start(namespace)
+        log, ids, values = (start + kind.encode() for kind in _KINDS)
+        directory = self.directory(namespace[:-1]) if namespace else b""
+        row = encode_namespace(namespace[-1:]).encode()
+        sizes = (pack("XLEN", log), pack("SCARD", ids))
+        return Place(log, ids, values, directory, row, sizes, tuple(pack("PERSIST", key) for key in (log, ids, values)))
+
+    def directory(self, parent: Namespace) -> bytes:
+        """Name the key that lists a namespace's children."""
+        return self._start(parent) + b"dir"
+
+    def child(self, parent: Namespace, row: bytes) -> Namespace:
+        """Read a row of a directory."""
+        return (*parent, *decode_namespace(row.decode()))
+
+    def pattern(self, prefix: Namespace) -> bytes:
+        """Match the keys of all namespaces that begin with these parts, as SCAN understands it."""
+        ours = re.sub(r"([*?\[\]\\])", r"\\\1", self.prefix)
+        return f"{ours}{{{encode_namespace(prefix)}*}}:*".encode()
+
+    def namespace(self, key: bytes) -> Namespace | None:
+        """Read the namespace from a key; None for keys of other kinds."""
+        name, _, kind = key.decode(errors="replace")[len(self.prefix) + 1 :].rpartition("}:")
+        ours = kind in _KINDS and (name == _ROOT or name.endswith("/"))
+        return decode_namespace(name) if ours else None
+
+    def _start(self, namespace: Namespace) -> bytes:
+        return f"{self.prefix}{{{encode_namespace(namespace) or _ROOT}}}:".encode()

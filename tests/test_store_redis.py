@@ -1,0 +1,981 @@
+"""The Redis store: the conformance kit as a user with few rights, and what is special to a server."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import redis
+import redis.asyncio
+
+from langmem_adapters.errors import ConfigurationError, Conflict, StoreError, StoreUnavailable
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Listed
+from langmem_adapters.stores import open_store, redis_directory, redis_log, redis_wire
+from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.stores.redis_directory import Directory
+from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
+from tests.servers import RedisServer, redis_servers
+
+Administrator: TypeAlias = Any  # redis.Redis, which leaves some of its methods untyped
+
+NS = ("brain", "t", "u", "s")
+PARENT = NS[:-1]
+RIGHTS = ["+@read", "+@write", "+@connection", "+@transaction", "-@dangerous", "-@scripting"]
+
+
+@pytest.fixture
+def raw(any_redis_server: RedisServer) -> Iterator[Administrator]:
+    """An administrator's client on the same server."""
+    with redis.Redis.from_url(any_redis_server.url()) as client:
+        yield client
+
+
+@pytest.fixture
+def url(raw: Administrator, any_redis_server: RedisServer, key_prefix: str) -> Iterator[str]:
+    """For a user who may do no more than the store needs."""
+    name, password = key_prefix.strip(":"), uuid.uuid4().hex
+    raw.execute_command("ACL", "SETUSER", name, "on", f">{password}", f"~{key_prefix}*", *RIGHTS)
+    yield any_redis_server.url().replace("//", f"//{name}:{password}@")
+    raw.execute_command("ACL", "DELUSER", name)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(url: str, key_prefix: str, clock: FakeClock) -> Iterator[RedisStore]:
+    store = RedisStore(url, prefix=key_prefix, clock=clock)
+    yield store
+    store.close()
+
+
+def keys(store: RedisStore, namespace: Namespace = NS) -> dict[str, bytes]:
+    place = store._keys.place(namespace)
+    return {"log": place.log, "ids": place.ids, "val": place.values, "dir": place.directory}
+
+
+def ids(store: RedisStore, namespace: Namespace = NS) -> list[str]:
+    return [item.id for item in store.scan(namespace).items]
+
+
+def sizes(raw: Administrator, store: RedisStore) -> tuple[int, int]:
+    return raw.xlen(keys(store)["log"]), raw.scard(keys(store)["ids"])
+
+
+def age(raw: Any, prefix: str, seconds: float) -> None:
+    """Bring every expiry nearer, as if time had passed."""
+    for key in raw.scan_iter(f"{prefix}*"):
+        left = raw.pttl(key)
+        if left >= 0:
+            raw.pexpire(key, left - int(seconds * 1000))
+
+
+# --- the conformance kit ------------------------------------------------------------------------------------
+
+
+class TestRedisStore(StoreConformance):
+    @pytest.fixture(autouse=True)
+    def _administrator(self, raw: Administrator) -> None:
+        self.raw = raw
+
+    def let_ttl_pass(self, store: Any, clock: FakeClock, seconds: float) -> None:
+        clock.advance(seconds)
+        age(self.raw, store._keys.prefix, seconds)
+
+
+class TestRedisStoreOnTheThirdProtocol(TestRedisStore):
+    @pytest.fixture
+    def store(self, url: str, key_prefix: str, clock: FakeClock) -> Iterator[RedisStore]:
+        store = RedisStore(f"{url}?protocol=3", prefix=key_prefix, clock=clock)
+        yield store
+        store.close()
+
+
+_walked: list[str] = []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _server_to_walk(redis_server: RedisServer) -> None:
+    _walked[:] = [redis_server.url()]
+
+
+TestRedisWalk = store_walk(lambda clock: RedisStore(_walked[0], prefix=f"walk-{uuid.uuid4().hex}:", clock=clock))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[tuple[RedisServer, RedisServer]]:
+    """Two nodes that share the slots."""
+    path = next(iter(redis_servers().values()))
+    with ExitStack() as stack:
+        options = ("--cluster-enabled", "yes")
+        nodes = (
+            stack.enter_context(RedisServer(path, args=options)),
+            stack.enter_context(RedisServer(path, args=options)),
+        )
+        clients = [stack.enter_context(redis.Redis(port=node.port)) for node in nodes]
+        for client, slots in zip(clients, (range(8192), range(8192, 16384)), strict=True):
+            client.execute_command("CLUSTER", "ADDSLOTS", *slots)
+        clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)
+        _wait_until(lambda: all(client.cluster("info")["cluster_state"] == "ok" for client in clients))
+        yield nodes
+
+
+def _wait_until(ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not ready():
+        assert time.monotonic() < deadline, "the server does not get ready"
+        time.sleep(0.02)
+
+
+class TestRedisStoreOnACluster(StoreConformance):
+    @pytest.fixture
+    def store(
+        self, cluster: tuple[RedisServer, RedisServer], key_prefix: str, clock: FakeClock
+    ) -> Iterator[RedisStore]:
+        self.nodes = cluster
+        first = cluster[0].url().removeprefix("redis://").removesuffix("/0")
+        store = RedisStore(f"redis+cluster://{first}", prefix=key_prefix, clock=clock)
+        yield store
+        store.close()
+
+    def let_ttl_pass(self, store: Any, clock: FakeClock, seconds: float) -> None:
+        clock.advance(seconds)
+        for node in self.nodes:
+            with redis.Redis(port=node.port) as client:
+                age(client, store._keys.prefix, seconds)
+
+    def test_keys_are_on_both_nodes(self, store: RedisStore, key_prefix: str) -> None:
+        for n in range(20):
+            store.append(("p", str(n)), [("a", b"")], ttl=100)
+        assert len(store.recent(("p",))) == 20
+        counts = []
+        for node in self.nodes:
+            with redis.Redis(port=node.port) as client:
+                counts.append(len(list(client.scan_iter(f"{key_prefix}*"))))
+        assert min(counts) > 0
+
+    def test_a_given_client_finds_a_slot_that_has_moved(
+        self, cluster: tuple[RedisServer, RedisServer], key_prefix: str
+    ) -> None:
+        client = redis.RedisCluster(host="127.0.0.1", port=cluster[0].port)
+        store = RedisStore(client, prefix=key_prefix)
+        # As after a resharding: every slot is thought to be on the other node.
+        nodes = client.nodes_manager.slots_cache
+        others = {slot: nodes[16383 if slot < 8192 else 0] for slot in nodes}
+        client.nodes_manager.slots_cache = others
+        assert store.append(NS, [("a", b"1")]).new == [True]
+        assert ids(store) == ["a"]
+        store.close()
+        assert client.ping()
+        client.close()
+
+
+# --- what goes over the wire --------------------------------------------------------------------------------
+
+
+def test_only_plain_commands_are_sent(store: RedisStore, raw: Administrator, key_prefix: str) -> None:
+    sent: Counter[str] = Counter()
+    with raw.monitor() as monitor:
+        store.append(NS, [("a", b"1")])
+        store.append(NS, [("a", b"1"), ("b", b"2")], ttl=100)
+        page = store.scan(NS, keys=["k"])
+        store.write(NS, put={"k": b"v"}, remove=page.items[:1], guard={"k": None})
+        store.write(NS, delete=["k"])
+        raw.xadd(keys(store)["log"], {"i": "b", "d": "again"})
+        assert ids(store) == ["b"]
+        assert len(store.recent(PARENT)) == 1
+        assert list(store.namespaces()) == [NS]
+        store.get(NS)
+        store.clear(NS)
+        raw.echo(f"end of {key_prefix}")
+        for event in monitor.listen():
+            if event["command"].endswith(f"end of {key_prefix}"):
+                break
+            sent[event["command"].split()[0].upper()] += 1
+    assert {"MULTI", "XADD", "XDEL", "WATCH", "SCAN", "UNLINK", "PEXPIRE", "PERSIST"} <= set(sent)
+    assert not [
+        name
+        for name in sent
+        if name in {"EVAL", "EVALSHA", "FCALL", "KEYS", "INFO", "CONFIG", "SORT", "DEL", "FLUSHALL", "SCRIPT"}
+        or "." in name
+    ]
+
+
+class Proxy:
+    """Stands between store and server, counts round trips, and can cut a connection instead of answering."""
+
+    def __init__(self, port: int) -> None:
+        self.trips = 0
+        self.cut = False
+        self._server_port = port
+        self._asked = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._sockets: list[socket.socket] = [self._listener]
+        self._threads: list[threading.Thread] = []
+        self._start(self._accept)
+
+    def close(self) -> None:
+        for sock in self._sockets:
+            _hang_up(sock)
+        for thread in self._threads:
+            thread.join()
+
+    def _start(self, work: Callable[..., None], *args: Any) -> None:
+        self._threads.append(threading.Thread(target=work, args=args))
+        self._threads[-1].start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self._server_port))
+            self._sockets += [client, server]
+            self._start(self._carry, client, server, True)
+            self._start(self._carry, server, client, False)
+
+    def _carry(self, source: socket.socket, target: socket.socket, asks: bool) -> None:
+        try:
+            while data := source.recv(65536):
+                self.trips += asks and not self._asked
+                self._asked = asks
+                if self.cut and not asks:
+                    self.cut = False
+                    break
+                target.sendall(data)
+        except OSError:
+            pass  # the other side has hung up
+        _hang_up(source)
+        _hang_up(target)
+
+
+def _hang_up(sock: socket.socket) -> None:
+    with suppress(OSError):  # was closed already
+        sock.shutdown(socket.SHUT_RDWR)
+    sock.close()
+
+
+@pytest.fixture
+def proxy(any_redis_server: RedisServer) -> Iterator[Proxy]:
+    proxy = Proxy(any_redis_server.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def far(proxy: Proxy, key_prefix: str) -> Iterator[RedisStore]:
+    store = RedisStore(f"redis://127.0.0.1:{proxy.port}", prefix=key_prefix)
+    yield store
+    store.close()
+
+
+def test_an_operation_is_one_round_trip_at_any_length(far: RedisStore, proxy: Proxy) -> None:
+    def trips(call: Callable[[], Any]) -> int:
+        proxy.trips = 0
+        call()
+        return proxy.trips
+
+    numbers = itertools.count()
+    far.append(("p", "q"), [("a", b"")], ttl=100)
+    for length in (1, 2000):
+        far.append(NS, [(f"x{length}-{n}", b"data") for n in range(length)])
+        (item,) = far.scan(NS, limit=1).items
+        assert trips(lambda: far.append(NS, [(f"y{next(numbers)}", b"")])) == 1
+        assert trips(lambda: far.append(NS, [(f"y{next(numbers)}", b""), (f"y{next(numbers)}", b"")])) == 1
+        assert trips(lambda: far.append(("p", "q"), [(f"y{next(numbers)}", b"")], ttl=100)) == 1
+        assert trips(lambda: far.scan(NS, limit=20, reverse=True, keys=["a"])) == 1
+        assert trips(partial(far.scan, NS, after=item.seq, keys=["a"])) == 1
+        assert trips(lambda: far.get(NS, ["a", "b"])) == 1
+        assert trips(lambda: far.get(NS)) == 1
+        assert trips(lambda: far.get(NS, [])) == 0
+        change = partial(far.write, NS, put={"a": b"1"}, delete=["b"], append=[("z", b"")], remove=[item])
+        assert trips(change) == 1
+        assert trips(lambda: far.write(NS, put={"a": b"2"}, guard={"a": b"1"})) == 2
+        assert trips(lambda: far.clear(NS)) == 1
+    assert trips(lambda: far.recent(("p",), limit=1)) == 2
+
+
+def test_a_retry_after_a_lost_answer_appends_once(far: RedisStore, proxy: Proxy) -> None:
+    far.append(NS, [("a", b"1")])
+    for batch in ([("b", b"2")], [("c", b"3"), ("d", b"4")]):
+        proxy.cut = True
+        assert far.append(NS, batch).new == [False] * len(batch)  # the first try was made
+        assert not proxy.cut
+    proxy.cut = True
+    far.write(NS, put={"k": b"v"}, append=[("e", b"5")])
+    assert [(item.id, item.data) for item in far.scan(NS).items] == [
+        ("a", b"1"), ("b", b"2"), ("c", b"3"), ("d", b"4"), ("e", b"5"),
+    ]  # fmt: skip
+    assert far.get(NS) == {"k": b"v"}
+
+
+def test_a_lost_answer_to_a_guarded_write_is_told(
+    far: RedisStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far.write(NS, put={"n": b"1"})
+    transact = redis_wire._transact
+
+    def cutting(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+        proxy.cut = True
+        return transact(connection, commands)
+
+    monkeypatch.setattr(redis_wire, "_transact", cutting)
+    with pytest.raises(StoreUnavailable, match="may have been made: read again"):
+        far.write(NS, put={"n": b"2"}, guard={"n": b"1"})
+    assert far.get(NS) == {"n": b"2"}
+
+
+def test_both_ways_of_packing_a_command_are_the_same() -> None:
+    words = ("XADD", b"\0\r\n", "é", 12, -1, b"")
+    assert redis_wire.pack(*words) == redis_wire._packed(words)
+
+
+# --- damage and repair --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", [1, 3, 10_000])
+def test_a_repeated_entry_is_never_seen(
+    store: RedisStore, raw: Administrator, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_log, "_PAGE", page)
+    store.append(NS, [(str(n), b"first") for n in range(5)])
+    for id_ in ("1", "4", "1"):
+        raw.xadd(keys(store)["log"], {"i": id_, "d": b"again"})
+    page_ = store.scan(NS, limit=3, reverse=True)
+    assert [(item.id, item.data) for item in page_.items] == [("4", b"first"), ("3", b"first"), ("2", b"first")]
+    assert page_.total == 5
+    assert ids(store) == ["0", "1", "2", "3", "4"]
+    assert sizes(raw, store) == (5, 5)
+
+
+@pytest.mark.parametrize("lost", ["log", "ids"])
+@pytest.mark.parametrize("batch", [["a"], ["c"], ["a", "c"], ["c", "b", "d"]], ids="".join)
+def test_losing_one_key_loses_no_append(
+    store: RedisStore, raw: Administrator, key_prefix: str, lost: str, batch: list[str]
+) -> None:
+    store.append(NS, [("a", b"old"), ("b", b"old")], ttl=100)
+    raw.delete(keys(store)[lost])
+    store.append(NS, [(id_, b"new") for id_ in batch], ttl=100)
+    kept = ["a", "b"] if lost == "ids" else []
+    assert ids(store) == kept + [id_ for id_ in batch if id_ not in kept]
+    assert sizes(raw, store) == (len(ids(store)), len(ids(store)))
+    assert store.append(NS, [("z", b"")], ttl=100).new == [True]
+    assert all(raw.pttl(key) > 0 for key in raw.scan_iter(f"{key_prefix}*"))
+
+
+def test_what_was_lost_can_be_appended_again(store: RedisStore, raw: Administrator) -> None:
+    store.append(NS, [("a", b"1"), ("b", b"2")])
+    raw.delete(keys(store)["log"])
+    assert store.append(NS, [("b", b"3")]) == ([True], 1)
+    assert store.append(NS, [("b", b"4"), ("a", b"5")]) == ([False, True], 2)
+    assert [(item.id, item.data) for item in store.scan(NS).items] == [("b", b"3"), ("a", b"5")]
+
+
+def test_a_repair_keeps_the_expiry(store: RedisStore, raw: Administrator) -> None:
+    store.append(NS, [("a", b"1")], ttl=100)
+    raw.delete(keys(store)["ids"])
+    assert ids(store) == ["a"]
+    assert 0 < raw.pttl(keys(store)["ids"]) <= 100_000
+
+
+def test_a_repair_is_overtaken_by_an_append(
+    store: RedisStore, raw: Administrator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append(NS, [("a", b""), ("b", b"")])
+    raw.xadd(keys(store)["log"], {"i": "a", "d": ""})
+    transact = redis_wire._transact
+    others = iter(["c", "d"])
+
+    def overtaken(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+        if id_ := next(others, None):
+            with raw.pipeline() as pipe:
+                pipe.sadd(keys(store)["ids"], id_).xadd(keys(store)["log"], {"i": id_, "d": ""}).execute()
+        return transact(connection, commands)
+
+    monkeypatch.setattr(redis_wire, "_transact", overtaken)
+    read: list[Any] = []
+    send = store._wire.send
+
+    def counted(*commands: tuple[bytes, bytes]) -> list[Any]:
+        read.append(commands)
+        return send(*commands)
+
+    monkeypatch.setattr(store._wire, "send", counted)
+    assert list(redis_log.repair(store._wire, store._keys.place(NS))) == [b"a", b"b", b"c", b"d"]
+    assert len(read) == 3  # a page, its end, the ids: a busy log is not read anew
+    assert ids(store) == ["a", "b", "c", "d"]
+
+
+def test_a_repair_is_overtaken_by_a_removal(
+    store: RedisStore, raw: Administrator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append(NS, [("a", b""), ("b", b"")])
+    first = raw.xrange(keys(store)["log"])[0][0]
+    raw.xadd(keys(store)["log"], {"i": "b", "d": ""})
+    send = store._wire.send
+
+    def overtaken(*commands: tuple[bytes, bytes]) -> list[Any]:
+        if b"SMEMBERS" in commands[0][1]:
+            raw.xdel(keys(store)["log"], first)
+            raw.srem(keys(store)["ids"], "a")
+        return send(*commands)
+
+    monkeypatch.setattr(store._wire, "send", overtaken)
+    assert list(redis_log.repair(store._wire, store._keys.place(NS))) == [b"b"]
+    assert sizes(raw, store) == (1, 1)
+
+
+def test_no_reader_sees_an_id_twice_while_writers_repeat_them(store: RedisStore, raw: Administrator) -> None:
+    names = [str(n) for n in range(30)]
+    seen: list[list[str]] = []
+    new: Counter[str] = Counter()
+
+    def write() -> None:
+        for name in names:
+            new.update([name] * store.append(NS, [(name, b"")]).new[0])
+
+    def read() -> None:
+        seen.extend(ids(store) for _ in range(30))
+
+    on_threads([write] * 4 + [read] * 2)
+    assert all(len(look) == len(set(look)) for look in seen)
+    assert sorted(ids(store)) == sorted(names)
+    assert set(new) == set(names)
+    assert set(new.values()) == {1}
+    assert sizes(raw, store) == (30, 30)
+
+
+def on_threads(work: Sequence[Callable[[], None]]) -> None:
+    with ThreadPoolExecutor(len(work)) as pool:
+        for future in [pool.submit(call) for call in work]:
+            future.result()
+
+
+# --- expiry and directory -----------------------------------------------------------------------------------
+
+
+def test_the_keys_of_a_namespace_expire_together(store: RedisStore, raw: Administrator) -> None:
+    def lives() -> list[int]:
+        with raw.pipeline() as pipe:
+            _ = [pipe.pttl(key) for key in keys(store).values()]
+            return [int(life) for life in pipe.execute()]
+
+    store.append(NS, [("a", b"")], ttl=500)
+    for ttl in (100, 1000, 100):
+        store.write(NS, put={"k": b"v"}, ttl=ttl)
+        *own, directory = lives()
+        assert max(own) - min(own) <= 2
+        assert 0.9 * ttl < own[0] / 1000 <= ttl
+        assert directory >= own[0]
+    store.write(NS, delete=["k"], ttl=100)
+    store.append(NS, [("b", b"")])
+    assert lives() == [-1, -1, -2, -1]
+
+
+def test_no_key_stays_for_ever_when_all_expire(store: RedisStore, raw: Administrator, key_prefix: str) -> None:
+    sessions = iter(range(16))
+
+    def write() -> None:
+        session = str(next(sessions))
+        store.append(("p", session), [("a", b"")], ttl=100 + int(session))
+        store.write(("p", session), put={"k": b""}, ttl=100 + int(session))
+
+    on_threads([write] * 16)
+    lives = {key: raw.pttl(key) for key in raw.scan_iter(f"{key_prefix}*")}
+    assert len(lives) == 49
+    assert min(lives.values()) > 0
+    assert lives[store._keys.directory(("p",))] == max(lives.values())
+
+
+def test_a_directory_stays_for_a_child_that_stays(store: RedisStore, raw: Administrator, clock: FakeClock) -> None:
+    directory = store._keys.directory(PARENT)
+    store.append(NS, [("a", b"")], ttl=100)
+    assert raw.pttl(directory) > 0
+    store.append((*PARENT, "lasting"), [("a", b"")])
+    clock.advance(1)
+    store.append(NS, [("b", b"")], ttl=100)
+    assert raw.pttl(directory) == -1
+    age(raw, store._keys.prefix, 101)
+    assert [row.namespace[-1] for row in store.recent(PARENT)] == ["lasting"]
+
+
+@pytest.mark.parametrize(("ttl", "left"), [(10, 125_000), (1000, 1_250_000), (None, -1)])
+def test_two_sessions_make_a_directory_at_once(
+    store: RedisStore, raw: Administrator, monkeypatch: pytest.MonkeyPatch, ttl: float | None, left: int
+) -> None:
+    longest = Directory._longest
+    others = [ttl]
+
+    def overtaken(directory: Directory, *args: Any) -> int | None:
+        found = longest(directory, *args)
+        while others:
+            store.append((*PARENT, "other"), [("a", b"")], ttl=others.pop())
+        return found
+
+    monkeypatch.setattr(Directory, "_longest", overtaken)
+    store.append(NS, [("a", b"")], ttl=100)
+    assert abs(raw.pttl(keys(store)["dir"]) - left) < 5000
+
+
+def test_a_directory_is_not_shortened_for_a_child_that_lasts(
+    store: RedisStore, raw: Administrator, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = Directory._longest
+    store.append(NS, [("a", b"")], ttl=100)
+    monkeypatch.setattr(redis_directory, "_NEIGHBOURS", 0)  # as in a large directory, the other is not compared
+    others = ["other"]
+
+    def overtaken(directory: Directory, *args: Any) -> int | None:
+        found = longest(directory, *args)
+        while others:
+            clock.advance(1)
+            store.append((*PARENT, others.pop()), [("a", b"")])
+        return found
+
+    monkeypatch.setattr(Directory, "_longest", overtaken)
+    store.append(NS, [("b", b"")], ttl=1000)
+    assert raw.pttl(keys(store)["dir"]) == -1
+
+
+def test_a_ttl_is_a_positive_number(store: RedisStore) -> None:
+    for wrong in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ConfigurationError, match="ttl is a number of seconds above 0"):
+            store.append(NS, [("a", b"")], ttl=wrong)
+
+
+def test_recent_pages_through_ties_exactly(store: RedisStore, clock: FakeClock) -> None:
+    names = ["a", "a-b", "a.b", "a/b", "B", "é", "z", "0", ""]
+    for name in ["first", *names]:
+        store.append(("p", name), [("id", b"")])
+        clock.advance(name == "first")
+    clock.advance(1)
+    store.append(("p", "last"), [("id", b"")])
+    whole = store.recent(("p",))
+    assert {row.namespace[-1] for row in whole[1:-1]} == set(names)
+    for limit in (1, 2, 4, 20):
+        paged: list[Listed] = []
+        while page := store.recent(("p",), limit=limit, before=paged[-1] if paged else None):
+            assert len(page) <= limit
+            paged += page
+        assert paged == whole
+    assert store.recent(("p",), limit=0) == []
+
+
+def test_sessions_that_expired_vanish_and_pages_are_filled(
+    store: RedisStore, raw: Administrator, clock: FakeClock
+) -> None:
+    for n in range(10):
+        store.append(("p", str(n)), [("id", b"")], ttl=1000)
+        clock.advance(1)
+    for n in (9, 8, 6):
+        for key in list(keys(store, ("p", str(n))).values())[:3]:
+            raw.pexpireat(key, 1)
+    page = store.recent(("p",), limit=3)
+    assert [row.namespace[-1] for row in page] == ["7", "5", "4"]
+    assert raw.zcard(store._keys.directory(("p",))) == 7
+    assert [row.namespace[-1] for row in store.recent(("p",), limit=9, before=page[-1])] == ["3", "2", "1", "0"]
+
+
+def test_a_session_that_came_back_stays_listed(store: RedisStore, raw: Administrator, clock: FakeClock) -> None:
+    store.append(NS, [("id", b"")])
+    (row,) = store.recent(PARENT)
+    raw.delete(*list(keys(store).values())[:3])
+    clock.advance(1)
+    store.append(NS, [("id", b"")])
+    store._directory(PARENT)._remove([(row.updated_at, store._keys.place(NS).row)])  # seen gone before it came back
+    assert [row.namespace for row in store.recent(PARENT)] == [NS]
+
+
+# --- many writers -------------------------------------------------------------------------------------------
+
+
+def _write_on_threads(url: str, prefix: str, writer: int) -> None:
+    store = RedisStore(url, prefix=prefix)
+
+    def write(thread: int) -> None:
+        for n in range(40):
+            store.append(NS, [(f"{writer}.{thread}.{n:03}", b"x")])
+
+    on_threads([lambda thread=thread: write(thread) for thread in range(3)])  # type: ignore[misc]
+    store.close()
+
+
+def test_processes_and_threads_append_to_one_log(store: RedisStore, url: str, key_prefix: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write_on_threads, args=(url, key_prefix, n)) for n in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0, 0]
+    items = store.scan(NS).items
+    assert len(items) == 3 * 3 * 40
+    assert all(a.seq < b.seq for a, b in itertools.pairwise(items))
+    for name in {item.id[:4] for item in items}:
+        own = [item.id for item in items if item.id.startswith(name)]
+        assert own == [f"{name}{n:03}" for n in range(40)]
+
+
+_FORK = """
+import os, sys
+from langmem_adapters.stores.redis import RedisStore
+store = RedisStore(sys.argv[1], prefix=sys.argv[2])
+store.append(("n",), [("before", b"")])
+child = os.fork()
+for n in range(50):
+    store.append(("n",), [(f"{child > 0}{n}", b"")])
+if child == 0:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+ids = [item.id for item in store.scan(("n",)).items]
+assert len(ids) == len(set(ids)) == 101, ids
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork on this system")
+def test_a_store_works_on_both_sides_of_a_fork(url: str, key_prefix: str) -> None:
+    subprocess.run([sys.executable, "-c", _FORK, url, key_prefix], check=True, timeout=60)
+
+
+def test_more_threads_than_connections_wait_for_one_another(url: str, key_prefix: str) -> None:
+    store = RedisStore(url, prefix=key_prefix, max_connections=2)
+    numbers = itertools.count()
+    on_threads([lambda: store.append(NS, [(str(next(numbers)), b"")], ttl=100) and None] * 12)
+    assert store.scan(NS).total == 12
+    store.close()
+
+
+def test_foreign_keys_stay(store: RedisStore, raw: Administrator, key_prefix: str) -> None:
+    foreign = [f"{key_prefix}other", f"{key_prefix}{{brain}}:log", f"other:{key_prefix}"]
+    for key in foreign:
+        raw.set(key, "x")
+    store.append(NS, [("a", b"")])
+    store.write(NS, put={"k": b""})
+    assert list(store.namespaces()) == [NS]
+    store.clear(NS)
+    assert sorted(raw.scan_iter(f"*{key_prefix}*")) == sorted(key.encode() for key in foreign)
+    raw.delete(*foreign)
+
+
+def test_the_root_and_a_prefix_of_glob_characters_are_like_any_other(raw: Administrator, key_prefix: str) -> None:
+    stores = [RedisStore(raw, prefix=f"{key_prefix}{end}") for end in ("[ab]*?\\:", "a:")]
+    for store in stores:
+        store.append((), [("root", b"")])
+        store.append(("a",), [("id", b"")])
+    for store in stores:
+        assert set(store.namespaces()) == {(), ("a",)}
+        assert [row.namespace for row in store.recent(())] == [("a",)]
+        assert ids(store, ()) == ["root"]
+    for store in stores:
+        store.clear(())
+        store.clear(("a",))
+    assert list(raw.scan_iter(f"{key_prefix}*")) == []
+
+
+# --- connecting ---------------------------------------------------------------------------------------------
+
+
+def test_constructing_connects_nowhere() -> None:
+    for url in ("redis://127.0.0.1:1", "rediss://127.0.0.1:1", "unix:///no/such.sock", "redis+cluster://127.0.0.1:1"):
+        store = open_store(url)
+        assert repr(store) == f"RedisStore('{url}')"
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            store.get(NS)
+        store.close()
+
+
+def test_a_unix_socket(start_redis: Callable[..., RedisServer], tmp_path: Path) -> None:
+    path = tmp_path / "redis.sock"
+    start_redis("--unixsocket", str(path))
+    store = RedisStore(f"unix://{path}?db=3")
+    assert store.append(NS, [("a", b"")], ttl=50).new == [True]
+    store.close()
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def sentinel(server: RedisServer, folder: Path) -> Iterator[int]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    config = folder / "sentinel.conf"
+    config.write_text(
+        f'port {port}\nbind 127.0.0.1\ndir "{folder}"\nsentinel monitor mine 127.0.0.1 {server.port} 1\n',
+        encoding="utf-8",
+    )
+    process = subprocess.Popen([server.path, config, "--sentinel"], stdout=subprocess.DEVNULL)
+    try:
+        _wait_until(lambda: _accepts(port))
+        yield port
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def test_a_sentinel_names_the_server(redis_server: RedisServer, key_prefix: str, tmp_path: Path) -> None:
+    with sentinel(redis_server, tmp_path) as port:
+        store = RedisStore(f"redis+sentinel://127.0.0.1:1,127.0.0.1:{port}/mine/2", prefix=key_prefix)
+        assert store.append(NS, [("a", b"")]).new == [True]
+        with redis.Redis(port=redis_server.port, db=2) as client:
+            assert client.exists(keys(store)["log"])
+        store.clear(NS)
+        store.close()
+        unknown = RedisStore(f"redis+sentinel://127.0.0.1:{port}/other", prefix=key_prefix)
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            unknown.get(NS)
+        unknown.close()
+
+
+def test_a_ready_client_stays_its_owners(any_redis_server: RedisServer, key_prefix: str) -> None:
+    with redis.Redis.from_url(any_redis_server.url()) as client:
+        store = open_store(client)
+        assert repr(store) == f"RedisStore('{any_redis_server.url()}')"
+        mine = RedisStore(client, prefix=key_prefix)
+        mine.append(NS, [("a", b"")])
+        connection = client.client_id()
+        mine.close()
+        assert client.client_id() == connection
+        mine.clear(NS)
+
+
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    [
+        (redis.Redis(decode_responses=True), "decode_responses=False"),
+        (redis.asyncio.Redis(), "a Redis or a RedisCluster client"),
+        (6379, "a Redis or a RedisCluster client"),
+        ("redis://h/zero", "the number of a database"),
+        ("redis://h:port", "a port is a number"),
+        ("redis://h?decode_responses=1", "a store holds bytes"),
+        ("redis://h?socket_timeout=soon", "Invalid value for 'socket_timeout'"),
+        ("redis://h?colour=red", "unexpected keyword argument 'colour'"),
+        ("redis+cluster://h:1/3", "the database 0 only"),
+        ("redis+sentinel://h:1", "redis\\+sentinel://host:26379"),
+        ("redis+sentinel://h:1/mine/x", "redis\\+sentinel://host:26379"),
+        ("redis+sentinel://h:1/mine?colour=red", "unexpected keyword argument 'colour'"),
+        ("redis+x://h", "no scheme of Redis"),
+    ],
+    ids=range(13),  # a client's own text differs from process to process
+)
+def test_a_wrong_target_is_one_clear_sentence(target: Any, sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        RedisStore(target)
+
+
+def test_a_prefix_has_no_braces() -> None:
+    with pytest.raises(ConfigurationError, match="braces"):
+        RedisStore("redis://h", prefix="{app}:")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://user:S3cret@127.0.0.1:1/0", "redis://user:***@127.0.0.1:1/0"),
+        ("redis://:S3cret@127.0.0.1:1", "redis://:***@127.0.0.1:1"),
+        ("redis://S3cret@127.0.0.1:1", "redis://***@127.0.0.1:1"),
+        ("redis://127.0.0.1:1?username=u&password=S3cret&db=1", "redis://127.0.0.1:1?username=u&password=***&db=1"),
+        ("redis+cluster://u:S3cret@127.0.0.1:1,127.0.0.1:2", "redis+cluster://u:***@127.0.0.1:1,127.0.0.1:2"),
+        (
+            "redis+sentinel://u:S3cret@127.0.0.1:1/mine?sentinel_password=S3cret",
+            "redis+sentinel://u:***@127.0.0.1:1/mine?sentinel_password=***",
+        ),
+    ],
+)
+def test_a_password_is_never_shown(url: str, shown: str) -> None:
+    store = RedisStore(url)
+    assert repr(store) == f"RedisStore('{shown}')"
+    with pytest.raises(StoreUnavailable) as caught:
+        store.get(NS)
+    assert shown in str(caught.value)
+    assert not [text for text in told(caught.value) if "S3cret" in text]
+    store.close()
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "redis+sentinel"])
+@pytest.mark.parametrize("password", ["S3cret#x", "S3cret/x", "S3cret?x", "S3/cr@et"])
+def test_an_unescaped_password_is_not_shown_either(scheme: str, password: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        RedisStore(f"{scheme}://user:{password}@h:6379/0")
+    assert not [text for text in told(caught.value) if "S3" in text]
+
+
+def told(error: BaseException | None) -> Iterator[str]:
+    """What a traceback says of an error and of those that led to it."""
+    while error is not None:
+        yield f"{error!r} {error}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+# --- errors -------------------------------------------------------------------------------------------------
+
+
+def test_wrong_password(url: str) -> None:
+    user, _, place = url.partition("@")
+    store = RedisStore(f"{user}wrong@{place}")
+    with pytest.raises(StoreUnavailable, match="refuses the user name or password: correct them in the URL") as caught:
+        store.append(NS, [("a", b"")])
+    assert user.rpartition(":")[2] not in str(caught.value)
+    assert isinstance(caught.value.__cause__, redis.AuthenticationError)
+    store.close()
+
+
+def test_no_password_where_one_is_needed(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis("--requirepass", "throwaway")
+    store = RedisStore(server.url())
+    with pytest.raises(StoreUnavailable, match="refuses the user name or password"):
+        store.append(NS, [("a", b"")])
+    store.close()
+
+
+def test_wrong_database(any_redis_server: RedisServer) -> None:
+    store = RedisStore(any_redis_server.url(99))
+    with pytest.raises(StoreUnavailable, match="has no database of this number"):
+        store.append(NS, [("a", b"")])
+    store.close()
+
+
+def test_missing_rights(store: RedisStore, raw: Administrator, key_prefix: str) -> None:
+    store.append(NS, [("a", b"")])
+    raw.execute_command("ACL", "SETUSER", key_prefix.strip(":"), "-@write")
+    with pytest.raises(StoreError, match=r"grant \+@read \+@write"):
+        store.append(NS, [("b", b"")])
+    assert ids(store) == ["a"]
+    raw.execute_command("ACL", "SETUSER", key_prefix.strip(":"), "-multi")
+    with pytest.raises(StoreError, match=r"grant \+@read \+@write.*multi"):
+        store.scan(NS)
+    assert store.get(NS) == {}  # the connection is usable
+
+
+def test_foreign_data_under_our_key(store: RedisStore, raw: Administrator) -> None:
+    raw.set(keys(store)["log"], "text")
+    with pytest.raises(StoreError, match="give the store a prefix of its own"):
+        store.append(NS, [("a", b"")])
+    with pytest.raises(StoreError, match="give the store a prefix of its own"):
+        store.scan(NS)
+
+
+def test_out_of_memory_changes_nothing(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis()
+    store = RedisStore(server.url())
+    store.append(NS, [("a", b"")])
+    with redis.Redis.from_url(server.url()) as raw:
+        raw.config_set("maxmemory", 1)
+        with pytest.raises(StoreError, match="is out of memory: raise its maxmemory"):
+            store.write(NS, put={"k": b"v"}, append=[("b", b"")])
+        raw.config_set("maxmemory", 0)
+    assert ids(store) == ["a"]
+    assert store.get(NS) == {}
+    store.close()
+
+
+def test_a_replica_and_a_restart(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis("--appendonly", "yes")
+    store = RedisStore(server.url())
+    store.append(NS, [("a", b"")])
+    with redis.Redis.from_url(server.url()) as raw:
+        raw.execute_command("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(StoreUnavailable, match="is a read-only replica: use the address of the primary"):
+            store.append(NS, [("b", b"")])
+        assert ids(store) == ["a"]
+        raw.execute_command("REPLICAOF", "NO", "ONE")
+    server.restart()
+    assert store.append(NS, [("b", b"")]).total == 2
+    server.stop()
+    with pytest.raises(StoreUnavailable, match="cannot be reached: see whether it runs"):
+        store.append(NS, [("c", b"")])
+    server.start()
+    assert ids(store) == ["a", "b"]
+    store.close()
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[int]:
+    """A server that says one thing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        done = threading.Event()
+
+        def serve() -> None:
+            connections = []
+            while not done.is_set():
+                connection, _ = listener.accept()
+                connections.append(connection)
+                if answer:
+                    connection.recv(65536)
+                    connection.sendall(answer)
+            for connection in connections:
+                connection.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = listener.getsockname()[1]
+        try:
+            yield port
+        finally:
+            done.set()
+            with socket.create_connection(("127.0.0.1", port)) as last:
+                last.sendall(b"\n")
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (b"-LOADING Redis is loading the dataset in memory\r\n", "is loading its data: try again in a moment"),
+        (b"", "did not answer in time.*raise socket_timeout"),
+    ],
+)
+def test_a_server_that_is_not_ready(answer: bytes, sentence: str) -> None:
+    with answering(answer) as port:
+        store = RedisStore(f"redis://127.0.0.1:{port}?lib_name=&lib_version=", socket_timeout=0.1)
+        with pytest.raises(StoreUnavailable, match=sentence):
+            store.get(NS)
+        store.close()
+
+
+def test_a_guard_that_failed_watches_no_longer(url: str, key_prefix: str, raw: Administrator) -> None:
+    store = RedisStore(url, prefix=key_prefix, max_connections=1)
+    store.write(NS, put={"k": b"v"})
+    with pytest.raises(Conflict, match="'k' was changed by another writer"):
+        store.write(NS, put={"k": b"w"}, guard={"k": b"x"})
+    raw.hset(keys(store)["val"], "other", "1")
+    assert store.append(NS, [("a", b"")]).new == [True]
+    store.close()
+
+
+def test_a_busy_guard_ends_in_a_conflict(
+    store: RedisStore, raw: Administrator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write(NS, put={"k": b"v"})
+    transact = redis_wire._transact
+
+    def overtaken(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+        raw.hset(keys(store)["val"], "other", uuid.uuid4().hex)
+        return transact(connection, commands)
+
+    monkeypatch.setattr(redis_wire, "_transact", overtaken)
+    with pytest.raises(Conflict, match="64 times"):
+        store.write(NS, put={"k": b"w"}, guard={"k": b"v"})
+    assert store.get(NS, ["k"]) == {"k": b"v"}
