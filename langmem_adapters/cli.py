@@ -1,0 +1,320 @@
+"""The command line, ``langmem-adapters``: imports, sessions, recall, export, and a demo that needs no key."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+from pydantic import ValidationError
+
+from langmem_adapters import __version__
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.database import file_of
+from langmem_adapters.errors import ConfigurationError, LangmemError, MissingDependency, StoreUnavailable
+from langmem_adapters.importing import FileFormat, Transcript, read_transcripts
+from langmem_adapters.longterm import longterm_namespace
+from langmem_adapters.model import Scope
+from langmem_adapters.settings import Settings
+
+try:
+    import rich  # noqa: F401 - only to say clearly that it is missing
+    import typer
+    from typer.core import TyperGroup
+except ImportError as error:
+    _missing = MissingDependency("typer", "cli")
+    if __name__ == "__main__" or Path(sys.argv[0]).stem == "langmem-adapters":
+        # The console script imports this module before it could catch anything.
+        sys.stderr.write(f"{_missing}\n")
+        sys.exit(2)
+    raise _missing from error
+
+from langmem_adapters.terminal import ERR, OUT, harmless, hits, one_line, progress, session_table, spoken
+
+__all__ = ["app", "main"]
+
+_PAGE = 500  # messages written at once
+
+
+class _Commands(TyperGroup):
+    """Says in one sentence what went wrong, and leaves with exit code 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # the reader has seen enough; typer ends quietly
+        except LangmemError as error:
+            _fail(str(error))
+        except OSError as error:
+            _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def _fail(sentence: str) -> NoReturn:
+    ERR.print(one_line(sentence), style="red", soft_wrap=True)
+    raise typer.Exit(2)
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # they would show local variables, with what is in them
+)
+
+Url = Annotated[
+    str | None,
+    typer.Option(help="The store, such as sqlite:///file.db. Default: LANGMEM_STORE_URL, REDIS_URL, langmem.db here."),
+]
+User = Annotated[str, typer.Option(help="Whose memory. Default: nobody's in particular.")]
+Tenant = Annotated[str | None, typer.Option(help="Of which tenant. Default: LANGMEM_TENANT.")]
+
+
+def _version(value: bool) -> None:
+    if value:
+        OUT.print(f"langmem_adapters {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Say which version this is.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Look into the memory of LangChain, LangGraph and LlamaIndex applications."""
+
+
+def _settings(url: str | None, tenant: str | None) -> Settings:
+    given = {name: value for name, value in {"url": url, "tenant": tenant}.items() if value is not None}
+    try:
+        settings = Settings.model_validate(given)
+    except ValidationError as error:
+        flaw = error.errors(include_input=False)[0]
+        name = "_".join(("LANGMEM", *map(str, flaw["loc"]))).upper()
+        raise ConfigurationError(f"the setting {name} is wrong: {flaw['msg']}") from error
+    if settings.url.startswith("memory:"):
+        raise ConfigurationError('"memory:" is forgotten when the command ends: give the URL of a file or a server')
+    return settings
+
+
+def _existing(url: str | None, tenant: str | None) -> Settings:
+    """Settings for a command that reads, and must not make the file it looks for."""
+    settings = _settings(url, tenant)
+    path = _file(settings)
+    if path is not None and not path.exists():
+        raise StoreUnavailable(f"there is no file {path} yet: say with --url where the memory is kept")
+    return settings
+
+
+def _file(settings: Settings) -> Path | None:
+    return file_of(settings.url)[0] if settings.url.startswith("sqlite:") else None
+
+
+def _session(settings: Settings, session: str, user: str) -> BrainMemory:
+    brain = settings.brain(session, user=user)
+    if not (brain.count() or brain.get_title() or brain.get_summary() or brain.get_knowledge()):
+        raise ConfigurationError(f"there is no session {session!r} {_whose(user)}")
+    return brain
+
+
+def _whose(user: str) -> str:
+    return f"of user {user!r}" if user else "without a user; --user says whose to look at"
+
+
+@app.command()
+def demo(*, url: Url = None) -> None:
+    """Show history, overflow, recall and cached answers with a scripted model: no key, no network.
+
+    Without --url, in a file that is removed at the end.
+    """
+    from langmem_adapters.demo import play  # noqa: PLC0415 - needs an extra that no other command needs
+
+    if url is not None:
+        play(url)
+        return
+    with tempfile.TemporaryDirectory(prefix="langmem-demo-") as folder:
+        play(f"sqlite:///{Path(folder, 'demo.db')}")
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="The file, plain or gzipped.")],
+    *,
+    format_: Annotated[FileFormat, typer.Option("--format", help="How the file is written.")] = "auto",
+    session: Annotated[str, typer.Option(help="Names the session of chat messages. Default: the file's name.")] = "",
+    long_term: Annotated[
+        bool | None,
+        typer.Option("--long-term/--no-long-term", help="Also into the long-term memory. Default: for LoCoMo only."),
+    ] = None,
+    url: Url = None,
+    user: User = "",
+    tenant: Tenant = None,
+) -> None:
+    """Take conversations in: an export of ours, OpenAI chat messages, or LoCoMo.
+
+    The whole file is checked before anything is written. Importing it again adds nothing.
+    """
+    settings = _settings(url, tenant)
+    transcripts = read_transcripts(file, format_=format_, session=session)
+    if user and any(transcript.user is not None for transcript in transcripts):
+        raise ConfigurationError("a LoCoMo file makes each conversation a user: leave --user out")
+    total = new = 0
+    with progress() as bar:
+        task = bar.add_task("importing", total=sum(len(transcript.lines) for transcript in transcripts))
+        for transcript in transcripts:
+            for page in _pages(transcript):
+                new += _write(settings, page, user, long_term=long_term)
+                total += sum(line["type"] == "message" for line in page.lines)
+                bar.advance(task, len(page.lines))
+    users = {transcript.user for transcript in transcripts if transcript.user is not None}
+    of = f" of {len(users)} users ({', '.join(sorted(map(one_line, users)))})" if users else ""
+    OUT.print(f"{new:,} of {total:,} messages were new, in {len(transcripts):,} sessions{of}.", soft_wrap=True)
+
+
+def _pages(transcript: Transcript) -> Iterator[Transcript]:
+    for start in range(0, len(transcript.lines), _PAGE):
+        yield transcript._replace(lines=transcript.lines[start : start + _PAGE])
+
+
+def _write(settings: Settings, page: Transcript, user: str, *, long_term: bool | None) -> int:
+    of_locomo = page.user is not None
+    user = page.user if page.user is not None else user
+    new = settings.sessions(user=user).import_(map(json.dumps, page.lines))
+    if of_locomo if long_term is None else long_term:
+        memory = settings.long_term(user=user, session=page.session)
+        memory.add(page.messages())
+        memory.flush()
+    return new
+
+
+@app.command()
+def sessions(
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="How many, those with the latest activity first.")] = 20,
+    url: Url = None,
+    user: User = "",
+    tenant: Tenant = None,
+) -> None:
+    """List the sessions of a user."""
+    found = _existing(url, tenant).sessions(user=user).list_sessions(limit)
+    OUT.print(session_table(found) if found else f"There are no sessions {one_line(_whose(user))}.")
+
+
+@app.command()
+def show(
+    session: Annotated[str, typer.Argument(help="The session's id.")],
+    *,
+    last: Annotated[int | None, typer.Option(min=1, help="Only so many of the newest messages.")] = None,
+    url: Url = None,
+    user: User = "",
+    tenant: Tenant = None,
+) -> None:
+    """Show a conversation, with its title, summary and knowledge."""
+    brain = _session(_existing(url, tenant), session, user)
+    if title := brain.get_title():
+        OUT.print(one_line(title), style="bold", soft_wrap=True)
+    if summary := brain.get_summary():
+        OUT.print(f"Summary: {harmless(summary.text)}", style="italic", soft_wrap=True)
+    for fact in brain.get_knowledge():
+        OUT.print(f"Known: {harmless(fact.text)}", style="italic", soft_wrap=True)
+    for message in brain.messages(last):
+        OUT.print(spoken(message), soft_wrap=True)
+
+
+@app.command()
+def recall(
+    question: Annotated[str, typer.Argument(help="What to look for.")],
+    *,
+    k: Annotated[int | None, typer.Option("-k", min=1, help="How many at the most. Default: 5.")] = None,
+    session: Annotated[str, typer.Option(help="Whose memory, where there is no user.")] = "",
+    url: Url = None,
+    user: User = "",
+    tenant: Tenant = None,
+) -> None:
+    """Search the long-term memory of a user."""
+    if not (user or session):
+        raise ConfigurationError("say whose memory to search: --user, or --session where there is no user")
+    settings = _existing(url, tenant)
+    scope = Scope(tenant=settings.tenant, user=user, session=session)
+    if not settings.store.scan(longterm_namespace(scope), limit=0).total:
+        OUT.print(f"There are no memories of {one_line(repr(user or session))}.", soft_wrap=True)
+        return
+    found = settings.long_term(user=user, session=session).search(question, k)
+    OUT.print(hits(found) if found else "Nothing was found.", soft_wrap=True)
+
+
+@app.command()
+def export(
+    session: Annotated[str | None, typer.Argument(help="The session's id. Default: all of the user.")] = None,
+    *,
+    output: Annotated[Path | None, typer.Option(help="The file to write. Default: standard output.")] = None,
+    url: Url = None,
+    user: User = "",
+    tenant: Tenant = None,
+) -> None:
+    """Write sessions as JSON Lines, as the command import reads them."""
+    settings = _existing(url, tenant)
+    if session is not None:
+        _session(settings, session, user)
+    lines = settings.sessions(user=user).export(session)
+    if output is None:
+        for line in lines:
+            typer.echo(line, nl=False)
+    else:
+        _replace(output.resolve(), lines)
+
+
+def _replace(path: Path, lines: Iterable[bytes]) -> None:
+    """Write beside the file and rename, so that there is never half of one."""
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(f"{path} is not a file that can be replaced")
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with progress() as bar, os.fdopen(descriptor, "wb") as file:
+            for line in bar.track(lines, description="exporting"):
+                file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink()
+        raise
+
+
+@app.command()
+def stats(*, url: Url = None, user: User = "", tenant: Tenant = None) -> None:
+    """Count what is kept of a user."""
+    settings = _existing(url, tenant)
+    listed = settings.sessions(user=user).list_sessions(limit=None)
+    counts = {"sessions": len(listed), "messages": sum(info.messages for info in listed)}
+    counts["memories"] = sum(settings.long_term(user=user, session=name).count() for name in _memories(settings, user))
+    for namespace in settings.store.namespaces(("experience", settings.tenant, user)):
+        counts[f"experiences of {namespace[-1]!r}"] = settings.experiences(namespace[-1], user=user).count()
+    if path := _file(settings):
+        files = (path, path.with_name(f"{path.name}-wal"))
+        counts["bytes on disk"] = sum(file.stat().st_size for file in files if file.exists())
+    width = max(len(one_line(name)) for name in counts)
+    for name, count in counts.items():
+        OUT.print(f"{one_line(name):<{width}}  {count:>14,}", soft_wrap=True)
+
+
+def _memories(settings: Settings, user: str) -> list[str]:
+    """The sessions that have a long-term memory of their own; a user's memories are in one."""
+    if user:
+        return [""]
+    return [namespace[-1] for namespace in settings.store.namespaces(("longterm", settings.tenant, ""))]
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="langmem-adapters")
+
+
+if __name__ == "__main__":
+    main()

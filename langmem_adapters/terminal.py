@@ -1,0 +1,103 @@
+"""What the commands write: consoles, progress bars, conversations, and stored text made harmless."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from langmem_adapters.model import Message, Recalled, SessionInfo
+
+__all__ = ["ERR", "OUT", "harmless", "hits", "one_line", "progress", "session_table", "spoken", "when"]
+
+OUT = Console(markup=False, highlight=False, emoji=False)
+ERR = Console(markup=False, highlight=False, emoji=False, stderr=True)
+
+_COLOURS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "magenta"}
+# Control characters but line end and tab, marks that reorder text, and halves of surrogate pairs.
+_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def harmless(text: str) -> str:
+    r"""Show what could steer a terminal as an escape sequence of Python's.
+
+    >>> harmless("\x1b[2J")
+    '\\x1b[2J'
+    """
+    return _HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """:func:`harmless`, with all white space as single spaces."""
+    return harmless(" ".join(text.split()))
+
+
+def when(seconds: float | None) -> str:
+    """A Unix time as local date and minute; empty where there is none."""
+    if seconds is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g}"  # beyond the calendar
+
+
+def progress(console: Console = ERR) -> Progress:
+    """A bar beside the output; on a terminal only, and gone when it is done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal, get_time=time.monotonic)
+
+
+def session_table(sessions: Sequence[SessionInfo]) -> Table:
+    """The sessions, one a row."""
+    table = Table("session", "title", box=None, pad_edge=False, header_style="bold")
+    table.add_column("messages", justify="right")
+    table.add_column("last activity", no_wrap=True)
+    for info in sessions:
+        name, title = Text(one_line(info.session), "cyan", overflow="fold"), Text(one_line(info.title), overflow="fold")
+        table.add_row(name, title, f"{info.messages:,}", when(info.updated_at))
+    return table
+
+
+def spoken(message: Message) -> Text:
+    """A message as a person reads it: who, when, what, and the tools that were called."""
+    colour = _COLOURS.get(message.role, "blue")
+    shown = Text(one_line(message.role), f"bold {colour}")
+    for detail in (message.name, message.tool_call_id, when(message.created_at)):
+        if detail:
+            shown.append(f" · {one_line(detail)}", "dim")
+    for line in (message.text, *_other_blocks(message)):
+        if line:
+            shown.append(f"\n{harmless(line)}", "none")
+    for call in message.tool_calls:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in call.args.items())
+        shown.append(f"\n→ {one_line(f'{call.name}({arguments})')}", "yellow")
+    return shown
+
+
+def _other_blocks(message: Message) -> list[str]:
+    blocks = message.content if isinstance(message.content, list) else []
+    return [f"[{block.get('type', 'block')}]" for block in blocks if isinstance(block, dict) and "text" not in block]
+
+
+def hits(found: Sequence[Recalled]) -> Text:
+    """What a search found, best first: score, when it was last said, by whom and where, and the text."""
+    return Text("\n\n").join(_hit(recalled) for recalled in found)
+
+
+def _hit(recalled: Recalled) -> Text:
+    message, occurrences = recalled.memory.message, recalled.memory.occurrences
+    last = occurrences[-1] if occurrences else None
+    shown = Text(f"{recalled.score:.2f}", "bold green")
+    place = [when(last.created_at), f"session {last.session}" if last.session else ""] if last else []
+    times = f"said {len(occurrences)} times" if len(occurrences) > 1 else ""
+    for detail in (*place, message.name or message.role, times):
+        if detail:
+            shown.append(f" · {one_line(detail)}", "dim")
+    return shown.append(f"\n{harmless(message.text)}", "none")

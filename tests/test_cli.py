@@ -1,0 +1,581 @@
+"""The command line, as a person meets it: real stores, real files, real processes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import pty
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.main import get_command
+from typer.testing import CliRunner, Result
+
+from langmem_adapters import LongTermMemory, Message, open_index, open_store
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.cli import app
+from langmem_adapters.experience import ExperiencePool
+from langmem_adapters.model import Experience, ToolCall
+from langmem_adapters.terminal import harmless, progress
+from tests.benchmarks import recall as benchmark
+from tests.servers import RedisServer
+
+ROOT = Path(__file__).parent.parent
+REFUSED = "redis://:hidden-password@127.0.0.1:1/0"
+LOCOMO = {
+    "conversations": [
+        {
+            "id": "talk-1",
+            "speakers": ["Nora", "Emil"],
+            "turns": [
+                {"id": "D1:1", "s": 1, "sp": "Nora", "t": "I adopted a tortoise.", "d": "2024-03-01T10:00"},
+                {"id": "D1:2", "s": 1, "sp": "Emil", "t": "Lovely!", "d": "2024-03-01T10:00", "cap": "a heart"},
+                {"id": "D2:1", "s": 2, "sp": "Emil", "t": "I repaired my telescope.", "d": "2024-04-02T20:30"},
+            ],
+            "qa": [
+                {"q": "Which animal did Nora adopt?", "a": "a tortoise", "cat": 4, "ev": ["D1:1"]},
+                {"q": "Which instrument was repaired?", "a": "a telescope", "cat": 4, "ev": ["D2:1", "D1:2"]},
+                {"q": "Which car do they have?", "a": "none", "cat": 5, "ev": []},
+            ],
+        },
+        {
+            "id": "talk-2",
+            "speakers": ["Ines", "Otto"],
+            "turns": [{"id": "D1:1", "s": 1, "sp": "Otto", "t": "The tortoise is slow.", "d": "2024-05-01T09:00"}],
+            "qa": [],
+        },
+    ]
+}
+CHAT: list[dict[str, Any]] = [
+    {"role": "user", "content": "Which weather is it in Paris?", "mood": "curious"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "rain"},
+    {"role": "assistant", "content": "It rains.\u2028Take an umbrella."},
+]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/memory.db"
+
+
+@pytest.fixture
+def ada(url: str) -> BrainMemory:
+    brain = BrainMemory(open_store(url), "monday", user="ada")
+    brain.add_messages([Message(role="user", content="My bike is in the shed.", id="m1", created_at=1_700_000_000.0)])
+    brain.add_answer("Noted.", tool_calls=[ToolCall(id="c", name="note", args={"text": "bike"})])
+    brain.set_title("The bike")
+    brain.set_summary("They spoke of a bike.")
+    brain.add_knowledge(["Ada has a bike."])
+    return brain
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def fails(*arguments: str | Path) -> str:
+    """The one sentence with which a command fails."""
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.endswith("\n")
+    return result.stderr.strip()
+
+
+def script(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-m", "langmem_adapters.cli", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment, **options)
+
+
+def messages(url: str, session: str, user: str = "", tenant: str = "") -> list[Message]:
+    return BrainMemory(open_store(url), session, user=user, tenant=tenant).messages()
+
+
+def written(path: Path, value: object) -> Path:
+    path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+    return path
+
+
+# --- looking at what is there
+
+
+def test_version() -> None:
+    assert run("--version").stdout == "langmem_adapters 0.1.0\n"
+
+
+def test_sessions(url: str, ada: BrainMemory) -> None:
+    BrainMemory(ada.store, "tuesday", user="ada").add_talk("Hello.")
+    BrainMemory(ada.store, "of-bo", user="bo").add_talk("Hello.")
+    lines = run("sessions", "--url", url, "--user", "ada").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["session", "tuesday", "monday"]
+    assert re.search(r"monday +The bike +2 +\d{4}-\d\d-\d\d \d\d:\d\d", lines[2])
+    assert "monday" not in run("sessions", "--url", url, "--user", "ada", "--limit", "1").stdout
+    assert run("sessions", "--url", url).stdout.startswith("There are no sessions without a user")
+    assert run("sessions", "--url", url, "--user", "ada", "--tenant", "other").stdout.startswith("There are no")
+
+
+def test_environment_names_the_store(url: str, ada: BrainMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ada.count() == 2
+    monkeypatch.setenv("LANGMEM_STORE_URL", url)
+    assert "monday" in run("sessions", "--user", "ada").stdout
+
+
+def test_show(url: str, ada: BrainMemory) -> None:
+    ada.add_messages(
+        [
+            Message(role="tool", content="done", tool_call_id="c", name="note"),
+            Message(role="user", content=["Look:", {"type": "image", "url": "https://example.org/cat.png"}]),
+        ]
+    )
+    shown = run("show", "monday", "--url", url, "--user", "ada").stdout
+    for part in ("The bike", "Summary: They spoke of a bike.", "Known: Ada has a bike.", "→ note(text='bike')"):
+        assert part in shown
+    assert re.search(r"user · 2023-11-1\d \d\d:\d\d\nMy bike is in the shed\.\nassistant", shown)
+    assert re.search(r"tool · note · c · .*\ndone\n", shown)
+    assert shown.endswith("Look:\n[image]\n")
+    assert "My bike is in the shed" not in run("show", "monday", "--last", "1", "--url", url, "--user", "ada").stdout
+
+
+def test_recall(url: str, ada: BrainMemory) -> None:
+    memory = LongTermMemory(ada.store, open_index(url), user="ada")
+    memory.add([*ada.messages(), Message(role="user", content="The car is at the garage.")], session="monday")
+    memory.add([Message(role="user", content="My bike is in the shed.", id="m9")], session="tuesday")
+    found = run("recall", "Where is the bike?", "--url", url, "--user", "ada", "-k", "1").stdout
+    line = r"0\.\d\d · \d{4}-\d\d-\d\d \d\d:\d\d · session tuesday · user · said 2 times"
+    assert re.fullmatch(line + r"\nMy bike is in the shed\.\n", found)
+    assert run("recall", "zebra", "--url", url, "--user", "ada").stdout == "Nothing was found.\n"
+    assert run("recall", "bike", "--url", url, "--user", "bo").stdout == "There are no memories of 'bo'.\n"
+    assert "--user" in fails("recall", "bike", "--url", url)
+
+
+def test_recall_of_a_session_without_a_user(url: str) -> None:
+    store = open_store(url)
+    LongTermMemory(store, open_index(url), session="s").add([Message(role="user", content="A red kite.")])
+    assert "A red kite." in run("recall", "kite", "--session", "s", "--url", url).stdout
+
+
+def test_stats(url: str, ada: BrainMemory, tmp_path: Path) -> None:
+    LongTermMemory(ada.store, open_index(url), user="ada").add(ada.messages())
+    ExperiencePool(ada.store, tag="capitals", user="ada").create(Experience(req="France", resp="Paris"))
+    LongTermMemory(ada.store, open_index(url), session="s").add([Message(role="user", content="A red kite.")])
+    counted = dict(
+        re.findall(r"^(.+?) {2,}([\d,]+)$", run("stats", "--url", url, "--user", "ada").stdout, re.MULTILINE)
+    )
+    size = int(counted.pop("bytes on disk").replace(",", ""))
+    assert size >= (tmp_path / "memory.db").stat().st_size > 0
+    assert counted == {"sessions": "1", "messages": "2", "memories": "2", "experiences of 'capitals'": "1"}
+    assert re.search(r"^memories +1$", run("stats", "--url", url).stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("harm", ["[red]stop[/red]", "\x1b[2J", "\x9b2J", "\u202eabc", "[link=x]", ":boom:", "\ud800"])
+def test_stored_text_is_harmless(url: str, harm: str) -> None:
+    store = open_store(url)
+    brain = BrainMemory(store, f"s{harm}", user=f"u{harm}")
+    message = Message(
+        role=f"r{harm}", content=f"bike {harm}", name=f"n{harm}", tool_calls=[ToolCall(name=harm, args={harm: harm})]
+    )
+    brain.add_messages([message])
+    brain.set_title(f"t{harm}")
+    LongTermMemory(store, open_index(url), user=f"u{harm}").add([message.model_copy(update={"role": "user"})])
+    for command in (["sessions"], ["show", f"s{harm}"], ["recall", "bike"], ["show", f"no{harm}"]):
+        result = run(*command, "--url", url, "--user", f"u{harm}")
+        assert result.exit_code == (2 if command[-1].startswith("no") else 0)
+        output = result.output.replace("\n", "")
+        assert harmless(output) == output
+        assert harmless(harm) in output
+
+
+def test_output_to_a_closed_pipe(url: str) -> None:
+    brain = BrainMemory(open_store(url), "long")
+    brain.add_messages([Message(role="user", content="x" * 1000) for _ in range(300)])
+    for command in (["show", "long"], ["export", "long"]):
+        arguments = [sys.executable, "-m", "langmem_adapters.cli", *command, "--url", url]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline()
+            process.stdout.close()
+            assert process.stderr.read() == b""
+
+
+def test_progress_is_for_terminals(tmp_path: Path) -> None:
+    terminal, pipe = io.StringIO(), io.StringIO()
+    for stream, is_terminal in ((terminal, True), (pipe, False)):
+        with progress(Console(file=stream, force_terminal=is_terminal, width=80)) as bar:
+            bar.update(bar.add_task("importing", total=3), advance=3)
+    assert "importing" in terminal.getvalue()
+    assert "3/3" in terminal.getvalue()
+    assert pipe.getvalue() == ""
+    ours, theirs = pty.openpty()
+    file = written(tmp_path / "chat.json", CHAT)
+    command = [sys.executable, "-m", "langmem_adapters.cli", "import", str(file), "--url", f"sqlite:///{tmp_path}/m.db"]
+    environment = {**os.environ, "TERM": "xterm"}
+    subprocess.run(command, stderr=theirs, stdout=subprocess.PIPE, cwd=ROOT, check=True, timeout=60, env=environment)
+    assert b"importing" in os.read(ours, 65536)
+    os.close(ours)
+    os.close(theirs)
+
+
+# --- export and import
+
+
+def test_export_and_import_give_the_same(url: str, ada: BrainMemory, tmp_path: Path) -> None:
+    ada.add_messages([Message(role="user", content=[{"type": "image", "data": b"\0\xff"}], metadata={"t": (1, 2)})])
+    BrainMemory(ada.store, "tuesday", user="ada").add_talk("Hello.\u2028\x85 Still the same line.")
+    file, other = tmp_path / "out.jsonl", f"sqlite:///{tmp_path}/other.db"
+    result = run("export", "--url", url, "--user", "ada", "--output", file)
+    assert (result.exit_code, result.output) == (0, "")
+    assert run("export", "--url", url, "--user", "ada").stdout_bytes == file.read_bytes()
+    imported = run("import", file, "--url", other, "--user", "bo", "--tenant", "t")
+    assert imported.stdout == "4 of 4 messages were new, in 2 sessions.\n"
+    for session in ("monday", "tuesday"):
+        assert messages(other, session, "bo", "t") == messages(url, session, "ada")
+    copy = BrainMemory(open_store(other), "monday", user="bo", tenant="t")
+    assert copy.get_title() == "The bike"
+    assert copy.get_summary() == ada.get_summary()
+    assert copy.get_knowledge() == ada.get_knowledge()
+    assert run("import", file, "--url", other, "--user", "bo", "--tenant", "t").stdout.startswith("0 of 4 messages")
+
+
+def test_export_of_one_session(url: str, ada: BrainMemory) -> None:
+    BrainMemory(ada.store, "tuesday", user="ada").add_talk("Hello.")
+    lines = run("export", "tuesday", "--url", url, "--user", "ada").stdout.splitlines()
+    assert {json.loads(line)["session"] for line in lines} == {"tuesday"}
+    assert "no session 'friday' of user 'ada'" in fails("export", "friday", "--url", url, "--user", "ada")
+
+
+def test_export_replaces_a_file_as_a_whole(url: str, ada: BrainMemory, tmp_path: Path) -> None:
+    file = written(tmp_path / "out.jsonl", "old")
+    assert run("export", "--url", url, "--user", "ada", "--output", file).exit_code == 0
+    assert [json.loads(line)["type"] for line in file.read_text().splitlines()] == ["session", "message", "message"]
+    assert ada.count() == 2
+    assert "not a file" in fails("export", "--url", url, "--user", "ada", "--output", tmp_path)
+    assert "No such file" in fails("export", "--url", url, "--user", "ada", "--output", tmp_path / "no" / "out.jsonl")
+
+
+@pytest.mark.parametrize("earlier", [None, "old"])
+def test_an_interrupted_export_leaves_no_file(url: str, tmp_path: Path, earlier: str | None) -> None:
+    store = open_store(url)
+    BrainMemory(store, "long").add_messages([Message(role="user", content="x" * 1000) for _ in range(600)])
+    store.close()
+    folder = tmp_path / "out"
+    folder.mkdir()
+    if earlier:
+        written(folder / "out.jsonl", earlier)
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+
+    done = script("export", "--url", url, "--output", str(folder / "out.jsonl"), preexec_fn=small_files)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "File too large" in done.stderr
+    assert [path.read_text() for path in folder.iterdir()] == ([earlier] if earlier else [])
+
+
+def test_jsonl_messages_without_ids_are_added_once(url: str, tmp_path: Path) -> None:
+    line = json.dumps({"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": "user", "content": "Hi"}})
+    file = written(tmp_path / "chat.jsonl", f"{line}\n\n{line}\n")
+    assert run("import", file, "--url", url).stdout == "2 of 2 messages were new, in 1 sessions.\n"
+    assert run("import", file, "--url", url).stdout.startswith("0 of 2 messages were new")
+    assert [message.content for message in messages(url, "s")] == ["Hi", "Hi"]
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        json.dumps,
+        lambda chat: json.dumps(chat, indent=2),
+        lambda chat: json.dumps({"messages": chat}),
+        lambda chat: "\ufeff" + "\n".join(json.dumps(message, ensure_ascii=False) for message in chat),
+    ],
+    ids=["list", "indented", "object", "lines"],
+)
+def test_import_openai(url: str, tmp_path: Path, shape: Callable[[Any], str], compress: bool) -> None:
+    file = tmp_path / ("weather.json.gz" if compress else "weather.json")
+    data = shape(CHAT).encode()
+    file.write_bytes(gzip.compress(data) if compress else data)
+    assert run("import", file, "--url", url, "--user", "ada").stdout == "4 of 4 messages were new, in 1 sessions.\n"
+    kept = messages(url, "weather", "ada")
+    assert [message.role for message in kept] == ["user", "assistant", "tool", "assistant"]
+    assert kept[0].metadata == {"mood": "curious"}
+    assert (kept[1].content, kept[1].tool_calls) == ("", [ToolCall(id="c1", name="weather", args={"city": "Paris"})])
+    assert kept[2].tool_call_id == "c1"
+    assert kept[3].content == "It rains.\u2028Take an umbrella."
+    assert run("import", file, "--url", url, "--user", "ada").stdout.startswith("0 of 4 messages were new")
+    assert run("recall", "weather in Paris", "--url", url, "--user", "ada").stdout.startswith("There are no memories")
+
+
+def test_import_openai_conversations_into_the_long_term_memory(url: str, tmp_path: Path) -> None:
+    lines = [json.dumps({"messages": [{"role": "user", "content": text}] * 2}) for text in ("red kite", "blue whale")]
+    file = written(tmp_path / "tuning.jsonl", "\n".join(lines))
+    arguments: list[str | Path] = ["import", file, "--long-term", "--session", "talk", "--url", url, "--user", "ada"]
+    assert run(*arguments).stdout == "4 of 4 messages were new, in 2 sessions.\n"
+    assert run(*arguments).stdout.startswith("0 of 4")
+    assert [message.content for message in messages(url, "talk-2", "ada")] == ["blue whale", "blue whale"]
+    found = run("recall", "whale", "--url", url, "--user", "ada").stdout
+    assert "session talk-2 · user · said 2 times\nblue whale" in found
+
+
+def test_import_locomo(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "talks.json.gz"
+    file.write_bytes(gzip.compress(json.dumps(LOCOMO).encode()))
+    for new in (4, 0):
+        said = run("import", file, "--url", url, "--tenant", "t").stdout
+        assert said == f"{new} of 4 messages were new, in 3 sessions of 2 users (talk-1, talk-2).\n"
+    first, second = messages(url, "1", "talk-1", "t")
+    assert first == Message(
+        id="D1:1", role="user", name="Nora", content="I adopted a tortoise.", created_at=1_709_287_200.0
+    )
+    assert (second.role, second.name, second.content) == ("assistant", "Emil", "Lovely! [a heart]")
+    assert [message.id for message in messages(url, "2", "talk-1", "t")] == ["D2:1"]
+    store, tenant = open_store(url), "t"
+    assert LongTermMemory(store, open_index(url), user="talk-1", tenant=tenant).count() == 3
+    found = run("recall", "Who has a tortoise?", "--user", "talk-1", "--tenant", tenant, "--url", url).stdout
+    assert "session 1 · Nora\nI adopted a tortoise." in found
+    assert "slow" not in found
+    assert "leave --user out" in fails("import", file, "--url", url, "--user", "ada")
+    assert "leave --session out" in fails("import", file, "--url", url, "--session", "s")
+    other = f"sqlite:///{tmp_path}/other.db"
+    assert run("import", file, "--url", other, "--no-long-term").exit_code == 0
+    assert run("recall", "tortoise", "--user", "talk-1", "--url", other).stdout.startswith("There are no memories")
+
+
+def test_a_time_without_a_zone_is_utc_everywhere(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    assert script("import", str(written(tmp_path / "talks.json", LOCOMO)), "--url", url).returncode == 0
+    assert messages(url, "1", "talk-1")[0].created_at == 1_709_287_200.0
+    assert "2024-03-01 19:00" in script("show", "1", "--user", "talk-1", "--url", url).stdout
+
+
+def test_import_of_more_than_a_page(url: str, tmp_path: Path) -> None:
+    file = written(tmp_path / "long.json", [{"role": "user", "content": f"note {n}"} for n in range(1201)])
+    arguments: list[str | Path] = ["import", file, "--long-term", "--url", url, "--user", "ada"]
+    assert run(*arguments).stdout == "1,201 of 1,201 messages were new, in 1 sessions.\n"
+    assert [message.content for message in messages(url, "long", "ada")] == [f"note {n}" for n in range(1201)]
+    assert LongTermMemory(open_store(url), open_index(url), user="ada").count() == 1201
+
+
+GOOD = '{"role": "user", "content": "Hi"}'
+LINE = '{"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": "user"}}'
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "it is empty"),
+        ("[]", "it is empty"),
+        ("hello", "line 1 is not JSON"),
+        ("42", "line 1 is neither an export, nor a list of chat messages, nor a LoCoMo file"),
+        ('[\n  {"role": "user",\n  oops}]', "line 3 is not JSON"),
+        (f"{GOOD}\n{GOOD}\n{{oops\n", "line 3 is not JSON"),
+        (f'{GOOD}\n\n{{"content": "Hi"}}', "line 3 is not a chat message: it has no role"),
+        (f'[{GOOD}, {{"role": "user", "content": 5}}]', "item 2 is not a chat message: content"),
+        (f"[{GOOD}, 7]", "item 2 is not a chat message: it has no role"),
+        (f'[{GOOD}, {{"messages": []}}]', 'item 1 has no list of "messages"'),
+        ('{"messages": [{"role": 1}]}', "message 1 is not a chat message: role"),
+        ('{"messages": 5}', 'line 1 has no list of "messages"'),
+        ('{"role": "assistant", "tool_calls": [{"id": "x"}]}', "a tool call has no function"),
+        ('{"role": "assistant", "tool_calls": 1}', "its tool_calls are not a list"),
+        ('{"role": "assistant", "tool_calls": [{"function": {"arguments": "{"}}]}', "are not JSON"),
+        ('{"role": "assistant", "tool_calls": [{"function": {"arguments": "[]"}}]}', "tool_calls.0.args"),
+        (f"{LINE}\n{LINE}\n{GOOD}", "line 3 is not a session or a message"),
+        (LINE + "\n" + LINE.replace("role", "rule"), "line 2 is not a session or a message"),
+        ('{"conversations": 1}', 'its "conversations" are not a list'),
+        ('[{"id": "x", "speakers": ["a"], "turns": []}]', "item 1 is not a LoCoMo conversation: speakers"),
+        (
+            json.dumps(LOCOMO).replace("2024-05-01T09:00", "May"),
+            "conversation 2 is not a LoCoMo conversation: turns.0.d",
+        ),
+        (json.dumps(LOCOMO).replace('"sp": "Otto"', '"sp": "Max"'), "turn D1:1 is said by 'Max'"),
+        (json.dumps(LOCOMO).replace("D1:2", "D1:1"), "conversation 1: there are two turns D1:1"),
+        (b'{"role": "user"}\n"\xff"', "line 2 is not UTF-8 text"),
+        (b"\x1f\x8bnot gzip", "it is gzipped, but damaged"),
+        (gzip.compress(GOOD.encode(), mtime=0)[:-9], "it is gzipped, but damaged"),
+    ],
+)
+def test_a_malformed_file_changes_nothing(tmp_path: Path, url: str, content: str | bytes, sentence: str) -> None:
+    file = tmp_path / "chat.json"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    said = fails("import", file, "--url", url)
+    assert sentence in said
+    assert said.startswith(str(file))
+    assert not (tmp_path / "memory.db").exists()
+
+
+def test_a_malformed_first_line_is_named_where_lines_are_expected(tmp_path: Path, url: str) -> None:
+    content = f'{{"v": 1,\n{LINE}'
+    assert "line 1 is not JSON" in fails("import", written(tmp_path / "chat.jsonl", content), "--url", url)
+    file = written(tmp_path / "chat.txt", content)
+    assert "line 1 is not JSON" in fails("import", file, "--format", "jsonl", "--url", url)
+
+
+# --- what goes wrong
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["sessions"], ["show", "s"], ["recall", "bike", "--user", "ada"], ["export"], ["stats"]],
+    ids=lambda command: str(command[0]),
+)
+def test_reading_commands_do_not_make_a_file(tmp_path: Path, command: Sequence[str]) -> None:
+    said = fails(*command, "--url", f"sqlite:///{tmp_path}/absent.db")
+    assert f"there is no file {tmp_path}/absent.db" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        (REFUSED, "cannot be reached"),
+        ("mysql://root:hidden-password@localhost/x", "'mysql' is none of them"),
+        ("redis://user:hidden-password@localhost/notanumber", "is not a Redis URL"),
+        ("sqlite://hidden-password@host/file.db", 'a file\'s URL is "sqlite:///relative.db"'),
+        ("memory:", "is forgotten when the command ends"),
+    ],
+)
+@pytest.mark.parametrize("command", ["import", "sessions", "recall"])
+def test_a_store_that_cannot_be_used(
+    tmp_path: Path, command: str, url: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = written(tmp_path / "chat.json", CHAT)
+    said = fails(command, file if command == "import" else "--user=ada", *(["x"] * (command == "recall")), "--url", url)
+    assert sentence in said
+    assert "hidden-password" not in said
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_other_errors(tmp_path: Path, url: str, ada: BrainMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ada.count() == 2
+    assert fails("import", tmp_path / "absent.json", "--url", url).endswith("absent.json: No such file or directory")
+    assert "Is a directory" in fails("import", tmp_path, "--url", url)
+    assert "no session 'friday' of user 'ada'" in fails("show", "friday", "--url", url, "--user", "ada")
+    assert "no session 'friday' without a user" in fails("show", "friday", "--url", url)
+    no_database = written(tmp_path / "text.db", "this is a text, and long enough to be no header of a file" * 20)
+    assert "is not an SQLite database" in fails("sessions", "--url", f"sqlite:///{no_database}")
+    monkeypatch.setenv("LANGMEM_MEMORY_K", "many")
+    assert "the setting LANGMEM_MEMORY_K is wrong" in fails("sessions", "--url", url)
+
+
+def test_errors_of_the_script(tmp_path: Path) -> None:
+    done = script("sessions", "--url", REFUSED)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "cannot be reached" in done.stderr
+    assert "hidden-password" not in done.stderr
+    done = script("show", "s", "--url", "sqlite:///absent.db", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unexpected_errors_show_no_local_variables() -> None:
+    assert not app.pretty_exceptions_enable
+
+
+BLOCK = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == {blocked!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+sys.argv = ["langmem-adapters", *{arguments!r}]
+from langmem_adapters.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("blocked", "arguments", "extra"),
+    [
+        ("typer", ["sessions"], "cli"),
+        ("rich", ["sessions"], "cli"),
+        ("langchain_core", ["demo"], "langchain"),
+        ("redis", ["sessions", "--url", REFUSED], "redis"),
+    ],
+)
+def test_a_missing_extra_is_one_sentence(blocked: str, arguments: list[str], extra: str) -> None:
+    code = BLOCK.format(blocked=blocked, arguments=arguments)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"pip install 'langmem_adapters[{extra}]'" in done.stderr
+
+
+# --- the demo
+
+
+def test_demo_shows_all_four(tmp_path: Path) -> None:
+    done = script("demo", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = done.stdout
+    assert "The model is scripted" in shown
+    chat, overflow, found, cache = re.findall(r"╭─ \d\. (.*?)╰", shown, re.DOTALL)
+    assert "My bike is in the shed behind the house." in chat
+    assert re.search(r"10 messages were written\. The window keeps the newest 4; 6 moved", overflow)
+    assert re.search(r"│ 0\.\d\d · .* · session demo · user +│\n│ My bike is in the shed behind the house\.", found)
+    miss, hit = (float(re.search(rf"{word} +([\d.]+) ms  Paris", cache)[1]) for word in ("miss", "hit"))  # type: ignore[index]
+    assert hit < 100
+    assert miss >= 400
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_demo_in_a_store_of_ones_own_starts_anew_and_leaves_the_rest_alone(url: str, ada: BrainMemory) -> None:
+    for _ in range(2):
+        shown = run("demo", "--url", url).stdout
+        assert "6 moved to the" in shown
+        assert "miss" in shown
+        assert "hit" in shown
+    assert len(messages(url, "demo", "ada", "langmem-demo")) == 4
+    assert ada.count() == 2
+
+
+# --- the rest
+
+
+def test_redis(redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where a server's index is kept
+    file = written(tmp_path / "talks.json", LOCOMO)
+    where: list[str | Path] = ["--url", redis_server.url(), "--tenant", f"cli-{os.getpid()}"]
+    assert run("import", file, *where).stdout.startswith("4 of 4 messages were new, in 3 sessions of 2 users")
+    assert "I adopted a tortoise." in run("recall", "tortoise", "--user", "talk-1", *where).stdout
+    assert re.search(r"^messages +3\nmemories +3\n", run("stats", "--user", "talk-1", *where).stdout, re.MULTILINE)
+
+
+def test_benchmark_of_recall(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "talks.json.gz"
+    file.write_bytes(gzip.compress(json.dumps(LOCOMO).encode()))
+    benchmark.main([str(file)])
+    turns, figures = capsys.readouterr().out.splitlines()
+    assert turns.startswith("4 turns of 2 users")
+    assert figures.startswith("2 questions  R@5 75.0  R@10 75.0  R@20 75.0  MRR 1.000  p50 ")
+
+
+def test_every_command_and_option_is_documented() -> None:
+    documented = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    assert re.findall(r"^## (.+)$", documented, re.MULTILINE) == list(commands)
+    for name, command in commands.items():
+        section = documented.split(f"\n## {name}\n")[1].split("\n## ")[0]
+        assert f"langmem-adapters {name}" in section
+        for option in (option for parameter in command.params for option in parameter.opts if option.startswith("-")):
+            assert f"`{option}`" in documented, f"{name} {option}"
