@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from langmem_adapters.errors import Conflict as Conflict
     from langmem_adapters.errors import LangmemError as LangmemError
     from langmem_adapters.errors import MissingDependency as MissingDependency
+    from langmem_adapters.errors import ModelError as ModelError
     from langmem_adapters.errors import SearchError as SearchError
     from langmem_adapters.errors import SerializationError as SerializationError
     from langmem_adapters.errors import StoreError as StoreError
@@ -39,6 +40,7 @@ _WHERE = {
     "Message": "model",
     "MissingDependency": "errors",
     "Scope": "model",
+    "ModelError": "errors",
     "SearchError": "errors",
     "SerializationError": "errors",
     "Sessions": "sessions",
@@ -49,7 +51,7 @@ _WHERE = {
     "open_store": "stores",
 }
 
-__all__ = list(_WHERE)  # noqa: PLE0605 - the table above is the list
+__all__ = list(_WHERE)
 __version__ = "0.1.0"
 
 

@@ -114,11 +114,11 @@ class BrainMemory:
         A tool's result is never without its call nor a call without its result, and the first message is a
         user's; so there may be fewer than ``k``. See :func:`langmem_adapters.text.window`.
         """
-        return run(self._flows.window(k or self.memory_k))
+        return run(self._flows.window(self.memory_k if k is None else k))
 
     async def awindow(self, k: int | None = None) -> list[Message]:
         """:meth:`window`, without blocking the event loop."""
-        return await arun(self._flows.window(k or self.memory_k))
+        return await arun(self._flows.window(self.memory_k if k is None else k))
 
     def count(self) -> int:
         """How many messages the history holds."""

@@ -22,10 +22,14 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from langmem_adapters.errors import SerializationError
 
-__all__ = ["decode", "encode", "plain"]
+__all__ = ["UNORDERED", "decode", "encode", "plain"]
+
+UNORDERED = ("dict", "frozenset", "set")
+"""The ``$type`` names under which a list is written that is in no order."""
 
 _TYPE, _VALUE = "$type", "$value"
-_MAX_DEPTH = 200  # far beyond any message, far below Python's own recursion limit
+_MAX_DEPTH = 200  # levels of JSON: far beyond any message, far below Python's own recursion limit
+_MAX_INT = 10**4000  # Python refuses to read integers of more than 4,300 digits
 
 
 def encode(value: Any) -> bytes:
@@ -46,7 +50,7 @@ def decode(data: bytes) -> Any:
         except ValueError:
             value = json.loads(data)  # accepts the escapes of lone surrogates
         return _restore(value) if _TYPE.encode() in data else value
-    except (ValueError, TypeError, KeyError, RecursionError, decimal.DecimalException) as error:
+    except (ValueError, RecursionError) as error:
         raise SerializationError(f"stored bytes cannot be read: {error}") from error
 
 
@@ -55,13 +59,18 @@ def plain(value: Any) -> Any:
 
     Models and dataclasses become dictionaries, as LangChain and LlamaIndex dump them.
     """
-    return value if _is_plain(value, _MAX_DEPTH) else _plain(value, "value", _MAX_DEPTH)
+    try:
+        return value if _is_plain(value, _MAX_DEPTH) else _plain(value, "value", _MAX_DEPTH)
+    except RecursionError as error:
+        raise SerializationError("value is nested too deep to be stored from this depth of calls") from error
 
 
 def _is_plain(value: Any, depth: int) -> bool:
     kind = type(value)
-    if kind is str or kind is int or kind is float or kind is bool or value is None:
+    if kind is str or kind is float or kind is bool or value is None:
         return True
+    if kind is int:
+        return bool(-_MAX_INT < value < _MAX_INT)
     if depth == 0:
         return False
     if kind is dict:
@@ -72,12 +81,12 @@ def _is_plain(value: Any, depth: int) -> bool:
 
 
 def _plain(value: Any, place: str, depth: int) -> Any:
-    if depth == 0:
-        raise SerializationError(f"{place[:200]}… is nested more than {_MAX_DEPTH} levels deep")
-    kind = type(value)
-    if _is_plain(value, 0):
+    scalar = _is_plain(value, 0)
+    if depth < (0 if scalar else 1):
+        raise SerializationError(f"{place:.200}… is nested more than {_MAX_DEPTH} levels deep")
+    if scalar:
         return value
-    if kind is list:
+    if type(value) is list:
         return [_plain(item, f"{place}[{n}]", depth - 1) for n, item in enumerate(value)]
     if isinstance(value, BaseModel):
         return _plain(value.model_dump(), place, depth - 1)
@@ -85,21 +94,27 @@ def _plain(value: Any, place: str, depth: int) -> Any:
         return _plain(dataclasses.asdict(value), place, depth - 1)
     if isinstance(value, Mapping):
         return _plain_mapping(value, place, depth)
+    return _tagged(value, place, depth)
+
+
+def _tagged(value: Any, place: str, depth: int) -> Any:
     for name, (type_, to_plain, _) in _TAGGED.items():
         if isinstance(value, type_):
             return {_TYPE: name, _VALUE: _plain(to_plain(value), place, depth - 1)}
+    kind = type(value)
+    if kind is int:
+        raise SerializationError(f"{place:.200} is an integer of more than 4,000 digits, which cannot be stored")
     for base in (str, int, float):  # an enum member or a subclass: the plain value, as every JSON writer does
         if isinstance(value, base):
             return base(value.value if hasattr(value, "value") else value)
-    raise SerializationError(
-        f"{place} is a {kind.__module__}.{kind.__qualname__}, which cannot be stored as data"
-    )
+    raise SerializationError(f"{place:.200} is a {kind.__module__}.{kind.__qualname__}, which cannot be stored as data")
 
 
 def _plain_mapping(value: Mapping[Any, Any], place: str, depth: int) -> dict[str, Any]:
     if _TYPE not in value and all(type(key) is str for key in value):
         return {key: _plain(item, f"{place}.{key}", depth - 1) for key, item in value.items()}
-    pairs = [[_plain(k, place, depth - 1), _plain(v, f"{place}[{k!r}]", depth - 1)] for k, v in value.items()]
+    inner = depth - 3  # an object, a list of pairs, a pair
+    pairs = [[_plain(k, place, inner), _plain(v, f"{place}[{k!r:.50}]", inner)] for k, v in value.items()]
     return {_TYPE: "dict", _VALUE: pairs}
 
 
@@ -110,8 +125,17 @@ def _restore(value: Any) -> Any:
         return value
     if _TYPE not in value:
         return {key: _restore(item) for key, item in value.items()}
-    name, content = value[_TYPE], _restore(value[_VALUE])
-    return {k: v for k, v in content} if name == "dict" else _TAGGED[name][2](content)  # noqa: C416
+    name, content = value[_TYPE], _restore(value.get(_VALUE))
+    if name != "dict" and (type(name) is not str or name not in _TAGGED):
+        raise SerializationError("stored bytes hold a value of an unknown type")
+    try:
+        return {k: v for k, v in content} if name == "dict" else _TAGGED[name][2](content)  # noqa: C416 - pairs only
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        raise SerializationError(f"stored bytes hold a damaged {name}") from error
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
 
 
 def _timedelta(parts: list[int]) -> dt.timedelta:
@@ -120,7 +144,7 @@ def _timedelta(parts: list[int]) -> dt.timedelta:
 
 # name: (type, to plain, from plain); a subclass stands before its base
 _TAGGED: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "bytes": (bytes, lambda v: base64.b64encode(v).decode(), base64.b64decode),
+    "bytes": (bytes, lambda v: base64.b64encode(v).decode(), _bytes),
     "tuple": (tuple, list, tuple),
     "frozenset": (frozenset, list, frozenset),
     "set": (set, list, set),

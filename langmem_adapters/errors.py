@@ -6,6 +6,7 @@
     ├── StoreError            the backend failed; raised from the driver's error
     │   ├── StoreUnavailable  it cannot be reached, opened or locked
     │   └── Conflict          a guarded write lost the race
+    ├── ModelError            a model failed, or its answer cannot be used
     ├── SearchError           the search backend failed
     ├── SerializationError    a value cannot be stored, or stored bytes cannot be read
     ├── ConfigurationError    an argument or a setting is wrong; also a ValueError
@@ -19,6 +20,7 @@ __all__ = [
     "Conflict",
     "LangmemError",
     "MissingDependency",
+    "ModelError",
     "SearchError",
     "SerializationError",
     "StoreError",
@@ -42,6 +44,10 @@ class Conflict(StoreError):  # noqa: N818 - as in HTTP 409
     """A guarded write found another value than the one it was told to expect."""
 
 
+class ModelError(LangmemError):
+    """A model failed, or its answer cannot be used; the model's own error, if it raised one, is the ``__cause__``."""
+
+
 class SearchError(LangmemError):
     """A search backend failed."""
 
@@ -58,8 +64,6 @@ class MissingDependency(LangmemError, ImportError):  # noqa: N818 - it names wha
     """A package of an optional extra is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(
-            f"{package} is not installed. Install it with: pip install 'langmem_adapters[{extra}]'"
-        )
+        super().__init__(f"{package} is not installed. Install it with: pip install 'langmem_adapters[{extra}]'")
         self.package = package
         self.extra = extra

@@ -13,9 +13,9 @@ import contextvars
 import inspect
 import os
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast, overload
 
 from langmem_adapters.errors import ConfigurationError
 
@@ -36,13 +36,17 @@ class Step(NamedTuple):
 Flow = Generator[Step, Any, T]
 
 
-def step(call: Callable[..., T] | Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> Flow[T]:
+@overload
+def step(call: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> Flow[T]: ...
+@overload
+def step(call: Callable[..., T], /, *args: Any, **kwargs: Any) -> Flow[T]: ...
+def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
     """Ask for ``call(*args, **kwargs)``; a coroutine function is awaited, anything else may block."""
     if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None)):  # noqa: B004
         question = Step(_async_only(call), lambda: cast("Awaitable[Any]", call(*args, **kwargs)))
     else:
         question = Step(lambda: call(*args, **kwargs))
-    return cast("T", (yield question))
+    return (yield question)
 
 
 def _async_only(call: Callable[..., Any]) -> Callable[[], Any]:
@@ -120,7 +124,7 @@ def _workers() -> ThreadPoolExecutor:
 
 def _forget_pool() -> None:
     """Threads do not survive a fork, and the lock may have been held by one of them."""
-    global _pool, _lock  # noqa: PLW0603 - see above
+    global _pool, _lock
     _pool, _lock = None, threading.Lock()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
-from langmem_adapters.codec import plain
+from langmem_adapters.codec import UNORDERED, plain
 from langmem_adapters.errors import ConfigurationError
 
 __all__ = ["Namespace", "decode_namespace", "encode_namespace", "fingerprint"]
@@ -35,8 +35,28 @@ def decode_namespace(name: str) -> Namespace:
 def fingerprint(*parts: Any) -> str:
     """Hash plain data to 32 hexadecimal digits (the first half of a SHA-256).
 
-    The order of keys in a dictionary does not change it; every value, type and boundary between parts does.
+    The order of keys in a dictionary, or of a set, does not change it; every value, type and boundary between
+    parts does.
     The text itself cannot be read back from it, so a key never carries a prompt or a secret.
     """
-    canonical = json.dumps(plain(list(parts)), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    data = plain(list(parts))
+    canonical = _canonical(data)
+    if "$type" in canonical:
+        canonical = _canonical(_sorted(data))
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+
+
+def _sorted(value: Any) -> Any:
+    """Bring what the codec writes as a list, but is in no order, into one."""
+    if isinstance(value, list):
+        return [_sorted(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    value = {key: _sorted(item) for key, item in value.items()}
+    if value.get("$type") in UNORDERED:
+        value["$value"].sort(key=_canonical)
+    return value

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
 
-from langmem_adapters.errors import ConfigurationError, Conflict
+from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.model import Memory, Message, Occurrence, Recalled, Scope
@@ -21,6 +22,7 @@ RECALLED = "recalled"
 _LONGEST_QUERY = 10_000  # characters
 _OCCURRENCES = 101
 _SPEAKERS = ("user", "assistant")
+_log = logging.getLogger("langmem_adapters")
 
 
 def longterm_namespace(scope: Scope) -> Namespace:
@@ -29,9 +31,7 @@ def longterm_namespace(scope: Scope) -> Namespace:
         return ("longterm", scope.tenant, scope.user)
     if scope.session:
         return ("longterm", scope.tenant, "", scope.session)
-    raise ConfigurationError(
-        "a long-term memory needs a scope: give it user=, or session= where there is no user"
-    )
+    raise ConfigurationError("a long-term memory needs a scope: give it user=, or session= where there is no user")
 
 
 class LongTermMemory:
@@ -73,9 +73,7 @@ class LongTermMemory:
         self.scope = Scope(tenant=tenant, user=user, session=session)
         self.similarity_top_k = similarity_top_k
         self._clock = clock
-        self._records = Records(
-            store, longterm_namespace(self.scope), index=index, text_of=_searchable, new_id=new_id
-        )
+        self._records = Records(store, longterm_namespace(self.scope), index=index, text_of=_searchable, new_id=new_id)
 
     def add(self, messages: Sequence[Message], *, session: str = "") -> None:
         """Keep messages. ``session`` says where they were said; adding the same ones again changes nothing."""
@@ -95,9 +93,7 @@ class LongTermMemory:
         """
         return run(self.search_flow(query, k, shown=shown))
 
-    async def asearch(
-        self, query: str, k: int | None = None, *, shown: Sequence[Message] = ()
-    ) -> list[Recalled]:
+    async def asearch(self, query: str, k: int | None = None, *, shown: Sequence[Message] = ()) -> list[Recalled]:
         """:meth:`search`, without blocking the event loop."""
         return await arun(self.search_flow(query, k, shown=shown))
 
@@ -190,32 +186,30 @@ class LongTermMemory:
                 continue  # the same was said elsewhere in this moment
             return
 
-    def search_flow(
-        self, query: str, k: int | None = None, *, shown: Sequence[Message] = ()
-    ) -> Flow[list[Recalled]]:
+    def search_flow(self, query: str, k: int | None = None, *, shown: Sequence[Message] = ()) -> Flow[list[Recalled]]:
         """:meth:`search`, as a part of a larger flow."""
         k = self.similarity_top_k if k is None else k
         if k <= 0 or not query.strip():
             return []
         seen = {_normal(message.text) for message in shown}
-        found = yield from step(
-            self._records.search,
-            query[:_LONGEST_QUERY],
-            k,
-            lambda data: _normal(Memory.from_bytes(data).message.text) not in seen,
-        )
+
+        def wanted(data: bytes) -> bool:
+            memory = _read(data)
+            return memory is not None and _normal(memory.message.text) not in seen
+
+        found = yield from step(self._records.search, query[:_LONGEST_QUERY], k, wanted)
         return [Recalled(Memory.from_bytes(data), score) for _, score, data in found]
 
     def _get(self, memory_id: str) -> Flow[Memory | None]:
         found = yield from step(self._records.get, [memory_id])
-        return Memory.from_bytes(found[memory_id]) if found else None
+        return _read(found[memory_id]) if found else None
 
     def _update(self, memory_id: str, text: str) -> Flow[bool]:
         while True:
             found = yield from step(self._records.get, [memory_id])
-            if not found:
+            memory = _read(found[memory_id]) if found else None
+            if memory is None:
                 return False
-            memory = Memory.from_bytes(found[memory_id])
             message = memory.message.model_copy(update={"content": text})
             changed = memory.model_copy(update={"message": message})
             try:
@@ -225,13 +219,23 @@ class LongTermMemory:
             return True
 
     def _all(self) -> Flow[list[Memory]]:
-        return (yield from step(lambda: [Memory.from_bytes(data) for _, data in self._records.all()]))
+        found = yield from step(lambda: [_read(data) for _, data in self._records.all()])
+        return [memory for memory in found if memory is not None]
 
     def _rebuild(self, report: Callable[[int], None] | None) -> Flow[None]:
         index = self._records.index
         if index is not None:
             yield from step(index.clear, self._records.namespace)
         yield from step(self._records.follow, report)
+
+
+def _read(data: bytes) -> Memory | None:
+    """A stored memory; None, with a warning, where it is damaged: one must not take the others along."""
+    try:
+        return Memory.from_bytes(data)
+    except SerializationError as damage:
+        _log.warning("the long-term memory holds a damaged memory: %s", damage)
+        return None
 
 
 def _note(memories: dict[str, Memory], message: Message, session: str, clock: Callable[[], float]) -> None:
@@ -246,9 +250,9 @@ def _note(memories: dict[str, Memory], message: Message, session: str, clock: Ca
 
 def _merged(memory: Memory, known: bytes | None) -> bytes:
     """The stored form of a memory, with the occurrences that are known already in front."""
-    if known is None:
+    old = _read(known) if known is not None else None
+    if known is None or old is None:
         return memory.to_bytes()
-    old = Memory.from_bytes(known)
     places = {(o.session, o.message_id) for o in old.occurrences}
     new = [o for o in memory.occurrences if not o.message_id or (o.session, o.message_id) not in places]
     if not new:
@@ -258,9 +262,10 @@ def _merged(memory: Memory, known: bytes | None) -> bytes:
 
 
 def _searchable(data: bytes) -> str | None:
-    message = Memory.from_bytes(data).message
-    if message.role not in _SPEAKERS:
+    memory = _read(data)
+    if memory is None or memory.message.role not in _SPEAKERS:
         return None
+    message = memory.message
     return f"{message.name} {message.text}" if message.name else message.text
 
 

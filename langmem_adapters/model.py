@@ -24,8 +24,8 @@ __all__ = [
     "Metric",
     "Occurrence",
     "Recalled",
-    "Score",
     "Scope",
+    "Score",
     "SessionInfo",
     "Summary",
     "ToolCall",
@@ -44,7 +44,10 @@ class _Data(BaseModel):
 
     def to_bytes(self) -> bytes:
         """Write the fields that differ from their defaults, with the version of the format."""
-        return encode({"v": _VERSION, **self.to_data()})
+        fields = self.to_data()
+        if "v" in fields:
+            raise SerializationError(f'a {type(self).__name__} cannot have a field "v": that is the format\'s version')
+        return encode({"v": _VERSION, **fields})
 
     def to_data(self) -> dict[str, Any]:
         """The fields that differ from their defaults; values inside are not copied."""
@@ -64,17 +67,18 @@ class _Data(BaseModel):
             raise SerializationError(f"a stored {cls.__name__} is not an object")
         version = fields.pop("v", None)
         if version != _VERSION:
-            raise SerializationError(f"a stored {cls.__name__} has the unknown format version {version!r}")
+            number = f" {version}" if type(version) is int else ""
+            raise SerializationError(f"a stored {cls.__name__} has an unknown format version{number}")
         return cls.from_data(fields)
 
     @classmethod
     def from_data(cls, fields: dict[str, Any]) -> Self:
-        """Read what :meth:`to_data` gave. Raises SerializationError, naming the places that are wrong."""
+        """Read what :meth:`to_data` gave. Raises SerializationError, naming the fields that are wrong."""
         try:
             return cls.model_validate(fields)
         except ValidationError as error:
-            places = ", ".join(".".join(map(str, flaw["loc"])) for flaw in error.errors(include_input=False))
-            raise SerializationError(f"a stored {cls.__name__} has wrong values at {places}") from error
+            names = dict.fromkeys(str(flaw["loc"][0]) for flaw in error.errors(include_input=False))
+            raise SerializationError(f"a stored {cls.__name__} has wrong values in {', '.join(names)}") from error
 
 
 @functools.cache

@@ -137,9 +137,7 @@ class Records:
         while True:
             hits = self.index.search(self.namespace, query, ask)
             data = self.get([hit.id for hit in hits])
-            found = [
-                (hit.id, hit.score, data[hit.id]) for hit in hits if hit.id in data and wanted(data[hit.id])
-            ]
+            found = [(hit.id, hit.score, data[hit.id]) for hit in hits if hit.id in data and wanted(data[hit.id])]
             if len(found) >= k or len(hits) < ask:
                 return found[:k]
             ask *= 4

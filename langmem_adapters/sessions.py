@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from langmem_adapters.conversation import CREATED, TITLE, brain_namespace, entry_id
 from langmem_adapters.codec import decode, encode
+from langmem_adapters.conversation import CREATED, KNOWLEDGE, SUMMARY, TITLE, brain_namespace, entry_id
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.model import Message, Scope, SessionInfo, salvage
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.model import Message, Scope, SessionInfo, Summary, salvage
 from langmem_adapters.protocols import Listed, Store
 
 __all__ = ["Line", "Sessions", "parse_lines"]
@@ -83,7 +83,8 @@ class Sessions:
 
         Reads a page at a time, so a long history never has to fit into memory.
         """
-        names = [session] if session is not None else [info.session for info in self.list_sessions(limit=None)]
+        # The oldest activity first, so that an import brings about the same order.
+        names = [session] if session is not None else [info.session for info in self.list_sessions(limit=None)][::-1]
         for name in names:
             yield from (_dump(line) + b"\n" for line in self._lines(name))
 
@@ -91,7 +92,7 @@ class Sessions:
         """Add exported sessions to this user's; returns how many messages were new.
 
         All lines are read before the first is written, so a malformed line changes nothing. Importing the same
-        lines again adds nothing.
+        lines again adds nothing. A title and a summary that a session has already stay.
         """
         return run(self._import(list(parse_lines(lines))))
 
@@ -105,13 +106,15 @@ class Sessions:
         return (*self._parent, session)
 
     def _list(self, limit: int | None, after: SessionInfo | None) -> Flow[list[SessionInfo]]:
+        if limit is not None and limit < 1:
+            return []
         before = None
         if after is not None:
             before = Listed(self._namespace(after.session), after.updated_at or 0.0)
         rows = yield from step(self.store.recent, self._parent, limit=limit, before=before)
         found = []
         for row in rows:
-            found.append((yield from self._info(row)))
+            found.append((yield from self._info(row)))  # noqa: PERF401 - a comprehension cannot ask
         return found
 
     def _info(self, row: Listed) -> Flow[SessionInfo]:
@@ -143,20 +146,25 @@ class Sessions:
 
     def _lines(self, session: str) -> Iterator[Line]:
         values = self.store.get(self._namespace(session))
-        kept = {key: json.loads(data) for key, data in values.items()}
+        kept = {key: _loaded(data) for key, data in sorted(values.items())}
         yield {"v": _VERSION, "type": "session", "session": session, "values": kept}
         after = 0
         while items := self.store.scan(self._namespace(session), after=after, limit=_PAGE).items:
             for item in items:
-                yield {"v": _VERSION, "type": "message", "session": session, "message": json.loads(item.data)}
+                message = salvage(item.data, f"log entry {item.seq}")
+                if message is not None:
+                    kept = _loaded(message.to_bytes())
+                    yield {"v": _VERSION, "type": "message", "session": session, "message": kept}
             after = items[-1].seq
 
     def _import(self, lines: Sequence[Line]) -> Flow[int]:
         entries: dict[str, list[tuple[str, bytes]]] = {}
         for line in lines:
             if line["type"] == "session":
-                put = {key: _dump(value) for key, value in line["values"].items()}
-                yield from step(self.store.write, self._namespace(line["session"]), put=put, ttl=self.ttl)
+                namespace = self._namespace(line["session"])
+                known = yield from step(self.store.get, namespace)
+                put = {key: _dump(value) for key, value in line["values"].items() if key not in known}
+                yield from step(self.store.write, namespace, put=put, ttl=self.ttl)
             else:
                 entry = (entry_id(line["message"]["id"]), _dump(line["message"]))
                 entries.setdefault(line["session"], []).append(entry)
@@ -175,19 +183,46 @@ def parse_lines(lines: Iterable[bytes | str]) -> Iterator[Line]:
         if not raw.strip():
             continue
         try:
-            line = json.loads(raw)
-            if line["v"] != _VERSION or not isinstance(line["session"], str) or not line["session"]:
-                raise ValueError("not a line of this version's export")
-            if line["type"] == "message":
-                line["message"]["id"] = str(line["message"].get("id") or uuid.uuid4().hex)
-                Message.from_bytes(_dump(line["message"]))
-            elif line["type"] != "session" or not isinstance(line["values"], dict):
-                raise ValueError('its type is neither "session" nor "message"')
-        except (ValueError, KeyError, TypeError, AttributeError, SerializationError) as error:
-            raise SerializationError(
-                f"line {number} is not a session or a message: {error!s:.200}"
-            ) from error
+            line = _checked(json.loads(raw), number)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SerializationError) as error:
+            raise SerializationError(f"line {number} is not a session or a message: {error!s:.200}") from error
         yield line
+
+
+def _checked(line: Any, number: int) -> Line:
+    if line["v"] != _VERSION or not isinstance(line["session"], str) or not line["session"]:
+        raise ValueError("not a line of this version's export")
+    if line["type"] == "message":
+        # an id that is the same when the same lines are imported again
+        line["message"]["id"] = str(line["message"].get("id") or fingerprint(number, line))
+        Message.from_bytes(_dump(line["message"]))
+    elif line["type"] == "session":
+        for key, value in line["values"].items():
+            _check(key, _dump(value))
+    else:
+        raise ValueError('its type is neither "session" nor "message"')
+    return dict(line)
+
+
+def _check(key: str, data: bytes) -> None:
+    """Raise where a session's value is not what its readers expect; unknown ones are a newer version's."""
+    if key.startswith(KNOWLEDGE):
+        int(key[len(KNOWLEDGE) :])
+        Message.from_bytes(data)
+    elif key == SUMMARY:
+        Summary.from_bytes(data)
+    elif key == TITLE and not isinstance(decode(data), str):
+        raise TypeError("its title is not a text")
+    elif key == CREATED and not isinstance(decode(data), int | float | None):
+        raise TypeError("its time of creation is not a number")
+
+
+def _loaded(data: bytes) -> Any:
+    """Stored JSON as it stands, with the codec's marks."""
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise SerializationError(f"a stored value cannot be read: {error}") from error
 
 
 def _dump(value: Any) -> bytes:

@@ -23,7 +23,8 @@ class Settings(BaseModel):
     """Where memory is kept and how much of it is shown; makes the services that go with that.
 
     What is not given is read from the environment: ``LANGMEM_STORE_URL`` (else ``REDIS_URL``), ``LANGMEM_TENANT``,
-    ``LANGMEM_MEMORY_K``, ``LANGMEM_SIMILARITY_TOP_K``, ``LANGMEM_TTL``.
+    ``LANGMEM_MEMORY_K``, ``LANGMEM_SIMILARITY_TOP_K``, ``LANGMEM_TTL``. Raises pydantic's ValidationError, naming the
+    setting that is wrong.
 
     >>> brain = Settings(url="memory:").brain("session-1", user="ada")
     >>> brain.add_talk("Where is my bike?")
@@ -50,8 +51,10 @@ class Settings(BaseModel):
         return shared_index(self.url)
 
     def brain(self, session: str, *, user: str = "", long_term: bool = False) -> BrainMemory:
-        """The short-term memory of a session. With ``long_term``, what leaves its window goes to the user's
-        long-term memory (to the session's own, where there is no user) instead of staying in the history.
+        """The short-term memory of a session.
+
+        With ``long_term``, what leaves its window goes to the user's long-term memory (to the session's own, where
+        there is no user) instead of staying in the history.
         """
         return BrainMemory(
             self.store,

@@ -7,7 +7,7 @@ from typing import Any
 
 from langmem_adapters.model import Message
 
-__all__ = ["as_text", "cut_point", "repair", "replaced", "window", "without_calls"]
+__all__ = ["as_text", "leaving", "repair", "replaced", "window", "without_calls"]
 
 _CALL_IDS = ("id", "tool_call_id", "call_id")
 
@@ -93,17 +93,25 @@ def _pruned(value: Any, ids: set[str | None]) -> Any:
     return value
 
 
-def cut_point(messages: Sequence[Message], least: int) -> int:
-    """How many of the oldest messages to move away: at least ``least``, so that what stays can stand alone.
+def leaving(messages: Sequence[Message], least: int) -> list[int]:
+    """The places of the oldest messages, at least ``least``, that can go so that what stays can stand alone.
 
-    What stays begins with a user message; where there is none, it at least does not begin with tool results.
-    Zero, where even that cannot be.
+    What stays begins with a user message: with the next one, or else with the latest one before, which stays
+    while the run of tools behind it is shortened. Results stay with their calls; fewer go where one message's
+    calls and results are more than may stay.
     """
-    for fits in ({"user"}, {"user", "assistant", "system", "developer"}):
-        for n in range(least, len(messages)):
-            if messages[n].role in fits:
-                return n
-    return 0
+    asked: int | None = None
+    starts: list[int] = []
+    for n, message in enumerate(messages):
+        if message.role == "user" and n >= least:
+            return list(range(n))
+        if message.role == "user":
+            asked = n
+        if message.role != "tool":
+            starts.append(n)
+    enough = least if asked is None else least + 1
+    cut = next((n for n in starts if n >= enough), starts[-1] if starts else least)
+    return [n for n in range(cut) if n != asked]
 
 
 def as_text(messages: Iterable[Message]) -> str:

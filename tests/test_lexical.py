@@ -108,9 +108,7 @@ def test_equal_documents_come_latest_first(index: LexicalIndex) -> None:
 
 
 def test_scores_descend_within_zero_and_one(index: LexicalIndex) -> None:
-    index.apply(
-        NOTES, upsert=documents(a="bike", b="bike shed", c="bike " * 10_000, d="shed of the bikes", e="")
-    )
+    index.apply(NOTES, upsert=documents(a="bike", b="bike shed", c="bike " * 10_000, d="shed of the bikes", e=""))
     for query in ("bike", "bike shed", "bike bike nowhere", "shed " * 100):
         scores = [hit.score for hit in index.search(NOTES, query, 10)]
         assert scores
@@ -216,9 +214,7 @@ def test_until_a_change_is_whole_nobody_sees_any_of_it(index: LexicalIndex, tmp_
     seen = []
     with contextlib.closing(LexicalIndex(tmp_path / "index.db")) as another:
         with index._database.writing() as connection:
-            connection.set_trace_callback(
-                lambda _: seen.append((another.position(NOTES), found(another, "bike")))
-            )
+            connection.set_trace_callback(lambda _: seen.append((another.position(NOTES), found(another, "bike"))))
         index.apply(NOTES, upsert=documents(c="green bike", b="car"), delete=["a"], position=(4, "b"))
         connection.set_trace_callback(None)
         assert (another.position(NOTES), found(another, "bike")) == ((4, "b"), ["c"])
@@ -273,9 +269,7 @@ def test_an_own_analyzer_needs_an_own_name() -> None:
         LexicalIndex(":memory:", analyzer=str.split)
 
 
-@pytest.mark.parametrize(
-    ("k1", "b"), [(-0.1, 0.4), (math.nan, 0.4), (math.inf, 0.4), (1.2, 1.1), (1.2, -0.1)]
-)
+@pytest.mark.parametrize(("k1", "b"), [(-0.1, 0.4), (math.nan, 0.4), (math.inf, 0.4), (1.2, 1.1), (1.2, -0.1)])
 def test_impossible_parameters_are_refused(k1: float, b: float) -> None:
     with pytest.raises(ConfigurationError, match="k1"):
         LexicalIndex(":memory:", k1=k1, b=b)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from langmem_adapters.errors import SerializationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.switches import may_read, may_write
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
@@ -61,6 +61,8 @@ class ExperiencePool:
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
+        if ttl is not None and ttl <= 0:
+            raise ConfigurationError(f"ttl is a number of seconds above 0, not {ttl}")
         self.tag = tag
         self.scope = Scope(tenant=tenant, user=user)
         self.ttl = ttl
@@ -149,7 +151,7 @@ class ExperiencePool:
                 "tag": self.tag,
                 "uuid": experience.uuid or self._new_id(),
                 "timestamp": now if experience.timestamp is None else experience.timestamp,
-                "expires_at": now + self.ttl if self.ttl and experience.expires_at is None else experience.expires_at,
+                "expires_at": experience.expires_at if self.ttl is None or experience.expires_at else now + self.ttl,
             }
         )
         if self.enable_write and may_write():

@@ -42,9 +42,7 @@ _SCHEMA = (
 _QUERY_CHARACTERS = 100_000  # of a longer query, so many at its beginning and at its end
 _QUERY_TERMS = 64
 _LOOKUP_COST = 2  # reading one posting by its document costs about as much as this many in a row
-_ROUNDING = (
-    1 + 1e-9
-)  # sums in another order differ in the last digits, and must not cost a document its place
+_ROUNDING = 1 + 1e-9  # sums in another order differ in the last digits, and must not cost a document its place
 
 
 class LexicalIndex:
@@ -137,8 +135,7 @@ class LexicalIndex:
             return []
         with _search_errors(), self._database.reading() as connection:
             row = connection.execute(
-                "SELECT number, documents, length FROM langmem_lexical_namespaces"
-                " WHERE name = ? AND analyzer = ?",
+                "SELECT number, documents, length FROM langmem_lexical_namespaces WHERE name = ? AND analyzer = ?",
                 (name, self._analyzer_id),
             ).fetchone()
             if row is None or row[2] == 0:
@@ -155,9 +152,7 @@ class LexicalIndex:
         """Forget a namespace, whichever analyzer built it."""
         name = encode_namespace(namespace)
         with _search_errors(), self._database.writing() as connection:
-            row = connection.execute(
-                "SELECT number FROM langmem_lexical_namespaces WHERE name = ?", (name,)
-            ).fetchone()
+            row = connection.execute("SELECT number FROM langmem_lexical_namespaces WHERE name = ?", (name,)).fetchone()
             if row is not None:
                 _drop(connection, row[0])
 
@@ -240,8 +235,7 @@ def _remove(connection: sqlite3.Connection, namespace: int, id_: bytes) -> None:
 
 def _count(connection: sqlite3.Connection, namespace: int, documents: int, length: int) -> None:
     connection.execute(
-        "UPDATE langmem_lexical_namespaces SET documents = documents + ?, length = length + ?"
-        " WHERE number = ?",
+        "UPDATE langmem_lexical_namespaces SET documents = documents + ?, length = length + ? WHERE number = ?",
         (documents, length, namespace),
     )
 
@@ -296,8 +290,7 @@ class _Term(NamedTuple):
 def _weigh(connection: sqlite3.Connection, corpus: _Corpus, term: str, times: int) -> _Term:
     key = _bytes(term)
     frequency, tf, length = connection.execute(
-        "SELECT COUNT(*), MAX(tf), MIN(length) FROM langmem_lexical_postings"
-        " WHERE namespace = ? AND term = ?",
+        "SELECT COUNT(*), MAX(tf), MIN(length) FROM langmem_lexical_postings WHERE namespace = ? AND term = ?",
         (corpus.namespace, key),
     ).fetchone()
     weight = times * corpus.idf(frequency)
@@ -305,9 +298,7 @@ def _weigh(connection: sqlite3.Connection, corpus: _Corpus, term: str, times: in
     return _Term(frequency, key, weight, weight * tf / (tf + c + d * length) if frequency else 0.0)
 
 
-def _best(
-    connection: sqlite3.Connection, corpus: _Corpus, terms: Sequence[_Term], k: int
-) -> list[tuple[float, int]]:
+def _best(connection: sqlite3.Connection, corpus: _Corpus, terms: Sequence[_Term], k: int) -> list[tuple[float, int]]:
     """Find the k best documents, as (score, number), from the rarest term to the most frequent (max-score).
 
     As soon as the terms that are left cannot lift a new document into the best k, they are looked up only in

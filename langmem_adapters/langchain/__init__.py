@@ -27,7 +27,7 @@ _WHERE = {
     "to_message": "convert",
 }
 
-__all__ = list(_WHERE)  # noqa: PLE0605 - the table above is the list
+__all__ = list(_WHERE)
 
 
 def __getattr__(name: str) -> Any:

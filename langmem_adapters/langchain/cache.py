@@ -15,12 +15,12 @@ from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.experience import ExperiencePool, bypass, refresh
-from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.generations import read_generations, worth_storing, write_generations
 from langmem_adapters.langchain.request import request_key
 from langmem_adapters.model import Experience
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import open_store, shared_store
+from langmem_adapters.stores import shared_store
 
 __all__ = ["ExperienceCache"]
 
@@ -185,9 +185,7 @@ def _key_of(hit: str | AIMessage | ChatGeneration) -> str:
     message = hit.message if isinstance(hit, ChatGeneration) else hit
     key = message.response_metadata.get("cache_key")
     if not isinstance(key, str):
-        raise ConfigurationError(
-            "this message did not come from a cache: it has no cache_key in response_metadata"
-        )
+        raise ConfigurationError("this message did not come from a cache: it has no cache_key in response_metadata")
     return key
 
 

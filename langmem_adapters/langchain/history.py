@@ -72,7 +72,7 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
                 session_id,
                 user=user,
                 tenant=tenant,
-                memory_k=memory_k or _MOST,
+                memory_k=_MOST if memory_k is None else memory_k,
                 long_term=long_term,
                 ttl=ttl,
             )

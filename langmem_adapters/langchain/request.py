@@ -56,9 +56,7 @@ def _prompt(prompt: str) -> Any:
         dumped = json.loads(prompt)
     except ValueError:
         return prompt
-    if not all(
-        isinstance(m, dict) and m.get("lc") == 1 and isinstance(m.get("kwargs"), dict) for m in dumped
-    ):
+    if not all(isinstance(m, dict) and m.get("lc") == 1 and isinstance(m.get("kwargs"), dict) for m in dumped):
         return prompt
     messages = [
         {

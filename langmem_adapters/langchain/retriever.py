@@ -40,12 +40,22 @@ class LongTermRetriever(BaseRetriever):
     k: int = Field(default=5, ge=1)
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, **_: Any
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002 - LangChain passes it by name
+        k: int | None = None,
+        **_: Any,
     ) -> list[Document]:
         return [_document(found) for found in self.memory.search(query, self.k if k is None else k)]
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None, **_: Any
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,  # noqa: ARG002 - LangChain passes it by name
+        k: int | None = None,
+        **_: Any,
     ) -> list[Document]:
         return [_document(found) for found in await self.memory.asearch(query, self.k if k is None else k)]
 

@@ -12,7 +12,7 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.indexes import open_index
 from langmem_adapters.longterm import RECALLED, LongTermMemory
-from langmem_adapters.model import Message, Recalled
+from langmem_adapters.model import Message, Occurrence, Recalled
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.session_search import SessionSearch
 from langmem_adapters.stores import shared_store
@@ -76,7 +76,8 @@ class BrainRetriever(BaseRetriever):
 
     def _node(self, message: Message, score: float) -> NodeWithScore:
         session = self._search.brain.scope.session
-        return _node(message, score, message.id, session, message.id, message.created_at)
+        said = Occurrence(session=session, message_id=message.id, created_at=message.created_at)
+        return _node(message, score, message.id, said)
 
 
 class LongTermRetriever(BaseRetriever):
@@ -120,20 +121,18 @@ class LongTermRetriever(BaseRetriever):
 
 
 def _recalled(recalled: Recalled) -> NodeWithScore:
-    memory, first = recalled.memory, recalled.memory.occurrences[0]
-    return _node(memory.message, recalled.score, memory.id, first.session, first.message_id, first.created_at)
+    memory = recalled.memory
+    return _node(memory.message, recalled.score, memory.id, memory.occurrences[0])
 
 
-def _node(
-    message: Message, score: float, id_: str, session: str, message_id: str, created_at: float | None
-) -> NodeWithScore:
+def _node(message: Message, score: float, id_: str, said: Occurrence) -> NodeWithScore:
     metadata: dict[str, Any] = {
         **message.metadata,
         "role": message.role,
         "name": message.name,
-        "session": session,
-        "message_id": message_id,
-        "created_at": created_at,
+        "session": said.session,
+        "message_id": said.message_id,
+        "created_at": said.created_at,
         RECALLED: True,
     }
     hidden = [key for key in metadata if key not in {"role", "name"}]

@@ -1,0 +1,288 @@
+"""ExperiencePool over every store: exact, typed, apart, and never poisoned (C4, C5, C7, F2b, H5)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import logging
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.experience import ExperiencePool, bypass, refresh
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.model import Experience, Metric, Score, Trajectory
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.testing import FakeClock
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def pool(any_store: Store, clock: FakeClock) -> ExperiencePool:
+    return ExperiencePool(any_store, tag="capitals", clock=clock)
+
+
+def keep(pool: ExperiencePool, req: Any, resp: Any, **fields: Any) -> Experience:
+    return pool.create(Experience(req=req, resp=resp, **fields))
+
+
+def served(pool: ExperiencePool, req: Any) -> Any:
+    found = pool.lookup(req)
+    return "MISS" if found is None else found.resp
+
+
+# --- what is served
+
+
+@pytest.mark.parametrize("resp", ["", 0, 0.0, False, None, [], {}, (), b"", set()])
+def test_f2b_a_falsy_response_is_a_hit_of_its_own_type(pool: ExperiencePool, resp: Any) -> None:
+    keep(pool, "q", resp)
+    found = pool.lookup("q")
+    assert found is not None
+    assert (found.resp, type(found.resp)) == (resp, type(resp))
+    assert pool.stats()["hits"] == 1
+
+
+def test_everything_of_an_experience_is_kept(pool: ExperiencePool) -> None:
+    metric = Metric(time_cost=0.5, money_cost=0.001, score=Score(val=9, reason="right"))
+    made = keep(pool, {"q": (1, b"x")}, ["Paris"], metric=metric, traj=Trajectory(plan="think"), entry_type="Manual")
+    found = pool.lookup({"q": (1, b"x")})
+    assert found == made
+    assert (made.tag, made.timestamp, len(made.uuid)) == ("capitals", 1_800_000_000.0, 32)
+    assert (made.metric, made.expires_at) == (metric, None)
+
+
+requests = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.0, 1.0, "", "1", "a", "A", " a", b"a"]),
+    lambda inner: st.lists(inner, max_size=2) | st.tuples(inner) | st.dictionaries(st.sampled_from("ab"), inner),
+    max_leaves=4,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(requests, requests)
+def test_c4_only_exactly_the_same_request_is_a_hit(pool: ExperiencePool, req: Any, other: Any) -> None:
+    pool.clear()
+    keep(pool, req, "answer")
+    assert served(pool, req) == "answer"
+    assert (served(pool, other) == "answer") == (_typed(req) == _typed(other))
+
+
+def _typed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _typed(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value), [_typed(item) for item in value]
+    return type(value), value
+
+
+def test_a_later_experience_takes_the_place_of_the_earlier(pool: ExperiencePool) -> None:
+    for resp in ("Lyon", "Paris"):
+        keep(pool, "France", resp)
+    assert (served(pool, "France"), pool.count()) == ("Paris", 1)
+
+
+def test_a_key_stands_for_a_request_that_is_not_stored(pool: ExperiencePool) -> None:
+    pool.create(Experience(resp="Paris"), key="k1")
+    found = pool.lookup(key="k1")
+    assert found is not None
+    assert (found.resp, found.req) == ("Paris", None)
+    assert (pool.lookup(key="k2"), pool.lookup("k1")) == (None, None)
+    assert (pool.delete(key="k1"), pool.delete(key="k1")) == (True, False)
+
+
+def test_h5_tags_users_and_tenants_are_apart(any_store: Store) -> None:
+    places = list(itertools.product(("", "t", "t/u"), ("", "u"), ("", "acme")))
+    pools = [ExperiencePool(any_store, tag=tag, user=user, tenant=tenant) for tag, user, tenant in places]
+    for n, pool in enumerate(pools):
+        keep(pool, "q", n)
+    assert [served(pool, "q") for pool in pools] == list(range(len(pools)))
+    pools[0].clear()
+    assert [served(pool, "q") for pool in pools] == ["MISS", *range(1, len(pools))]
+
+
+# --- what is not
+
+
+def test_an_experience_expires_by_the_clock(any_store: Store, clock: FakeClock) -> None:
+    pool = ExperiencePool(any_store, ttl=60, clock=clock)
+    keep(pool, "short", 1)
+    keep(pool, "long", 2, expires_at=clock() + 3600)
+    clock.advance(59)
+    assert (served(pool, "short"), pool.count()) == (1, 2)
+    clock.advance(1)
+    assert (served(pool, "short"), served(pool, "long"), pool.count()) == ("MISS", 2, 1)
+    assert pool.stats()["expired"] == 1
+    keep(pool, "short", 3)
+    assert served(pool, "short") == 3
+
+
+def test_c5_an_unreadable_entry_is_a_miss_and_is_healed(
+    pool: ExperiencePool, any_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    keep(pool, "France", "Paris")
+    keep(pool, "Spain", "Madrid")
+    namespace = ("experience", "", "", "capitals")
+    any_store.write(
+        namespace, put={fingerprint("France"): b'{"v":1,"resp":{"$type":"os.system","$value":"my-secret"}}'}
+    )
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        assert [found.resp for found in pool.all()] == ["Madrid"]
+        assert (served(pool, "France"), served(pool, "Spain")) == ("MISS", "Madrid")
+    assert any_store.get(namespace, [fingerprint("France")]) == {}
+    assert "an experience of tag 'capitals' is treated as a miss" in caplog.text
+    assert "my-secret" not in caplog.text
+    keep(pool, "France", "Paris")
+    assert served(pool, "France") == "Paris"
+
+
+def test_what_cannot_be_stored_is_refused_and_changes_nothing(pool: ExperiencePool) -> None:
+    keep(pool, "q", "good")
+    with pytest.raises(SerializationError, match=r"value\.resp is a builtins\.object"):
+        keep(pool, "q", object())
+    with pytest.raises(SerializationError):
+        pool.lookup(object())
+    assert served(pool, "q") == "good"
+
+
+@pytest.mark.parametrize("ttl", [0, -1])
+def test_a_lifetime_of_nothing_is_refused(ttl: float) -> None:
+    with pytest.raises(ConfigurationError, match=f"ttl is a number of seconds above 0, not {ttl}"):
+        ExperiencePool(MemoryStore(), ttl=ttl)
+
+
+def test_all_delete_and_invalidate(pool: ExperiencePool, clock: FakeClock) -> None:
+    for n in range(10):
+        keep(pool, n, f"answer {n}", exp_type="failure" if n % 2 else "success")
+    keep(pool, 0, "answer 0, again")
+    keep(pool, "old", "x", expires_at=clock() - 1)
+    assert [found.req for found in pool.all()] == list(range(10))
+    assert (pool.delete(0), pool.delete(0)) == (True, False)
+    assert pool.invalidate(lambda experience: experience.exp_type == "failure") == 5 + 1  # the expired one goes, too
+    assert [found.req for found in pool.all()] == [2, 4, 6, 8]
+    pool.clear()
+    assert (pool.all(), pool.count()) == ([], 0)
+
+
+# --- switches
+
+
+def test_bypass_neither_reads_nor_writes_and_refresh_only_writes(pool: ExperiencePool) -> None:
+    keep(pool, "q", "first")
+    with bypass():
+        assert served(pool, "q") == "MISS"
+        assert keep(pool, "q", "bypassed").resp == "bypassed"
+    assert served(pool, "q") == "first"
+    with refresh():
+        assert served(pool, "q") == "MISS"
+        keep(pool, "q", "second")
+        with bypass():
+            keep(pool, "q", "bypassed")
+        keep(pool, "r", "written")
+    assert (served(pool, "q"), served(pool, "r")) == ("second", "written")
+
+
+async def test_a_switch_belongs_to_its_task(pool: ExperiencePool) -> None:
+    await pool.acreate(Experience(req="q", resp="kept"))
+    inside, asked = asyncio.Event(), asyncio.Event()
+
+    async def switched_off() -> Any:
+        with bypass():
+            inside.set()
+            await asked.wait()
+            return await pool.alookup("q")
+
+    async def switched_on() -> Any:
+        await inside.wait()
+        found = await pool.alookup("q")
+        asked.set()
+        return found and found.resp
+
+    assert tuple(await asyncio.gather(switched_off(), switched_on())) == (None, "kept")
+
+
+def test_a_switch_is_put_back_after_an_error(pool: ExperiencePool) -> None:
+    keep(pool, "q", "kept")
+    for switch in (bypass, refresh):
+        with pytest.raises(KeyError), switch():
+            raise KeyError
+    assert served(pool, "q") == "kept"
+
+
+def test_switches_for_the_whole_pool(any_store: Store) -> None:
+    keep(ExperiencePool(any_store, enable_write=False), "q", "not written")
+    keep(ExperiencePool(any_store, enable_read=False), "r", "written")
+    assert [served(ExperiencePool(any_store, enable_read=read), "r") for read in (True, False)] == ["written", "MISS"]
+    assert served(ExperiencePool(any_store), "q") == "MISS"
+
+
+# --- counting, writers, async
+
+
+def test_stats_say_what_happened(pool: ExperiencePool, clock: FakeClock) -> None:
+    assert set(pool.stats().values()) == {0}
+    keep(pool, "q", 1)
+    keep(pool, "old", 1, expires_at=clock() - 1)
+    for req in ("q", "q", "none", "old"):
+        served(pool, req)
+    with bypass():
+        served(pool, "q")
+    assert pool.stats() == {"hits": 2, "misses": 2, "stored": 2, "unreadable": 0, "expired": 1}
+
+
+def test_writers_of_one_request_leave_one_whole_experience(any_store: Store) -> None:
+    def write(n: int) -> None:
+        pool = ExperiencePool(any_store)
+        for m in range(10):
+            keep(pool, "same", [n] * 100)
+            keep(pool, (n, m), m)
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    pool = ExperiencePool(any_store)
+    assert pool.count() == 41
+    assert served(pool, "same") in [[n] * 100 for n in range(4)]
+
+
+async def test_a5_the_async_methods_do_the_same(any_store: Store, clock: FakeClock) -> None:
+    methods = {n for n, _ in inspect.getmembers(ExperiencePool, inspect.isfunction) if not n.startswith("_")}
+    sync = {n for n in methods if not inspect.iscoroutinefunction(getattr(ExperiencePool, n))}
+    sync = {name for name in sync - {"stats"} if not name.endswith("_flow")}  # stats() asks no store
+    assert {f"a{name}" for name in sync} <= methods
+
+    async def walk(tag: str, mark: str) -> Any:
+        ids = itertools.count()
+        pool = ExperiencePool(any_store, user=tag, clock=clock, new_id=lambda: str(next(ids)))
+
+        async def call(name: str, *args: Any, **kwargs: Any) -> Any:
+            done = getattr(pool, mark + name)(*args, **kwargs)
+            return await done if mark else done
+
+        return [
+            await call("create", Experience(req="q", resp=1)),
+            await call("create", Experience(resp=2), key="k"),
+            await call("lookup", "q"),
+            await call("lookup", key="k"),
+            await call("all"),
+            await call("count"),
+            await call("delete", "q"),
+            await call("lookup", "q"),
+            await call("invalidate", lambda experience: experience.resp == 2),
+            await call("clear"),
+            pool.stats(),
+        ]
+
+    assert await walk("one", "") == await walk("other", "a")

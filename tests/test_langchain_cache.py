@@ -1,0 +1,510 @@
+"""ExperienceCache: the standard suites, C1, C2, C4 to C7 and A2."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.caches import BaseCache
+from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
+from langchain_core.load import dumps
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, Generation
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from langchain_tests.integration_tests.cache import AsyncCacheTestSuite, SyncCacheTestSuite
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import BaseModel
+
+from langmem_adapters import ConfigurationError, StoreUnavailable
+from langmem_adapters.langchain import BrainChatMessageHistory, ExperienceCache
+from langmem_adapters.langchain.request import request_key
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.testing import FakeClock
+
+
+class TestSync(SyncCacheTestSuite):
+    @pytest.fixture
+    def cache(self, any_store: Store) -> BaseCache:
+        return ExperienceCache(store=any_store)
+
+
+class TestAsync(AsyncCacheTestSuite):
+    @pytest.fixture
+    async def cache(self, any_store: Store) -> BaseCache:
+        return ExperienceCache(store=any_store)
+
+
+def answer(text: str = "Paris", **fields: Any) -> ChatGeneration:
+    return ChatGeneration(message=AIMessage(text, **fields))
+
+
+def looked_up(cache: ExperienceCache, prompt: str = "p") -> ChatGeneration:
+    found = cache.lookup(prompt, "m")
+    assert found is not None
+    (generation,) = found
+    assert isinstance(generation, ChatGeneration)
+    return generation
+
+
+# --- C1, C2, C9: what a hit is ------------------------------------------------------------------------------
+
+
+def test_c1_two_hits_in_one_thread_leave_four_messages_in_order(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store)
+    model = GenericFakeChatModel(
+        messages=iter([AIMessage("Hello!", id="a1"), AIMessage("Hello again!", id="a2")]), cache=cache
+    )
+    agent = create_agent(model, checkpointer=InMemorySaver())
+    for thread in ("asked", "served"):
+        for _ in range(2):
+            config: RunnableConfig = {"configurable": {"thread_id": thread}}
+            state = agent.invoke({"messages": [HumanMessage("Hi")]}, config)
+        assert [m.content for m in state["messages"]] == ["Hi", "Hello!", "Hi", "Hello again!"]
+        assert len({m.id for m in state["messages"]}) == 4
+    assert cache.stats()["hits"] == 2
+
+
+@tool
+def weather(place: str) -> str:
+    """Tell the weather."""
+    return f"sunny in {place}"
+
+
+def test_c1_a_tool_calling_agent_runs_from_the_cache_and_keeps_its_results_matched(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store)
+    script = [
+        AIMessage("", id="a1", tool_calls=[{"name": "weather", "args": {"place": "Rome"}, "id": "call_1"}]),
+        AIMessage("It is sunny.", id="a2"),
+    ]
+    model = _WithTools(messages=iter(script), cache=cache)
+    agent = create_agent(model, [weather], checkpointer=InMemorySaver())
+    threads = []
+    for thread in ("one", "two"):
+        config: RunnableConfig = {"configurable": {"thread_id": thread}}
+        threads.append(agent.invoke({"messages": [HumanMessage("Weather in Rome?")]}, config)["messages"])
+    for messages in threads:
+        assert [m.type for m in messages] == ["human", "ai", "tool", "ai"]
+        assert messages[1].tool_calls[0]["id"] == messages[2].tool_call_id
+        assert messages[3].content == "It is sunny."
+    assert threads[0][1].tool_calls[0]["id"] != threads[1][1].tool_calls[0]["id"]
+    assert cache.stats()["hits"] == 2
+
+
+class _WithTools(GenericFakeChatModel):
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:  # noqa: ARG002 - the script knows what it calls
+        return self
+
+
+def test_c2_what_a_reader_does_to_a_hit_changes_nothing(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store)
+    cache.update("p", "m", [answer(response_metadata={"deep": {"list": [1]}})])
+    stored = dict(any_store.get(("experience", "", "", "langchain")))
+    for _ in range(10):
+        hit = looked_up(cache).message
+        assert hit.content == "Paris"
+        assert hit.response_metadata["deep"] == {"list": [1]}
+        hit.content = "spoiled"
+        hit.response_metadata["deep"]["list"].append(2)
+    assert any_store.get(("experience", "", "", "langchain")) == stored
+
+
+def test_c9_a_hit_is_marked_and_costs_nothing(any_store: Store) -> None:
+    clock = FakeClock()
+    cache = ExperienceCache(store=any_store, clock=clock)
+    usage = {"input_tokens": 5, "output_tokens": 7, "total_tokens": 12}
+    cache.update("p", "m", [answer(usage_metadata=usage, id="a1", response_metadata={"model_name": "gpt"})])
+    clock.advance(60)
+    hit = looked_up(cache).message
+    assert isinstance(hit, AIMessage)
+    assert hit.id not in {None, "a1"}
+    assert hit.usage_metadata == {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+    assert hit.response_metadata == {
+        "model_name": "gpt",
+        "cache": "hit",
+        "cache_key": request_key("p", "m"),
+        "cache_age": 60.0,
+        "cache_score": 1.0,
+        "cache_usage": usage,
+    }
+    assert cache.stats()["saved_tokens"] == 12
+
+
+def test_c5_all_generations_of_an_answer_come_back(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store)
+    cache.update("p", "m", [answer("a"), answer("b"), Generation(text="c", generation_info={"n": 1})])
+    found = cache.lookup("p", "m")
+    assert found is not None
+    assert [generation.text for generation in found] == ["a", "b", "c"]
+    assert found[2] == Generation(text="c", generation_info={"n": 1})
+
+
+# --- A2: cache and history together -------------------------------------------------------------------------
+
+
+def test_a2_a_hit_in_the_history_is_read_by_a_new_process(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    model = FakeListChatModel(responses=["first", "second"], cache=ExperienceCache(url))
+    history = BrainChatMessageHistory("session", url=url)
+    for _ in range(2):
+        question = HumanMessage("What?")
+        history.add_messages([question, model.invoke([question])])
+    code = (
+        "import sys; from langmem_adapters.langchain import BrainChatMessageHistory as H;"
+        "print([m.content for m in H('session', url=sys.argv[1]).messages])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, url], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "['What?', 'first', 'What?', 'first']"
+
+
+def test_a2_a_foreign_caches_hit_with_incomplete_usage_does_not_brick_the_session(any_store: Store) -> None:
+    replayed = AIMessage("old", id="same").model_copy(update={"usage_metadata": {"total_cost": 0}})
+    history = BrainChatMessageHistory("session", store=any_store)
+    for _ in range(2):  # InMemoryCache replays the id too; neither turn may be lost
+        history.add_messages([HumanMessage("q"), replayed])
+    assert [message.content for message in history.messages] == ["q", "old", "q", "old"]
+
+
+# --- C4: keys -----------------------------------------------------------------------------------------------
+
+
+def _openai(**settings: Any) -> Callable[..., str]:
+    model = ChatOpenAI(**{"model": "gpt-4o", "api_key": "sk-secret", **settings})
+    return lambda messages=None, **kwargs: request_key(
+        dumps(messages or [HumanMessage("Hi")]), model._get_llm_string(**kwargs)
+    )
+
+
+def test_c4_how_a_call_is_made_does_not_change_its_key() -> None:
+    plain = _openai()()
+    same = {"timeout": 3, "max_retries": 7, "streaming": True, "metadata": {"run": 1}, "tags": ["x"], "verbose": True}
+    for name, value in same.items():
+        assert _openai(**{name: value})() == plain, name
+    assert _openai()(callbacks=[1], timeout=5) == plain
+
+
+def test_c4_what_is_asked_does() -> None:
+    keys = [
+        _openai()(),
+        _openai(model="gpt-4o-mini")(),
+        _openai(temperature=0)(),
+        _openai(base_url="http://127.0.0.1:1/v1")(),
+        _openai(max_tokens=5)(),
+        _openai(default_headers={"X-Org": "a"})(),
+        _openai(default_headers={"X-Org": "b"})(),
+        _openai()(stop=["."]),
+        _openai()(tools=[{"type": "function", "function": {"name": "f"}}]),
+        _openai()(tools=[{"type": "function", "function": {"name": "g"}}]),
+        _openai()(response_format={"type": "json_object"}),
+        _openai()([SystemMessage("Hi")]),
+        _openai()([HumanMessage("Hi ")]),
+        _openai()([HumanMessage("Hi", name="Ada")]),
+        _openai()([HumanMessage([{"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa"}}])]),
+        _openai()([HumanMessage([{"type": "image_url", "image_url": {"url": "data:image/png;base64,bbbb"}}])]),
+    ]
+    assert len(set(keys)) == len(keys)
+
+
+def test_c4_ids_and_metadata_of_earlier_answers_do_not_change_the_key() -> None:
+    def talk(call: str, **fields: Any) -> list[BaseMessage]:
+        return [
+            HumanMessage("Weather?", id=fields.get("id")),
+            AIMessage("", tool_calls=[{"name": "weather", "args": {"place": "Rome"}, "id": call}], **fields),
+            ToolMessage("sunny", tool_call_id=call),
+        ]
+
+    key = _openai()
+    usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+    assert key(talk("c1")) == key(talk("c2", id="x", response_metadata={"cache_age": 3}, usage_metadata=usage))
+    two = [{"name": "f", "args": {}, "id": "a"}, {"name": "f", "args": {}, "id": "b"}]
+    crossed = [AIMessage("", tool_calls=two), ToolMessage("1", tool_call_id="b"), ToolMessage("2", tool_call_id="a")]
+    straight = [AIMessage("", tool_calls=two), ToolMessage("1", tool_call_id="a"), ToolMessage("2", tool_call_id="b")]
+    assert key(crossed) != key(straight)
+
+
+def test_c4_the_order_of_keys_does_not_change_the_key() -> None:
+    def swapped(prompt: str) -> str:
+        return json.dumps([dict(reversed(list(message.items()))) for message in json.loads(prompt)])
+
+    prompt = dumps([AIMessage("", tool_calls=[{"name": "f", "args": {"a": 1, "b": 2}, "id": "c"}])])
+    assert swapped(prompt) != prompt
+    assert request_key(swapped(prompt), "m") == request_key(prompt, "m")
+    assert request_key('{"a": 1, "b": 2}', "m") != request_key('{"b": 2, "a": 1}', "m")  # a text of the user's own
+
+
+_SCHEMA = """
+import sys
+from pydantic import BaseModel
+from langchain_openai import ChatOpenAI
+from langmem_adapters.langchain.request import request_key
+
+class Answer(BaseModel):
+    city: str
+
+bound = ChatOpenAI(model="gpt-4o", api_key="k").with_structured_output(Answer, method="json_schema").first
+KEY = request_key("p", bound.bound._get_llm_string(**bound.kwargs))
+if __name__ == "__main__":
+    print(KEY)
+"""
+
+
+def test_c4_a_script_and_the_same_code_as_a_module_have_the_same_key(tmp_path: Path) -> None:
+    (tmp_path / "asking.py").write_text(_SCHEMA)
+    runs = [["asking.py"], ["-c", "import asking; print(asking.KEY)"]]
+    keys = [
+        subprocess.run([sys.executable, *run], check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+        for run in runs
+    ]
+    assert keys[0] == keys[1] != ""
+    (tmp_path / "asking.py").write_text(_SCHEMA.replace("city: str", "town: str"))
+    other = subprocess.run([sys.executable, "asking.py"], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert other.stdout != keys[0]
+
+
+def test_c4_neither_prompt_nor_secret_is_in_the_file(
+    tmp_path: Path,
+    openai_cassette: Callable[[str], AbstractContextManager[Any]],
+    chat_openai: Callable[..., ChatOpenAI],
+) -> None:
+    cache = ExperienceCache(f"sqlite:///{tmp_path}/cache.db")
+    model = chat_openai(cache=cache, default_headers={"X-Auth": "header-secret"}, api_key="key-secret")
+    with openai_cassette("cache_secrets"):
+        model.invoke("A very private question")
+    cache.pool.stats()
+    raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"You said" in raw  # the answer is what is kept
+    for secret in (b"header-secret", b"key-secret", b"api_key"):
+        assert secret not in raw
+
+
+# --- C5: the real client ------------------------------------------------------------------------------------
+
+
+class City(BaseModel):
+    city: str
+
+
+@pytest.mark.parametrize("method", ["json_schema", "function_calling"])
+def test_c5_structured_output_hits_and_returns_the_object(
+    method: Any,
+    any_store: Store,
+    openai_cassette: Callable[[str], AbstractContextManager[Any]],
+    chat_openai: Callable[..., ChatOpenAI],
+) -> None:
+    cache = ExperienceCache(store=any_store)
+    chain = chat_openai(cache=cache).with_structured_output(City, method=method)
+    with openai_cassette(f"cache_{method}") as tape:
+        answers = [chain.invoke("Which city? in Rome") for _ in range(3)]
+        assert len(tape.requests) == 1
+    assert answers[0] == answers[1] == answers[2]
+    assert isinstance(answers[2], City)
+    assert cache.stats()["hits"] == 2
+
+
+async def test_c5_async_calls_of_the_real_client_hit(
+    any_store: Store,
+    openai_cassette: Callable[[str], AbstractContextManager[Any]],
+    chat_openai: Callable[..., ChatOpenAI],
+) -> None:
+    cache = ExperienceCache(store=any_store)
+    model = chat_openai(cache=cache)
+    with openai_cassette("cache_async"):
+        first = await model.ainvoke("Say it")
+    second = await model.ainvoke("Say it")
+    assert second.content == first.content
+    assert second.id != first.id
+    assert first.usage_metadata is not None
+    assert cache.stats()["saved_tokens"] == first.usage_metadata["total_tokens"]
+
+
+# --- C5, C6: what cannot be read ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        b"",
+        b"not json",
+        b'{"v":99,"resp":[]}',
+        b'{"v":1,"resp":"text"}',
+        b'{"v":1,"resp":[{"message":{"role":5}}]}',
+        b'{"v":1,"resp":[{"lc":1,"type":"secret","id":["HOME"]}]}',
+        b'{"v":1,"resp":[{"message":{"role":"assistant","content":{"lc":1,"type":"constructor","id":["os"]}}}]}',
+        b'{"v":1,"resp":{"$type":"os.system","$value":"true"}}',
+        b'{"v":1,"resp":[{"text":{"lc":1,"type":"secret","id":["HOME"]}}]}',
+    ],
+)
+def test_c5_c6_a_planted_entry_is_a_miss_and_is_healed(
+    any_store: Store, planted: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HOME", "the-home-folder")
+    cache = ExperienceCache(store=any_store)
+    namespace = ("experience", "", "", "langchain")
+    any_store.write(namespace, put={request_key("p", "m"): planted})
+    assert cache.lookup("p", "m") is None
+    assert "the-home-folder" not in caplog.text
+    cache.update("p", "m", [answer()])
+    assert looked_up(cache).text == "Paris"
+
+
+def test_c6_a_secret_record_inside_a_message_stays_data(any_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLANTED", "from-the-environment")
+    cache = ExperienceCache(store=any_store)
+    secret = {"lc": 1, "type": "secret", "id": ["PLANTED"]}
+    cache.update("p", "m", [answer(additional_kwargs={"x": secret})])
+    hit = looked_up(cache).message
+    assert hit.additional_kwargs == {"x": secret}
+    assert "from-the-environment" not in repr(hit)
+
+
+# --- C7: what is not stored, and how entries go -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        answer("cut o", response_metadata={"finish_reason": "length"}),
+        answer("held", response_metadata={"finish_reason": "content_filter"}),
+        answer("cut", response_metadata={"stop_reason": "max_tokens"}),
+        answer("cut", response_metadata={"finish_reason": "MAX_TOKENS"}),
+        ChatGeneration(message=AIMessage("cut"), generation_info={"finish_reason": "length"}),
+        answer(""),
+        answer("", invalid_tool_calls=[{"name": "f", "args": "{", "id": "1", "error": ""}]),
+        answer("no", additional_kwargs={"refusal": "I will not."}),
+        Generation(text=""),
+        Generation(text="cut", generation_info={"finish_reason": "length"}),
+    ],
+    ids=range(10),
+)
+def test_c7_spoiled_answers_are_not_stored(spoiled: Generation) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    cache.update("p", "m", [answer(), spoiled])
+    assert cache.lookup("p", "m") is None
+    assert cache.stats()["refused"] == 1
+
+
+def test_c7_the_user_decides_what_is_worth_storing(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store, should_store=lambda generations: "sorry" not in generations[0].text)
+    cache.update("p", "m", [answer("sorry")])
+    assert cache.lookup("p", "m") is None
+    cache.update("p", "m", [answer("fine", response_metadata={"finish_reason": "length"})])
+    assert looked_up(cache).text == "fine"
+
+
+def test_c7_a_wrong_answer_can_be_deleted_by_its_hit(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store)
+    cache.update("p", "m", [answer("wrong")])
+    cache.update("q", "m", [answer("right")])
+    assert cache.delete(looked_up(cache)) is True
+    assert cache.lookup("p", "m") is None
+    assert looked_up(cache, "q").text == "right"
+    with pytest.raises(ConfigurationError, match="did not come from a cache"):
+        cache.delete(AIMessage("mine"))
+
+
+def test_c7_invalidate_takes_a_condition(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store)
+    for text in ("old 1", "new", "old 2"):
+        cache.update(text, "m", [answer(text)])
+    assert cache.invalidate(lambda generations: generations[0].text.startswith("old")) == 2
+    assert cache.lookup("old 1", "m") is None
+    assert looked_up(cache, "new").text == "new"
+
+
+async def test_c7_bypass_and_refresh_hold_for_one_task(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store)
+    cache.update("p", "m", [answer("first")])
+    inside = asyncio.Event()
+
+    async def bypassing() -> Any:
+        with cache.bypass():
+            inside.set()
+            await asyncio.sleep(0)
+            cache.update("p", "m", [answer("not stored")])
+            return await cache.alookup("p", "m")
+
+    task = asyncio.create_task(bypassing())
+    await inside.wait()
+    assert looked_up(cache).text == "first"
+    assert await task is None
+    assert looked_up(cache).text == "first"
+    with cache.refresh():
+        assert cache.lookup("p", "m") is None
+        cache.update("p", "m", [answer("second")])
+    assert looked_up(cache).text == "second"
+
+
+def test_tenants_and_tags_are_kept_apart_and_clear_touches_its_own(any_store: Store) -> None:
+    settings: list[dict[str, Any]] = [{}, {"tenant": "a"}, {"tenant": "b"}, {"tenant": "a", "tag": "t"}]
+    caches = [ExperienceCache(store=any_store, **each) for each in settings]
+    for n, cache in enumerate(caches):
+        assert cache.lookup("p", "m") is None
+        cache.update("p", "m", [answer(str(n))])
+    caches[1].clear()
+    found = [cache.lookup("p", "m") for cache in caches]
+    assert [f and f[0].text for f in found] == ["0", None, "2", "3"]
+
+
+def test_an_entry_is_served_until_its_ttl(any_store: Store) -> None:
+    clock = FakeClock()
+    cache = ExperienceCache(store=any_store, ttl=60, clock=clock)
+    cache.update("p", "m", [answer()])
+    clock.advance(59)
+    assert cache.lookup("p", "m") is not None
+    clock.advance(1)
+    assert cache.lookup("p", "m") is None
+    assert cache.stats()["expired"] == 1
+
+
+# --- outages ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_folder(tmp_path: Path) -> Store:
+    return SQLiteStore(tmp_path / "none" / "cache.db")
+
+
+def test_an_outage_does_not_fail_the_model_call(no_folder: Store, caplog: pytest.LogCaptureFixture) -> None:
+    cache = ExperienceCache(store=no_folder)
+    model = FakeListChatModel(responses=["a", "b"], cache=cache)
+    with caplog.at_level(logging.WARNING):
+        assert [model.invoke("x").content for _ in range(2)] == ["a", "b"]
+    assert cache.stats()["errors"] == 4
+    assert len([r for r in caplog.records if "goes on without its cache" in r.message]) == 1
+
+
+def test_an_outage_is_raised_where_that_is_asked_for(no_folder: Store) -> None:
+    with pytest.raises(StoreUnavailable):
+        ExperienceCache(store=no_folder, on_error="raise").lookup("p", "m")
+
+
+def test_an_answer_that_is_no_data_is_not_stored_and_fails_nothing() -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    cache.update("p", "m", [answer(additional_kwargs={"object": object()})])
+    assert cache.lookup("p", "m") is None
+    assert cache.stats()["errors"] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"url": "memory:", "store": MemoryStore()}, "not both"),
+        ({"url": "memory:", "on_error": "ignore"}, "not 'ignore'"),
+        ({"url": "ftp://x"}, "'ftp' is none of them"),
+    ],
+)
+def test_wrong_settings_are_one_clear_sentence(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        ExperienceCache(**settings)

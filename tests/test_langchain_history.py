@@ -1,0 +1,362 @@
+"""BrainChatMessageHistory as chains and people use it: A1 to A6, K2."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.history import RunnableWithMessageHistory
+
+from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, open_index, open_store
+from langmem_adapters.langchain import BrainChatMessageHistory
+from langmem_adapters.protocols import Page, Store
+from langmem_adapters.stores.memory import MemoryStore
+
+EVERY_CLASS: list[BaseMessage] = [
+    SystemMessage("You are kind.", id="s1"),
+    HumanMessage("Look: 故乡 🙂", id="h1", name="Ada", additional_kwargs={"mood": "good"}),
+    HumanMessage(
+        [
+            {"type": "text", "text": "What is on this picture?"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+        ]
+    ),
+    AIMessage(
+        "",
+        id="a1",
+        name="helper",
+        tool_calls=[
+            {"name": "look", "args": {"x": 1, "deep": {"y": [None, 1.5]}}, "id": "c1", "type": "tool_call"},
+            {"name": "look", "args": {}, "id": "c2", "type": "tool_call"},
+        ],
+        invalid_tool_calls=[{"name": "bad", "args": "{", "id": "c3", "error": "no JSON", "type": "invalid_tool_call"}],
+        usage_metadata={
+            "input_tokens": 3,
+            "output_tokens": 4,
+            "total_tokens": 7,
+            "input_token_details": {"cache_read": 1},
+        },
+        response_metadata={"model_name": "m", "finish_reason": "tool_calls", "logprobs": None},
+    ),
+    ToolMessage("a cat", tool_call_id="c1", artifact={"raw": [1, 2]}, status="success", name="look"),
+    ToolMessage("too dark", tool_call_id="c2", status="error"),
+    FunctionMessage(content="5", name="add"),
+    ChatMessage(content="Order!", role="judge"),
+    AIMessage([{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "It is a cat."}]),
+    HumanMessage(""),
+]
+
+
+def history(store: Store, **settings: Any) -> BrainChatMessageHistory:
+    return BrainChatMessageHistory("session", store=store, **settings)
+
+
+# --- A1, A4, A5: what comes back ----------------------------------------------------------------------------
+
+
+def test_a1_every_message_class_comes_back_equal(any_store: Store) -> None:
+    history(any_store).add_messages(EVERY_CLASS)
+    found = history(any_store).messages
+    assert found == EVERY_CLASS
+    assert [type(message) for message in found] == [type(message) for message in EVERY_CLASS]
+
+
+def test_a1_in_a_fresh_process(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    BrainChatMessageHistory("session", url=url).add_messages(EVERY_CLASS)
+    code = (
+        "import sys; from langmem_adapters.langchain import BrainChatMessageHistory as H;"
+        "from tests.test_langchain_history import EVERY_CLASS;"
+        "sys.exit(H('session', url=sys.argv[1]).messages != EVERY_CLASS)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, url], check=False).returncode == 0
+
+
+def test_a1_a_streamed_chunk_comes_back_as_the_whole_message(any_store: Store) -> None:
+    chunks = [
+        AIMessageChunk(content="Hel", id="r1"),
+        AIMessageChunk(content="lo", id="r1"),
+        AIMessageChunk(content="", id="r1", tool_call_chunks=[{"name": "f", "args": '{"a"', "id": "c1", "index": 0}]),
+        AIMessageChunk(content="", id="r1", tool_call_chunks=[{"name": None, "args": ": 1}", "id": None, "index": 0}]),
+    ]
+    whole = add_ai_message_chunks(*chunks)
+    history(any_store).add_message(whole)
+    (found,) = history(any_store).messages
+    assert type(found) is AIMessage
+    assert found.content == "Hello"
+    assert found.tool_calls == [{"name": "f", "args": {"a": 1}, "id": "c1", "type": "tool_call"}]
+
+
+def test_a2_a_damaged_row_does_not_take_the_session_along(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    ours = history(any_store)
+    ours.add_messages([HumanMessage("one"), AIMessage("two")])
+    namespace = ("brain", "", "", "session")
+    any_store.append(namespace, [("bad1", b"\x00 not json")])
+    any_store.append(namespace, [("bad2", b'{"v": 1, "role": "assistant", "content": "kept", "created_at": "?"}')])
+    any_store.append(
+        namespace,
+        [("bad3", b'{"v":1,"role":"assistant","content":"paid","host":{"langchain":{"usage_metadata":{"x":0}}}}')],
+    )
+    ours.add_message(HumanMessage("three"))
+    assert [message.content for message in ours.messages] == ["one", "two", "kept", "paid", "three"]
+    assert "damaged" in caplog.text
+    assert "usage_metadata" in caplog.text
+    assert "kept" not in caplog.text
+
+
+def test_a4_order_of_a_batch_and_of_single_writes_under_a_frozen_clock(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "session", clock=lambda: 1.0)
+    ours = BrainChatMessageHistory(brain=brain)
+    ours.add_messages([HumanMessage(str(n)) for n in range(1000)])
+    for n in range(1000, 1200):
+        ours.add_message(HumanMessage(str(n)))
+    assert [message.content for message in ours.messages] == [str(n) for n in range(1200)]
+
+
+async def test_a5_async_twins_do_the_same(any_store: Store) -> None:
+    ours = history(any_store)
+    await ours.aadd_messages(EVERY_CLASS)
+    assert await ours.aget_messages() == EVERY_CLASS == ours.messages
+    await ours.aclear()
+    assert await ours.aget_messages() == []
+
+
+class _SlowStore(MemoryStore):
+    def scan(self, *args: Any, **kwargs: Any) -> Page:
+        time.sleep(0.2)
+        return super().scan(*args, **kwargs)
+
+
+async def test_a5_twenty_readers_do_not_block_the_loop() -> None:
+    store = _SlowStore()
+    slips: list[float] = []
+
+    async def ticker() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.01)
+            slips.append(time.perf_counter() - before - 0.01)
+
+    ticking = asyncio.create_task(ticker())
+    started = time.perf_counter()
+    await asyncio.gather(*(history(store).aget_messages() for _ in range(20)))
+    assert time.perf_counter() - started < 1
+    ticking.cancel()
+    assert max(slips) < 0.05
+
+
+# --- A3: chains ---------------------------------------------------------------------------------------------
+
+
+class _Echo(FakeListChatModel):
+    """Answers ``re: <the last message>`` after a moment."""
+
+    responses: list[str] = []  # noqa: RUF012 - a field of a pydantic model
+
+    def _call(self, messages: list[BaseMessage], *_: Any, **__: Any) -> str:
+        time.sleep(0.005)
+        return f"re: {messages[-1].content}"
+
+    def _stream(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Iterator[Any]:
+        self.responses = [self._call(messages)]
+        yield from super()._stream(messages, *args, **kwargs)
+
+    async def _astream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> AsyncIterator[Any]:
+        await asyncio.sleep(0.01)
+        for chunk in _Echo()._stream(messages):
+            yield chunk
+
+    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> Any:
+        await asyncio.sleep(0.01)
+        return self._generate(messages)
+
+
+def _chain(make: Callable[[str], BrainChatMessageHistory], **keys: Any) -> Runnable[Any, BaseMessage]:
+    prompt = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{question}")])
+    runnable: Runnable[Any, Any] = (prompt | _Echo()) if keys else _Echo()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "RunnableWithMessageHistory is deprecated")
+        return RunnableWithMessageHistory(runnable, make, **keys)
+
+
+def _assert_all_turns(messages: Sequence[BaseMessage], questions: list[str]) -> None:
+    assert sorted(str(m.content) for m in messages if m.type == "human") == sorted(questions)
+    assert len(messages) == 2 * len(questions)
+    for question, answer in zip(messages[::2], messages[1::2], strict=True):
+        assert answer.content == f"re: {question.content}"
+
+
+_CONFIG: RunnableConfig = {"configurable": {"session_id": "session"}}
+_QUESTIONS = [f"q{n}" for n in range(20)]
+
+
+async def test_a3_twenty_concurrent_ainvokes_lose_nothing(any_store: Store) -> None:
+    chain = _chain(lambda _: history(any_store))
+    await asyncio.gather(*(chain.ainvoke([HumanMessage(q)], _CONFIG) for q in _QUESTIONS))
+    _assert_all_turns(history(any_store).messages, _QUESTIONS)
+
+
+async def test_a3_twenty_concurrent_astreams_lose_nothing(any_store: Store) -> None:
+    chain = _chain(lambda _: history(any_store))
+
+    async def turn(question: str) -> None:
+        async for _ in chain.astream([HumanMessage(question)], _CONFIG):
+            pass
+
+    await asyncio.gather(*(turn(q) for q in _QUESTIONS))
+    _assert_all_turns(history(any_store).messages, _QUESTIONS)
+
+
+def test_a3_twenty_invokes_and_streams_on_threads_lose_nothing(any_store: Store) -> None:
+    chain = _chain(lambda _: history(any_store))
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda q: chain.invoke([HumanMessage(q)], _CONFIG), _QUESTIONS[:10]))
+        list(threads.map(lambda q: chain.invoke([HumanMessage(q)], _CONFIG), _QUESTIONS[10:]))
+    _assert_all_turns(history(any_store).messages, _QUESTIONS)
+    for question in ("s1", "s2"):
+        assert list(chain.stream([HumanMessage(question)], _CONFIG))
+    _assert_all_turns(history(any_store).messages, [*_QUESTIONS, "s1", "s2"])
+
+
+async def test_a3_nothing_is_lost_while_older_turns_leave_for_the_long_term_memory(any_store: Store) -> None:
+    long_term = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    chain = _chain(lambda _: history(any_store, user="ada", memory_k=6, long_term=long_term))
+    await asyncio.gather(*(chain.ainvoke([HumanMessage(q)], _CONFIG) for q in _QUESTIONS))
+    shown = history(any_store, user="ada").messages
+    assert len(shown) <= 6
+    everything = [str(m.content) for m in shown] + [memory.message.text for memory in long_term.all()]
+    assert sorted(everything) == sorted(_QUESTIONS + [f"re: {q}" for q in _QUESTIONS])
+
+
+def test_history_and_question_keys(any_store: Store) -> None:
+    chain = _chain(lambda _: history(any_store), input_messages_key="question", history_messages_key="history")
+    for question in ("first", "second"):
+        chain.invoke({"question": question}, _CONFIG)
+    _assert_all_turns(history(any_store).messages, ["first", "second"])
+
+
+def test_outside_of_a_chain_each_read_is_fresh(any_store: Store) -> None:
+    ours, theirs = history(any_store), history(any_store)
+    assert ours.messages == []
+    theirs.add_user_message("hello")
+    assert [message.content for message in ours.messages] == ["hello"]
+
+
+def test_a_list_that_was_handed_out_is_the_callers_own(any_store: Store) -> None:
+    ours = history(any_store)
+    ours.add_user_message("one")
+    ours.messages.clear()
+    assert len(ours.messages) == 1
+
+
+# --- windows, scopes, settings ------------------------------------------------------------------------------
+
+
+def test_a_window_never_begins_with_a_tool_result(any_store: Store) -> None:
+    call = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c1"}])
+    turn = [HumanMessage("q"), call, ToolMessage("r", tool_call_id="c1"), AIMessage("a"), HumanMessage("q2")]
+    history(any_store).add_messages(turn)
+    assert [m.type for m in history(any_store, memory_k=3).messages] == ["human"]
+    assert [m.type for m in history(any_store, memory_k=5).messages] == ["human", "ai", "tool", "ai", "human"]
+
+
+def test_sessions_users_and_tenants_are_kept_apart(any_store: Store) -> None:
+    scopes = [("s", "u", "t"), ("s", "u", ""), ("s", "", ""), ("s2", "u", "t"), ("s:u", "", "t"), ("s", "t", "u")]
+    for session, user, tenant in scopes:
+        BrainChatMessageHistory(session, store=any_store, user=user, tenant=tenant).add_user_message(
+            f"{session}/{user}/{tenant}"
+        )
+    for session, user, tenant in scopes:
+        found = BrainChatMessageHistory(session, store=any_store, user=user, tenant=tenant).messages
+        assert [m.content for m in found] == [f"{session}/{user}/{tenant}"]
+
+
+def test_ten_kilobytes_of_session_id(any_store: Store) -> None:
+    name = "日本語/:*{}\0" * 1200
+    BrainChatMessageHistory(name, store=any_store).add_user_message("hello")
+    assert len(BrainChatMessageHistory(name, store=any_store).messages) == 1
+    assert BrainChatMessageHistory(name[:-1], store=any_store).messages == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"session_id": ""}, "not ''"),
+        ({"session_id": "s", "url": "memory:", "store": MemoryStore()}, "one of url, store and brain"),
+        ({"session_id": "s", "memory_k": -1}, "at least 1"),
+        ({"session_id": "s", "ttl": 0}, "above 0"),
+        ({"session_id": "x", "brain": BrainMemory(MemoryStore(), "s")}, "session 's', not 'x'"),
+        ({"session_id": "s", "url": "mysql://x"}, "'mysql' is none of them"),
+    ],
+)
+def test_wrong_settings_are_one_clear_sentence(settings: dict[str, Any], sentence: str) -> None:
+    if settings.keys() == {"session_id"} or "memory_k" in settings or "ttl" in settings:
+        settings = {"store": MemoryStore(), **settings}
+    with pytest.raises(ConfigurationError, match=sentence):
+        BrainChatMessageHistory(**settings)
+
+
+def test_a10_making_a_history_touches_nothing(tmp_path: Path) -> None:
+    for n in range(1000):
+        BrainChatMessageHistory(f"s{n}", url=f"sqlite:///{tmp_path}/lazy.db")
+    assert list(tmp_path.iterdir()) == []
+    first = BrainChatMessageHistory("a", url=f"sqlite:///{tmp_path}/lazy.db")
+    second = BrainChatMessageHistory("b", url=f"sqlite:///{tmp_path}/lazy.db")
+    assert first.brain.store is second.brain.store
+
+
+# --- K2: deprecation ----------------------------------------------------------------------------------------
+
+
+def test_k2_no_deprecation_warning_of_our_making() -> None:
+    code = (
+        "import warnings; warnings.simplefilter('error');"
+        "from langmem_adapters.langchain import BrainChatMessageHistory as H;"
+        "h = H('s', url='memory:'); h.add_user_message('x'); h.messages"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_k2_the_rest_works_when_langchain_core_has_no_chat_histories() -> None:
+    code = (
+        "import sys; sys.modules['langchain_core.chat_history'] = None;"
+        "import langmem_adapters.langchain as ours;"
+        "from langmem_adapters.langchain import ExperienceCache, LongTermRetriever;"
+        "from langchain_core.language_models import FakeListChatModel as Model;"
+        "model = Model(responses=['a', 'b'], cache=ExperienceCache(url='memory:'));"
+        "assert [model.invoke('x').content for _ in range(2)] == ['a', 'a']\n"
+        "try: ours.BrainChatMessageHistory\n"
+        "except ImportError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "chat_history" in done.stdout
+
+
+def test_a_history_of_a_memory_url_is_shared_in_the_process() -> None:
+    BrainChatMessageHistory("shared-by-url", url="memory:").add_user_message("x")
+    assert len(BrainChatMessageHistory("shared-by-url", url="memory:").messages) == 1
+    assert open_store("memory:").scan(("brain", "", "", "shared-by-url")).total == 0

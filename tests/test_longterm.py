@@ -1,0 +1,376 @@
+"""LongTermMemory over every store: recall, scopes, and an index that may be lost at any time (E2, E3, E4, H1, H5)."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.indexes import open_index
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
+from langmem_adapters.model import Hit, Message, Recalled, Scope, ToolCall
+from langmem_adapters.protocols import Document, Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.testing import FakeClock
+
+POEM = ["床前明月光", "疑是地上霜", "举头望明月", "低头思故乡"]
+
+
+def user(text: str, id_: str = "", **fields: Any) -> Message:
+    return Message(id=id_, role="user", content=text, **fields)
+
+
+def texts(found: list[Recalled]) -> list[str]:
+    return [recalled.text for recalled in found]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[LexicalIndex]:
+    index = LexicalIndex(tmp_path / "index.db")
+    yield index
+    index.close()
+
+
+@pytest.fixture
+def memory(any_store: Store, index: LexicalIndex) -> LongTermMemory:
+    return LongTermMemory(any_store, index, user="ada", clock=FakeClock())
+
+
+# --- search
+
+
+def test_e3_the_best_comes_first_with_scores_between_0_and_1(memory: LongTermMemory) -> None:
+    memory.add([user("My bike is red."), user("The red bike is in the shed."), user("Lunch was good.")])
+    found = memory.search("red bike in the shed")
+    assert texts(found) == ["The red bike is in the shed.", "My bike is red."]
+    scores = [recalled.score for recalled in found]
+    assert scores == sorted(scores, reverse=True)
+    assert 1 >= scores[0] > scores[-1] > 0
+
+
+def test_no_more_than_k_are_found(memory: LongTermMemory) -> None:
+    memory.add([user(f"bike number {n}") for n in range(30)])
+    assert [len(memory.search("bike", k)) for k in (1, 12, 100, 0, -1)] == [1, 12, 30, 0, 0]
+    assert len(memory.search("bike")) == 5
+
+
+@pytest.mark.parametrize("query", ["", "   \n", "\x00", "?!", "\ud800", "zebra", "🚲"])
+def test_what_asks_for_nothing_or_for_what_is_not_there_finds_nothing(memory: LongTermMemory, query: str) -> None:
+    assert memory.search(query) == []  # also where nothing was ever added
+    memory.add([user("My bike is red.")])
+    assert memory.search(query) == []
+
+
+def test_a_megabyte_is_a_query_like_any_other(memory: LongTermMemory) -> None:
+    memory.add([user("My bike is red.")])
+    assert texts(memory.search("bike " + "word " * 200_000)) == ["My bike is red."]
+
+
+def test_e4_chinese_and_japanese_are_found(memory: LongTermMemory) -> None:
+    memory.add([user(line) for line in [*POEM, "自転車は車庫にあります。", "昼ご飯はおいしかった。"]])
+    assert texts(memory.search("故乡"))[0] == "低头思故乡"
+    assert texts(memory.search("自転車はどこ"))[0] == "自転車は車庫にあります。"
+
+
+def test_what_is_shown_anyway_is_left_out(memory: LongTermMemory) -> None:
+    memory.add([user(f"bike number {n}") for n in range(30)])
+    shown = [user(f" bike  number {n}\n") for n in range(28)]
+    assert sorted(texts(memory.search("bike", 5, shown=shown))) == ["bike number 28", "bike number 29"]
+
+
+def test_tools_and_system_prompts_are_kept_but_not_found(memory: LongTermMemory) -> None:
+    call = Message(role="assistant", tool_calls=[ToolCall(id="1", name="look", args={"what": "bike"})])
+    said = [Message(role="system", content="bike"), call, Message(role="tool", content="bike", tool_call_id="1")]
+    memory.add([*said, user("Thanks.", name="Bikelover")])
+    assert [found.message.role for found in memory.all()] == ["system", "assistant", "tool", "user"]
+    assert memory.all()[1].message == call
+    assert memory.search("bike") == []
+    assert texts(memory.search("Bikelover")) == ["Thanks."]
+
+
+# --- what is kept
+
+
+def test_h1_what_is_said_again_is_kept_once_with_each_time(memory: LongTermMemory) -> None:
+    for session, id_ in (("monday", "1"), ("monday", "1"), ("tuesday", "1"), ("tuesday", "2")):
+        memory.add([user("My bike is red.", id_, created_at=float(id_))], session=session)
+    memory.add([user(" My  bike is red.", "3"), Message(role="assistant", content="My bike is red.", id="4")])
+    of_user, of_assistant = memory.all()
+    places = [(o.session, o.message_id, o.created_at) for o in of_user.occurrences]
+    now = 1_800_000_000.0
+    assert places == [("monday", "1", 1.0), ("tuesday", "1", 1.0), ("tuesday", "2", 2.0), ("", "3", now)]
+    assert [o.message_id for o in of_assistant.occurrences] == ["4"]
+    assert memory.count() == 2
+
+
+def test_a_memory_remembers_its_first_and_its_latest_hundred_times(memory: LongTermMemory) -> None:
+    memory.add([user("yes", str(n)) for n in range(150)])
+    memory.add([user("yes", str(n)) for n in range(150, 300)])
+    (yes,) = memory.all()
+    assert [o.message_id for o in yes.occurrences] == ["0", *(str(n) for n in range(200, 300))]
+
+
+def test_writers_who_say_the_same_lose_no_occurrence(any_store: Store, index: LexicalIndex) -> None:
+    def say(writer: int) -> None:
+        memory = LongTermMemory(any_store, index, user="ada")
+        for n in range(5):
+            memory.add([user("yes", f"{writer}-{n}")])
+
+    with ThreadPoolExecutor(8) as writers:
+        list(writers.map(say, range(8)))
+    (yes,) = LongTermMemory(any_store, index, user="ada").all()
+    assert sorted(o.message_id for o in yes.occurrences) == sorted(f"{w}-{n}" for w in range(8) for n in range(5))
+
+
+def test_h1_what_was_recalled_is_not_kept(memory: LongTermMemory) -> None:
+    memory.add([user("My bike is red.", metadata={RECALLED: True})])
+    assert memory.all() == []
+
+
+def test_get_update_and_delete_reach_the_index(memory: LongTermMemory) -> None:
+    memory.add([user("My bike is red.", "1"), user("Lunch was good.", "2")])
+    bike = memory.search("bike")[0].memory
+    assert memory.get(bike.id) == bike
+    assert memory.update(bike.id, "My tricycle is blue.") is True
+    assert (texts(memory.search("bike")), texts(memory.search("tricycle"))) == ([], ["My tricycle is blue."])
+    assert memory.delete([bike.id, "none"]) == 1
+    assert (memory.search("tricycle"), memory.get(bike.id), memory.delete([bike.id])) == ([], None, 0)
+    assert memory.update("none", "x") is False
+    memory.clear()
+    assert (memory.all(), memory.search("lunch")) == ([], [])
+    memory.add([user("Lunch was bad.")])
+    assert texts(memory.search("lunch")) == ["Lunch was bad."]
+
+
+def test_a_corrected_memory_stays_corrected_when_the_old_words_come_again(memory: LongTermMemory) -> None:
+    memory.add([user("My bike is red.", "1")])
+    memory.update(memory.all()[0].id, "My bike is blue.")
+    memory.add([user("My bike is red.", "2")])
+    assert [m.message.text for m in memory.all()] == ["My bike is blue."]
+
+
+def test_one_damaged_memory_does_not_take_the_others_along(
+    memory: LongTermMemory, any_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory.add([user("My bike is red."), user("Your bike is blue.")])
+    damaged = memory.search("red")[0].memory.id
+    any_store.write(longterm_namespace(memory.scope), put={damaged: b"\xff my-secret"})
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        assert texts(memory.search("bike")) == ["Your bike is blue."]
+        memory.rebuild()
+        assert (len(memory.all()), memory.get(damaged), memory.update(damaged, "x")) == (1, None, False)
+        assert texts(memory.search("bike")) == ["Your bike is blue."]
+    assert "damaged memory" in caplog.text
+    assert "my-secret" not in caplog.text
+    memory.add([user("My bike is red.")])
+    assert sorted(texts(memory.search("bike"))) == ["My bike is red.", "Your bike is blue."]
+
+
+# --- whose memory
+
+
+def test_h5_without_a_scope_there_is_no_memory(any_store: Store, index: LexicalIndex) -> None:
+    with pytest.raises(ConfigurationError, match="a long-term memory needs a scope: give it user=, or session="):
+        LongTermMemory(any_store, index, tenant="acme")
+    with pytest.raises(ConfigurationError, match="delete takes a list of ids, not one text"):
+        LongTermMemory(any_store, index, user="ada").delete("id")
+
+
+parts = st.sampled_from(["", "a", "b", "a/b", "a%2Fb", "ab"])
+scopes = st.builds(Scope, tenant=parts, user=parts, session=parts).filter(lambda scope: scope.user or scope.session)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(st.lists(st.tuples(scopes, st.sampled_from(["bike", "hat", "bike hat"])), max_size=12), st.integers(1, 4))
+def test_h5_e2_nothing_of_another_scope_is_ever_found(
+    any_store: Store, index: LexicalIndex, said: list[tuple[Scope, str]], k: int
+) -> None:
+    memories = {scope: LongTermMemory(any_store, index, **scope.model_dump()) for scope, _ in said}
+    for memory in memories.values():
+        memory.clear()
+    for n, (scope, text) in enumerate(said):
+        memories[scope].add([user(f"{text} {n}")])
+    for scope, memory in memories.items():
+        own = {
+            f"{text} {n}" for n, (of, text) in enumerate(said) if longterm_namespace(of) == longterm_namespace(scope)
+        }
+        assert {m.message.text for m in memory.all()} == own
+        found = texts(memory.search("bike", k))
+        assert set(found) <= {text for text in own if "bike" in text}
+        assert len(found) == min(k, sum("bike" in text for text in own))
+
+
+def test_a_users_memory_is_the_same_in_every_session(any_store: Store, index: LexicalIndex) -> None:
+    LongTermMemory(any_store, index, user="ada", session="monday").add([user("My bike is red.")])
+    tuesday = LongTermMemory(any_store, index, user="ada", session="tuesday")
+    assert texts(tuesday.search("bike")) == ["My bike is red."]
+    assert tuesday.all()[0].occurrences[0].session == "monday"
+
+
+# --- an index that is behind, lost, or somewhere else
+
+
+def test_rebuild_and_flush_report_what_they_did(memory: LongTermMemory, index: LexicalIndex) -> None:
+    for n in range(3):
+        memory.add([user(f"bike {n}")])
+    pages: list[int] = []
+    memory.flush(pages.append)
+    memory.flush(pages.append)
+    assert pages == [3]
+    namespace = longterm_namespace(memory.scope)
+    index.apply(namespace, upsert=[Document("ghost", "bike")])
+    memory.rebuild(pages.append)
+    assert pages == [3, 3]
+    assert len(index.search(namespace, "bike", 10)) == 3
+
+
+def test_a_lost_index_is_made_anew_by_itself(any_store: Store, tmp_path: Path) -> None:
+    for n in range(2):
+        index = LexicalIndex(tmp_path / f"index-{n}.db")  # the second begins with nothing, as after rm
+        memory = LongTermMemory(any_store, index, user="ada")
+        if n == 0:
+            memory.add([user("My bike is red.")])
+        assert texts(memory.search("bike")) == ["My bike is red."]
+        index.close()
+
+
+def test_an_index_follows_a_store_that_was_cleared_elsewhere(
+    memory: LongTermMemory, any_store: Store, index: LexicalIndex
+) -> None:
+    memory.add([user("My bike is red."), user("My hat is red.")])
+    assert len(memory.search("red")) == 2
+    any_store.clear(longterm_namespace(memory.scope))
+    assert memory.search("red") == []
+    memory.add([user("My dog is red.")])
+    assert texts(memory.search("red")) == ["My dog is red."]
+    assert len(index.search(longterm_namespace(memory.scope), "red", 10)) == 1  # nothing is left of the others
+
+
+def test_an_index_begins_anew_for_a_store_that_was_replaced(index: LexicalIndex) -> None:
+    for text in ("My bike is red.", "My hat is red."):  # both have the same numbers in their logs
+        memory = LongTermMemory(MemoryStore(), index, user="ada")
+        memory.add([user(text)])
+        assert texts(memory.search("red")) == [text]
+
+
+def test_two_machines_follow_one_store(any_store: Store, tmp_path: Path) -> None:
+    here, there = (
+        LongTermMemory(any_store, LexicalIndex(tmp_path / f"{name}.db"), user="ada") for name in ("here", "there")
+    )
+    here.add([user("My bike is red.")])
+    assert texts(there.search("bike")) == ["My bike is red."]
+    there.delete([there.all()[0].id])
+    there.add([user("My bike is blue.")])
+    assert texts(here.search("bike")) == ["My bike is blue."]
+
+
+class _DeadIndex(LexicalIndex):
+    def apply(self, *args: Any, **kwargs: Any) -> None:
+        super().apply(*args, **kwargs)
+        raise AssertionError("an index is brought up to date by searching, not by adding")
+
+
+def test_h2_adding_does_not_wait_for_the_index(any_store: Store) -> None:
+    LongTermMemory(any_store, _DeadIndex(":memory:"), user="ada").add([user("My bike is red.")])
+
+
+KILLED = """
+import os, signal, sys
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.model import Message
+from langmem_adapters.stores.sqlite import SQLiteStore
+
+class Killer(LexicalIndex):
+    def apply(self, *args, **kwargs):
+        if self.deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().apply(*args, **kwargs)
+
+index = Killer(sys.argv[1])
+index.deadly = False
+memory = LongTermMemory(SQLiteStore(sys.argv[1]), index, user="ada")
+memory.add([Message(role="user", content=f"bike {n}") for n in range(10)])
+memory.search("bike")
+memory.add([Message(role="user", content=f"hat {n}") for n in range(10)])
+memory.delete([memory.search("bike", 1)[0].memory.id])
+index.deadly = True
+memory.search("hat")
+"""
+
+
+def test_e4_kill_9_between_the_store_and_the_index_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], env={**os.environ}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    memory = LongTermMemory(SQLiteStore(path), LexicalIndex(path), user="ada")
+    assert (len(memory.search("bike", 100)), len(memory.search("hat", 100))) == (9, 10)
+
+
+class _Forgetful(LexicalIndex):
+    """Names a document that the store does not have, as an index may in the middle of another's deletion."""
+
+    def search(self, namespace: tuple[str, ...], query: str, k: int) -> list[Hit]:
+        return [Hit("gone", 1.0), *super().search(namespace, query, k)][:k]
+
+
+def test_a_hit_that_the_store_no_longer_has_is_passed_over(any_store: Store) -> None:
+    memory = LongTermMemory(any_store, _Forgetful(":memory:"), user="ada")
+    memory.add([user("My bike is red.")])
+    assert texts(memory.search("bike", 1)) == ["My bike is red."]
+
+
+# --- sync and async
+
+
+CALLS: list[tuple[str, tuple[Any, ...]]] = [
+    ("add", ([user("My bike is red.", "1"), user("My hat is red.", "2"), user("My dog is red.", "3")],)),
+    ("search", ("red bike", 2)),
+    ("all", ()),
+    ("count", ()),
+    ("get", ("<first>",)),
+    ("update", ("<first>", "My bike is blue.")),
+    ("flush", ()),
+    ("search", ("blue",)),
+    ("delete", (["<first>"],)),
+    ("rebuild", ()),
+    ("search", ("red",)),
+    ("clear", ()),
+    ("all", ()),
+]
+
+
+async def test_a5_the_async_methods_do_the_same(any_store: Store) -> None:
+    methods = {n for n, _ in inspect.getmembers(LongTermMemory, inspect.isfunction) if not n.startswith("_")}
+    public = {name for name in methods if not name.endswith("_flow")}
+    assert public == {name for call, _ in CALLS for name in (call, f"a{call}")}
+    for name in {call for call, _ in CALLS}:
+        one, twin = getattr(LongTermMemory, name), getattr(LongTermMemory, f"a{name}")
+        assert inspect.signature(one) == inspect.signature(twin)
+    memories = []
+    for name in ("one", "other"):
+        ids = itertools.count()
+        new_id = lambda ids=ids: str(next(ids))  # noqa: E731 - two lines more would say no more
+        index = open_index("memory:")
+        memories.append(LongTermMemory(any_store, index, user=name, clock=FakeClock(), new_id=new_id))
+    one, other = memories
+    first = ""
+    for name, given_ in CALLS:
+        arguments = [[first] if a == ["<first>"] else first if a == "<first>" else a for a in given_]
+        assert getattr(one, name)(*arguments) == await getattr(other, f"a{name}")(*arguments), name
+        first = first or one.all()[0].id

@@ -1,0 +1,287 @@
+"""Both frameworks' retrievers, and one memory behind both: E1 to E3, F2c, H1."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.retrievers import BaseRetriever
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock, ToolCallBlock
+from llama_index.core.llms import MockLLM
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.retrievers import QueryFusionRetriever
+
+from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, open_index
+from langmem_adapters.langchain import BrainChatMessageHistory
+from langmem_adapters.langchain import LongTermRetriever as LangChainRetriever
+from langmem_adapters.llamaindex import BrainRetriever, from_message, to_message
+from langmem_adapters.llamaindex import LongTermRetriever as LlamaIndexRetriever
+from langmem_adapters.longterm import RECALLED
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+
+SAID = [
+    "My bike is in the shed.",
+    "The shed is behind the house.",
+    "I bought the house in 1999.",
+    "In 1999 we had a dog.",
+    "低头思故乡",
+]
+
+
+def long_term(store: Store, user: str = "ada", said: list[str] = SAID) -> LongTermMemory:
+    memory = LongTermMemory(store, open_index("memory:"), user=user)
+    memory.add([Message(role="user", content=text) for text in said])
+    return memory
+
+
+# --- LangChain ----------------------------------------------------------------------------------------------
+
+
+class TestLangChainStandard(RetrieversIntegrationTests):
+    @property
+    def retriever_constructor(self) -> type[BaseRetriever]:
+        return LangChainRetriever
+
+    @property
+    def retriever_constructor_params(self) -> dict[str, Any]:
+        return {"memory": long_term(MemoryStore(), said=[f"{text} shed" for text in SAID])}
+
+    @property
+    def retriever_query_example(self) -> str:
+        return "the shed"
+
+
+async def test_langchain_documents_say_where_they_come_from(any_store: Store) -> None:
+    memory = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    message = Message(role="user", name="Ada", content=SAID[0], id="m1", created_at=5.0, metadata={"place": "x"})
+    memory.add([message], session="monday")
+    (document,) = await LangChainRetriever(memory=memory, k=2).ainvoke("bike")
+    score = document.metadata.pop("score")
+    assert 0 < score <= 1
+    assert document == Document(
+        id=memory.all()[0].id,
+        page_content=SAID[0],
+        metadata={
+            "place": "x",
+            "role": "user",
+            "name": "Ada",
+            "session": "monday",
+            "message_id": "m1",
+            "created_at": 5.0,
+            "recalled": True,
+        },
+    )
+    assert LangChainRetriever(memory=memory).invoke("nothing alike") == []
+
+
+# --- LlamaIndex ---------------------------------------------------------------------------------------------
+
+
+def test_llamaindex_nodes_are_scored_and_best_first(any_store: Store) -> None:
+    nodes = LlamaIndexRetriever(long_term(any_store), similarity_top_k=3).retrieve("Where is the bike shed?")
+    assert [node.text for node in nodes] == SAID[:2]
+    scores = [node.get_score(raise_error=True) for node in nodes]
+    assert all(0 < score <= 1 for score in scores)
+    assert scores == sorted(scores, reverse=True)
+    assert LlamaIndexRetriever(long_term(any_store)).retrieve("故乡")[0].text == SAID[4]
+    assert "message_id" not in nodes[0].node.get_content("llm")  # type: ignore[arg-type]
+
+
+class _SlowStore(MemoryStore):
+    def get(self, *args: Any) -> dict[str, bytes]:
+        time.sleep(0.2)
+        return super().get(*args)
+
+
+@pytest.mark.parametrize("kind", ["brain", "long-term"])
+async def test_e1_ten_retrievals_run_beside_each_other(kind: str) -> None:
+    store = _SlowStore()
+    if kind == "brain":
+        BrainMemory(store, "session").add_talk(SAID[0])
+        retriever: Any = BrainRetriever("session", store=store)
+    else:
+        memory = long_term(store)
+        memory.flush()
+        retriever = LlamaIndexRetriever(memory)
+    started = time.perf_counter()
+    found = await asyncio.gather(*(retriever.aretrieve("bike") for _ in range(10)))
+    assert time.perf_counter() - started < 0.6
+    assert all(nodes[0].text == SAID[0] for nodes in found)
+
+
+def test_a_query_engine_and_a_fusion_retriever_take_it(any_store: Store) -> None:
+    retriever = LlamaIndexRetriever(long_term(any_store))
+    fused = QueryFusionRetriever([retriever], llm=MockLLM(), num_queries=1, similarity_top_k=2, use_async=False)
+    assert fused.retrieve("bike")[0].text == SAID[0]
+    engine = RetrieverQueryEngine(retriever, get_response_synthesizer(llm=MockLLM()))
+    answer = engine.query("bike")
+    assert SAID[0] in str(answer)
+    assert answer.source_nodes[0].text == SAID[0]
+
+
+_users = st.sampled_from(["ada", "bob", "a", "", "ada/bob"])
+_words = st.lists(st.sampled_from(["shed", "bike", "house", "dog", "故乡", "the"]), min_size=1, max_size=4).map(
+    " ".join
+)
+
+
+@given(st.lists(st.tuples(_users.filter(bool), _words), max_size=12), _users.filter(bool), _words, st.integers(1, 20))
+def test_e2_no_node_is_another_users(said: list[tuple[str, str]], user: str, query: str, k: int) -> None:
+    store, index = MemoryStore(), open_index("memory:")
+    for who, text in said:
+        LongTermMemory(store, index, user=who).add([Message(role="user", content=text, name=who)])
+    memory = LongTermMemory(store, index, user=user)
+    nodes = LlamaIndexRetriever(memory, similarity_top_k=k).retrieve(query)
+    assert {node.metadata["name"] for node in nodes} <= {user}
+    assert len(nodes) <= k
+    assert all(node.score is not None and 0 < node.score <= 1 for node in nodes)
+
+
+def test_e2_two_retrievers_on_one_store_and_index_do_not_mix() -> None:
+    store, index = MemoryStore(), open_index("memory:")
+    retrievers = {}
+    for user in ("ada", "bob"):
+        memory = LongTermMemory(store, index, user=user)
+        memory.add([Message(role="user", content=f"{user}'s bike")])
+        retrievers[user] = LlamaIndexRetriever(memory)
+    for _ in range(500):
+        for user, retriever in retrievers.items():
+            assert [node.text for node in retriever.retrieve("bike")] == [f"{user}'s bike"]
+
+
+# --- BrainRetriever -----------------------------------------------------------------------------------------
+
+
+def test_brain_retriever_finds_history_and_knowledge(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "session", user="ada")
+    brain.add_talk(SAID[0])
+    brain.add_messages([Message(role="tool", tool_call_id="c", content="bike bike bike")])
+    brain.add_knowledge(["Bikes have two wheels."])
+    retriever = BrainRetriever("session", store=any_store, user="ada")
+    assert {node.text for node in retriever.retrieve("bike")} == {SAID[0], "Bikes have two wheels."}
+    brain.add_answer("A bike is fast.")
+    brain.add_knowledge(["A tandem is a long bike."])
+    assert len(retriever.retrieve("bike")) == 4
+    assert BrainRetriever("session", store=any_store, user="bob").retrieve("bike") == []
+    brain.clear()
+    assert retriever.retrieve("bike") == []
+    brain.add_talk("A new bike.")
+    assert [node.text for node in retriever.retrieve("bike")] == ["A new bike."]
+
+
+def test_brain_retriever_follows_messages_that_leave_the_session(any_store: Store) -> None:
+    memory = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    brain = BrainMemory(any_store, "session", user="ada", memory_k=2, long_term=memory)
+    retriever = BrainRetriever(brain=brain, similarity_top_k=10)
+    for n in range(6):
+        brain.add_talk(f"bike {n}")
+        assert {node.text for node in retriever.retrieve("bike")} == {f"bike {m}" for m in range(max(0, n - 1), n + 1)}
+
+
+@pytest.mark.parametrize("query", ["", "  ", "\n"])
+def test_an_empty_query_finds_nothing(query: str) -> None:
+    store = MemoryStore()
+    BrainMemory(store, "session").add_talk(SAID[0])
+    assert BrainRetriever("session", store=store).retrieve(query) == []
+    assert LlamaIndexRetriever(long_term(store)).retrieve(query) == []
+
+
+def test_wrong_settings_are_one_clear_sentence() -> None:
+    with pytest.raises(ConfigurationError, match="one of url, store and brain"):
+        BrainRetriever("s", store=MemoryStore(), url="memory:")
+    with pytest.raises(ConfigurationError, match="needs a scope"):
+        LongTermMemory(MemoryStore(), open_index("memory:"))
+
+
+# --- recall and the window: F2c, H1 -------------------------------------------------------------------------
+
+
+def test_recall_never_repeats_the_window_and_is_never_stored_again(any_store: Store) -> None:
+    memory = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    brain = BrainMemory(any_store, "session", user="ada", memory_k=4, long_term=memory)
+    for n in range(50):
+        brain.add_talk(f"Question {n} about the shed")
+        recalled = brain.recall("shed", 3)
+        shown = {message.text for message in brain.messages()}
+        assert not shown & {found.text for found in recalled}
+        echo = [found.memory.message.model_copy(update={"id": "", "metadata": {RECALLED: True}}) for found in recalled]
+        brain.add_messages(echo)
+        brain.add_answer("Behind the house, as you said.")
+    texts = [m.text for m in brain.messages()] + [m.message.text for m in memory.all()]
+    distinct = {f"Question {n} about the shed" for n in range(50)} | {"Behind the house, as you said."}
+    assert set(texts) == distinct
+    assert memory.count() <= len(distinct)
+
+
+# --- one memory, two frameworks -----------------------------------------------------------------------------
+
+_PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+def test_what_langchain_wrote_is_read_through_llamaindex(any_store: Store) -> None:
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_PICTURE}"}}
+    BrainChatMessageHistory("session", store=any_store).add_messages(
+        [
+            SystemMessage("Be kind."),
+            HumanMessage([{"type": "text", "text": "What is this?"}, picture]),
+            AIMessage("", tool_calls=[{"name": "look", "args": {"x": 1}, "id": "c1"}]),
+            ToolMessage("a cat", tool_call_id="c1"),
+            AIMessage("It is a cat."),
+        ]
+    )
+    found = [from_message(message) for message in BrainMemory(any_store, "session").messages()]
+    roles = [message.role for message in found]
+    assert roles == [
+        MessageRole.SYSTEM,
+        MessageRole.USER,
+        MessageRole.ASSISTANT,
+        MessageRole.TOOL,
+        MessageRole.ASSISTANT,
+    ]
+    text, image = found[1].blocks
+    assert text == TextBlock(text="What is this?")
+    assert isinstance(image, ImageBlock)
+    assert image.resolve_image(as_base64=True).read() == _PICTURE.encode()
+    (call,) = [block for block in found[2].blocks if isinstance(block, ToolCallBlock)]
+    assert (call.tool_call_id, call.tool_name, call.tool_kwargs) == ("c1", "look", {"x": 1})
+    assert found[3].additional_kwargs["tool_call_id"] == "c1"
+    assert found[4].content == "It is a cat."
+    assert [node.text for node in BrainRetriever("session", store=any_store).retrieve("cat")] == ["It is a cat."]
+
+
+def test_what_llamaindex_wrote_is_read_through_langchain(any_store: Store) -> None:
+    chats = [
+        ChatMessage(role="system", content="Be kind."),
+        ChatMessage(
+            role="user", blocks=[TextBlock(text="What is this?"), ImageBlock(image=base64.b64decode(_PICTURE))]
+        ),
+        ChatMessage(
+            role="assistant",
+            blocks=[ToolCallBlock(tool_call_id="c1", tool_name="look", tool_kwargs={"x": 1})],
+        ),
+        ChatMessage(role="tool", content="a cat", additional_kwargs={"tool_call_id": "c1"}),
+        ChatMessage(role="assistant", content="It is a cat."),
+    ]
+    brain = BrainMemory(any_store, "session")
+    brain.add_messages([to_message(chat) for chat in chats])
+    assert [from_message(message) for message in brain.messages()] == chats
+    found = BrainChatMessageHistory("session", store=any_store).messages
+    assert [message.type for message in found] == ["system", "human", "ai", "tool", "ai"]
+    _, image = found[1].content_blocks
+    assert image["type"] == "image"
+    assert image["base64"] == _PICTURE
+    assert isinstance(found[2], AIMessage)
+    assert found[2].tool_calls == [{"name": "look", "args": {"x": 1}, "id": "c1", "type": "tool_call"}]
+    assert isinstance(found[3], ToolMessage)
+    assert found[3].tool_call_id == "c1"
+    assert found[4].text == "It is a cat."

@@ -1,0 +1,312 @@
+"""Sessions over every store: listed in pages, kept apart, carried from one store to another (A8, H5)."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation import brain_namespace
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.indexes import open_index
+from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.model import Message, Scope, ToolCall
+from langmem_adapters.protocols import Store
+from langmem_adapters.sessions import Sessions
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.testing import FakeClock
+
+KINDS = ["memory", "sqlite", "redis"]
+
+
+def make(request: pytest.FixtureRequest, name: str, clock: Callable[[], float] = time.time) -> Store:
+    if request.param == "memory":
+        return MemoryStore(clock=clock)
+    if request.param == "sqlite":
+        return SQLiteStore(cast("Path", request.getfixturevalue("tmp_path")) / f"{name}.db", clock=clock)
+    prefix = f"{request.getfixturevalue('key_prefix')}{name}:"
+    return RedisStore(request.getfixturevalue("redis_server").url(), prefix=prefix, clock=clock)
+
+
+@pytest.fixture(params=KINDS)
+def other_store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    store = make(request, "other")
+    yield store
+    store.close()
+
+
+@pytest.fixture(params=KINDS)
+def frozen_store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    store = make(request, "frozen", FakeClock())
+    yield store
+    store.close()
+
+
+class Counting:
+    """A real store that is watched: how often it was asked, and how many entries and rows it gave."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.calls, self.rows = store, 0, 0
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.store, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            answer = method(*args, **kwargs)
+            self.rows += len(answer.items if hasattr(answer, "total") else answer)
+            return answer
+
+        return call
+
+
+def names(sessions: Sessions, **bounds: Any) -> list[str]:
+    return [info.session for info in sessions.list_sessions(**bounds)]
+
+
+# --- listing
+
+
+def test_a8_the_latest_activity_comes_first(any_store: Store) -> None:
+    for name in ("a", "b", "c", "a"):
+        BrainMemory(any_store, name, user="ada").add_talk(f"to {name}")
+    BrainMemory(any_store, "b", user="ada").set_title("Bikes")
+    sessions = Sessions(any_store, user="ada")
+    assert names(sessions) == ["b", "a", "c"]
+    listed = sessions.list_sessions()
+    assert [(info.title, info.messages) for info in listed] == [("Bikes", 1), ("", 2), ("", 1)]
+    first = BrainMemory(any_store, "a", user="ada").messages()[0]
+    assert listed[1].created_at == first.created_at
+    assert cast("float", listed[1].updated_at) > cast("float", listed[2].updated_at)
+
+
+def test_a8_pages_follow_each_other_even_where_all_times_are_equal(frozen_store: Store) -> None:
+    for n in range(25):
+        BrainMemory(frozen_store, f"s{n}").add_talk("Hello")
+    sessions = Sessions(frozen_store)
+    pages = [sessions.list_sessions(10)]
+    while pages[-1]:
+        pages.append(sessions.list_sessions(10, after=pages[-1][-1]))
+    assert [len(page) for page in pages] == [10, 10, 5, 0]
+    assert sorted(info.session for page in pages for info in page) == sorted(f"s{n}" for n in range(25))
+
+
+def test_a8_a_page_costs_what_is_on_it(any_store: Store) -> None:
+    for n in range(200):
+        BrainMemory(any_store, f"s{n}").add_messages([Message(role="user", content=str(m)) for m in range(3)])
+    counting = Counting(any_store)
+    sessions = Sessions(cast("Store", counting))
+    last = sessions.list_sessions(10)[-1]
+    assert names(sessions, limit=10, after=last) == [f"s{n}" for n in range(189, 179, -1)]
+    assert counting.calls <= 2 * (1 + 10)
+    assert counting.rows <= 2 * (10 + 10)
+
+
+def test_limits(any_store: Store) -> None:
+    for n in range(25):
+        BrainMemory(any_store, f"s{n}").add_talk("Hello")
+    sessions = Sessions(any_store)
+    lengths = [len(sessions.list_sessions(limit)) for limit in (None, 20, 1, 0, -1, 1000)]
+    assert lengths == [25, 20, 1, 0, 0, 25]
+    assert (len(sessions.list_sessions()), sessions.count()) == (20, 25)
+
+
+def test_the_time_of_the_first_message_outlives_it(any_store: Store) -> None:
+    clock = FakeClock()
+    long_term = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    brain = BrainMemory(any_store, "s", user="ada", memory_k=2, long_term=long_term, clock=clock)
+    for _ in range(5):
+        brain.add_talk("Hello")
+        clock.advance(60)
+    (info,) = Sessions(any_store, user="ada").list_sessions()
+    assert (info.messages, info.created_at) == (2, 1_800_000_000.0)
+
+
+def test_h5_users_and_tenants_have_their_own_lists(any_store: Store) -> None:
+    scopes = [("", ""), ("ada", ""), ("", "acme"), ("ada", "acme"), ("ada/acme", "")]
+    for n, (user, tenant) in enumerate(scopes):
+        BrainMemory(any_store, f"s{n}", user=user, tenant=tenant).add_talk("Hello")
+    of = [Sessions(any_store, user=user, tenant=tenant) for user, tenant in scopes]
+    assert [names(sessions) for sessions in of] == [[f"s{n}"] for n in range(5)]
+    assert [sessions.delete_session("s0") for sessions in of[1:]] == [False] * 4
+    assert b"s0" not in b"".join(of[1].export())
+    assert of[0].count() == 1
+
+
+# --- renaming and deleting
+
+
+def test_rename_and_delete(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "s")
+    brain.add_knowledge(["a fact"])  # a session without messages is one, too
+    sessions = Sessions(any_store)
+    assert (sessions.rename_session("s", "Title"), brain.get_title()) == (True, "Title")
+    assert (sessions.rename_session("none", "Title"), sessions.delete_session("none")) == (False, False)
+    assert names(sessions) == ["s"]
+    assert (sessions.delete_session("s"), sessions.delete_session("s")) == (True, False)
+    assert (names(sessions), brain.get_knowledge(), brain.get_title()) == ([], [], "")
+
+
+# --- export and import
+
+
+def fill(store: Store, session: str) -> BrainMemory:
+    brain = BrainMemory(store, session, user="ada", clock=FakeClock())
+    call = ToolCall(id="c1", name="look", args={"where": ("shed", b"\x00\xff"), "$type": "bytes"})
+    brain.add_messages(
+        [
+            Message(
+                role="user", content=[{"type": "image", "data": b"\x89PNG"}, "What is this? \ud800"], id="\n" * 300
+            ),
+            Message(role="assistant", tool_calls=[call], metadata={"odd": {1: "one"}}),
+            Message(role="tool", content="a bike", tool_call_id="c1", host={"langchain": {"artifact": {1, 2}}}),
+        ]
+    )
+    brain.add_messages([Message(role="user", content=f"number {n}") for n in range(600)])
+    brain.add_knowledge(["Ada has a bike.", Message(role="system", content="It is blue.", id="k")])
+    brain.set_summary("A bike was found. \udfff")
+    brain.set_title("Bikes 日本")
+    return brain
+
+
+def held(brain: BrainMemory) -> tuple[Any, ...]:
+    return brain.messages(), brain.get_knowledge(), brain.get_summary(), brain.get_title()
+
+
+def test_a8_export_and_import_give_equal_sessions_on_every_pair_of_stores(any_store: Store, other_store: Store) -> None:
+    originals = [fill(any_store, name) for name in ("monday/morning", "\ud800")]
+    lines = list(Sessions(any_store, user="ada").export())
+    there = Sessions(other_store, user="bob", tenant="acme")
+    assert there.import_(lines) == 2 * 603
+    for original in originals:
+        copy = BrainMemory(other_store, original.scope.session, user="bob", tenant="acme")
+        assert held(copy) == held(original)
+    again = there.list_sessions()
+    assert {(info.session, info.title, info.created_at) for info in again} == {
+        (info.session, info.title, info.created_at) for info in Sessions(any_store, user="ada").list_sessions()
+    }
+    assert there.import_(lines) == 0
+    assert sorted(there.export()) == sorted(lines)
+    assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
+
+
+def test_one_session_is_exported_alone_and_continues_where_it_is_imported(any_store: Store) -> None:
+    for name in ("a", "b"):
+        BrainMemory(any_store, name).add_talk(f"to {name}")
+    lines = [line.decode() for line in Sessions(any_store).export("a")]
+    assert [json.loads(line)["session"] for line in lines] == ["a", "a"]
+    Sessions(any_store, user="ada").import_(["\n", *lines, "  \n"])
+    copy = BrainMemory(any_store, "a", user="ada")
+    copy.add_answer("Hello.")
+    assert [message.text for message in copy.messages()] == ["to a", "Hello."]
+    assert BrainMemory(any_store, "a").count() == 1
+
+
+def test_lines_without_ids_are_added_once(any_store: Store) -> None:
+    line = {"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": "user", "content": "yes"}}
+    lines = [json.dumps(line)] * 2
+    sessions = Sessions(any_store)
+    assert (sessions.import_(lines), sessions.import_(lines)) == (2, 0)
+    assert [message.text for message in BrainMemory(any_store, "s").messages()] == ["yes", "yes"]
+
+
+def test_an_imported_session_expires_as_told() -> None:
+    source, clock = MemoryStore(), FakeClock()
+    BrainMemory(source, "s").add_talk("Hello")
+    store = MemoryStore(clock=clock)
+    sessions = Sessions(store, ttl=60)
+    sessions.import_(Sessions(source).export())
+    clock.advance(60)
+    assert names(sessions) == []
+
+
+def test_a_damaged_row_is_exported_as_far_as_it_can_be_read(any_store: Store) -> None:
+    rows = [("1", b"\xff"), ("2", b'{"v":1,"id":"2","role":"user","content":"kept","tool_calls":5}')]
+    any_store.append(brain_namespace(Scope(session="s")), rows)
+    there = Sessions(MemoryStore())
+    assert there.import_(Sessions(any_store).export()) == 1
+    assert [message.text for message in BrainMemory(there.store, "s").messages()] == ["kept"]
+    assert names(Sessions(any_store)) == ["s"]
+
+
+def session_line(**values: Any) -> dict[str, Any]:
+    return {"v": 1, "type": "session", "session": "s", "values": values}
+
+
+def message_line(**fields: Any) -> dict[str, Any]:
+    return {"v": 1, "type": "message", "session": "s", "message": {"v": 1, "id": "1", "role": "user", **fields}}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "{",
+        "[]",
+        "5",
+        "null",
+        b"\xff\xfe",
+        "[" * 100_000,
+        {"v": 1},
+        {**message_line(), "v": 2},
+        {**message_line(), "type": "other"},
+        {**message_line(), "session": ""},
+        {**message_line(), "session": 5},
+        {**message_line(), "message": "my text"},
+        message_line(role=None),
+        message_line(v=2),
+        message_line(content={"$type": "os.system", "$value": "true"}),
+        {**session_line(), "values": []},
+        {**session_line(), "values": None},
+        session_line(title=5),
+        session_line(summary="my summary"),
+        session_line(created="yesterday"),
+        session_line(**{"knowledge/first": {"v": 1, "role": "system"}}),
+        session_line(**{"knowledge/00000001": "a fact"}),
+    ],
+    ids=lambda wrong: str(wrong)[:60],
+)
+def test_a_malformed_line_is_named_and_nothing_is_written(any_store: Store, wrong: Any) -> None:
+    raw = json.dumps(wrong) if isinstance(wrong, dict) else wrong
+    lines = [json.dumps(session_line(title="Title")), json.dumps(message_line(content="Hello")), raw]
+    with pytest.raises(SerializationError, match="line 3 is not a session or a message") as refusal:
+        Sessions(any_store).import_(lines)
+    assert len(str(refusal.value)) < 300
+    assert list(any_store.namespaces()) == []
+
+
+# --- sync and async
+
+
+async def test_the_async_methods_do_the_same(any_store: Store, other_store: Store) -> None:
+    methods = {name for name, _ in inspect.getmembers(Sessions, inspect.isfunction) if not name.startswith("_")}
+    sync = methods - {"export"}  # lazy: pages are read while the caller iterates
+    twins = {f"a{name.rstrip('_')}" for name in sync if not inspect.iscoroutinefunction(getattr(Sessions, name))}
+    assert {name for name in methods if inspect.iscoroutinefunction(getattr(Sessions, name))} == twins
+    fill(any_store, "s")
+    lines = list(Sessions(any_store, user="ada").export())
+    sessions = Sessions(other_store)
+    assert await sessions.aimport(lines) == 603
+    assert await sessions.alist_sessions() == sessions.list_sessions()
+    assert await sessions.acount() == 1
+    assert (await sessions.arename_session("s", "New"), await sessions.arename_session("x", "New")) == (True, False)
+    assert [info.title for info in await sessions.alist_sessions(1)] == ["New"]
+    assert (await sessions.adelete_session("s"), await sessions.adelete_session("s")) == (True, False)
+
+
+def test_an_import_keeps_the_order_of_activity_and_what_a_session_has_already(any_store: Store) -> None:
+    for name in ("first", "second", "third"):
+        BrainMemory(any_store, name, user="ada").add_talk("hello")
+    lines = list(Sessions(any_store, user="ada").export())
+    BrainMemory(any_store, "second", user="bob").set_title("mine")
+    Sessions(any_store, user="ada").rename_session("second", "hers")
+    Sessions(any_store, user="bob").import_([*lines, *Sessions(any_store, user="ada").export("second")])
+    found = Sessions(any_store, user="bob").list_sessions()
+    assert [(info.session, info.title) for info in found] == [("third", ""), ("second", "mine"), ("first", "")]
