@@ -102,9 +102,7 @@ class Store(Protocol):
         """Remove a namespace with all it holds."""
         ...
 
-    def recent(
-        self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None
-    ) -> list[Listed]:
+    def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         """List the direct children of ``parent`` by last write, newest first.
 
         ``before`` is the last row of the page before. The cost is that of the page, not of all children.
