@@ -1,0 +1,97 @@
+"""What version 1 has stored is read for ever. The file is never changed; a new format gets a new one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.outputs import Generation
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
+
+from langmem_adapters.langchain import from_message as to_langchain
+from langmem_adapters.langchain.generations import read_generations
+from langmem_adapters.llamaindex import from_message as to_llamaindex
+from langmem_adapters.model import (
+    Experience,
+    Memory,
+    Message,
+    Metric,
+    Occurrence,
+    Score,
+    Summary,
+    Trajectory,
+)
+
+_LINES = (Path(__file__).parent / "golden" / "v1.jsonl").read_text().splitlines()
+STORED: dict[str, bytes] = {line["what"]: line["stored"].encode() for line in map(json.loads, _LINES)}
+
+AI = AIMessage(
+    "It is a cat.",
+    id="a1",
+    name="helper",
+    tool_calls=[{"name": "look", "args": {"x": 1}, "id": "c1"}],
+    usage_metadata={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7},
+    response_metadata={"model_name": "m"},
+    additional_kwargs={"raw": b"\x00\xff", "pair": (1, 2)},
+)
+
+
+def test_messages_of_langchain() -> None:
+    assert to_langchain(Message.from_bytes(STORED["message langchain"])) == AI
+    assert Message.from_bytes(STORED["message langchain"]).created_at == 1.5
+    tool = to_langchain(Message.from_bytes(STORED["message langchain tool"]))
+    assert tool == ToolMessage("a cat", tool_call_id="c1", artifact={1: 2}, status="error")
+
+
+def test_messages_of_llamaindex() -> None:
+    assert to_llamaindex(Message.from_bytes(STORED["message llamaindex"])) == ChatMessage(
+        role="user",
+        blocks=[
+            TextBlock(text="What is this?"),
+            ImageBlock(image=b"iVBORw0KGgo=", image_mimetype="image/png", detail="low"),
+        ],
+        additional_kwargs={"k": 1},
+    )
+
+
+def test_a_memory_and_a_summary() -> None:
+    assert Memory.from_bytes(STORED["memory"]) == Memory(
+        id="f00",
+        message=Message(id="m1", role="user", content="My bike"),
+        occurrences=[Occurrence(session="s", message_id="m1", created_at=2.0)],
+    )
+    assert Summary.from_bytes(STORED["summary"]) == Summary(text="They talked.", covers="m1", updated_at=3.0)
+
+
+def test_a_cached_answer() -> None:
+    stored = Experience.from_bytes(STORED["experience langchain"])
+    chat, plain = read_generations(stored.resp, key="k", age=1.0, new_id=lambda: "new")
+    assert chat.text == AI.text
+    assert chat.generation_info == {"finish_reason": "stop"}
+    assert plain == Generation(text="plain")
+
+
+def test_an_experience() -> None:
+    assert Experience.from_bytes(STORED["experience"]) == Experience(
+        req={"q": [1, None]},
+        resp=(False, ""),
+        metric=Metric(time_cost=1.0, money_cost=0.5, score=Score(val=9, reason="good")),
+        traj=Trajectory(plan="p", reward=1),
+        tag="t",
+        uuid="u2",
+        timestamp=5.0,
+    )
+
+
+@pytest.mark.parametrize("what", sorted(STORED))
+def test_it_is_still_written_like_that(what: str) -> None:
+    kinds: dict[str, type[Message | Memory | Summary | Experience]] = {
+        "message": Message,
+        "memory": Memory,
+        "summary": Summary,
+        "experience": Experience,
+    }
+    kind = kinds[what.partition(" ")[0]]
+    assert kind.from_bytes(STORED[what]).to_bytes() == STORED[what]
