@@ -95,7 +95,7 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
 
     async def aget_messages(self) -> list[BaseMessage]:
         """:attr:`messages`, without blocking the event loop."""
-        if self._snapshot is None or not _in_chain():
+        if self._snapshot is None or not _in_chain(awaited=True):
             kept = await (self.brain.amessages() if self._window is None else self.brain.awindow(self._window))
             self._snapshot = [from_message(message) for message in kept]
         return list(self._snapshot)
@@ -124,6 +124,6 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
         return f"BrainChatMessageHistory({self.session_id!r}, brain={self.brain!r})"
 
 
-def _in_chain() -> bool:
+def _in_chain(*, awaited: bool = False) -> bool:
     """Whether a runnable is running here. Before Python 3.11, LangChain cannot tell this to coroutines."""
-    return var_child_runnable_config.get() is not None or sys.version_info < (3, 11)
+    return var_child_runnable_config.get() is not None or (awaited and sys.version_info < (3, 11))

@@ -110,8 +110,8 @@ def store_walk(make: Callable[[FakeClock], Store]) -> type:  # noqa: C901 - a cl
                 self.store.clear(name)
             self.store.close()
 
-    case = Walk.TestCase
-    case.settings = settings(
+    case: type = Walk.TestCase
+    case.settings = settings(  # type: ignore[attr-defined]
         max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
     )
     return case
