@@ -18,9 +18,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 from langmem_adapters.errors import SerializationError
+
+try:
+    from pydantic_core import from_json
+except ImportError:  # pydantic before 2.5
+    from json import loads as from_json
 
 __all__ = ["UNORDERED", "decode", "encode", "plain"]
 

@@ -9,7 +9,15 @@ try:
 except ImportError as error:
     raise MissingDependency("llama-index-core", "llama-index") from error
 
+from langmem_adapters.llamaindex.chat_store import BrainChatStore, SyncBrainChatStore
 from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.llamaindex.retriever import BrainRetriever, LongTermRetriever
 
-__all__ = ["BrainRetriever", "LongTermRetriever", "from_message", "to_message"]
+__all__ = [
+    "BrainChatStore",
+    "BrainRetriever",
+    "LongTermRetriever",
+    "SyncBrainChatStore",
+    "from_message",
+    "to_message",
+]

@@ -1,0 +1,350 @@
+"""BrainChatStore and SyncBrainChatStore: sessions as LlamaIndex's chat stores.
+
+They are two, as LlamaIndex gives the same names to coroutines in AsyncDBChatStore and to plain functions in
+BaseChatStore: ``get_messages`` cannot be both. What they do is written once, in the flows of a session.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.storage.chat_store.base import BaseChatStore
+from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
+from pydantic import BaseModel, Field, PrivateAttr
+
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.conversation import CREATED, brain_namespace
+from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
+from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.llamaindex.convert import from_message, to_message
+from langmem_adapters.model import Message, Scope, salvage
+from langmem_adapters.protocols import Item, Page, Store
+from langmem_adapters.stores import shared_store
+
+__all__ = ["BrainChatStore", "SyncBrainChatStore"]
+
+_ACTIVE = MessageStatus.ACTIVE
+_LAST, _ARCHIVE = "archived", "archived/"
+_Change = dict[str, list[Any]]  # the arguments of a write, and in "archive" the entries that go there
+
+
+class _Session:
+    """The flows of one session.
+
+    Active messages are the session's log, as everywhere. Archived ones are values, ``archived/<number>/<id>``, so
+    that they move in one write and are exported and deleted with the session. The value ``archived`` is the last
+    number: whatever takes messages away is guarded by it and raises it, so that none is archived twice or comes back.
+    """
+
+    def __init__(self, brain: BrainMemory) -> None:
+        self._brain = brain
+        self._store = brain.store
+        self._namespace = brain_namespace(brain.scope)
+
+    def add(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
+        messages = [to_message(chat) for chat in chats]
+        if status == _ACTIVE:
+            yield from step(self._brain.add_messages, messages)
+        else:
+            yield from self._change(lambda _: {"archive": [_entry(message) for message in messages]}, 0)
+
+    def read(self, status: MessageStatus | None, limit: int | None, offset: int | None) -> Flow[list[ChatMessage]]:
+        start = _natural(offset or 0, "offset")
+        stop = None if limit is None else start + _natural(limit, "limit")
+        n = stop if status == _ACTIVE else 0 if status else None
+        page = yield from self._look(n, archive=status != _ACTIVE)
+        return _chats((_archive(page) + page.items)[start:stop])
+
+    def count(self, status: MessageStatus | None) -> Flow[int]:
+        page = yield from self._look(0, archive=status != _ACTIVE)
+        return len(_archive(page)) + (0 if status == MessageStatus.ARCHIVED else page.total)
+
+    def replace(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
+        new = [_entry(to_message(chat)) for chat in chats]
+        place = "append" if status == _ACTIVE else "archive"
+        yield from self._change(lambda page: {**_everything(page), place: new}, archive=True)
+
+    def remove_oldest(self, n: int, *, archive: bool) -> Flow[list[ChatMessage]]:
+        def plan(page: Page) -> _Change:
+            return {"remove": page.items, "archive": [(item.id, item.data) for item in page.items if archive]}
+
+        return _chats((yield from self._change(plan, _natural(n, "n"))).items)
+
+    def remove_at(self, idx: int) -> Flow[ChatMessage | None]:
+        def chosen(page: Page) -> list[Item]:
+            readable = [item for item in page.items if _chats([item])]
+            return [readable[idx]] if -len(readable) <= idx < len(readable) else []
+
+        page = yield from self._change(lambda page: {"remove": chosen(page)})
+        return next(iter(_chats(chosen(page))), None)
+
+    def remove_all(self, status: MessageStatus | None) -> Flow[None]:
+        if status is None:
+            yield from step(self._brain.clear)
+        else:
+            yield from self._change(_everything, None if status == _ACTIVE else 0, archive=status != _ACTIVE)
+
+    def forget(self) -> Flow[list[ChatMessage] | None]:
+        messages = yield from self.read(_ACTIVE, None, None)
+        yield from self.remove_all(None)
+        return messages or None
+
+    def _look(self, n: int | None = None, *, archive: bool = False) -> Flow[Page]:
+        """The oldest ``n`` entries of the log, or all; and all values, as they were at the same moment, if asked."""
+        while True:
+            page = yield from step(self._store.scan, self._namespace, limit=n, keys=[_LAST, CREATED])
+            if not archive:
+                return page
+            values = yield from step(self._store.get, self._namespace)
+            if values.get(_LAST) == page.values.get(_LAST):
+                return page._replace(values=values)
+
+    def _change(self, plan: Callable[[Page], _Change], n: int | None = None, *, archive: bool = False) -> Flow[Page]:
+        """Look and write what is planned, all or nothing; look again if somebody else came in between."""
+        while True:
+            page = yield from self._look(n, archive=archive)
+            change = plan(page)
+            if not any(change.values()):
+                return page
+            last, entries = decode(page.values.get(_LAST, b"0")), change.pop("archive", [])
+            if type(last) is not int:
+                raise SerializationError(f"the value {_LAST!r} of this session is not a number")
+            put = {f"{_ARCHIVE}{last + n:08}/{id_}": data for n, (id_, data) in enumerate(entries, start=1)}
+            put |= {_LAST: encode(last + max(len(entries), 1)), **_created(page)}
+            guard = {_LAST: page.values.get(_LAST)}
+            try:
+                yield from step(self._store.write, self._namespace, put=put, guard=guard, ttl=self._brain.ttl, **change)
+            except Conflict:
+                continue
+            return page
+
+
+def _entry(message: Message) -> tuple[str, bytes]:
+    id_ = uuid.uuid4().hex
+    return id_, message.model_copy(update={"id": id_, "created_at": time.time()}).to_bytes()
+
+
+def _archive(page: Page) -> list[Item]:
+    return [Item(0, key, data) for key, data in sorted(page.values.items()) if key.startswith(_ARCHIVE)]
+
+
+def _everything(page: Page) -> _Change:
+    return {"remove": page.items, "delete": [item.id for item in _archive(page)]}
+
+
+def _chats(items: Sequence[Item]) -> list[ChatMessage]:
+    """The messages that can be read; of a damaged one, a warning names the place."""
+    messages = (salvage(item.data, f"entry {item.id!r}") for item in items)
+    return [from_message(message) for message in messages if message is not None]
+
+
+def _created(page: Page) -> dict[str, bytes]:
+    """A session is as old as its first message was, also when that has left the log."""
+    first = salvage(page.items[0].data, "the first message") if page.items else None
+    return {CREATED: encode(first.created_at)} if first and CREATED not in page.values else {}
+
+
+def _natural(number: int, name: str) -> int:
+    if number < 0:
+        raise ConfigurationError(f"{name} is a number of messages, 0 or more, not {number}")
+    return number
+
+
+class _OnStore(BaseModel):
+    """Where the sessions of a user are kept: what both chat stores are made of."""
+
+    url: str | None = Field(default=None, description="The store's URL, its password masked.")
+    user: str = ""
+    tenant: str = ""
+    ttl: float | None = Field(default=None, description="Seconds after a session's last write; None: never.")
+    _store: Store = PrivateAttr()
+
+    def __init__(self, url: str | None, store: Store | None, **settings: Any) -> None:
+        if url is not None and store is not None:
+            raise ConfigurationError(f"give {type(self).__name__} one of url and store")
+        kept = shared_store(url) if store is None else store
+        # A dump that names a store of the caller's own cannot be loaded: nobody gets another one unawares.
+        super().__init__(url=_masked(url) if store is None else repr(store), **settings)
+        self._store = kept
+        self._session("any")  # refuses a wrong ttl
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name by which LlamaIndex knows this class."""
+        return cls.__name__
+
+    def __reduce__(self) -> tuple[Callable[[], BaseModel], tuple[()]]:
+        fields = {name: getattr(self, name) for name in _OnStore.model_fields}  # neither connections nor passwords
+        return partial(type(self), **fields), ()
+
+    def _session(self, key: str) -> _Session:
+        return _Session(BrainMemory(self._store, key, user=self.user, tenant=self.tenant, ttl=self.ttl))
+
+    def _keys(self) -> Flow[list[str]]:
+        rows = yield from step(self._store.recent, brain_namespace(Scope(tenant=self.tenant, user=self.user))[:-1])
+        return [row.namespace[-1] for row in rows]
+
+
+class BrainChatStore(_OnStore, AsyncDBChatStore):
+    """The short-term store of a ``Memory`` (implements LlamaIndex's ``AsyncDBChatStore``).
+
+    A key is a session: its active messages are those of ``BrainMemory(store, key)`` and of LangChain's
+    ``BrainChatMessageHistory(key)``; archived ones are kept beside them, and go when the session is deleted.
+    Blocks, tool calls and additional arguments come back equal. No method blocks the event loop. A dump and a pickle
+    hold the URL with its password masked.
+
+    Args:
+        url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
+        store: A store of your own instead of a URL.
+        user, tenant: Whose sessions they are; those of others are never seen.
+        ttl: Seconds after the last write at which a session expires; None: never.
+
+    >>> from llama_index.core.llms import ChatMessage
+    >>> from llama_index.core.memory import Memory
+    >>> from langmem_adapters.llamaindex import BrainChatStore
+    >>> memory = Memory.from_defaults("session-1", chat_store=BrainChatStore("memory:"), tokenizer_fn=str.split)
+    >>> memory.put(ChatMessage("Where is my bike?"))
+    >>> [message.content for message in memory.get()]
+    ['Where is my bike?']
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        store: Store | None = None,
+        user: str = "",
+        tenant: str = "",
+        ttl: float | None = None,
+    ) -> None:
+        super().__init__(url, store, user=user, tenant=tenant, ttl=ttl)
+
+    async def get_messages(
+        self, key: str, status: MessageStatus | None = _ACTIVE, limit: int | None = None, offset: int | None = None
+    ) -> list[ChatMessage]:
+        """The messages of a status, oldest first; with ``status=None`` the archived, then the active ones."""
+        return await arun(self._session(key).read(status, limit, offset))
+
+    async def count_messages(self, key: str, status: MessageStatus | None = _ACTIVE) -> int:
+        """How many messages of a status there are; with ``status=None``, how many in all."""
+        return await arun(self._session(key).count(status))
+
+    async def add_message(self, key: str, message: ChatMessage, status: MessageStatus = _ACTIVE) -> None:
+        """Append a message."""
+        await arun(self._session(key).add([message], status))
+
+    async def add_messages(self, key: str, messages: list[ChatMessage], status: MessageStatus = _ACTIVE) -> None:
+        """Append messages in their order, all or none."""
+        await arun(self._session(key).add(messages, status))
+
+    async def set_messages(self, key: str, messages: list[ChatMessage], status: MessageStatus = _ACTIVE) -> None:
+        """Replace all messages of the key, archived ones too, in one write; one that is just being added stays."""
+        await arun(self._session(key).replace(messages, status))
+
+    async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Delete the active message at a position, from 0 or, counted from the end, -1; None if there is none."""
+        return await arun(self._session(key).remove_at(idx))
+
+    async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
+        """Delete the messages of a status; with ``status=None`` the whole session, its summary and title too."""
+        await arun(self._session(key).remove_all(status))
+
+    async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Delete the oldest ``n`` active messages and return them."""
+        return await arun(self._session(key).remove_oldest(n, archive=False))
+
+    async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Archive the oldest ``n`` active messages, in one write, and return them."""
+        return await arun(self._session(key).remove_oldest(n, archive=True))
+
+    async def get_keys(self) -> list[str]:
+        """The sessions of the user, the latest written first."""
+        return await arun(self._keys())
+
+
+class SyncBrainChatStore(_OnStore, BaseChatStore):
+    """The same sessions for LlamaIndex's older memories, as ``ChatMemoryBuffer`` (implements ``BaseChatStore``).
+
+    It shows the active messages, and is made as a :class:`BrainChatStore` is. Every method has an async twin.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        store: Store | None = None,
+        user: str = "",
+        tenant: str = "",
+        ttl: float | None = None,
+    ) -> None:
+        super().__init__(url, store, user=user, tenant=tenant, ttl=ttl)
+
+    def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
+        """Replace all messages of the key, archived ones too, in one write."""
+        run(self._session(key).replace(messages))
+
+    async def aset_messages(self, key: str, messages: list[ChatMessage]) -> None:
+        """:meth:`set_messages`, without blocking the event loop."""
+        await arun(self._session(key).replace(messages))
+
+    def get_messages(self, key: str) -> list[ChatMessage]:
+        """The messages, oldest first."""
+        return run(self._session(key).read(_ACTIVE, None, None))
+
+    async def aget_messages(self, key: str) -> list[ChatMessage]:
+        """:meth:`get_messages`, without blocking the event loop."""
+        return await arun(self._session(key).read(_ACTIVE, None, None))
+
+    def add_message(self, key: str, message: ChatMessage) -> None:
+        """Append a message."""
+        run(self._session(key).add([message]))
+
+    async def async_add_message(self, key: str, message: ChatMessage) -> None:
+        """:meth:`add_message`, without blocking the event loop."""
+        await arun(self._session(key).add([message]))
+
+    def delete_messages(self, key: str) -> list[ChatMessage] | None:
+        """Delete the session, its archive, summary and title too; gives its messages, None if there were none."""
+        return run(self._session(key).forget())
+
+    async def adelete_messages(self, key: str) -> list[ChatMessage] | None:
+        """:meth:`delete_messages`, without blocking the event loop."""
+        return await arun(self._session(key).forget())
+
+    def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Delete the message at a position, from 0 or, counted from the end, -1; None if there is none."""
+        return run(self._session(key).remove_at(idx))
+
+    async def adelete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """:meth:`delete_message`, without blocking the event loop."""
+        return await arun(self._session(key).remove_at(idx))
+
+    def delete_last_message(self, key: str) -> ChatMessage | None:
+        """Delete the newest message; None if there is none."""
+        return run(self._session(key).remove_at(-1))
+
+    async def adelete_last_message(self, key: str) -> ChatMessage | None:
+        """:meth:`delete_last_message`, without blocking the event loop."""
+        return await arun(self._session(key).remove_at(-1))
+
+    def get_keys(self) -> list[str]:
+        """The sessions of the user, the latest written first."""
+        return run(self._keys())
+
+    async def aget_keys(self) -> list[str]:
+        """:meth:`get_keys`, without blocking the event loop."""
+        return await arun(self._keys())
+
+
+def _masked(url: str | None) -> str | None:
+    if url is None or url.startswith(("memory:", "sqlite:")):
+        return url
+    from langmem_adapters.stores.redis_url import masked  # noqa: PLC0415 - imports its driver
+
+    return masked(url)

@@ -1,0 +1,676 @@
+"""BrainChatStore and SyncBrainChatStore as LlamaIndex's memories and agents use them: E5."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock, ToolCallBlock
+from llama_index.core.llms.mock import MockFunctionCallingLLM
+from llama_index.core.memory import ChatMemoryBuffer, Memory
+from llama_index.core.storage.chat_store.base_db import MessageStatus
+
+from langmem_adapters import BrainMemory, ConfigurationError, Sessions, open_store
+from langmem_adapters.errors import SerializationError, StoreUnavailable
+from langmem_adapters.langchain import BrainChatMessageHistory
+from langmem_adapters.llamaindex import BrainChatStore, SyncBrainChatStore
+from langmem_adapters.protocols import Page, Store
+from langmem_adapters.stores.memory import MemoryStore
+from tests.test_convert_llamaindex import BLOCKS, KWARGS
+
+ACTIVE, ARCHIVED = MessageStatus.ACTIVE, MessageStatus.ARCHIVED
+NAMESPACE = ("brain", "", "", "s")
+
+
+def said(*texts: str) -> list[ChatMessage]:
+    return [ChatMessage(role="assistant" if n % 2 else "user", content=text) for n, text in enumerate(texts)]
+
+
+def texts(messages: Sequence[ChatMessage]) -> list[str | None]:
+    return [message.content for message in messages]
+
+
+def memory(store: Store, *, token_limit: int = 10_000, **settings: Any) -> Memory:
+    """A fresh Memory on a fresh chat store, as a new process has it; words are tokens."""
+    return Memory.from_defaults(
+        session_id="s",
+        chat_store=BrainChatStore(store=store),
+        token_limit=token_limit,
+        tokenizer_fn=str.split,
+        **settings,
+    )
+
+
+# --- a real agent -------------------------------------------------------------------------------------------
+
+
+def place_of(thing: str) -> str:
+    """Tell where a thing is."""
+    return f"The {thing} is in the shed."
+
+
+class Scripted:
+    """Answers as a model would: a call for the first question of a turn, then words; remembers what it was shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[list[ChatMessage]] = []
+
+    def __call__(self, messages: Sequence[ChatMessage], **_: Any) -> ChatMessage:
+        self.shown.append([message.model_copy(deep=True) for message in messages])
+        last = messages[-1]
+        if last.role == MessageRole.TOOL:
+            return ChatMessage(role="assistant", content=f"I looked: {last.content}")
+        call = ToolCallBlock(
+            tool_call_id=f"call-{len(messages)}", tool_name="place_of", tool_kwargs={"thing": str(last.content)}
+        )
+        return ChatMessage(role="assistant", blocks=[TextBlock(text="Let me see."), call])
+
+
+def agent(model: Scripted) -> FunctionAgent:
+    llm = MockFunctionCallingLLM(response_generator=model)
+    return FunctionAgent(tools=[place_of], llm=llm, system_prompt="Be kind.")
+
+
+# LlamaIndex's workflows go through all attributes of their agents.
+agents_warn = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
+TURN = ["user", "assistant", "tool", "assistant"]
+
+
+@agents_warn
+async def test_e5_an_agent_remembers_its_tool_calls_in_the_next_turn(any_store: Store) -> None:
+    await agent(Scripted()).run("bike", memory=memory(any_store))
+    model = Scripted()
+    await agent(model).run("key", memory=memory(any_store))
+
+    shown = model.shown[0]
+    assert [message.role.value for message in shown] == ["system", *TURN, "user"]
+    (call,) = [block for block in shown[2].blocks if isinstance(block, ToolCallBlock)]
+    assert call.tool_kwargs == {"thing": "bike"}
+    assert shown[2].content == "Let me see."
+    assert shown[3].additional_kwargs["tool_call_id"] == call.tool_call_id
+    assert shown[4].content == "I looked: The bike is in the shed."
+    kept = BrainMemory(any_store, "s").messages()
+    assert [message.role for message in kept] == TURN * 2
+    assert [message.tool_call_id for message in kept if message.role == "tool"] == [
+        message.tool_calls[0].id for message in kept if message.tool_calls
+    ]
+
+
+@agents_warn
+async def test_e5_an_agent_in_a_fresh_process(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    code = (
+        "import asyncio, sys; from tests.test_llamaindex_chat_store import Scripted, agent, memory\n"
+        "from langmem_adapters import open_store\n"
+        "async def turn(): await agent(Scripted()).run('bike', memory=memory(open_store(sys.argv[1])))\n"
+        "asyncio.run(turn())"
+    )
+    command = [sys.executable, "-c", code, url]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    model = Scripted()
+    await agent(model).run("key", memory=memory(open_store(url)))
+    assert [message.role.value for message in model.shown[0]] == ["system", *TURN, "user"]
+    assert model.shown[0][4].content == "I looked: The bike is in the shed."
+
+
+@agents_warn
+async def test_e5_an_agent_beyond_its_token_limit(any_store: Store) -> None:
+    """Whole turns leave for the archive, and all that was said is there, in its order."""
+    asked = [f"thing{n}" for n in range(8)]
+    for thing in asked:
+        model = Scripted()
+        await agent(model).run(thing, memory=memory(any_store, token_limit=60, token_flush_size=10))
+        assert [message.role.value for message in model.shown[0][:2]] == ["system", "user"]
+    ours = BrainChatStore(store=any_store)
+    archived, active = await ours.get_messages("s", ARCHIVED), await ours.get_messages("s")
+    assert archived
+    assert active
+    assert [message.role.value for message in archived + active] == TURN * 8
+    assert [message.content for message in archived + active if message.role == "user"] == asked
+    assert await ours.get_messages("s", None) == archived + active == await memory(any_store).aget_all()
+    assert len(BrainMemory(any_store, "s").messages()) == len(active)
+
+
+# --- Memory -------------------------------------------------------------------------------------------------
+
+
+async def test_e5_memory_awaited(any_store: Store) -> None:
+    one, two, three = said("one", "two", "three")
+    await memory(any_store).aput(one)
+    await memory(any_store).aput_messages([two, three])
+    assert await memory(any_store).aget() == [one, two, three]
+    await memory(any_store).aset([three])
+    assert await memory(any_store).aget_all() == [three]
+    await memory(any_store).areset()
+    assert await memory(any_store).aget_all() == []
+
+
+def test_e5_memory_called(any_store: Store) -> None:
+    one, two, three = said("one", "two", "three")
+    memory(any_store).put(one)
+    memory(any_store).put_messages([two, three])
+    assert memory(any_store).get() == [one, two, three]
+    memory(any_store).set([three])
+    assert memory(any_store).get_all() == [three]
+    memory(any_store).reset()
+    assert memory(any_store).get_all() == []
+
+
+async def test_e5_a_history_given_to_memory(any_store: Store) -> None:
+    await memory(any_store).aput(said("old")[0])
+    given = await asyncio.to_thread(memory, any_store, chat_history=said("new", "newer"))
+    assert texts(await given.aget()) == ["new", "newer"]
+
+
+async def test_e5_memory_flushes_into_the_archive_by_status(any_store: Store) -> None:
+    words = [f"{n} a b c d e f g h" for n in range(10)]
+    for message in said(*words):
+        await memory(any_store, token_limit=60, token_flush_size=18).aput(message)
+    mine = memory(any_store)
+    archived, active = await mine.aget_all(ARCHIVED), await mine.aget_all(ACTIVE)
+    assert texts([*archived, *active]) == words
+    assert 0 < len(active) < 6
+    await mine.areset(ACTIVE)
+    assert await mine.aget_all() == archived
+    await mine.areset(ARCHIVED)
+    assert await mine.aget_all() == []
+
+
+async def test_e5_twenty_concurrent_puts_lose_nothing(any_store: Store) -> None:
+    mine = memory(any_store)
+    await asyncio.gather(*(mine.aput(message) for message in said(*map(str, range(20)))))
+    assert sorted(map(str, texts(await mine.aget())), key=int) == [str(n) for n in range(20)]
+
+
+async def test_e5_twenty_concurrent_puts_lose_nothing_while_the_oldest_leave(any_store: Store) -> None:
+    mine = memory(any_store, token_limit=20, token_flush_size=2)
+    await asyncio.gather(*(mine.aput(message) for message in said(*map(str, range(20)))))
+    assert await mine.aget_all(ARCHIVED)
+    assert sorted(map(str, texts(await mine.aget_all())), key=int) == [str(n) for n in range(20)]
+
+
+# --- what comes back ----------------------------------------------------------------------------------------
+
+
+async def test_e5_every_block_and_argument_comes_back_equal(any_store: Store) -> None:
+    chats = [ChatMessage(role="assistant", blocks=blocks) for blocks in BLOCKS.values()]
+    chats += [ChatMessage(role=role, content="hi", additional_kwargs=KWARGS[0]) for role in MessageRole]
+    chats += [ChatMessage(role="tool", content="x", additional_kwargs=kwargs) for kwargs in KWARGS]
+    ours = BrainChatStore(store=any_store)
+    await ours.add_messages("s", chats)
+    assert await ours.get_messages("s") == chats
+    assert await ours.archive_oldest_messages("s", len(chats)) == chats
+    assert await ours.get_messages("s", ARCHIVED) == chats
+    await ours.set_messages("s", chats)
+    assert await ours.get_messages("s", None) == chats
+
+
+def test_a_conversation_with_tools_is_langchains_too(any_store: Store) -> None:
+    ours, theirs = SyncBrainChatStore(store=any_store), BrainChatMessageHistory("s", store=any_store)
+    call = ToolCallBlock(tool_call_id="c1", tool_name="look", tool_kwargs={"x": 1})
+    ours.add_message("s", ChatMessage(role="user", content="Where?"))
+    ours.add_message("s", ChatMessage(role="assistant", blocks=[TextBlock(text="Hm."), call]))
+    ours.add_message("s", ChatMessage(role="tool", content="there", additional_kwargs={"tool_call_id": "c1"}))
+    asked, answered, found = theirs.messages
+    assert asked.content == "Where?"
+    assert isinstance(answered, AIMessage)
+    assert answered.tool_calls == [{"name": "look", "args": {"x": 1}, "id": "c1", "type": "tool_call"}]
+    assert isinstance(found, ToolMessage)
+    assert (found.content, found.tool_call_id) == ("there", "c1")
+
+
+def test_a_conversation_of_langchain_is_ours_too(any_store: Store) -> None:
+    call = {"name": "look", "args": {"x": 1}, "id": "c1", "type": "tool_call"}
+    BrainChatMessageHistory("s", store=any_store).add_messages(
+        [HumanMessage("Where?"), AIMessage("", tool_calls=[call]), ToolMessage("there", tool_call_id="c1")]
+    )
+    asked, answered, found = SyncBrainChatStore(store=any_store).get_messages("s")
+    assert (asked.role, asked.content) == (MessageRole.USER, "Where?")
+    assert answered.blocks == [ToolCallBlock(tool_call_id="c1", tool_name="look", tool_kwargs={"x": 1})]
+    assert (found.content, found.additional_kwargs["tool_call_id"]) == ("there", "c1")
+
+
+async def test_an_archive_leaves_what_others_keep_in_the_session(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "s", clock=iter([1.0, 2.0, 3.0]).__next__)
+    brain.add_talk("one")
+    brain.add_answer("two")
+    brain.add_knowledge(["a fact"])
+    brain.set_title("A title")
+    await BrainChatStore(store=any_store).archive_oldest_messages("s", 1)
+    assert [message.text for message in brain.messages()] == ["two"]
+    assert [fact.text for fact in brain.get_knowledge()] == ["a fact"]
+    (info,) = Sessions(any_store).list_sessions()
+    assert (info.title, info.messages, info.created_at) == ("A title", 1, 1.0)
+
+
+async def test_an_archive_is_exported_and_deleted_with_its_session(any_store: Store) -> None:
+    ours, elsewhere = BrainChatStore(store=any_store), MemoryStore()
+    await ours.add_messages("s", said("one", "two", "three"))
+    await ours.archive_oldest_messages("s", 2)
+    lines = list(Sessions(any_store).export("s"))
+    for _ in range(2):
+        Sessions(elsewhere).import_(lines)
+    assert texts(await BrainChatStore(store=elsewhere).get_messages("s", None)) == ["one", "two", "three"]
+    assert Sessions(any_store).delete_session("s")
+    assert await ours.get_messages("s", None) == []
+    assert any_store.get(NAMESPACE) == {}
+
+
+async def test_imported_archives_do_not_overwrite_each_other() -> None:
+    here, there = MemoryStore(), MemoryStore()
+    for store, text in ((here, "here"), (there, "there")):
+        await BrainChatStore(store=store).add_message("s", said(text)[0], ARCHIVED)
+    Sessions(here).import_(Sessions(there).export("s"))
+    assert sorted(map(str, texts(await BrainChatStore(store=here).get_messages("s", ARCHIVED)))) == ["here", "there"]
+
+
+# --- what LlamaIndex checks of its own stores ---------------------------------------------------------------
+
+
+async def test_messages_are_added_by_key_in_order(any_store: Store) -> None:
+    ours = BrainChatStore(store=any_store)
+    await ours.add_message("a", said("one")[0])
+    await ours.add_message("b", said("other")[0])
+    await ours.add_messages("a", said("two", "three"))
+    await ours.add_messages("a", [])
+    assert texts(await ours.get_messages("a")) == ["one", "two", "three"]
+    assert texts(await ours.get_messages("b")) == ["other"]
+    assert await ours.get_messages("unknown") == []
+    assert await ours.get_keys() == ["a", "b"]
+
+
+async def test_a_page_of_messages(any_store: Store) -> None:
+    ours = BrainChatStore(store=any_store)
+    await ours.add_messages("s", said(*"abcdef"))
+    await ours.archive_oldest_messages("s", 2)
+    assert texts(await ours.get_messages("s", limit=2)) == ["c", "d"]
+    assert texts(await ours.get_messages("s", offset=1)) == ["d", "e", "f"]
+    assert texts(await ours.get_messages("s", limit=2, offset=1)) == ["d", "e"]
+    assert texts(await ours.get_messages("s", limit=9, offset=3)) == ["f"]
+    assert texts(await ours.get_messages("s", limit=0)) == []
+    assert texts(await ours.get_messages("s", ARCHIVED, limit=1, offset=1)) == ["b"]
+    assert texts(await ours.get_messages("s", None, limit=3, offset=1)) == ["b", "c", "d"]
+
+
+async def test_messages_are_counted_by_status(any_store: Store) -> None:
+    ours = BrainChatStore(store=any_store)
+    await ours.add_messages("s", said(*"abcde"))
+    await ours.archive_oldest_messages("s", 2)
+    assert [await ours.count_messages("s", status) for status in (ACTIVE, ARCHIVED, None)] == [3, 2, 5]
+    assert [await ours.count_messages("unknown", status) for status in (ACTIVE, ARCHIVED, None)] == [0, 0, 0]
+
+
+async def test_set_messages_replaces_all_of_a_key(any_store: Store) -> None:
+    ours = BrainChatStore(store=any_store)
+    await ours.add_messages("other", said("untouched"))
+    await ours.add_messages("s", said(*"abc"))
+    await ours.archive_oldest_messages("s", 1)
+    await ours.set_messages("s", said("new", "newer"))
+    assert texts(await ours.get_messages("s", None)) == ["new", "newer"]
+    await ours.set_messages("s", said("old"), ARCHIVED)
+    assert await ours.get_messages("s") == []
+    assert texts(await ours.get_messages("s", ARCHIVED)) == ["old"]
+    await ours.set_messages("s", [])
+    assert await ours.get_messages("s", None) == []
+    assert texts(await ours.get_messages("other")) == ["untouched"]
+
+
+async def test_one_message_is_deleted_by_its_position(any_store: Store) -> None:
+    ours = BrainChatStore(store=any_store)
+    await ours.add_messages("s", said(*"abcd"))
+    deleted = [await ours.delete_message("s", idx) for idx in (1, -1, 2, -3, 0)]
+    assert [message and message.content for message in deleted] == ["b", "d", None, None, "a"]
+    assert texts(await ours.get_messages("s", None)) == ["c"]
+    assert await ours.delete_message("unknown", 0) is None
+    assert await ours.get_keys() == ["s"]
+
+
+async def test_all_messages_are_deleted_by_status(any_store: Store) -> None:
+    ours = BrainChatStore(store=any_store)
+    await ours.add_messages("other", said("untouched"))
+    await ours.add_messages("s", said(*"abcd"))
+    await ours.archive_oldest_messages("s", 2)
+    await ours.delete_messages("s", ARCHIVED)
+    assert texts(await ours.get_messages("s", None)) == ["c", "d"]
+    await ours.delete_messages("s", ACTIVE)
+    assert await ours.get_messages("s", None) == []
+    await ours.add_messages("s", said("e"))
+    await ours.delete_messages("s")
+    await ours.delete_messages("unknown", ACTIVE)
+    assert await ours.get_keys() == ["other"]
+
+
+async def test_the_oldest_messages_are_deleted(any_store: Store) -> None:
+    ours = BrainChatStore(store=any_store)
+    await ours.add_messages("s", said(*"abc"))
+    assert texts(await ours.delete_oldest_messages("s", 2)) == ["a", "b"]
+    assert texts(await ours.delete_oldest_messages("s", 0)) == []
+    assert texts(await ours.get_messages("s", None)) == ["c"]
+    assert texts(await ours.delete_oldest_messages("s", 9)) == ["c"]
+    assert await ours.delete_oldest_messages("s", 1) == []
+
+
+async def test_the_archive_keeps_its_order_over_many_writes(any_store: Store) -> None:
+    ours = BrainChatStore(store=any_store)
+    await ours.add_messages("s", said(*map(str, range(30))))
+    assert texts(await ours.archive_oldest_messages("s", 9)) == [str(n) for n in range(9)]
+    await ours.add_message("s", said("in between")[0], ARCHIVED)
+    for n in range(9, 20):
+        assert texts(await ours.archive_oldest_messages("s", 1)) == [str(n)]
+    expected = [*map(str, range(9)), "in between", *map(str, range(9, 20))]
+    assert texts(await ours.get_messages("s", ARCHIVED)) == expected
+    assert texts(await ours.get_messages("s")) == [str(n) for n in range(20, 30)]
+
+
+def test_the_older_interface(any_store: Store) -> None:
+    ours = SyncBrainChatStore(store=any_store)
+    for message in said("one", "two", "three"):
+        ours.add_message("a", message)
+    ours.set_messages("b", said("x", "y"))
+    assert texts(ours.get_messages("a")) == ["one", "two", "three"]
+    assert texts(ours.get_messages("b")) == ["x", "y"]
+    assert ours.get_messages("unknown") == []
+    assert ours.get_keys() == ["b", "a"]
+    last, middle = ours.delete_last_message("a"), ours.delete_message("a", 1)
+    assert last is not None
+    assert middle is not None
+    assert texts([last, middle]) == ["three", "two"]
+    assert ours.delete_message("a", -2) is None
+    assert ours.delete_messages("a") == said("one")
+    assert ours.delete_messages("a") is None
+    assert ours.delete_last_message("a") is None
+    assert ours.get_keys() == ["b"]
+
+
+async def test_the_older_interface_awaited(any_store: Store) -> None:
+    ours = SyncBrainChatStore(store=any_store)
+    for message in said("one", "two", "three"):
+        await ours.async_add_message("a", message)
+    await ours.aset_messages("b", said("x", "y"))
+    assert texts(await ours.aget_messages("a")) == ["one", "two", "three"]
+    assert await ours.aget_keys() == ["b", "a"]
+    assert await ours.adelete_last_message("a") == said("", "", "three")[2]
+    assert await ours.adelete_message("a", 1) == said("", "two")[1]
+    assert await ours.adelete_messages("a") == said("one")
+    assert await ours.adelete_messages("a") is None
+
+
+def test_the_older_memory(any_store: Store) -> None:
+    """What LlamaIndex's RedisChatStore once lost: issue 12313."""
+    call = ToolCallBlock(tool_call_id="c1", tool_name="look", tool_kwargs={"x": 1})
+    chats = [
+        ChatMessage(role="user", content="Where?"),
+        ChatMessage(role="assistant", blocks=[call], additional_kwargs={"tool_calls": [{"id": "c1"}]}),
+        ChatMessage(role="tool", content="there", additional_kwargs={"tool_call_id": "c1", "name": "look"}),
+    ]
+    for chat in chats:
+        buffer(any_store).put(chat)
+    assert buffer(any_store).get() == chats
+    buffer(any_store).reset()
+    assert buffer(any_store).get_all() == []
+
+
+def buffer(store: Store) -> ChatMemoryBuffer:
+    return ChatMemoryBuffer.from_defaults(
+        chat_store=SyncBrainChatStore(store=store), chat_store_key="s", token_limit=1000, tokenizer_fn=str.split
+    )
+
+
+# --- nothing is lost, doubled or seen by others -------------------------------------------------------------
+
+
+class Interrupted(MemoryStore):
+    """Lets somebody else act, or the connection fail, just before or after a write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: list[Callable[[], object]] = []
+        self.after: list[Callable[[], object]] = []
+
+    def write(self, *args: Any, **kwargs: Any) -> None:
+        while self.before:
+            self.before.pop()()
+        super().write(*args, **kwargs)
+        while self.after:
+            self.after.pop()()
+
+
+def lose() -> None:
+    raise StoreUnavailable("the connection was lost")
+
+
+async def three_of(store: Store) -> BrainChatStore:
+    ours = BrainChatStore(store=store)
+    await ours.add_messages("s", said("a", "b", "c"))
+    return ours
+
+
+async def test_a_write_that_fails_changes_nothing() -> None:
+    store = Interrupted()
+    ours = await three_of(store)
+    for operation in (
+        lambda: ours.archive_oldest_messages("s", 2),
+        lambda: ours.delete_oldest_messages("s", 2),
+        lambda: ours.set_messages("s", said("new")),
+        lambda: ours.delete_message("s", 0),
+    ):
+        store.before.append(lose)
+        with pytest.raises(StoreUnavailable):
+            await operation()
+        assert texts(await ours.get_messages("s", None)) == ["a", "b", "c"]
+        assert await ours.count_messages("s", ARCHIVED) == 0
+
+
+async def test_an_answer_that_is_lost_leaves_each_message_in_one_place() -> None:
+    store = Interrupted()
+    ours = await three_of(store)
+    store.after.append(lose)
+    with pytest.raises(StoreUnavailable):
+        await ours.archive_oldest_messages("s", 2)
+    assert texts(await ours.get_messages("s", ARCHIVED)) == ["a", "b"]
+    assert texts(await ours.get_messages("s")) == ["c"]
+
+
+async def test_what_is_deleted_meanwhile_does_not_come_back_from_the_archive() -> None:
+    store = Interrupted()
+    ours = await three_of(store)
+    for deleted, archived in (("a", "b"), ("c", "d")):
+        await ours.add_messages("s", said("d", "e"))
+        store.before.append(lambda: SyncBrainChatStore(store=store).delete_message("s", 0))
+        assert texts(await ours.archive_oldest_messages("s", 1)) == [archived]
+        assert deleted not in texts(await ours.get_messages("s", None))
+
+
+async def test_what_is_archived_meanwhile_is_replaced_too() -> None:
+    store = Interrupted()
+    ours = await three_of(store)
+    store.before.append(lambda: asyncio.run(ours.archive_oldest_messages("s", 2)))
+    await ours.set_messages("s", said("new"))
+    assert texts(await ours.get_messages("s", None)) == ["new"]
+
+
+async def test_what_is_added_meanwhile_stays() -> None:
+    store = Interrupted()
+    ours = await three_of(store)
+    for operation in (lambda: ours.archive_oldest_messages("s", 3), lambda: ours.set_messages("s", said("new"))):
+        store.before.append(lambda: SyncBrainChatStore(store=store).add_message("s", said("late")[0]))
+        await operation()
+        assert "late" in texts(await ours.get_messages("s"))
+
+
+async def test_a_look_at_all_sees_each_message_once_while_they_are_archived() -> None:
+    class Moving(MemoryStore):
+        moved = False
+
+        def get(self, *args: Any, **kwargs: Any) -> dict[str, bytes]:
+            if not self.moved:
+                self.moved = True
+                asyncio.run(BrainChatStore(store=self).archive_oldest_messages("s", 2))
+            return super().get(*args, **kwargs)
+
+    ours = await three_of(Moving())
+    assert texts(await ours.get_messages("s", None)) == ["a", "b", "c"]
+    assert texts(await ours.get_messages("s")) == ["c"]
+
+
+def test_threads_that_archive_and_add_lose_and_double_nothing(any_store: Store) -> None:
+    ours = SyncBrainChatStore(store=any_store)
+    barrier = threading.Barrier(4)
+
+    def work(worker: int) -> None:
+        barrier.wait()
+        for n in range(10):
+            ours.add_message("s", said(f"{worker}-{n}")[0])
+            asyncio.run(BrainChatStore(store=any_store).archive_oldest_messages("s", 1))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    found = asyncio.run(BrainChatStore(store=any_store).get_messages("s", None))
+    assert sorted(map(str, texts(found))) == sorted(f"{worker}-{n}" for worker in range(4) for n in range(10))
+    assert asyncio.run(BrainChatStore(store=any_store).count_messages("s", ARCHIVED)) == 40
+
+
+async def test_a_damaged_entry_does_not_take_the_session_along(
+    any_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    any_store.append(NAMESPACE, [("bad", b"\x00")])
+    ours = await three_of(any_store)
+    assert texts(await ours.get_messages("s")) == ["a", "b", "c"]
+    assert await ours.delete_message("s", 1) == said("a", "b")[1]
+    await ours.archive_oldest_messages("s", 2)
+    assert texts(await ours.get_messages("s", None)) == ["a", "c"]
+    assert [data for key, data in any_store.get(NAMESPACE).items() if key.endswith("/bad")] == [b"\x00"]
+    assert "damaged" in caplog.text
+
+
+async def test_a_damaged_number_is_an_error_and_reading_goes_on(any_store: Store) -> None:
+    ours = await three_of(any_store)
+    any_store.write(NAMESPACE, put={"archived": b'"x"'})
+    with pytest.raises(SerializationError, match="archived"):
+        await ours.archive_oldest_messages("s", 1)
+    assert texts(await ours.get_messages("s", None)) == ["a", "b", "c"]
+
+
+async def test_h5_users_and_tenants_see_their_own(any_store: Store) -> None:
+    scopes: list[dict[str, Any]] = [{}, {"user": "ada"}, {"user": "bob"}, {"tenant": "ada"}]
+    stores = [BrainChatStore(store=any_store, **scope) for scope in scopes]
+    for n, ours in enumerate(stores):
+        await ours.add_messages("s", said(f"{n}", "x"))
+        await ours.archive_oldest_messages("s", 1)
+    await stores[0].delete_messages("s")
+    assert [texts(await ours.get_messages("s", None)) for ours in stores] == [[], ["1", "x"], ["2", "x"], ["3", "x"]]
+    assert [await ours.get_keys() for ours in stores] == [[], ["s"], ["s"], ["s"]]
+
+
+@pytest.mark.parametrize("key", ["a/b:c*?[]{}", "故乡 🙂\n", "k" * 10_000])
+async def test_a_key_is_any_text(any_store: Store, key: str) -> None:
+    ours = BrainChatStore(store=any_store)
+    await ours.add_messages(key, said("one", "two"))
+    await ours.archive_oldest_messages(key, 1)
+    assert texts(await ours.get_messages(key, None)) == ["one", "two"]
+    assert await ours.get_keys() == [key]
+
+
+async def test_a7_a_session_expires_as_a_whole() -> None:
+    now = [0.0]
+    ours = BrainChatStore(store=MemoryStore(clock=lambda: now[0]), ttl=10)
+    await ours.add_messages("s", said("one", "two"))
+    now[0] = 9
+    await ours.archive_oldest_messages("s", 1)
+    now[0] = 18
+    assert texts(await ours.get_messages("s", None)) == ["one", "two"]
+    now[0] = 20
+    assert await ours.get_messages("s", None) == []
+    assert await ours.get_keys() == []
+
+
+class Slow(MemoryStore):
+    def scan(self, *args: Any, **kwargs: Any) -> Page:
+        time.sleep(0.1)
+        return super().scan(*args, **kwargs)
+
+
+async def test_a5_the_loop_is_never_blocked() -> None:
+    store = Slow()
+    ours, older = BrainChatStore(store=store), SyncBrainChatStore(store=store)
+    gaps, done = [0.0], asyncio.Event()
+
+    async def tick() -> None:
+        last = time.perf_counter()
+        while not done.is_set():
+            await asyncio.sleep(0.005)
+            gaps.append(time.perf_counter() - last)
+            last = time.perf_counter()
+
+    ticker = asyncio.create_task(tick())
+    await asyncio.gather(ours.get_messages("a"), ours.set_messages("b", said("x")), older.aget_messages("c"))
+    await asyncio.gather(ours.delete_message("b", 0), ours.count_messages("b", None), older.adelete_last_message("b"))
+    done.set()
+    await ticker
+    assert max(gaps) < 0.09
+
+
+# --- how it is made and dumped ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [BrainChatStore, SyncBrainChatStore])
+def test_f2_no_dump_holds_a_password(kind: type[BrainChatStore | SyncBrainChatStore]) -> None:
+    ours = kind("redis://ada:hunter2@127.0.0.1:1/0", user="ada", ttl=5)
+    dumps = [repr(ours), str(ours), repr(ours.model_dump()), ours.model_dump_json(), repr(pickle.dumps(ours))]
+    assert not [dump for dump in dumps if "hunter2" in dump]
+    again = pickle.loads(pickle.dumps(ours))
+    assert (again.user, again.ttl, again.url) == ("ada", 5, "redis://ada:***@127.0.0.1:1/0")
+
+
+def test_a_dump_makes_the_same_store_again(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    older = SyncBrainChatStore(url, user="ada")
+    older.add_message("s", said("one")[0])
+    assert texts(SyncBrainChatStore.from_dict(older.to_dict()).get_messages("s")) == ["one"]
+    assert texts(pickle.loads(pickle.dumps(older)).get_messages("s")) == ["one"]
+    ours = BrainChatStore(url, user="ada")
+    for again in (BrainChatStore.model_validate(ours.model_dump()), pickle.loads(pickle.dumps(ours))):
+        assert texts(asyncio.run(again.get_messages("s"))) == ["one"]
+
+
+def test_a_dump_of_a_store_of_ones_own_makes_no_other() -> None:
+    with pytest.raises(ConfigurationError, match="MemoryStore"):
+        BrainChatStore(**BrainChatStore(store=MemoryStore()).model_dump())
+
+
+def test_the_default_is_that_of_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGMEM_STORE_URL", f"sqlite:///{tmp_path}/default.db")
+    SyncBrainChatStore().add_message("s", said("one")[0])
+    assert (tmp_path / "default.db").is_file()
+    assert SyncBrainChatStore().url is None
+
+
+def test_wrong_arguments_are_named() -> None:
+    with pytest.raises(ConfigurationError, match="one of url and store"):
+        BrainChatStore("memory:", store=MemoryStore())
+    with pytest.raises(ConfigurationError, match="ttl"):
+        BrainChatStore("memory:", ttl=0)
+    with pytest.raises(ConfigurationError, match="session id"):
+        SyncBrainChatStore(store=MemoryStore()).get_messages("")
+
+
+@pytest.mark.parametrize("wrong", [{"limit": -1}, {"offset": -1}])
+async def test_wrong_numbers_are_named(wrong: dict[str, Any]) -> None:
+    ours = await three_of(MemoryStore())
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        await ours.get_messages("s", **wrong)
+    with pytest.raises(ConfigurationError, match="n is a number"):
+        await ours.delete_oldest_messages("s", -1)
+    assert await ours.count_messages("s") == 3
