@@ -25,7 +25,7 @@ from langmem_adapters.errors import SerializationError
 try:
     from pydantic_core import from_json
 except ImportError:  # pydantic before 2.5
-    from json import loads as from_json
+    from json import loads as from_json  # type: ignore[assignment]
 
 __all__ = ["UNORDERED", "decode", "encode", "plain"]
 

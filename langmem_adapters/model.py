@@ -173,10 +173,10 @@ def salvage(data: bytes, place: str) -> Message | None:
 
 
 class Summary(_Data):
-    """What a conversation said before its window. ``covers`` is the last sequence number it stands for."""
+    """What a conversation said before its window. ``covers`` is the store's id of the last message it stands for."""
 
     text: str
-    covers: int = 0
+    covers: str = ""
     updated_at: float | None = Field(default=None, description="Unix time in seconds.")
 
 

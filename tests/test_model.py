@@ -76,7 +76,7 @@ def test_the_other_nouns_come_back_equal() -> None:
     said = Message(role="user", content="Hello")
     for noun in (
         Memory(id="m", message=said, occurrences=[Occurrence(session="s", message_id="1", created_at=2.0)]),
-        Summary(text="", covers=7, updated_at=1.0),
+        Summary(text="", covers="m1", updated_at=1.0),
         SessionInfo(session="s", title="t", messages=3),
     ):
         assert type(noun).from_bytes(noun.to_bytes()) == noun
