@@ -209,3 +209,10 @@ def chat_openai(openai_base_url: str) -> Callable[..., ChatOpenAI]:
         return ChatOpenAI(**(settings | kwargs))
 
     return build
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need a cassette: the requests in it are those of the client that recorded it."""
+    for item in items:
+        if {"chat_openai", "openai_cassette"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("recorded")
