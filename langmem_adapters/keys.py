@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -24,6 +25,11 @@ def encode_namespace(namespace: Sequence[str]) -> str:
     """
     if isinstance(namespace, str) or not all(isinstance(part, str) for part in namespace):
         raise ConfigurationError(f"a namespace is a tuple of strings, not {namespace!r:.200}")
+    return _encoded(tuple(namespace))
+
+
+@functools.lru_cache(maxsize=256)  # a process speaks of few at a time, and of each often
+def _encoded(namespace: Namespace) -> str:
     return "".join(quote(part, safe="", errors="surrogatepass") + "/" for part in namespace)
 
 
