@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
 from langchain_core.caches import BaseCache
 from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
 from langchain_core.load import dumps
@@ -75,6 +76,20 @@ def test_c1_two_hits_in_one_thread_leave_four_messages_in_order(any_store: Store
         assert [m.content for m in state["messages"]] == ["Hi", "Hello!", "Hi", "Hello again!"]
         assert len({m.id for m in state["messages"]}) == 4
     assert cache.stats()["hits"] == 2
+
+
+class _ShowsTheLastMessage(AgentMiddleware[Any, Any, Any]):
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(messages=request.messages[-1:]))
+
+
+def test_c1_one_entry_served_twice_in_a_thread_does_not_replace_its_first_answer(any_store: Store) -> None:
+    model = GenericFakeChatModel(messages=iter([AIMessage("Hello!", id="a1")]), cache=ExperienceCache(store=any_store))
+    agent = create_agent(model, middleware=[_ShowsTheLastMessage()], checkpointer=InMemorySaver())
+    config: RunnableConfig = {"configurable": {"thread_id": "t"}}
+    for _ in range(3):
+        state = agent.invoke({"messages": [HumanMessage("Hi")]}, config)
+    assert [m.content for m in state["messages"]] == ["Hi", "Hello!"] * 3
 
 
 @tool

@@ -188,6 +188,15 @@ def test_brain_retriever_follows_messages_that_leave_the_session(any_store: Stor
         assert {node.text for node in retriever.retrieve("bike")} == {f"bike {m}" for m in range(max(0, n - 1), n + 1)}
 
 
+def test_an_index_that_outlives_its_store_begins_anew() -> None:
+    index = open_index("memory:")
+    for said in (["bike one", "bike two", "bike three"], ["a new bike"]):
+        brain = BrainMemory(MemoryStore(), "session")
+        for text in said:
+            brain.add_talk(text)
+        assert {node.text for node in BrainRetriever(brain=brain, index=index).retrieve("bike")} == set(said)
+
+
 @pytest.mark.parametrize("query", ["", "  ", "\n"])
 def test_an_empty_query_finds_nothing(query: str) -> None:
     store = MemoryStore()
