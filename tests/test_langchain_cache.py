@@ -78,7 +78,7 @@ def test_c1_two_hits_in_one_thread_leave_four_messages_in_order(any_store: Store
     assert cache.stats()["hits"] == 2
 
 
-class _ShowsTheLastMessage(AgentMiddleware[Any, Any, Any]):
+class _ShowsTheLastMessage(AgentMiddleware):
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
         return handler(request.override(messages=request.messages[-1:]))
 

@@ -190,11 +190,11 @@ def test_brain_retriever_follows_messages_that_leave_the_session(any_store: Stor
 
 def test_an_index_that_outlives_its_store_begins_anew() -> None:
     index = open_index("memory:")
-    for said in (["bike one", "bike two", "bike three"], ["a new bike"]):
+    for thing, said in [("bike", ["bike one", "bike two", "bike three"]), ("tandem", ["my tandem"])]:
         brain = BrainMemory(MemoryStore(), "session")
         for text in said:
             brain.add_talk(text)
-        assert {node.text for node in BrainRetriever(brain=brain, index=index).retrieve("bike")} == set(said)
+        assert {node.text for node in BrainRetriever(brain=brain, index=index).retrieve(thing)} == set(said)
 
 
 @pytest.mark.parametrize("query", ["", "  ", "\n"])
