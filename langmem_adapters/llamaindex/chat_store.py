@@ -1,14 +1,13 @@
 """BrainChatStore and SyncBrainChatStore: sessions as LlamaIndex's chat stores.
 
 They are two, as LlamaIndex gives the same names to coroutines in AsyncDBChatStore and to plain functions in
-BaseChatStore: ``get_messages`` cannot be both. What they do is written once, in the flows of a session.
+BaseChatStore: ``get_messages`` cannot be both. What they do is written once, in
+session.py.
 """
 
 from __future__ import annotations
 
-import time
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,142 +17,17 @@ from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, Messag
 from pydantic import BaseModel, Field, PrivateAttr
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.codec import decode, encode
-from langmem_adapters.conversation import CREATED, brain_namespace
-from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
+from langmem_adapters.conversation import brain_namespace
+from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.llamaindex.convert import from_message, to_message
-from langmem_adapters.model import Message, Scope, salvage
-from langmem_adapters.protocols import Item, Page, Store
+from langmem_adapters.llamaindex.session import ChatSession
+from langmem_adapters.model import Scope
+from langmem_adapters.protocols import Store
 from langmem_adapters.stores import shared_store
 
 __all__ = ["BrainChatStore", "SyncBrainChatStore"]
 
 _ACTIVE = MessageStatus.ACTIVE
-_LAST, _ARCHIVE = "archived", "archived/"
-_Change = dict[str, list[Any]]  # the arguments of a write, and in "archive" the entries that go there
-
-
-class _Session:
-    """The flows of one session.
-
-    Active messages are the session's log, as everywhere. Archived ones are values, ``archived/<number>/<id>``, so
-    that they move in one write and are exported and deleted with the session. The value ``archived`` is the last
-    number: whatever takes messages away is guarded by it and raises it, so that none is archived twice or comes back.
-    """
-
-    def __init__(self, brain: BrainMemory) -> None:
-        self._brain = brain
-        self._store = brain.store
-        self._namespace = brain_namespace(brain.scope)
-
-    def add(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
-        messages = [to_message(chat) for chat in chats]
-        if status == _ACTIVE:
-            yield from step(self._brain.add_messages, messages)
-        else:
-            yield from self._change(lambda _: {"archive": [_entry(message) for message in messages]}, 0)
-
-    def read(self, status: MessageStatus | None, limit: int | None, offset: int | None) -> Flow[list[ChatMessage]]:
-        start = _natural(offset or 0, "offset")
-        stop = None if limit is None else start + _natural(limit, "limit")
-        n = stop if status == _ACTIVE else 0 if status else None
-        page = yield from self._look(n, archive=status != _ACTIVE)
-        return _chats((_archive(page) + page.items)[start:stop])
-
-    def count(self, status: MessageStatus | None) -> Flow[int]:
-        page = yield from self._look(0, archive=status != _ACTIVE)
-        return len(_archive(page)) + (0 if status == MessageStatus.ARCHIVED else page.total)
-
-    def replace(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
-        new = [_entry(to_message(chat)) for chat in chats]
-        place = "append" if status == _ACTIVE else "archive"
-        yield from self._change(lambda page: {**_everything(page), place: new}, archive=True)
-
-    def remove_oldest(self, n: int, *, archive: bool) -> Flow[list[ChatMessage]]:
-        def plan(page: Page) -> _Change:
-            return {"remove": page.items, "archive": [(item.id, item.data) for item in page.items if archive]}
-
-        return _chats((yield from self._change(plan, _natural(n, "n"))).items)
-
-    def remove_at(self, idx: int) -> Flow[ChatMessage | None]:
-        def chosen(page: Page) -> list[Item]:
-            readable = [item for item in page.items if _chats([item])]
-            return [readable[idx]] if -len(readable) <= idx < len(readable) else []
-
-        page = yield from self._change(lambda page: {"remove": chosen(page)})
-        return next(iter(_chats(chosen(page))), None)
-
-    def remove_all(self, status: MessageStatus | None) -> Flow[None]:
-        if status is None:
-            yield from step(self._brain.clear)
-        else:
-            yield from self._change(_everything, None if status == _ACTIVE else 0, archive=status != _ACTIVE)
-
-    def forget(self) -> Flow[list[ChatMessage] | None]:
-        messages = yield from self.read(_ACTIVE, None, None)
-        yield from self.remove_all(None)
-        return messages or None
-
-    def _look(self, n: int | None = None, *, archive: bool = False) -> Flow[Page]:
-        """The oldest ``n`` entries of the log, or all; and all values, as they were at the same moment, if asked."""
-        while True:
-            page = yield from step(self._store.scan, self._namespace, limit=n, keys=[_LAST, CREATED])
-            if not archive:
-                return page
-            values = yield from step(self._store.get, self._namespace)
-            if values.get(_LAST) == page.values.get(_LAST):
-                return page._replace(values=values)
-
-    def _change(self, plan: Callable[[Page], _Change], n: int | None = None, *, archive: bool = False) -> Flow[Page]:
-        """Look and write what is planned, all or nothing; look again if somebody else came in between."""
-        while True:
-            page = yield from self._look(n, archive=archive)
-            change = plan(page)
-            if not any(change.values()):
-                return page
-            last, entries = decode(page.values.get(_LAST, b"0")), change.pop("archive", [])
-            if type(last) is not int:
-                raise SerializationError(f"the value {_LAST!r} of this session is not a number")
-            put = {f"{_ARCHIVE}{last + n:08}/{id_}": data for n, (id_, data) in enumerate(entries, start=1)}
-            put |= {_LAST: encode(last + max(len(entries), 1)), **_created(page)}
-            guard = {_LAST: page.values.get(_LAST)}
-            try:
-                yield from step(self._store.write, self._namespace, put=put, guard=guard, ttl=self._brain.ttl, **change)
-            except Conflict:
-                continue
-            return page
-
-
-def _entry(message: Message) -> tuple[str, bytes]:
-    id_ = uuid.uuid4().hex
-    return id_, message.model_copy(update={"id": id_, "created_at": time.time()}).to_bytes()
-
-
-def _archive(page: Page) -> list[Item]:
-    return [Item(0, key, data) for key, data in sorted(page.values.items()) if key.startswith(_ARCHIVE)]
-
-
-def _everything(page: Page) -> _Change:
-    return {"remove": page.items, "delete": [item.id for item in _archive(page)]}
-
-
-def _chats(items: Sequence[Item]) -> list[ChatMessage]:
-    """The messages that can be read; of a damaged one, a warning names the place."""
-    messages = (salvage(item.data, f"entry {item.id!r}") for item in items)
-    return [from_message(message) for message in messages if message is not None]
-
-
-def _created(page: Page) -> dict[str, bytes]:
-    """A session is as old as its first message was, also when that has left the log."""
-    first = salvage(page.items[0].data, "the first message") if page.items else None
-    return {CREATED: encode(first.created_at)} if first and CREATED not in page.values else {}
-
-
-def _natural(number: int, name: str) -> int:
-    if number < 0:
-        raise ConfigurationError(f"{name} is a number of messages, 0 or more, not {number}")
-    return number
 
 
 class _OnStore(BaseModel):
@@ -183,8 +57,8 @@ class _OnStore(BaseModel):
         fields = {name: getattr(self, name) for name in _OnStore.model_fields}  # neither connections nor passwords
         return partial(type(self), **fields), ()
 
-    def _session(self, key: str) -> _Session:
-        return _Session(BrainMemory(self._store, key, user=self.user, tenant=self.tenant, ttl=self.ttl))
+    def _session(self, key: str) -> ChatSession:
+        return ChatSession(BrainMemory(self._store, key, user=self.user, tenant=self.tenant, ttl=self.ttl))
 
     def _keys(self) -> Flow[list[str]]:
         rows = yield from step(self._store.recent, brain_namespace(Scope(tenant=self.tenant, user=self.user))[:-1])
