@@ -142,6 +142,17 @@ def test_expired_sessions_leave_the_file_a_few_rows_at_a_time(tmp_path: Path) ->
     assert [row.namespace for row in store.recent(("s",))] == [("s", "new")]
 
 
+def test_expired_sessions_leave_the_memory_beside_writes() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock=clock)
+    for n in range(100):
+        store.append(("s", str(n)), [("id", b"")], ttl=10)
+    clock.advance(11)
+    for n in range(300):
+        store.append(("s", "new"), [(str(n), b"")])
+    assert list(store._namespaces) == [("s", "new")]
+
+
 def test_a_foreign_file_or_a_missing_folder_is_one_clear_sentence(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("This is a letter, not a database. " * 100)
     with pytest.raises(StoreError, match=r"text\.db is not an SQLite database"):

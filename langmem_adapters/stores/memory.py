@@ -13,6 +13,8 @@ from langmem_adapters.protocols import Appended, Item, Listed, Page
 
 __all__ = ["MemoryStore"]
 
+_CULL = 256  # writes between two looks for what has expired
+
 
 @dataclass
 class _Content:
@@ -31,6 +33,7 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._namespaces: dict[Namespace, _Content] = {}
         self._seq = 0
+        self._writes = 0
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         with self._lock:
@@ -127,6 +130,9 @@ class MemoryStore:
         content = self._look(namespace)
         now = self._clock()
         content.updated_at = now
+        self._writes += 1
+        if self._writes % _CULL == 0:
+            self._expire()
         content.expires_at = None if ttl is None else now + ttl
         self._namespaces[namespace] = content
         return content
