@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from langmem_adapters.conversation import Conversation
+from langmem_adapters.compaction import Compaction
+from langmem_adapters.conversation import Context, Conversation
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.flow import arun, run
+from langmem_adapters.expiry import Refresh
+from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.metagpt import import_flow
 from langmem_adapters.model import Message, Recalled, Scope, Summary
+from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Store
+from langmem_adapters.reflection import Reflection
+from langmem_adapters.thoughts import Thoughts
+from langmem_adapters.tokens import TokenCounter, approximate_tokens
+from langmem_adapters.turn import Turn, mark_interrupted, whole_messages
 
 __all__ = ["BrainMemory"]
 
+_CONTEXT_TOKENS = 2000  # beyond which a history is summarised before a model is asked about it
 
-class BrainMemory:
+
+class BrainMemory(Reflection):
     """The short-term memory of one session (MetaGPT's ``BrainMemory``): history, knowledge, summary, title.
 
     Messages are appended one by one, never rewritten as a whole, so any number of writers may share a session.
@@ -29,7 +40,22 @@ class BrainMemory:
         user, tenant: Whose session it is; sessions of others are never seen.
         memory_k: How many of the newest messages :meth:`window` shows, and with ``long_term`` how many are kept.
         long_term: Takes the messages that leave the window. Without it nothing ever leaves the history.
-        ttl: Seconds after the last write at which the whole session expires; None: never.
+        model: Makes summaries, titles and the like: any LangChain or LlamaIndex model, or a function from prompt
+            to text. Each of the methods that need one also takes another.
+        summarize_at: With a model: tokens of messages beyond which the oldest become part of the summary, so that
+            half as many stay. None: only when :meth:`summarize` is called.
+        summarize_in: "background" (a worker thread, after the write has returned) or "inline" (before it returns).
+        max_summary_tokens: How long the summary may be.
+        max_tokens: How long the window may be; None: as long as ``memory_k`` messages are. ``summarize_at`` is no
+            more than this.
+        archive: Whether messages are kept once a summary stands for them: in ``long_term`` if there is one, else in
+            the history behind the window. False: they are deleted.
+        counter: Counts tokens; default: an estimate by characters.
+        prompts: What the model is told.
+        ttl: Seconds after which the whole session expires; None: never.
+        refresh: What starts that time anew: each "write"; each "read" too, and then a read costs a write, and counts
+            as activity, once a tenth of the time is gone; "never": it is counted from the session's first write.
+            All who write to a session must be given the same.
         clock: Gives Unix seconds.
         new_id: Gives an id to a message that has none.
 
@@ -51,7 +77,16 @@ class BrainMemory:
         tenant: str = "",
         memory_k: int = 200,
         long_term: LongTermMemory | None = None,
+        model: Any = None,
+        summarize_at: int | None = None,
+        summarize_in: Literal["background", "inline"] = "background",
+        max_summary_tokens: int = 400,
+        max_tokens: int | None = None,
+        archive: bool = True,
+        counter: TokenCounter = approximate_tokens,
+        prompts: Prompts | None = None,
         ttl: float | None = None,
+        refresh: Refresh = "write",
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
@@ -59,16 +94,59 @@ class BrainMemory:
             raise ConfigurationError(f"a session id is a text that is not empty, not {session!r}")
         if memory_k < 1:
             raise ConfigurationError(f"memory_k is at least 1, not {memory_k}")
-        if ttl is not None and ttl <= 0:
-            raise ConfigurationError(f"ttl is a number of seconds above 0, not {ttl}")
+        if summarize_at is not None and (model is None or summarize_at < 1):
+            raise ConfigurationError("summarize_at is at least 1 token, and needs a model= to summarise with")
+        if summarize_in not in {"background", "inline"}:
+            raise ConfigurationError(f'summarize_in is "background" or "inline", not {summarize_in!r}')
+        if max_summary_tokens < 1 or (max_tokens is not None and max_tokens < 1):
+            raise ConfigurationError("max_tokens and max_summary_tokens are at least 1")
         self.store = store
         self.scope = Scope(tenant=tenant, user=user, session=session)
         self.memory_k = memory_k
+        self.max_tokens = max_tokens
         self.long_term = long_term
+        self.model = model
         self.ttl = ttl
+        self.refresh = refresh
+        self._stats: Counter[str] = Counter()
         self._flows = Conversation(
-            store, self.scope, memory_k=memory_k, long_term=long_term, ttl=ttl, clock=clock, new_id=new_id
+            store,
+            self.scope,
+            memory_k=memory_k,
+            long_term=long_term,
+            ttl=ttl,
+            refresh=refresh,
+            overflows=summarize_at is None,
+            clock=clock,
+            new_id=new_id,
         )
+        self._counter = counter
+        budget = summarize_at or _CONTEXT_TOKENS
+        self._thoughts = Thoughts(
+            self._flows,
+            Compaction(
+                self._flows,
+                summarize_at=min(budget, max_tokens or budget),
+                archive=archive,
+                counter=counter,
+                stats=self._stats,
+            ),
+            model=model,
+            max_summary_tokens=max_summary_tokens,
+            counter=counter,
+            prompts=prompts or Prompts(),
+            stats=self._stats,
+        )
+        self._summarizes: str | None = summarize_in if summarize_at is not None else None
+        if self._summarizes == "background":
+            self._thoughts.check_background()
+
+    @classmethod
+    def from_metagpt(cls, blob: str | bytes, store: Store, session: str, **arguments: Any) -> BrainMemory:
+        """A session with what MetaGPT's ``BrainMemory.dumps`` left in Redis; again, it adds nothing twice."""
+        brain = cls(store, session, **arguments)
+        run(import_flow(brain._flows._session, blob))  # noqa: SLF001 - the one way to write with this ttl
+        return brain
 
     # --- history
 
@@ -78,27 +156,47 @@ class BrainMemory:
         A message whose id the session holds already, with the same content, is a repeated delivery and is not
         added again.
         """
-        run(self._flows.add(messages))
+        run(self._add(messages))
 
     async def aadd_messages(self, messages: Sequence[Message]) -> None:
         """:meth:`add_messages`, without blocking the event loop."""
-        await arun(self._flows.add(messages))
+        await arun(self._add(messages))
 
     def add_talk(self, text: str, **fields: Any) -> None:
         """Append what the user said; ``fields`` are those of a Message, such as ``name`` or ``metadata``."""
-        run(self._flows.add([Message(role="user", content=text, **fields)]))
+        run(self._add([Message(role="user", content=text, **fields)]))
 
     async def aadd_talk(self, text: str, **fields: Any) -> None:
         """:meth:`add_talk`, without blocking the event loop."""
-        await arun(self._flows.add([Message(role="user", content=text, **fields)]))
+        await arun(self._add([Message(role="user", content=text, **fields)]))
 
     def add_answer(self, text: str, **fields: Any) -> None:
         """Append what the assistant answered."""
-        run(self._flows.add([Message(role="assistant", content=text, **fields)]))
+        run(self._add([Message(role="assistant", content=text, **fields)]))
 
     async def aadd_answer(self, text: str, **fields: Any) -> None:
         """:meth:`add_answer`, without blocking the event loop."""
-        await arun(self._flows.add([Message(role="assistant", content=text, **fields)]))
+        await arun(self._add([Message(role="assistant", content=text, **fields)]))
+
+    def record_turn(self, question: str | Message) -> Turn[str | Message]:
+        """Record a question with its answer, or with what there is of it when the turn is interrupted.
+
+        >>> from langmem_adapters import BrainMemory, open_store
+        >>> brain = BrainMemory(open_store("memory:"), "session-1")
+        >>> with brain.record_turn("Where is my bike?") as turn:
+        ...     for text in turn.watch(["In ", "the ", "shed."]):
+        ...         break
+        >>> [(message.text, message.metadata) for message in brain.messages()]
+        [('Where is my bike?', {}), ('In ', {'interrupted': True})]
+        """
+        return Turn(
+            Message(role="user", content=question) if isinstance(question, str) else question,
+            pieces=(str, Message),
+            gather=whole_messages,
+            write=self.add_messages,
+            awrite=self.aadd_messages,
+            mark=mark_interrupted,
+        )
 
     def messages(self, limit: int | None = None) -> list[Message]:
         """The history from its oldest message, or only the newest ``limit`` of it."""
@@ -108,17 +206,17 @@ class BrainMemory:
         """:meth:`messages`, without blocking the event loop."""
         return await arun(self._flows.messages(limit))
 
-    def window(self, k: int | None = None) -> list[Message]:
+    def window(self, k: int | None = None, *, max_tokens: int | None = None) -> list[Message]:
         """The newest ``k`` (default ``memory_k``) messages as a model may be shown them.
 
         A tool's result is never without its call nor a call without its result, and the first message is a
         user's; so there may be fewer than ``k``. See :func:`langmem_adapters.text.window`.
         """
-        return run(self._flows.window(self.memory_k if k is None else k))
+        return run(self._context(k, max_tokens)).messages
 
-    async def awindow(self, k: int | None = None) -> list[Message]:
+    async def awindow(self, k: int | None = None, *, max_tokens: int | None = None) -> list[Message]:
         """:meth:`window`, without blocking the event loop."""
-        return await arun(self._flows.window(self.memory_k if k is None else k))
+        return (await arun(self._context(k, max_tokens))).messages
 
     def count(self) -> int:
         """How many messages the history holds."""
@@ -186,14 +284,6 @@ class BrainMemory:
         """:meth:`set_summary`, without blocking the event loop."""
         await arun(self._flows.set_summary(summary))
 
-    def get_title(self) -> str:
-        """The session's title; empty if it was never given one."""
-        return run(self._flows.get_title())
-
-    async def aget_title(self) -> str:
-        """:meth:`get_title`, without blocking the event loop."""
-        return await arun(self._flows.get_title())
-
     def set_title(self, title: str) -> None:
         """Give the session a title."""
         run(self._flows.set_title(title))
@@ -201,6 +291,14 @@ class BrainMemory:
     async def aset_title(self, title: str) -> None:
         """:meth:`set_title`, without blocking the event loop."""
         await arun(self._flows.set_title(title))
+
+    def context(self, k: int | None = None, *, max_tokens: int | None = None) -> Context:
+        """The summary, and the window of the messages that it does not stand for."""
+        return run(self._context(k, max_tokens))
+
+    async def acontext(self, k: int | None = None, *, max_tokens: int | None = None) -> Context:
+        """:meth:`context`, without blocking the event loop."""
+        return await arun(self._context(k, max_tokens))
 
     # --- recall
 
@@ -214,3 +312,16 @@ class BrainMemory:
 
     def __repr__(self) -> str:
         return f"BrainMemory({self.store!r}, {self.scope.session!r}, user={self.scope.user!r})"
+
+    # --- flows
+
+    def _add(self, messages: Sequence[Message]) -> Flow[None]:
+        yield from self._flows.add(messages)
+        if self._summarizes == "inline":
+            yield from self._thoughts.compact()
+        elif self._summarizes:
+            self._thoughts.compact_in_background()
+
+    def _context(self, k: int | None, max_tokens: int | None) -> Flow[Context]:
+        k = self.memory_k if k is None else k
+        return (yield from self._flows.context(k, self.max_tokens if max_tokens is None else max_tokens, self._counter))

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
-from pydantic import ValidationError
-
 from langmem_adapters import __version__
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.database import file_of
@@ -92,12 +90,7 @@ def _root(
 
 def _settings(url: str | None, tenant: str | None) -> Settings:
     given = {name: value for name, value in {"url": url, "tenant": tenant}.items() if value is not None}
-    try:
-        settings = Settings.model_validate(given)
-    except ValidationError as error:
-        flaw = error.errors(include_input=False)[0]
-        name = "_".join(("LANGMEM", *map(str, flaw["loc"]))).upper()
-        raise ConfigurationError(f"the setting {name} is wrong: {flaw['msg']}") from error
+    settings = Settings(**given)
     if settings.url.startswith("memory:"):
         raise ConfigurationError('"memory:" is forgotten when the command ends: give the URL of a file or a server')
     return settings

@@ -14,16 +14,18 @@ import inspect
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar, cast, overload
 
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Flow", "Step", "arun", "run", "step"]
+__all__ = ["Flow", "Step", "arun", "run", "step", "submit"]
 
 T = TypeVar("T")
 
-_WORKERS = 64  # they wait for disks and sockets, so more than the processors
+# They wait for disks and sockets, so more than the processors. What runs in the background waits for models, and
+# must not take the places of steps that somebody waits for.
+_WORKERS = {"step": 64, "background": 8}
 
 
 class Step(NamedTuple):
@@ -61,12 +63,15 @@ def run(flow: Flow[T]) -> T:
     """Drive a flow by blocking."""
     answer: Any = None
     failure: BaseException | None = None
-    while True:
-        try:
-            question = flow.throw(failure) if failure is not None else flow.send(answer)
-        except StopIteration as stop:
-            return cast("T", stop.value)
-        answer, failure = _ask(question)
+    try:
+        while True:
+            try:
+                question = flow.throw(failure) if failure is not None else flow.send(answer)
+            except StopIteration as stop:
+                return cast("T", stop.value)
+            answer, failure = _ask(question)
+    finally:
+        flow.close()  # interrupted: what it holds is released now, even if somebody keeps the traceback
 
 
 async def arun(flow: Flow[T]) -> T:
@@ -77,22 +82,29 @@ async def arun(flow: Flow[T]) -> T:
     """
     answer: Any = None
     failure: BaseException | None = None
-    loop = asyncio.get_running_loop()
     context = contextvars.copy_context()
     while True:
-        hop = loop.run_in_executor(_workers(), context.run, _advance, flow, answer, failure)
-        done, question = await hop
-        if done:
-            return cast("T", question)
+        hop = _workers().submit(context.run, _advance, flow, answer, failure)
         try:
-            answer, failure = await question.acall(), None
-        except Exception as error:  # noqa: BLE001 - the flow decides what the failure means
-            answer, failure = None, error
+            done, question = await asyncio.wrap_future(hop)
+            if done:
+                return cast("T", question)
+            answer, failure = await _aask(question)
+        except BaseException:  # cancelled: as in run, once the thread has let go of the flow
+            hop.add_done_callback(lambda _: flow.close())
+            raise
 
 
 def _ask(question: Step) -> tuple[Any, BaseException | None]:
     try:
         return question.call(), None
+    except Exception as error:  # noqa: BLE001 - the flow decides what the failure means
+        return None, error
+
+
+async def _aask(question: Step) -> tuple[Any, BaseException | None]:
+    try:
+        return await cast("Callable[[], Awaitable[Any]]", question.acall)(), None
     except Exception as error:  # noqa: BLE001 - the flow decides what the failure means
         return None, error
 
@@ -110,23 +122,28 @@ def _advance(flow: Flow[Any], answer: Any, failure: BaseException | None) -> tup
 
 
 _lock = threading.Lock()
-_pool: ThreadPoolExecutor | None = None
+_pools: dict[str, ThreadPoolExecutor] = {}
 
 
-def _workers() -> ThreadPoolExecutor:
-    global _pool  # noqa: PLW0603 - one pool a process, made on first use
-    if _pool is None:
+def _workers(kind: str = "step") -> ThreadPoolExecutor:
+    if kind not in _pools:
         with _lock:
-            if _pool is None:
-                _pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="langmem")
-    return _pool
+            if kind not in _pools:
+                _pools[kind] = ThreadPoolExecutor(_WORKERS[kind], thread_name_prefix=f"langmem-{kind}")
+    return _pools[kind]
 
 
-def _forget_pool() -> None:
+def submit(call: Callable[[], T]) -> Future[T]:
+    """Start a blocking call on a background thread, in the caller's context."""
+    return _workers("background").submit(contextvars.copy_context().run, call)
+
+
+def _forget_pools() -> None:
     """Threads do not survive a fork, and the lock may have been held by one of them."""
-    global _pool, _lock
-    _pool, _lock = None, threading.Lock()
+    global _lock  # noqa: PLW0603 - one lock a process
+    _pools.clear()
+    _lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_forget_pool)
+    os.register_at_fork(after_in_child=_forget_pools)

@@ -48,6 +48,8 @@ class LongTermMemory:
         user, tenant: Whose memories these are; those of others are never searched.
         session: Keeps the memories to one session, where there is no user.
         similarity_top_k: How many :meth:`search` returns if it is not told.
+        ttl: Seconds after the last write at which all memories of the scope expire; None: never. The memories of
+            one session expire with it, when they are the ``long_term`` of a BrainMemory that has a ttl.
         clock: Gives Unix seconds.
         new_id: Gives ids to entries of the log.
 
@@ -67,10 +69,14 @@ class LongTermMemory:
         tenant: str = "",
         session: str = "",
         similarity_top_k: int = 5,
+        ttl: float | None = None,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
+        if ttl is not None and not ttl > 0:
+            raise ConfigurationError(f"ttl is a number of seconds above 0, not {ttl}")
         self.scope = Scope(tenant=tenant, user=user, session=session)
+        self.ttl = ttl
         self.similarity_top_k = similarity_top_k
         self._clock = clock
         self._records = Records(store, longterm_namespace(self.scope), index=index, text_of=_searchable, new_id=new_id)
@@ -115,11 +121,11 @@ class LongTermMemory:
 
     def delete(self, memory_ids: Sequence[str]) -> int:
         """Forget memories; returns how many there were."""
-        return run(step(self._records.delete, _ids(memory_ids)))
+        return run(step(self._records.delete, _ids(memory_ids), ttl=self.ttl))
 
     async def adelete(self, memory_ids: Sequence[str]) -> int:
         """:meth:`delete`, without blocking the event loop."""
-        return await arun(step(self._records.delete, _ids(memory_ids)))
+        return await arun(step(self._records.delete, _ids(memory_ids), ttl=self.ttl))
 
     def all(self) -> list[Memory]:
         """Every memory of the scope, oldest first."""
@@ -181,7 +187,7 @@ class LongTermMemory:
             changed = {id_: data for id_, data in merged.items() if data != known.get(id_)}
             try:
                 guard = {id_: known.get(id_) for id_ in changed}
-                yield from step(self._records.put, changed, guard=guard)
+                yield from step(self._records.put, changed, guard=guard, ttl=self.ttl)
             except Conflict:
                 continue  # the same was said elsewhere in this moment
             return
@@ -213,7 +219,7 @@ class LongTermMemory:
             message = memory.message.model_copy(update={"content": text})
             changed = memory.model_copy(update={"message": message})
             try:
-                yield from step(self._records.put, {memory_id: changed.to_bytes()}, guard=found)
+                yield from step(self._records.put, {memory_id: changed.to_bytes()}, guard=found, ttl=self.ttl)
             except Conflict:
                 continue
             return True

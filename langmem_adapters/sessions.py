@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.conversation import CREATED, KNOWLEDGE, SUMMARY, TITLE, brain_namespace, entry_id
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.expiry import EXPIRES, Expiring, Refresh
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
+from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Message, Scope, SessionInfo, Summary, salvage
 from langmem_adapters.protocols import Listed, Store
 
@@ -28,7 +31,9 @@ class Sessions:
     Args:
         store: Where they are kept.
         user, tenant: Whose sessions; those of others are never seen.
-        ttl: Seconds after the last write at which an imported session expires; None: never.
+        ttl: Seconds after which a session that is imported or renamed expires; None: never.
+        refresh: What starts that time anew, as in :class:`~langmem_adapters.brain.BrainMemory`.
+        clock: Gives Unix seconds.
 
     >>> from langmem_adapters import BrainMemory, Sessions, open_store
     >>> store = open_store("memory:")
@@ -37,10 +42,21 @@ class Sessions:
     [('monday', 1)]
     """
 
-    def __init__(self, store: Store, *, user: str = "", tenant: str = "", ttl: float | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        user: str = "",
+        tenant: str = "",
+        ttl: float | None = None,
+        refresh: Refresh = "write",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.store = store
         self.scope = Scope(tenant=tenant, user=user)
         self.ttl = ttl
+        self.refresh = refresh
+        self._clock = clock
         self._parent = brain_namespace(self.scope)[:-1]
 
     def list_sessions(self, limit: int | None = 20, *, after: SessionInfo | None = None) -> list[SessionInfo]:
@@ -105,6 +121,18 @@ class Sessions:
     def _namespace(self, session: str) -> tuple[str, ...]:
         return (*self._parent, session)
 
+    def _expiring(self, session: str) -> Expiring:
+        scope = self.scope.model_copy(update={"session": session})
+        along = None if scope.user else longterm_namespace(scope)
+        return Expiring(
+            self.store,
+            self._namespace(session),
+            ttl=self.ttl,
+            refresh=self.refresh,
+            clock=self._clock,
+            along=along,
+        )
+
     def _list(self, limit: int | None, after: SessionInfo | None) -> Flow[list[SessionInfo]]:
         if limit is not None and limit < 1:
             return []
@@ -136,7 +164,7 @@ class Sessions:
     def _rename(self, session: str, title: str) -> Flow[bool]:
         if not (yield from self._exists(session)):
             return False
-        yield from step(self.store.write, self._namespace(session), put={TITLE: encode(title)}, ttl=self.ttl)
+        yield from self._expiring(session).write(put={TITLE: encode(title)})
         return True
 
     def _delete(self, session: str) -> Flow[bool]:
@@ -146,7 +174,7 @@ class Sessions:
 
     def _lines(self, session: str) -> Iterator[Line]:
         values = self.store.get(self._namespace(session))
-        kept = {key: _loaded(data) for key, data in sorted(values.items())}
+        kept = {key: _loaded(data) for key, data in sorted(values.items()) if key != EXPIRES}
         yield {"v": _VERSION, "type": "session", "session": session, "values": kept}
         after = 0
         while items := self.store.scan(self._namespace(session), after=after, limit=_PAGE).items:
@@ -161,18 +189,17 @@ class Sessions:
         entries: dict[str, list[tuple[str, bytes]]] = {}
         for line in lines:
             if line["type"] == "session":
-                namespace = self._namespace(line["session"])
-                known = yield from step(self.store.get, namespace)
+                known = yield from step(self.store.get, self._namespace(line["session"]))
                 put = {key: _dump(value) for key, value in line["values"].items() if key not in known}
-                yield from step(self.store.write, namespace, put=put, ttl=self.ttl)
+                yield from self._expiring(line["session"]).write(put=put)
             else:
                 entry = (entry_id(line["message"]["id"]), _dump(line["message"]))
                 entries.setdefault(line["session"], []).append(entry)
         added = 0
         for session, messages in entries.items():
+            expiring = self._expiring(session)
             for start in range(0, len(messages), _PAGE):
-                page = messages[start : start + _PAGE]
-                appended = yield from step(self.store.append, self._namespace(session), page, ttl=self.ttl)
+                appended = yield from expiring.append(messages[start : start + _PAGE])
                 added += sum(appended.new)
         return added
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
+import ipaddress
+import logging
 import os
-from typing import Any
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.database import default_url
+from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.experience import ExperiencePool
+from langmem_adapters.expiry import Refresh
 from langmem_adapters.indexes import shared_index
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.protocols import Index, Store
@@ -18,13 +28,30 @@ from langmem_adapters.stores import shared_store
 
 __all__ = ["Settings"]
 
+_NO_COUNTERPART = {
+    "role_zero": ("longterm_memory_persist_path", "use_llm_ranker"),
+    "exp_pool": ("persist_path", "retrieval_type", "use_llm_ranker", "collection_name"),
+}
+_log = logging.getLogger("langmem_adapters")
+_VARIABLES = {
+    "url": ("LANGMEM_STORE_URL", "REDIS_URL"),
+    "tenant": ("LANGMEM_TENANT",),
+    "memory_k": ("LANGMEM_MEMORY_K",),
+    "similarity_top_k": ("LANGMEM_SIMILARITY_TOP_K",),
+    "ttl": ("LANGMEM_TTL",),
+    "refresh": ("LANGMEM_REFRESH",),
+    "enable_longterm_memory": ("LANGMEM_ENABLE_LONGTERM_MEMORY",),
+    "enable_experience_read": ("LANGMEM_ENABLE_EXPERIENCE_READ",),
+    "enable_experience_write": ("LANGMEM_ENABLE_EXPERIENCE_WRITE",),
+}
+
 
 class Settings(BaseModel):
     """Where memory is kept and how much of it is shown; makes the services that go with that.
 
-    What is not given is read from the environment: ``LANGMEM_STORE_URL`` (else ``REDIS_URL``), ``LANGMEM_TENANT``,
-    ``LANGMEM_MEMORY_K``, ``LANGMEM_SIMILARITY_TOP_K``, ``LANGMEM_TTL``. Raises pydantic's ValidationError, naming the
-    setting that is wrong.
+    What is not given is read from the environment: ``LANGMEM_STORE_URL`` (else ``REDIS_URL``), and for each other
+    setting a variable of its name, such as ``LANGMEM_MEMORY_K``. Raises ConfigurationError, which names the setting
+    that is wrong and quotes no value.
 
     >>> brain = Settings(url="memory:").brain("session-1", user="ada")
     >>> brain.add_talk("Where is my bike?")
@@ -32,13 +59,60 @@ class Settings(BaseModel):
     1
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
 
     url: str = Field(default_factory=default_url, description="The store's URL; see open_store.", repr=False)
-    tenant: str = Field(default_factory=lambda: os.environ.get("LANGMEM_TENANT", ""))
-    memory_k: int = Field(default_factory=lambda: _number("LANGMEM_MEMORY_K", 200), ge=1)
-    similarity_top_k: int = Field(default_factory=lambda: _number("LANGMEM_SIMILARITY_TOP_K", 5), ge=1)
-    ttl: float | None = Field(default_factory=lambda: _number("LANGMEM_TTL", None), gt=0, description="Seconds.")
+    tenant: str = Field(default_factory=lambda: _variable("tenant", ""))
+    memory_k: int = Field(default_factory=lambda: _variable("memory_k", 200), ge=1)
+    similarity_top_k: int = Field(default_factory=lambda: _variable("similarity_top_k", 5), ge=1)
+    ttl: float | None = Field(default_factory=lambda: _variable("ttl", None), gt=0, description="Seconds.")
+    refresh: Refresh = Field(
+        default_factory=lambda: _variable("refresh", "write"), description="What starts a session's ttl anew."
+    )
+    enable_longterm_memory: bool = Field(
+        default_factory=lambda: _variable("enable_longterm_memory", False),
+        description="Whether sessions have a long-term memory, unless brain() is told.",
+    )
+    enable_experience_read: bool = Field(default_factory=lambda: _variable("enable_experience_read", True))
+    enable_experience_write: bool = Field(default_factory=lambda: _variable("enable_experience_write", True))
+
+    if not TYPE_CHECKING:  # type checkers see the fields
+
+        def __init__(self, **given: Any) -> None:
+            try:
+                super().__init__(**given)
+            except ValidationError as error:
+                sentence = _sentence(error, given)
+            else:
+                return
+            raise ConfigurationError(sentence)  # outside of the except, as pydantic's error holds the values
+
+    @classmethod
+    def from_yaml(cls, path: str | Path, **given: Any) -> Self:
+        """Read the section ``langmem`` of a file, and MetaGPT's own sections ``redis``, ``role_zero`` and ``exp_pool``.
+
+        What is ``given`` counts first, then the environment, then ``langmem``, which has the names of this class,
+        then MetaGPT's. Everything else is ignored, so that the file may be MetaGPT's ``config2.yaml``. Needs PyYAML.
+
+        Raises ConfigurationError, naming the setting that is wrong, and MissingDependency.
+        """
+        document = _document(Path(path).expanduser())
+        cls(**given)  # so that what is wrong from here on is wrong in the file
+        try:
+            theirs = _Config2.model_validate(document).settings()
+            ours = _section(document, cls.model_fields.keys())
+            values = {name: value for name, value in (theirs | ours).items() if not _variable(name, "")}
+            settings = cls(**(values | given))
+        except ValidationError as error:
+            sentence = _sentence(error, document)
+        except ConfigurationError as error:
+            sentence = str(error)
+        else:
+            unused = _without_counterpart(document)
+            if unused:
+                _log.info("%s: %s change nothing here", path, ", ".join(unused))
+            return settings
+        raise ConfigurationError(f"{path}: {sentence}")
 
     @property
     def store(self) -> Store:
@@ -50,24 +124,26 @@ class Settings(BaseModel):
         """The lexical index of this process for the URL."""
         return shared_index(self.url)
 
-    def brain(self, session: str, *, user: str = "", long_term: bool = False) -> BrainMemory:
+    def brain(self, session: str, *, user: str = "", long_term: bool | None = None) -> BrainMemory:
         """The short-term memory of a session.
 
-        With ``long_term``, what leaves its window goes to the user's long-term memory (to the session's own, where
-        there is no user) instead of staying in the history.
+        With ``long_term`` (default: ``enable_longterm_memory``), what leaves its window goes to the user's long-term
+        memory (to the session's own, where there is no user) instead of staying in the history.
         """
+        remembers = self.enable_longterm_memory if long_term is None else long_term
         return BrainMemory(
             self.store,
             session,
             user=user,
             tenant=self.tenant,
             memory_k=self.memory_k,
-            long_term=self.long_term(user=user, session=session) if long_term else None,
+            long_term=self.long_term(user=user, session=session) if remembers else None,
             ttl=self.ttl,
+            refresh=self.refresh,
         )
 
     def long_term(self, *, user: str = "", session: str = "") -> LongTermMemory:
-        """The long-term memory of a user, or of a session where there is no user."""
+        """The long-term memory of a user, or of a session where there is no user; that one expires with its session."""
         return LongTermMemory(
             self.store,
             self.index,
@@ -75,16 +151,144 @@ class Settings(BaseModel):
             tenant=self.tenant,
             session=session,
             similarity_top_k=self.similarity_top_k,
+            ttl=None if user else self.ttl,
         )
 
     def experiences(self, tag: str, *, user: str = "") -> ExperiencePool:
         """The experiences under a tag."""
-        return ExperiencePool(self.store, tag=tag, user=user, tenant=self.tenant, ttl=self.ttl)
+        return ExperiencePool(
+            self.store,
+            tag=tag,
+            user=user,
+            tenant=self.tenant,
+            ttl=self.ttl,
+            enable_read=self.enable_experience_read,
+            enable_write=self.enable_experience_write,
+        )
 
     def sessions(self, *, user: str = "") -> Sessions:
         """The sessions of a user."""
-        return Sessions(self.store, user=user, tenant=self.tenant, ttl=self.ttl)
+        return Sessions(self.store, user=user, tenant=self.tenant, ttl=self.ttl, refresh=self.refresh)
 
 
-def _number(name: str, default: Any) -> Any:
-    return os.environ.get(name) or default  # read, and checked, by the field's own type
+def _variable(name: str, default: Any) -> Any:
+    """The environment's value of a setting: read, and checked, by the field's own type."""
+    return next((value for variable in _VARIABLES[name] if (value := os.environ.get(variable))), default)
+
+
+def _sentence(error: ValidationError, given: Mapping[str, Any]) -> str:
+    flaw = error.errors(include_input=False, include_context=False, include_url=False)[0]
+    first = str(flaw["loc"][0])
+    name = ".".join(map(str, flaw["loc"])) if first in given else _VARIABLES[first][0]
+    if flaw["type"] == "extra_forbidden":
+        return f"there is no setting {name}; there are {', '.join(_VARIABLES)}"
+    if flaw["type"] == "model_type":
+        return f"the section {name} is not made of names and values"
+    return f"the setting {name} is wrong: {flaw['msg'].removeprefix('Value error, ')}"
+
+
+# --- files
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        yaml = importlib.import_module("yaml")
+    except ImportError as error:
+        raise MissingDependency("PyYAML", "yaml") from error
+    try:
+        document = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}" if mark else ""
+    else:
+        if isinstance(document, dict | None):
+            return document or {}
+        place = ": settings are names and values"
+    raise ConfigurationError(f"{path} is not a YAML file of settings{place}")  # the parser's own error quotes the file
+
+
+def _section(document: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """The section ``langmem``."""
+    section = document.get("langmem")
+    if not isinstance(section, dict | None):
+        raise ConfigurationError("the section langmem is not made of names and values")
+    for name in section or {}:
+        if name not in names:
+            raise ConfigurationError(f"there is no setting langmem.{name!s:.50}; there are {', '.join(names)}")
+    return {name: value for name, value in (section or {}).items() if value is not None}
+
+
+class _Section(BaseModel):
+    """Unknown keys are ignored, and one without a value is as good as absent."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
+
+
+class _Redis(_Section):
+    host: str = "localhost"
+    port: int = Field(default=6379, ge=1, le=65535)
+    username: str = ""
+    password: str = Field(default="", repr=False)
+    db: int = Field(default=0, ge=0)
+
+    @field_validator("host")
+    @classmethod
+    def _is_host(cls, host: str) -> str:
+        if re.fullmatch(r"[\w.-]+", host):
+            return host
+        try:
+            return f"[{ipaddress.IPv6Address(host.strip('[]'))}]"
+        except ValueError:
+            raise ValueError("it is the name or the address of a server, without scheme and port") from None
+
+    def url(self) -> str:
+        name, password = quote(self.username, safe=""), quote(self.password, safe="")
+        login = f"{name}:{password}@" if password else f"{name}@" if name else ""
+        return f"redis://{login}{self.host}:{self.port}/{self.db}"
+
+
+class _RoleZero(_Section):
+    enable_longterm_memory: bool | None = None
+    memory_k: int | None = Field(default=None, ge=1)
+    similarity_top_k: int | None = Field(default=None, ge=1)
+
+
+class _ExpPool(_Section):
+    enabled: bool = True  # a version that does not have it yet has the other two
+    enable_read: bool = False
+    enable_write: bool = False
+
+
+class _Config2(_Section):
+    """The sections of MetaGPT's ``config2.yaml`` that are about memory; all others are ignored."""
+
+    redis: _Redis | None = None
+    role_zero: _RoleZero | None = None
+    exp_pool: _ExpPool | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """What the sections say, by the names of :class:`~langmem_adapters.settings.Settings`."""
+        found: dict[str, Any] = self.role_zero.model_dump(exclude_none=True) if self.role_zero else {}
+        if self.redis and not self.redis.host.startswith("YOUR_"):  # as in MetaGPT's example
+            found["url"] = self.redis.url()
+        if self.exp_pool:
+            found["enable_experience_read"] = self.exp_pool.enabled and self.exp_pool.enable_read
+            found["enable_experience_write"] = self.exp_pool.enabled and self.exp_pool.enable_write
+        return found
+
+
+def _without_counterpart(document: Mapping[str, Any]) -> list[str]:
+    """The names of what is switched on, or set, in MetaGPT's sections and has no effect here."""
+    return [
+        f"{section}.{name}"
+        for section, names in _NO_COUNTERPART.items()
+        for name in names
+        if isinstance(document.get(section), dict) and document[section].get(name)
+    ]

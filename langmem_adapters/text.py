@@ -2,37 +2,108 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from langmem_adapters.model import Message
+from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens, truncate_content
 
-__all__ = ["as_text", "leaving", "repair", "replaced", "window", "without_calls"]
+__all__ = ["as_text", "leaving", "repair", "replaced", "stands_alone", "window", "without_calls"]
 
+_log = logging.getLogger("langmem_adapters")
+_SYSTEM = frozenset({"system", "developer"})
 _CALL_IDS = ("id", "tool_call_id", "call_id")
 
 
-def window(messages: Sequence[Message], k: int) -> list[Message]:
-    """The newest messages, at most ``k``, in a form that every provider accepts.
+def window(
+    messages: Sequence[Message],
+    k: int,
+    *,
+    max_tokens: int | None = None,
+    counter: TokenCounter = approximate_tokens,
+) -> list[Message]:
+    """The newest messages, at most ``k`` and ``max_tokens``, in a form that every provider accepts.
 
     Besides what :func:`repair` sees to, the first message that is not a system message is a user's. When the
-    newest ``k`` hold no user message (a long run of tools), the latest one before them stands in front.
+    newest hold no user message (a long run of tools), the latest one before them stands in front.
+
+    The latest exchange is always shown: the newest message, the call it answers with all results, and the
+    question that led to it, whatever ``k``. Where these alone are more than ``max_tokens``, their texts are cut,
+    the longest first, with a warning; calls, images and at least a token of each text stay, even if they are more.
     """
-    if k <= 0:
+    if k <= 0 or not messages:
         return []
-    tail = list(messages[-k:])
-    if not any(message.role == "user" for message in tail):
-        asked = [message for message in messages[:-k] if message.role == "user"][-1:]
-        tail = asked + (tail[-(k - 1) :] if k > 1 else []) if asked else tail
-    return repair(_from_user(tail))
+    whole = repair(messages)
+    sizes = None if max_tokens is None else [message_tokens(message, counter) for message in whole]
+    asked = max((n for n, message in enumerate(whole) if message.role == "user"), default=None)
+    start = _start(whole, asked, k, sizes, max_tokens)
+    if asked is None:
+        shown = whole[start:]
+    elif start <= asked:
+        shown = _from_user(whole[start:])
+    else:
+        shown = [whole[asked], *whole[start:]]
+    return shown if max_tokens is None else _shortened(shown, max_tokens, counter)
+
+
+def _start(
+    messages: Sequence[Message], asked: int | None, k: int, sizes: Sequence[int] | None, max_tokens: int | None
+) -> int:
+    """Where the newest messages begin that fit together with the latest question; never between call and result."""
+    start = len(messages)
+    count = tokens = 0
+    if asked is not None:
+        count, tokens = 1, sizes[asked] if sizes else 0
+    for n in range(len(messages) - 1, -1, -1):
+        if n != asked:
+            count += 1
+            tokens += sizes[n] if sizes else 0
+        if messages[n].role == "tool":
+            continue
+        if start < len(messages) and (count > k or (max_tokens is not None and tokens > max_tokens)):
+            break
+        start = n
+    return start
+
+
+def _shortened(messages: list[Message], max_tokens: int, counter: TokenCounter) -> list[Message]:
+    """Cut the longest texts until all fit; what is no text stays."""
+    total = sum(message_tokens(message, counter) for message in messages)
+    if total <= max_tokens:
+        return messages
+    _log.warning("the latest exchange has %d tokens, more than the budget of %d, and is cut", total, max_tokens)
+    texts = [counter(message.text) for message in messages]
+    low, level = 1, max([1, *texts])
+    while low < level:
+        middle = (low + level + 1) // 2
+        if total - sum(texts) + sum(min(tokens, middle) for tokens in texts) <= max_tokens:
+            low = middle
+        else:
+            level = middle - 1
+    while True:  # counts do not quite add up
+        shown = [
+            message.model_copy(update={"content": truncate_content(message.content, level, counter)})
+            if tokens > level
+            else message
+            for message, tokens in zip(messages, texts, strict=True)
+        ]
+        level -= 1
+        if level < 1 or sum(message_tokens(message, counter) for message in shown) <= max_tokens:
+            return shown
 
 
 def _from_user(messages: list[Message]) -> list[Message]:
     """Without what stands before the first user message, system messages excepted; all, if there is none."""
     for n, message in enumerate(messages):
         if message.role == "user":
-            return [m for m in messages[:n] if m.role in {"system", "developer"}] + messages[n:]
+            return [m for m in messages[:n] if m.role in _SYSTEM] + messages[n:]
     return messages
+
+
+def stands_alone(messages: Sequence[Message]) -> bool:
+    """Whether the first message that is not a system message is a user's, if there is any."""
+    return next((message.role for message in messages if message.role not in _SYSTEM), "user") == "user"
 
 
 def repair(messages: Sequence[Message]) -> list[Message]:

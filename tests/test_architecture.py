@@ -19,7 +19,8 @@ FLOORS = {
     **dict.fromkeys(("text", "analysis", "content", "ranking", "prompts", "tokens"), 1),
     **dict.fromkeys(("database", "stores", "indexes"), 2),
     **dict.fromkeys(("records", "longterm", "conversation", "compaction", "brain", "sessions", "session_search"), 3),
-    **dict.fromkeys(("completion", "summary", "understanding", "metagpt", "working", "experience"), 3),
+    **dict.fromkeys(("completion", "summary", "understanding", "thoughts", "reflection", "turn", "expiry"), 3),
+    **dict.fromkeys(("metagpt", "working", "experience"), 3),
     **dict.fromkeys(("langchain", "langgraph", "llamaindex"), 4),
     **dict.fromkeys(("settings", "cli", "demo", "importing", "terminal", "display", "testing", "__init__"), 5),
 }

@@ -244,6 +244,8 @@ def test_wrong_calls_are_one_sentence() -> None:
 
 def test_every_method_has_an_async_twin_with_the_same_arguments() -> None:
     methods = {name: m for name, m in inspect.getmembers(BrainMemory, inspect.isfunction) if not name.startswith("_")}
+    for both_at_once in ("record_turn", "stats"):  # a context manager of either kind; and what does not wait
+        del methods[both_at_once]
     sync = {name for name, method in methods.items() if not inspect.iscoroutinefunction(method)}
     assert methods.keys() == sync | {f"a{name}" for name in sync}
     for name in sync:
@@ -261,6 +263,14 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("set_title", ("Things",)),
     *((name, ()) for name in ("get_knowledge", "get_summary", "get_title", "history_text")),
     ("recall", ("bike",)),
+    *((name, ()) for name in ("context", "flush")),
+    ("is_related", ("And the bike?", "A bike is in the shed.")),
+    ("rewrite", ("And it?", "A bike is in the shed.")),
+    ("refine", ("Is it there?",)),
+    ("summarize", ()),
+    ("set_title", ("",)),
+    ("get_title", (lambda prompt: f"Lost {len(prompt)} things",)),
+    *((name, ()) for name in ("context", "get_summary", "messages")),
     ("clear", ()),
     ("messages", ()),
 ]
@@ -271,12 +281,18 @@ async def test_a5_the_async_methods_do_the_same(any_store: Store) -> None:
         ids, clock = itertools.count(), FakeClock()
         long_term = LongTermMemory(any_store, open_index("memory:"), user=name, clock=clock)
         new_id = lambda: str(next(ids))  # noqa: E731 - two lines more would say no more
-        return BrainMemory(any_store, "s", user=name, memory_k=2, long_term=long_term, clock=clock, new_id=new_id)
+        return BrainMemory(
+            any_store, "s", user=name, memory_k=2, long_term=long_term, model=answer, clock=clock, new_id=new_id
+        )
+
+    def answer(prompt: str) -> str:
+        return "TRUE" if "TRUE or FALSE" in prompt else f"An answer to {len(prompt)} characters."
 
     one, other = brain("one"), brain("other")
     assert {name for name, _ in CALLS} == {n for n in dir(one) if f"a{n}" in dir(one)}
     for name, arguments in CALLS:
         assert getattr(one, name)(*arguments) == await getattr(other, f"a{name}")(*arguments), name
+        assert one.stats() == other.stats(), name
 
 
 # --- overflow
@@ -422,7 +438,7 @@ def test_recall_does_not_repeat_the_question_that_stands_in_front_of_a_long_run_
     calls = [ToolCall(id=str(n), name="look") for n in range(4)]
     results = [Message(role="tool", content="nothing", tool_call_id=call.id) for call in calls]
     brain.add_messages([user("Find my bike"), Message(role="assistant", tool_calls=calls), *results])
-    assert texts(brain.window()) == ["Find my bike"]
+    assert texts(brain.window()) == ["Find my bike", "", *["nothing"] * 4]
     assert [found.text for found in brain.recall("find my bike")] == ["Find my hat"]
 
 

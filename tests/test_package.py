@@ -113,7 +113,7 @@ def test_f1_base_install_needs_pydantic_alone() -> None:
     project = pyproject()["project"]
     assert project["dependencies"] == ["pydantic>=2"]
     assert project["requires-python"] == ">=3.10"
-    extras = {"all", "chroma", "cli", "langchain", "langgraph", "llama-index", "notebook", "redis", "test"}
+    extras = {"all", "chroma", "cli", "langchain", "langgraph", "llama-index", "notebook", "redis", "test", "yaml"}
     assert set(project["optional-dependencies"]) == extras
     assert project["scripts"] == {"langmem-adapters": "langmem_adapters.cli:main"}
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from redis.connection import parse_url
 
+from langmem_adapters import settings as module
+from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.model import Experience, Message
 from langmem_adapters.settings import Settings
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -67,18 +72,53 @@ def test_the_environment_is_read_when_settings_are_made(monkeypatch: pytest.Monk
     assert Settings(memory_k=9, url="memory:").memory_k == 9
 
 
-@pytest.mark.parametrize("wrong", [{"memory_k": 0}, {"similarity_top_k": 0}, {"ttl": 0}, {"memroy_k": 5}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"memory_k": 0},
+        {"similarity_top_k": 0},
+        {"ttl": 0},
+        {"refresh": "SECRET"},
+        {"url": ["SECRET"]},
+        {"enable_longterm_memory": "SECRET"},
+    ],
+)
 def test_a_wrong_setting_is_refused_by_name(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError) as refusal:
+    with pytest.raises(ConfigurationError, match=rf"^the setting {next(iter(wrong))} is wrong: .+$") as refusal:
         Settings(**wrong)
-    assert [flaw["loc"] for flaw in refusal.value.errors()] == [tuple(wrong)]
+    assert "SECRET" not in str(refusal.value)
+    assert refusal.value.__context__ is None  # pydantic's own error holds the value
 
 
-def test_a_wrong_variable_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LANGMEM_MEMORY_K", "many")
-    with pytest.raises(ValidationError) as refusal:
+def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigurationError, match=r"^there is no setting memroy_k; there are url, tenant, memory_k, "):
+        Settings(memroy_k=5)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(("variable", "value"), [("MEMORY_K", "many"), ("TTL", "-1"), ("REFRESH", "sometimes")])
+def test_a_wrong_variable_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+    monkeypatch.setenv(f"LANGMEM_{variable}", value)
+    with pytest.raises(ConfigurationError, match=f"^the setting LANGMEM_{variable} is wrong: "):
         Settings()
-    assert [flaw["loc"] for flaw in refusal.value.errors()] == [("memory_k",)]
+
+
+def test_every_setting_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(module._VARIABLES) == list(Settings.model_fields)
+    values = {"ENABLE_LONGTERM_MEMORY": "yes", "ENABLE_EXPERIENCE_READ": "0", "ENABLE_EXPERIENCE_WRITE": "false"}
+    for name, value in values.items():
+        monkeypatch.setenv(f"LANGMEM_{name}", value)
+    settings = Settings()
+    assert settings.enable_longterm_memory is True
+    assert (settings.enable_experience_read, settings.enable_experience_write) == (False, False)
+
+
+def test_switches_reach_the_services(url: str) -> None:
+    settings = Settings(url=url, enable_longterm_memory=True, enable_experience_read=False)
+    assert settings.brain("s").long_term is not None
+    assert settings.brain("s", long_term=False).long_term is None
+    assert Settings(url=url).brain("s").long_term is None
+    pool = settings.experiences("capitals")
+    assert (pool.enable_read, pool.enable_write) == (False, True)
 
 
 def test_making_settings_and_services_touches_no_file(url: str, tmp_path: Path) -> None:
@@ -91,3 +131,172 @@ def test_making_settings_and_services_touches_no_file(url: str, tmp_path: Path) 
 
 def test_g3_a_password_is_in_no_repr() -> None:
     assert "my-secret" not in repr(Settings(url="redis://user:my-secret@127.0.0.1:1/0"))
+
+
+# --- files
+
+CONFIG2 = """
+llm:
+  api_key: "sk-SECRET"
+redis:
+  host: memory.example.org
+  port: 32582
+  password: "p@ss/w:rd %?#SECRET"
+  db: "3"
+exp_pool:
+  enabled: true
+  enable_read: true
+  enable_write: false
+  persist_path: .chroma_exp_data
+  retrieval_type: chroma
+  use_llm_ranker: false
+role_zero:
+  enable_longterm_memory: true
+  longterm_memory_persist_path: .role_memory_data
+  memory_k: 50
+  similarity_top_k: 3
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[str | bytes], Path]:
+    def write(text: str | bytes) -> Path:
+        path = tmp_path / "config2.yaml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+def test_metagpt_s_own_file_is_read(written: Callable[[str], Path], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    settings = Settings.from_yaml(str(written(CONFIG2)))
+    assert settings.url == "redis://:p%40ss%2Fw%3Ard%20%25%3F%23SECRET@memory.example.org:32582/3"
+    assert (settings.memory_k, settings.similarity_top_k, settings.enable_longterm_memory) == (50, 3, True)
+    assert (settings.enable_experience_read, settings.enable_experience_write) == (True, False)
+    assert "role_zero.longterm_memory_persist_path" in caplog.text
+    assert "exp_pool.retrieval_type" in caplog.text
+    assert "ranker" not in caplog.text
+    parsed = parse_url(settings.url)  # type: ignore[no-untyped-call]
+    assert (parsed["password"], parsed["db"]) == ("p@ss/w:rd %?#SECRET", 3)
+    assert "SECRET" not in repr(settings) + str(settings) + repr(settings.store) + caplog.text
+
+
+@pytest.mark.parametrize(
+    ("section", "url"),
+    [
+        ("{}", "redis://localhost:6379/0"),
+        ('{host: h, port: "7", password: "", db: 1}', "redis://h:7/1"),
+        ("{host: h, username: ada, password:}", "redis://ada@h:6379/0"),
+        ("{host: h, username: 'a:b', password: 'x'}", "redis://a%3Ab:x@h:6379/0"),
+        ("{host: '::1', password: x}", "redis://:x@[::1]:6379/0"),
+        ("{host: '[fe80::2]'}", "redis://[fe80::2]:6379/0"),
+    ],
+)
+def test_the_url_of_a_redis_section(written: Callable[[str], Path], section: str, url: str) -> None:
+    assert Settings.from_yaml(written(f"redis: {section}")).url == url
+
+
+@pytest.mark.parametrize(
+    ("section", "read", "write"),
+    [
+        ("{enabled: true, enable_read: true, enable_write: true}", True, True),
+        ("{enabled: false, enable_read: true, enable_write: true}", False, False),
+        ("{enabled: true}", False, False),
+        ("{enable_read: true}", True, False),  # before there was "enabled"
+        ("", True, True),  # no section: our own default
+    ],
+)
+def test_switches_of_the_experience_pool(written: Callable[[str], Path], section: str, read: bool, write: bool) -> None:
+    settings = Settings.from_yaml(written(f"exp_pool: {section}"))
+    assert (settings.enable_experience_read, settings.enable_experience_write) == (read, write)
+
+
+def test_what_counts_first(written: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(
+        "redis: {host: theirs}\n"
+        "role_zero: {memory_k: 1, similarity_top_k: 1}\n"
+        "langmem: {url: 'memory:', memory_k: 2, ttl: 2, refresh: read, tenant: ours}\n"
+    )
+    settings = Settings.from_yaml(path)
+    assert (settings.url, settings.memory_k, settings.similarity_top_k) == ("memory:", 2, 1)
+    assert (settings.ttl, settings.refresh, settings.tenant) == (2, "read", "ours")
+    monkeypatch.setenv("LANGMEM_MEMORY_K", "3")
+    monkeypatch.setenv("LANGMEM_SIMILARITY_TOP_K", "3")
+    monkeypatch.setenv("LANGMEM_TENANT", "")  # as good as not set
+    monkeypatch.setenv("REDIS_URL", "redis://from-the-environment")
+    settings = Settings.from_yaml(path, memory_k=4)
+    assert (settings.memory_k, settings.similarity_top_k, settings.tenant) == (4, 3, "ours")
+    assert settings.url == "redis://from-the-environment"
+    assert Settings.from_yaml(path, url="memory:").url == "memory:"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "# nothing\n", "redis:\nrole_zero:\nlangmem:\n", "redis: {host: YOUR_HOST, port: 32582}", "s3: [1]\n"]
+)
+def test_a_file_that_says_nothing_leaves_the_defaults(written: Callable[[str], Path], text: str) -> None:
+    assert Settings.from_yaml(written(text)) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("redis: {host: h, port: SECRET}", "the setting redis.port is wrong: "),
+        ("redis: {host: h, port: 70000}", "the setting redis.port is wrong: "),
+        ("redis: {host: h, password: 123456}", "the setting redis.password is wrong: "),
+        ("redis: {host: h, db: SECRET}", "the setting redis.db is wrong: "),
+        ("redis: {host: 'redis://:SECRET@h'}", "the setting redis.host is wrong: it is the name or the address"),
+        ("redis: {host: 'h:6379'}", "the setting redis.host is wrong: "),
+        ("redis: SECRET", "the section redis is not made of names and values"),
+        ("role_zero: {memory_k: 0}", "the setting role_zero.memory_k is wrong: "),
+        ("exp_pool: {enable_read: SECRET}", "the setting exp_pool.enable_read is wrong: "),
+        ("langmem: {memory_k: SECRET}", "the setting memory_k is wrong: "),
+        ("langmem: {memroy_k: 5}", "there is no setting langmem.memroy_k; there are url, tenant, memory_k"),
+        ("langmem: {1: 5}", "there is no setting langmem.1; there are"),
+        ("langmem: [SECRET]", "the section langmem is not made of names and values"),
+        ("- SECRET", "is not a YAML file of settings: settings are names and values"),
+        ("a: 1\nredis: {password: 'SECRET\n", "is not a YAML file of settings, line 3"),
+        ("redis: !!python/object:os.system {password: SECRET}", "is not a YAML file of settings, line 1"),
+        (b"redis: \xff\xfe SECRET", "is not a YAML file of settings"),
+        ("day: 2024-99-99", "is not a YAML file of settings"),
+        ("[" * 5000, "is not a YAML file of settings"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_sentence(
+    written: Callable[[str | bytes], Path], text: str | bytes, sentence: str
+) -> None:
+    path = written(text)
+    with pytest.raises(ConfigurationError) as refusal:
+        Settings.from_yaml(path)
+    said = str(refusal.value)
+    assert said.startswith(str(path))
+    assert sentence in said
+    assert "SECRET" not in said
+    assert "\n" not in said
+    assert refusal.value.__context__ is None  # a parser's own error quotes the file
+
+
+def test_what_is_wrong_outside_of_the_file_is_not_blamed_on_it(
+    written: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(CONFIG2)
+    with pytest.raises(ConfigurationError, match=r"^the setting ttl is wrong"):
+        Settings.from_yaml(path, ttl=-1)
+    with pytest.raises(ConfigurationError, match=r"^there is no setting password;"):
+        Settings.from_yaml(path, password="SECRET")
+    monkeypatch.setenv("LANGMEM_MEMORY_K", "many")
+    with pytest.raises(ConfigurationError, match=r"^the setting LANGMEM_MEMORY_K is wrong"):
+        Settings.from_yaml(path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"absent\.yaml cannot be read: No such file"):
+        Settings.from_yaml(tmp_path / "absent.yaml")
+    with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
+        Settings.from_yaml(tmp_path)
+
+
+def test_without_pyyaml_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(MissingDependency, match=r"PyYAML is not installed.*langmem_adapters\[yaml\]"):
+        Settings.from_yaml(tmp_path / "config2.yaml")

@@ -1,8 +1,11 @@
-"""B1: whatever the conversation and the window, a model is shown what every provider accepts."""
+"""B1, B4: whatever the conversation and the window, a model is shown what every provider accepts, and what fits."""
 
 from __future__ import annotations
 
 import itertools
+import logging
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,11 +14,12 @@ from hypothesis import strategies as st
 
 from langmem_adapters.model import Message, ToolCall
 from langmem_adapters.text import as_text, leaving, repair, replaced, window, without_calls
+from langmem_adapters.tokens import approximate_tokens, message_tokens, truncate_content
 
 SYSTEM = {"system", "developer"}
 
 
-def say(role: str, text: str = "hello", **fields: Any) -> Message:
+def say(role: str, text: str | list[Any] = "hello", **fields: Any) -> Message:
     return Message(role=role, content=text, **fields)
 
 
@@ -83,8 +87,16 @@ def assert_acceptable(shown: list[Message], *, has_user: bool) -> None:
 def test_b1_any_window_of_any_conversation_is_acceptable(said: list[Message], k: int) -> None:
     shown = window(said, k)
     assert_acceptable(shown, has_user=any(message.role == "user" for message in said))
-    assert len(shown) <= k
+    assert len(shown) <= max(k, len(latest_exchange(said)))
     assert window(shown, k) == shown
+
+
+def latest_exchange(said: list[Message]) -> list[Message]:
+    """The newest message, or the call that it answers with all results; and the latest question before."""
+    whole = repair(said)
+    start = next((n for n in range(len(whole) - 1, -1, -1) if whole[n].role != "tool"), 0)
+    question = [m for m in whole[:start] if m.role == "user"][-1:] if whole and whole[start].role != "user" else []
+    return question + whole[start:]
 
 
 @given(conversations(), st.integers(1, 12))
@@ -108,20 +120,140 @@ def test_b1_no_dropped_call_is_left_in_a_hosts_own_fields(said: list[Message], k
             assert (f"'{call.id}'" in raw) == (call in message.tool_calls)
 
 
-@given(conversations(), st.integers(2, 12))
-def test_the_newest_message_is_shown_unless_it_is_a_result_without_its_call(said: list[Message], k: int) -> None:
-    if not said:
-        return
-    newest = said[-1]
+@given(conversations(), st.integers(1, 12))
+@example([say("user"), ask("a", "b", "c"), answer("a"), answer("b"), answer("c")], 1)
+def test_the_latest_exchange_is_shown_whatever_the_window(said: list[Message], k: int) -> None:
+    exchange = latest_exchange(said)
     shown = window(said, k)
-    if newest.role != "tool":
-        assert shown[-1].id == newest.id
-        return
-    tail = said[-k:]
-    asker = max((n for n, m in enumerate(tail) if any(c.id == newest.tool_call_id for c in m.tool_calls)), default=None)
-    has_user = any(message.role == "user" for message in said)
-    if asker is not None and (not has_user or any(message.role == "user" for message in tail[:asker])):
-        assert newest.id in {message.id for message in shown}
+    assert [m for m in shown if m in exchange] == exchange
+    assert shown[-1:] == exchange[-1:]
+
+
+# --- a budget of tokens
+
+COUNTERS: dict[str, Callable[[str], int]] = {
+    "approximate": approximate_tokens,
+    "words": lambda text: len(text.split()),
+    "characters": len,
+}
+
+
+def image(number: int) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"https://example.com/{number}.png"}}
+
+
+@st.composite
+def wordy_conversations(draw: st.DrawFn) -> list[Message]:
+    """Conversations with texts of very different lengths, images between them, and calls with large arguments."""
+    said = []
+    for message in draw(conversations()):
+        text = draw(st.sampled_from(["a", "word " * 30, "x" * 90, "床前明月光" * 9, "\n  a\tb" * 20, "  ", ""]))
+        used = message.content[-len(message.tool_calls) :] if message.tool_calls else []
+        media = [image(n) for n in range(draw(st.integers(0, 2)))]
+        blocks = [{"type": "text", "text": text}, *media, *used, *([text] if draw(st.booleans()) else [])]
+        calls = [c.model_copy(update={"args": {"q": "z" * draw(st.integers(0, 40))}}) for c in message.tool_calls]
+        content = blocks if used or media else text
+        said.append(message.model_copy(update={"content": content, "tool_calls": calls}))
+    return said
+
+
+def shortest(message: Message, counter: Callable[[str], int]) -> int:
+    if counter(message.text) > 1:
+        message = message.model_copy(update={"content": truncate_content(message.content, 1, counter)})
+    return message_tokens(message, counter)
+
+
+@pytest.mark.parametrize("counter", COUNTERS.values(), ids=COUNTERS)
+@given(said=wordy_conversations(), k=st.integers(1, 12), budget=st.integers(1, 400))
+def test_b1_a_window_is_valid_and_within_its_budget(
+    counter: Callable[[str], int], said: list[Message], k: int, budget: int
+) -> None:
+    shown = window(said, k, max_tokens=budget, counter=counter)
+    assert_acceptable(shown, has_user=any(message.role == "user" for message in said))
+    exchange = latest_exchange(said)
+    assert len(shown) <= max(k, len(exchange))
+    ids = [message.id for message in exchange]
+    assert [message.id for message in shown if message.id in ids] == ids
+    assert [message.id for message in shown[-1:]] == ids[-1:]
+    total = sum(message_tokens(message, counter) for message in shown)
+    if total > budget:  # nothing is left that could be cut
+        assert [message.id for message in shown] == ids
+        assert total == sum(shortest(message, counter) for message in exchange)
+    for message in shown:
+        source = next(m for m in repair(said) if m.id == message.id)
+        assert message.tool_calls == source.tool_calls
+        if message.content != source.content:
+            assert len(shown) == len(exchange), "only the latest exchange is ever cut"
+            assert media_of(message) == media_of(source)
+            assert source.text.startswith(message.text.split("\n")[0])
+
+
+def media_of(message: Message) -> list[Any]:
+    return [block for block in message.content if isinstance(block, dict) and block["type"] != "text"]
+
+
+@given(conversations(), st.integers(1, 12))
+def test_a_budget_that_holds_all_changes_nothing(said: list[Message], k: int) -> None:
+    assert window(said, k, max_tokens=10_000) == window(said, k)
+
+
+def test_as_many_of_the_newest_are_shown_as_fit() -> None:
+    said = [say(role, "x" * 40, id=f"{n}-{role}") for n in range(5) for role in ("user", "assistant")]  # 14 tokens each
+    shown = {budget: [m.id for m in window(said, 100, max_tokens=budget)] for budget in (27, 28, 41, 56, 139, 140)}
+    assert shown[27] == shown[28] == shown[41] == ["4-user", "4-assistant"]
+    assert shown[56] == ["3-user", "3-assistant", "4-user", "4-assistant"]
+    assert (len(shown[139]), len(shown[140])) == (8, 10)
+
+
+def test_a_question_and_a_result_that_are_too_long_are_cut_to_the_same_length(caplog: pytest.LogCaptureFixture) -> None:
+    said = [say("user", "question " * 1000), ask("a"), answer("a").model_copy(update={"content": "result " * 1000})]
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        question, call, result = window(said, 10, max_tokens=200)
+    assert sum(map(message_tokens, (question, call, result))) <= 200
+    assert 300 < len(question.text) < 400
+    assert 300 < len(result.text) < 400
+    assert call == said[1]
+    assert "more than the budget of 200, and is cut" in caplog.text
+    assert "question question" not in caplog.text
+
+
+def test_what_cannot_be_cut_is_shown_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    said = [say("user", [{"type": "text", "text": "What is this?"}, image(1), image(2)])]
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        (shown,) = window(said, 10, max_tokens=50)
+    assert shown.content == [{"type": "text", "text": "What"}, image(1), image(2)]
+    assert "and is cut" in caplog.text
+
+
+def test_b4_ten_thousand_messages_are_windowed_quickly_once_they_are_counted() -> None:
+    counted = 0
+
+    def slow(text: str) -> int:
+        nonlocal counted
+        counted += 1
+        return len(text.split())
+
+    said = [
+        message
+        for n in range(2500)
+        for message in (say("user", f"question {n}"), ask(str(n)), answer(str(n)), say("assistant", f"answer {n} " * 9))
+    ]
+    window(said, 10_000, max_tokens=1_000_000, counter=slow)
+    first, start = counted, time.perf_counter()
+    shown = window(said, 10_000, max_tokens=30_000, counter=slow)
+    seconds = time.perf_counter() - start
+    assert 500 < len(shown) < 10_000
+    assert counted == first
+    assert seconds < 0.5  # 0.03 on an idle machine; without memory of the counts a real tokenizer takes far longer
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 10_000_000, "word " * 2_000_000, "床" * 3_000_000], ids=["run", "words", "wide"]
+)
+def test_ten_megabytes_are_cut_to_the_budget(text: str) -> None:
+    (shown,) = window([say("user", text)], 10, max_tokens=1000)
+    assert 900 < message_tokens(shown) <= 1000
+    assert text.startswith(shown.text)
 
 
 @given(conversations())

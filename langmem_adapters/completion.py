@@ -1,0 +1,159 @@
+"""Asking a model for text: any LangChain or LlamaIndex model, or a plain function, sync or async."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from langmem_adapters.errors import ConfigurationError, ModelError
+from langmem_adapters.flow import Flow, Step
+from langmem_adapters.tokens import TokenCounter, approximate_tokens
+
+__all__ = ["Completer", "is_refusal"]
+
+_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
+_CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "incomplete"}
+_FILTERED = {"content_filter", "content_filtered", "guardrail_intervened", "safety", "recitation", "blocklist"}
+_FAILED = {"prohibited_content", "refusal", "failed", "error"}
+_SPOILED = _CUT_OFF | _FILTERED | _FAILED
+_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
+_REFUSED = re.compile(
+    r"\W*((i'?m|i am|we'?re|we are)\s+(very\s+|so\s+)?(sorry|afraid|unable)\b|sorry\b"
+    r"|i\s+(can'?t|can\s?not|won'?t|will not|apologi[sz]e)\b|as an ai\b|unfortunately,? (i|we)\b"
+    r"|(error|exception)(\s+code)?\s*:|error\s+(generating|creating|calling|communicating|while|occurred)\b"
+    r"|traceback \(most recent|an? (internal |unexpected |unknown )?error (has )?occurred"
+    r"|es tut mir leid|leider kann ich|je suis désolée?|désolée?\b|lo siento|lamento|mi dispiace|desculpe|sinto muito"
+    r"|к сожалению|извините|抱歉|对不起|很抱歉|我无法|我不能|申し訳|すみません|죄송)",
+    re.IGNORECASE,
+)
+
+
+def is_refusal(text: str) -> bool:
+    """Whether a model's answer is a refusal, an apology or an error's text, in one of the larger languages."""
+    return _REFUSED.match(text.replace("’", "'")) is not None  # noqa: RUF001 - the apostrophe that models write
+
+
+class Completer:
+    """Asks one model, in whichever way it can be asked, and keeps count.
+
+    Args:
+        model: Something with ``invoke`` and ``ainvoke`` (LangChain models, chains), with ``complete`` and
+            ``acomplete`` (LlamaIndex models), or a function from a prompt to a text, which may be async.
+        counter: Counts tokens where the model does not say how many it used.
+        stats: Where calls, failures, tokens_in and tokens_out are counted.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        counter: TokenCounter = approximate_tokens,
+        stats: Counter[str] | None = None,
+    ) -> None:
+        self._counter = counter
+        self.stats: Counter[str] = Counter() if stats is None else stats
+        self._call, self._acall = _ways(model)
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it can be asked without an event loop."""
+        return self._call is not None
+
+    def ask(self, system: str, text: str) -> Flow[str]:
+        """The model's answer. Raises ModelError for an error and for an answer that is empty, filtered or cut off."""
+        call, acall = self._call, self._acall
+        system, text = _encodable(system), _encodable(text)
+        question = Step(
+            (lambda: call(system, text)) if call else _only_async,
+            (lambda: acall(system, text)) if acall else None,
+        )
+        try:
+            response = yield question
+            if inspect.isawaitable(response):  # a plain function that hands on a coroutine
+                response = yield Step(lambda: _refused(response), lambda: response)
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            self.stats["calls"] += 1
+            self.stats["failures"] += 1
+            raise ModelError(f"the model failed: {type(error).__name__}") from error
+        answer = _text(response)
+        self.stats["calls"] += 1
+        self._count(response, system + text, answer)
+        if not answer or _is_spoiled(response):
+            self.stats["failures"] += 1
+            raise ModelError("the model's answer is empty, filtered or cut off")
+        return answer
+
+    def _count(self, response: Any, asked: str, answer: str) -> None:
+        usage = getattr(response, "usage_metadata", None) or {}
+        self.stats["tokens_in"] += usage.get("input_tokens") or self._counter(asked)
+        self.stats["tokens_out"] += usage.get("output_tokens") or self._counter(answer)
+
+
+_APART: dict[str, Any] = {"callbacks": []}  # else a chain that streams to its user would stream this too
+_Call = Callable[[str, str], Any]
+_ACall = Callable[[str, str], Awaitable[Any]]
+
+
+def _ways(model: Any) -> tuple[_Call | None, _ACall | None]:
+    if hasattr(model, "invoke") and hasattr(model, "ainvoke"):
+        completes = hasattr(model, "agenerate") and not hasattr(model, "bind_tools")
+        config = None if completes else _APART  # BaseLLM.agenerate of langchain-core 1 fails at an empty list
+        return (
+            lambda system, text: model.invoke([("system", system), ("human", text)], config),
+            lambda system, text: model.ainvoke([("system", system), ("human", text)], config),
+        )
+    if hasattr(model, "complete") and hasattr(model, "acomplete"):
+        return (
+            lambda system, text: model.complete(f"{system}\n\n{text}"),
+            lambda system, text: model.acomplete(f"{system}\n\n{text}"),
+        )
+    if not callable(model):
+        raise ConfigurationError(
+            f"a model is a LangChain or LlamaIndex model or a function from prompt to text, not {type(model).__name__}"
+        )
+    if inspect.iscoroutinefunction(model) or inspect.iscoroutinefunction(getattr(model, "__call__", None)):  # noqa: B004
+        return None, lambda system, text: model(f"{system}\n\n{text}")
+    return (lambda system, text: model(f"{system}\n\n{text}")), None
+
+
+def _only_async() -> Any:
+    raise ConfigurationError("this model is a coroutine function: use the a-prefixed twin of this method")
+
+
+def _refused(response: Any) -> Any:
+    if inspect.iscoroutine(response):
+        response.close()  # else Python warns that it was never awaited
+    return _only_async()
+
+
+def _encodable(text: str) -> str:
+    """The text without lone surrogates, which no client can send."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _text(response: Any) -> str:
+    """The text of a LangChain message, a LlamaIndex response, or of a text itself, without spoken-out thoughts."""
+    text = response if isinstance(response, str) else getattr(response, "text", None)
+    if callable(text) and not isinstance(text, str):
+        text = text()
+    return _THOUGHTS.sub("", str(text or "")).strip()
+
+
+def _is_spoiled(response: Any) -> bool:
+    """Whether a LangChain message, or the provider's own answer inside of a LlamaIndex response, says so."""
+    if isinstance(response, str):
+        return False
+    raw = _field(response, "raw")
+    choices = _field(raw, "choices")
+    places = [_field(response, "response_metadata"), raw, *(choices[:1] if isinstance(choices, list) else [])]
+    reasons = {str(_field(place, name)).rsplit(".", 1)[-1].lower() for place in places for name in _REASONS}
+    return not reasons.isdisjoint(_SPOILED) or bool(_field(_field(response, "additional_kwargs"), "refusal"))
+
+
+def _field(holder: Any, name: str) -> Any:
+    return holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None)

@@ -1,0 +1,158 @@
+"""When a session expires: as a whole, and by a rule that says which writes and reads start its time anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
+from langmem_adapters.flow import Flow, step
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Appended, Page, Store
+
+__all__ = ["EXPIRES", "Expiring", "Refresh"]
+
+Refresh: TypeAlias = Literal["write", "read", "never"]
+"""What starts a session's time anew: each write; reads too; nothing, it is counted from the first write."""
+
+EXPIRES: Final = "expires"
+"""The value of a session that holds its deadline, where the store cannot be asked for it: Unix seconds."""
+
+_NOTICEABLE = 0.1  # of the ttl; reads within so much of it after the last start cost no write
+
+
+class Expiring:
+    """One session in its store. Every write gives all of the session the same time to live.
+
+    Args:
+        store, namespace: Where the session is.
+        ttl: Seconds; None: it never expires.
+        refresh: See :data:`Refresh`. Beside the default, "write", the session keeps its deadline as a value. With
+            "read", a read is followed by a write once a tenth of the ttl is gone. With "never", an object reads
+            the deadline before its first write.
+        clock: Gives Unix seconds.
+        along: A namespace that expires with the session, if there is anything in it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        namespace: Namespace,
+        *,
+        ttl: float | None,
+        refresh: Refresh,
+        clock: Callable[[], float],
+        along: Namespace | None = None,
+    ) -> None:
+        if ttl is not None and not ttl > 0:
+            raise ConfigurationError(f"ttl is a number of seconds above 0, not {ttl}")
+        if refresh not in get_args(Refresh):
+            raise ConfigurationError(f'refresh is "write", "read" or "never", not {refresh!r}')
+        self._store = store
+        self._namespace = namespace
+        self._ttl = ttl
+        self._refresh = "write" if ttl is None else refresh
+        self._clock = clock
+        self._along = along if ttl is not None else None
+        self._keys = [] if self._refresh == "write" else [EXPIRES]
+        self._deadline: float | None = None  # with "never", once it is known
+
+    def append(self, entries: Sequence[tuple[str, bytes]]) -> Flow[Appended]:
+        """:meth:`Store.append`."""
+        ttl = yield from self._left()
+        appended = yield from step(self._store.append, self._namespace, entries, ttl=ttl)
+        if self._ttl is not None and self._keys and appended.total == sum(appended.new):
+            # It has just begun; so it has no deadline, unless this object gave it one or it held only values.
+            began = yield from self._begin(self._ttl, None)
+            ttl = self._ttl if began else ttl
+        yield from self._carry_along(ttl)
+        return appended
+
+    def write(self, **change: Any) -> Flow[None]:
+        """:meth:`Store.write`."""
+        ttl = yield from self._left()
+        if ttl is not None and self._refresh == "read":
+            change["put"] = {**(change.get("put") or {}), EXPIRES: encode(self._clock() + ttl)}
+        yield from step(self._store.write, self._namespace, ttl=ttl, **change)
+        yield from self._carry_along(ttl)
+
+    def scan(self, *, keys: Sequence[str] = (), **bounds: Any) -> Flow[Page]:
+        """:meth:`Store.scan`."""
+        page = yield from step(self._store.scan, self._namespace, keys=[*keys, *self._keys], **bounds)
+        yield from self._was_read(page.values, exists=bool(page.total or page.values))
+        return page
+
+    def get(self, keys: Sequence[str] | None) -> Flow[dict[str, bytes]]:
+        """:meth:`Store.get`."""
+        wanted = None if keys is None else [*keys, *self._keys]
+        values = yield from step(self._store.get, self._namespace, wanted)
+        yield from self._was_read(values, exists=bool(values))
+        return values
+
+    def clear(self) -> Flow[None]:
+        """:meth:`Store.clear`."""
+        self._deadline = None
+        yield from step(self._store.clear, self._namespace)
+
+    def _left(self) -> Flow[float | None]:
+        """Seconds that the session has from a write on."""
+        if self._ttl is None or self._refresh != "never":
+            return self._ttl
+        deadline = self._deadline
+        while (left := self._until(deadline)) is None:
+            found = yield from step(self._store.get, self._namespace, self._keys)
+            deadline = _read(found.get(EXPIRES))
+            # One that has passed while the session is there was left by writes under another rule.
+            if self._until(deadline) is None:
+                deadline = yield from self._begin(self._ttl, found.get(EXPIRES))
+        self._deadline = deadline
+        return left
+
+    def _until(self, deadline: float | None) -> float | None:
+        """Seconds until a deadline; None for one that cannot be the session's."""
+        if deadline is None or self._ttl is None:
+            return None
+        left = deadline - self._clock()
+        return left if 0 < left <= self._ttl else None
+
+    def _begin(self, ttl: float, known: bytes | None) -> Flow[float | None]:
+        """Start the time anew, unless the deadline is another by now; gives the deadline."""
+        deadline = self._clock() + ttl
+        try:
+            put, guard = {EXPIRES: encode(deadline)}, {EXPIRES: known}
+            yield from step(self._store.write, self._namespace, put=put, guard=guard, ttl=ttl)
+        except Conflict:
+            return None
+        self._deadline = deadline
+        return deadline
+
+    def _was_read(self, values: dict[str, bytes], *, exists: bool) -> Flow[None]:
+        data = values.pop(EXPIRES, None)
+        if self._ttl is None or self._refresh == "write":
+            return
+        deadline = _read(data)
+        if self._refresh == "never":
+            self._deadline = deadline  # another writer may have begun the session anew
+        elif exists:
+            left = self._until(deadline)
+            # Guarded, so that what was cleared meanwhile does not come back, and of several readers one writes.
+            if left is None or left < self._ttl * (1 - _NOTICEABLE):
+                yield from self._begin(self._ttl, data)
+                yield from self._carry_along(self._ttl)
+
+    def _carry_along(self, ttl: float | None) -> Flow[None]:
+        if self._along is None or ttl is None:
+            return
+        if (yield from step(self._store.scan, self._along, limit=0)).total:
+            yield from step(self._store.write, self._along, ttl=ttl)
+
+
+def _read(data: bytes | None) -> float | None:
+    """A stored deadline; None, where there is none that can be read: then the time starts anew."""
+    with suppress(SerializationError):
+        deadline = None if data is None else decode(data)
+        if isinstance(deadline, int | float):
+            return float(deadline)
+    return None

@@ -1,0 +1,137 @@
+"""The rolling summary: what was said so far, and what was said next, in a bounded text."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from langmem_adapters.completion import Completer, is_refusal
+from langmem_adapters.errors import ConfigurationError, ModelError
+from langmem_adapters.flow import Flow
+from langmem_adapters.model import Message
+from langmem_adapters.prompts import Prompts
+from langmem_adapters.text import as_text
+from langmem_adapters.tokens import TokenCounter, approximate_tokens, elide, truncate
+
+__all__ = ["Summarizer", "looks_like_a_summary", "split_windows"]
+
+_log = logging.getLogger("langmem_adapters")
+_TOKENS_A_WORD = 1.5
+_WINDOWS_A_MESSAGE = 8
+
+
+def looks_like_a_summary(text: str) -> bool:
+    """Whether a model's answer may stand for what was said: not a refusal, an apology or an error's text."""
+    return not is_refusal(text)
+
+
+class Summarizer:
+    """Makes summaries. What it is given goes to the model in windows, each with the summary so far.
+
+    A single message of more than eight windows is shown to the model without its middle, with a warning.
+
+    Args:
+        completer: The model.
+        max_tokens: How long a summary may be; a longer answer is shortened, by the model or else by cutting.
+        window_tokens: How much of the conversation one call is shown.
+        overlap_tokens: How much of a window is shown again with the next, so that nothing falls between.
+        keep_language: Whether the summary is in the conversation's language.
+        counter: Counts tokens.
+        prompts: What the model is told.
+        accept: Says whether an answer may stand as a summary.
+    """
+
+    def __init__(
+        self,
+        completer: Completer,
+        *,
+        max_tokens: int = 400,
+        window_tokens: int = 3000,
+        overlap_tokens: int = 40,
+        keep_language: bool = True,
+        counter: TokenCounter = approximate_tokens,
+        prompts: Prompts | None = None,
+        accept: Callable[[str], bool] = looks_like_a_summary,
+    ) -> None:
+        if max_tokens < 1:
+            raise ConfigurationError(f"a summary has at least 1 token, not {max_tokens}")
+        if not 0 <= overlap_tokens < window_tokens:
+            raise ConfigurationError(f"windows of {window_tokens} tokens cannot overlap by {overlap_tokens}")
+        self.max_tokens = max_tokens
+        self.window_tokens = window_tokens
+        self._completer = completer
+        self._overlap_tokens = overlap_tokens
+        self._counter = counter
+        self._accept = accept
+        prompts = prompts or Prompts()
+        words = max(int(max_tokens / _TOKENS_A_WORD), 1)
+        language = f" {prompts.keep_language}" if keep_language else ""
+        self._instruction = prompts.summary.format(max_words=words) + language
+        self._shorten = prompts.shorten.format(max_words=words) + language
+
+    def flow(self, summary: str, messages: Sequence[Message]) -> Flow[str]:
+        """The new summary. Raises ModelError, where the model does not give one."""
+        said = as_text(map(self._bounded, messages))
+        for window in split_windows(said, self.window_tokens, self._overlap_tokens, self._counter):
+            so_far = truncate(summary, 2 * self.max_tokens, self._counter)  # an answer may be of any length
+            so_far = f"Summary so far:\n{so_far}\n\n" if so_far else ""
+            summary = yield from self._ask(self._instruction, f"{so_far}Said next:\n{window}")
+        if self._counter(summary) <= self.max_tokens:
+            return summary
+        try:
+            summary = yield from self._ask(self._shorten, summary)
+        except ModelError as failure:
+            _log.warning("a summary that is too long is cut: %s", failure)
+        return truncate(summary, self.max_tokens, self._counter)
+
+    def _bounded(self, message: Message) -> Message:
+        most = _WINDOWS_A_MESSAGE * self.window_tokens
+        text = elide(message.text, most, self._counter)
+        if text == message.text:
+            return message
+        _log.warning("message %r has more than %d tokens: its middle is not summarised", message.id, most)
+        return message.model_copy(update={"content": text})
+
+    def _ask(self, instruction: str, text: str) -> Flow[str]:
+        answer = yield from self._completer.ask(instruction, text)
+        if not self._accept(answer):
+            self._completer.stats["failures"] += 1
+            raise ModelError("the model's answer is a refusal or an error, not a summary")
+        return answer
+
+
+def split_windows(text: str, size: int, overlap: int, counter: TokenCounter = approximate_tokens) -> Iterator[str]:
+    """Cut a long text into windows of at most ``size`` tokens, at line ends where that can be.
+
+    Each window but the first begins with about ``overlap`` tokens from the end of the one before.
+    """
+    window: list[str] = []
+    used = 0
+    for piece in _pieces(text, max(size - overlap - 2, 1), counter):
+        tokens = counter(piece) + 1
+        if window and used + tokens > size:
+            whole = "\n".join(window)
+            yield whole
+            ending = _ending(whole, overlap, counter)
+            used = counter(ending) + 1 if ending else 0
+            window = [ending] if ending and used + tokens <= size else []
+            used = used if window else 0
+        window.append(piece)
+        used += tokens
+    if window:
+        yield "\n".join(window)
+
+
+def _pieces(text: str, size: int, counter: TokenCounter) -> Iterator[str]:
+    """Lines, those that are longer than a window in parts."""
+    for line in text.splitlines():
+        rest = line if line.strip() else ""
+        while rest:
+            part = truncate(rest, size, counter) or rest[:1]
+            yield part
+            rest = rest[len(part) :].lstrip()
+
+
+def _ending(text: str, tokens: int, counter: TokenCounter) -> str:
+    """The last words of a text, at most so many tokens."""
+    return truncate(text[: -8 * tokens - 1 : -1], tokens, counter)[::-1] if tokens else ""

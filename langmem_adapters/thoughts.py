@@ -1,0 +1,188 @@
+"""What a model is asked about a session: the flows behind BrainMemory's summarize, get_title, refine and the like."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections import Counter
+from concurrent.futures import Future
+from typing import Any
+
+from langmem_adapters import understanding
+from langmem_adapters.compaction import Compaction
+from langmem_adapters.completion import Completer
+from langmem_adapters.conversation import Conversation
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.flow import Flow, Step, run, submit
+from langmem_adapters.keys import Namespace
+from langmem_adapters.prompts import Prompts
+from langmem_adapters.summary import Summarizer
+from langmem_adapters.text import as_text, window
+from langmem_adapters.tokens import TokenCounter
+
+__all__ = ["Thoughts"]
+
+_log = logging.getLogger("langmem_adapters")
+_CONTEXT_TOKENS = 2000
+
+
+class _Making:
+    """A summary in the making; ``again``: its session has grown meanwhile, so another look is due."""
+
+    def __init__(self) -> None:
+        self.done: Future[None] = Future()
+        self.again = False
+
+
+_making: dict[tuple[int, Namespace], _Making] = {}  # by session; each entry ends when its summary is done
+_lock = threading.Lock()
+
+
+def _forget() -> None:
+    """The threads that were at it are the parent's, and one may have held the lock."""
+    global _lock  # noqa: PLW0603 - one lock a process
+    _making.clear()
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_forget)
+
+
+class Thoughts:
+    """One session and the model that is asked about it."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        compaction: Compaction,
+        *,
+        model: Any,
+        max_summary_tokens: int,
+        counter: TokenCounter,
+        prompts: Prompts,
+        stats: Counter[str],
+    ) -> None:
+        self._conversation = conversation
+        self._compaction = compaction
+        self._model = model
+        self._max_summary_tokens = max_summary_tokens
+        self._counter = counter
+        self._prompts = prompts
+        self._stats = stats
+        self._key = (id(conversation.store), conversation.namespace)
+
+    def compact(self, model: Any = None) -> Flow[None]:
+        """Summarise, if that is due and not being done already."""
+        with _lock:
+            if self._key in _making:
+                return
+            making = _making[self._key] = _Making()
+        try:
+            yield from self._compaction.when_due(self._summarizer(model, None, keep_language=True))
+        finally:
+            self._made(making)
+
+    def check_background(self) -> None:
+        """Raise ConfigurationError, if the model cannot be asked on a worker thread."""
+        if not self._completer(None).blocks:
+            raise ConfigurationError('a model that is a coroutine function summarises with summarize_in="inline" only')
+
+    def compact_in_background(self) -> None:
+        """:meth:`compact` on a worker thread; once more, if messages were added while it was at it."""
+        with _lock:
+            if self._key in _making:
+                _making[self._key].again = True
+                return
+            making = _making[self._key] = _Making()
+        try:
+            submit(lambda: self._compact_and_log(making))
+        except RuntimeError:  # the interpreter is shutting down
+            self._made(making)
+
+    def _compact_and_log(self, making: _Making) -> None:
+        try:
+            looking = True
+            while looking:
+                making.again = False
+                run(self._compaction.when_due(self._summarizer(None, None, keep_language=True)))
+                looking = not self._made(making, unless_grown=True)
+        except Exception:  # noqa: BLE001 - nobody waits for it, so a log is the only place to tell
+            _log.exception("a summary in the background was not made, and the next turn tries again")
+            self._made(making)
+
+    def _made(self, making: _Making, *, unless_grown: bool = False) -> bool:
+        with _lock:
+            if unless_grown and making.again:
+                return False
+            if _making.get(self._key) is making:
+                del _making[self._key]
+        making.done.set_result(None)
+        return True
+
+    def wait(self) -> Flow[None]:
+        """Until what is being made of this session in this process is done."""
+        making = _making.get(self._key)
+        if making is not None:
+            yield Step(making.done.result, lambda: asyncio.shield(asyncio.wrap_future(making.done)))
+
+    def summarize(self, model: Any, max_tokens: int | None, keep: int, *, keep_language: bool) -> Flow[str]:
+        """Summarise now."""
+        return (yield from self._compaction.now(self._summarizer(model, max_tokens, keep_language=keep_language), keep))
+
+    def title(self, model: Any, max_words: int) -> Flow[str]:
+        """The title; a new one, if there is none and a model can be asked."""
+        title = yield from self._conversation.get_title()
+        if title or (model is None and self._model is None):
+            return title
+        context = yield from self._context("")
+        completer = self._completer(model)
+        title = yield from understanding.make_title(completer, context, max_words=max_words, prompts=self._prompts)
+        if title:
+            yield from self._conversation.set_title(title)
+        return title
+
+    def is_related(self, text: str, context: str, model: Any, *, default: bool) -> Flow[bool]:
+        """Whether a text depends on another."""
+        completer = self._completer(model)
+        return (yield from understanding.is_related(completer, text, context, prompts=self._prompts, default=default))
+
+    def rewrite(self, sentence: str, context: str, model: Any) -> Flow[str]:
+        """A sentence made plain."""
+        return (yield from understanding.rewrite(self._completer(model), sentence, context, prompts=self._prompts))
+
+    def refine(self, last_talk: str, model: Any) -> Flow[str]:
+        """Summary, related?, rewritten: the way that MetaGPT's Assistant takes."""
+        if not (yield from self._context(last_talk)):
+            return last_talk
+        yield from self.compact(model)
+        context = yield from self._context(last_talk)
+        if not (yield from self.is_related(last_talk, context, model, default=False)):
+            return last_talk
+        return (yield from self.rewrite(last_talk, context, model))
+
+    def _context(self, last_talk: str) -> Flow[str]:
+        """The summary and the newest messages as text, without what was just said."""
+        k = self._conversation.memory_k
+        summary, messages = yield from self._conversation.context(k, None, self._counter)
+        if messages and messages[-1].role == "user" and messages[-1].text == last_talk:
+            messages = messages[:-1]
+        messages = window(messages, k, max_tokens=_CONTEXT_TOKENS, counter=self._counter)
+        return "\n".join(part for part in (summary.text if summary else "", as_text(messages)) if part)
+
+    def _completer(self, model: Any) -> Completer:
+        model = self._model if model is None else model
+        if model is None:
+            raise ConfigurationError("this needs a model: give BrainMemory model=, or one to this call")
+        return Completer(model, counter=self._counter, stats=self._stats)
+
+    def _summarizer(self, model: Any, max_tokens: int | None, *, keep_language: bool) -> Summarizer:
+        return Summarizer(
+            self._completer(model),
+            max_tokens=max_tokens or self._max_summary_tokens,
+            keep_language=keep_language,
+            counter=self._counter,
+            prompts=self._prompts,
+        )

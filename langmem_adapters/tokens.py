@@ -1,0 +1,106 @@
+"""How long a text is for a model. Pure; a counter of your own is any function from text to a number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from langmem_adapters.model import Content, Message
+
+__all__ = ["TokenCounter", "approximate_tokens", "elide", "message_tokens", "truncate", "truncate_content"]
+
+TokenCounter: TypeAlias = Callable[[str], int]
+
+_PER_MESSAGE = 4  # what providers add for a message's role and borders
+_PER_MEDIUM = 85  # an image, as OpenAI counts a small one
+_MEDIA = frozenset({"image", "image_url", "input_image", "audio", "input_audio", "video", "file", "document", "media"})
+_WIDE = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
+_GAP = "\n[…]\n"
+_LONGEST_WORD = 40  # characters; what is longer is encoded data, and is cut anywhere
+
+_REMEMBERED = 65_536
+_counts: dict[tuple[TokenCounter, int, int], int] = {}  # by a text's hash and length: texts may be large
+
+
+def approximate_tokens(text: str) -> int:
+    """Estimate tokens: one for four characters, and one for each Chinese, Japanese or Korean character.
+
+    >>> approximate_tokens("Where is my bike?"), approximate_tokens("低头思故乡")
+    (5, 5)
+    """
+    wide = 0 if text.isascii() else len(_WIDE.findall(text))
+    return wide + (len(text) - wide + 3) // 4
+
+
+def message_tokens(message: Message, counter: TokenCounter = approximate_tokens) -> int:
+    """Count a message with its tool calls, and a flat price for each image or file.
+
+    Counts are remembered, so counting the same text again costs next to nothing.
+    """
+    calls = "".join(f"{call.name}{call.args}" for call in message.tool_calls)
+    media = 0 if isinstance(message.content, str) else sum(map(_is_medium, message.content))
+    return _PER_MESSAGE + _PER_MEDIUM * media + _counted(counter, message.text + calls if calls else message.text)
+
+
+def _is_medium(block: str | dict[Any, Any]) -> bool:
+    return isinstance(block, dict) and block.get("type") in _MEDIA
+
+
+def _counted(counter: TokenCounter, text: str) -> int:
+    key = (counter, hash(text), len(text))
+    count = _counts.get(key)
+    if count is None:
+        if len(_counts) >= _REMEMBERED:
+            _counts.clear()
+        count = _counts[key] = counter(text)
+    return count
+
+
+def truncate(text: str, max_tokens: int, counter: TokenCounter = approximate_tokens) -> str:
+    """Keep the longest beginning of a text that has at most ``max_tokens``, cut between words where there are any."""
+    low, high = 0, max(2 * max_tokens, 2)
+    while high < len(text) and counter(text[:high]) <= max_tokens:  # so that a long text is not counted as a whole
+        low, high = high, 2 * high
+    if high >= len(text):
+        high = len(text)
+        if counter(text) <= max_tokens:
+            return text
+    while high - low > 1:
+        middle = (low + high) // 2
+        if counter(text[:middle]) <= max_tokens:
+            low = middle
+        else:
+            high = middle
+    words = text[:low].rsplit(maxsplit=1)
+    if len(words) > 1 and len(words[1]) <= _LONGEST_WORD and not (text[low].isspace() or text[low - 1].isspace()):
+        low -= len(words[1])
+    return text[:low].rstrip()
+
+
+def elide(text: str, max_tokens: int, counter: TokenCounter = approximate_tokens) -> str:
+    """Leave out the middle of a text that has more than ``max_tokens``, in favour of its beginning and its end."""
+    room = (max_tokens - counter(_GAP)) // 2
+    beginning = truncate(text, max_tokens, counter)
+    if len(beginning) == len(text) or room < 1:
+        return beginning
+    beginning = truncate(text, room, counter)
+    return beginning + _GAP + truncate(text[: -8 * room - 1 : -1], room, counter)[::-1]
+
+
+def truncate_content(content: Content, max_tokens: int, counter: TokenCounter = approximate_tokens) -> Content:
+    """:func:`truncate` for the texts of a message's content, the first ones first; other blocks stay."""
+    if isinstance(content, str):
+        return truncate(content, max_tokens, counter)
+    blocks: list[str | dict[Any, Any]] = []
+    left = max_tokens
+    for block in content:
+        text = block if isinstance(block, str) else block.get("text")
+        if not isinstance(text, str):
+            blocks.append(block)
+            continue
+        kept = truncate(text, left, counter) if left > 0 else ""
+        left -= counter(kept)
+        if kept:
+            blocks.append(kept if isinstance(block, str) else {**block, "text": kept})
+    return blocks

@@ -1,0 +1,184 @@
+"""A turn that is recorded whatever becomes of it: the question, and as much of the answer as there was."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Final, Generic, TypeVar, overload
+
+from typing_extensions import Self
+
+from langmem_adapters.errors import ConfigurationError, LangmemError
+from langmem_adapters.model import Message
+from langmem_adapters.text import without_calls
+
+__all__ = ["INTERRUPTED", "Turn", "mark_interrupted", "whole_messages"]
+
+INTERRUPTED: Final = "interrupted"
+"""Key in a message's metadata: set on the last message of a turn that did not come to its end."""
+
+P = TypeVar("P")
+S = TypeVar("S")
+
+_UNSAID = frozenset({"text", "thinking", "redacted_thinking", "reasoning"})
+_log = logging.getLogger("langmem_adapters")
+
+
+class Turn(Generic[P]):
+    """A question and its answer, written in one append when the ``with`` or ``async with`` block ends.
+
+    The turn is interrupted when the block is left by an exception (also by cancellation, KeyboardInterrupt and
+    GeneratorExit) or before a stream that it watches is exhausted. Then tool calls without a result are dropped,
+    so that a model may be shown what is stored, and the last message is marked. The exception goes on.
+
+    Args:
+        question: What was asked.
+        pieces: The types that an answer may be made of.
+        gather: Makes messages of the answer's pieces.
+        write, awrite: Append messages to the history, blocking and not.
+        mark: Marks the last message of an interrupted turn.
+    """
+
+    def __init__(
+        self,
+        question: Message,
+        *,
+        pieces: tuple[type, ...],
+        gather: Callable[[Sequence[P]], list[Message]],
+        write: Callable[[Sequence[Message]], None],
+        awrite: Callable[[Sequence[Message]], Awaitable[None]],
+        mark: Callable[[Message], Message],
+    ) -> None:
+        self._question = question
+        self._types = pieces
+        self._gather = gather
+        self._write = write
+        self._awrite = awrite
+        self._mark = mark
+        self._pieces: list[P] = []
+        self._open = False
+        self._begun = False
+        self._running_streams = 0
+
+    def add(self, piece: P) -> None:
+        """Add a piece of the answer: some text, or a message such as a tool's result."""
+        if not self._open:
+            raise ConfigurationError("a turn takes pieces of its answer inside of its with block only")
+        if not isinstance(piece, self._types):
+            raise ConfigurationError(f"an answer is made of texts and messages, not of {type(piece).__name__}")
+        self._pieces.append(piece)
+
+    @overload
+    def watch(self, pieces: AsyncIterable[S]) -> AsyncIterator[S]: ...
+    @overload
+    def watch(self, pieces: Iterable[S]) -> Iterator[S]: ...
+    def watch(self, pieces: Any) -> Any:
+        """Pass a stream on, and add each piece of it. A stream that is not read to its end interrupts the turn."""
+        self._running_streams += 1
+        return self._awatched(pieces) if isinstance(pieces, AsyncIterable) else self._watched(pieces)
+
+    def _watched(self, pieces: Iterable[P]) -> Iterator[P]:
+        for piece in pieces:
+            self.add(piece)
+            yield piece
+        self._running_streams -= 1
+
+    async def _awatched(self, pieces: AsyncIterable[P]) -> AsyncIterator[P]:
+        async for piece in pieces:
+            self.add(piece)
+            yield piece
+        self._running_streams -= 1
+
+    def __enter__(self) -> Self:
+        if self._begun:
+            raise ConfigurationError("a turn is recorded once; make another with record_turn()")
+        self._begun = self._open = True
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._write(self._messages(error))
+        except LangmemError:
+            self._tell_or_raise(error)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await _finished(self._awrite(self._messages(error)))
+        except LangmemError:
+            self._tell_or_raise(error)
+
+    def _tell_or_raise(self, error: BaseException | None) -> None:
+        """Inside of an ``except`` clause: what ended the turn, a cancellation above all, must not be replaced."""
+        if error is None:
+            raise  # noqa: PLE0704 - called where an exception is being handled
+        _log.exception("a turn that ended with %s could not be stored", type(error).__name__)
+
+    def _messages(self, error: BaseException | None) -> list[Message]:
+        self._open = False
+        answer = self._gather(self._pieces)
+        if error is None and not self._running_streams:
+            return [self._question, *answer]
+        *before, last = [self._question, *_without_open_calls(answer)]
+        return [*before, self._mark(last)]
+
+
+def whole_messages(pieces: Sequence[str | Message]) -> list[Message]:
+    """Messages as they are; texts that follow each other as one message of the assistant."""
+    messages: list[Message] = []
+    texts: list[str] = []
+    for piece in [*pieces, None]:
+        if isinstance(piece, str):
+            texts.append(piece)
+            continue
+        if said := "".join(texts):
+            messages.append(Message(role="assistant", content=said))
+        texts.clear()
+        if piece is not None:
+            messages.append(piece)
+    return messages
+
+
+def mark_interrupted(message: Message) -> Message:
+    """Copy a message with the mark of an interrupted turn."""
+    return message.model_copy(update={"metadata": {**message.metadata, INTERRUPTED: True}})
+
+
+def _without_open_calls(messages: Sequence[Message]) -> list[Message]:
+    """Drop calls that no tool has answered, and messages of the assistant that say nothing without them."""
+    answered = {message.tool_call_id for message in messages if message.role == "tool"}
+    closed = []
+    for message in messages:
+        unanswered = {call.id for call in message.tool_calls} - answered
+        closed.append(without_calls(message, unanswered) if unanswered else message)
+    return [message for message in closed if message.role != "assistant" or _says_something(message)]
+
+
+def _says_something(message: Message) -> bool:
+    blocks = message.content if isinstance(message.content, list) else []
+    other = any(isinstance(block, dict) and block.get("type") not in _UNSAID for block in blocks)
+    return bool(message.tool_calls or message.text.strip() or other)
+
+
+async def _finished(writing: Awaitable[None]) -> None:
+    """Wait for a write to its end, also when this task is cancelled meanwhile; then the cancellation goes on."""
+    task = asyncio.ensure_future(writing)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:  # noqa: PERF203 - it may be cancelled several times
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    if not task.cancelled() and (failure := task.exception()):
+        _log.error("a turn that was cancelled could not be stored", exc_info=failure)
+    raise cancelled

@@ -1,0 +1,903 @@
+"""B2, B3: what a summary stands for leaves the window, at once or not at all, and is never lost or shown twice."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import math
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation import SUMMARY, brain_namespace
+from langmem_adapters.errors import ConfigurationError, ModelError, StoreUnavailable
+from langmem_adapters.indexes import open_index
+from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.model import Message, ToolCall
+from langmem_adapters.protocols import Store
+from langmem_adapters.sessions import Sessions
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.testing import FakeClock
+from langmem_adapters.tokens import approximate_tokens, message_tokens
+
+KINDS = ("long-term", "behind", "deleted")
+"""What becomes of the messages that a summary stands for."""
+
+
+def numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\bm(\d+)\b", text)]
+
+
+class Accountant:
+    """A model whose summary names every message that it was ever told of, in the order of telling."""
+
+    def __init__(self) -> None:
+        self.prompts: list[str] = []
+
+    def __call__(self, prompt: str) -> str:
+        self.prompts.append(prompt)
+        return "Told of " + " ".join(f"m{number}" for number in numbers(prompt))
+
+
+def memory(
+    store: Store, kind: str = "behind", model: Any = None, *, session: str = "s", user: str = "ada", **arguments: Any
+) -> BrainMemory:
+    long_term = LongTermMemory(store, open_index("memory:"), user=user, clock=FakeClock())
+    settings = {
+        "summarize_in": "inline",
+        "max_summary_tokens": 100_000,
+        "memory_k": 1000,
+        "clock": FakeClock(),
+        "long_term": long_term if kind == "long-term" else None,
+        "archive": kind != "deleted",
+    }
+    return BrainMemory(store, session, user=user, model=model, **{**settings, **arguments})
+
+
+def message(number: int, role: str = "user", words: int = 10) -> Message:
+    return Message(id=f"id-{number}", role=role, content=f"m{number}" + " word" * words)
+
+
+def turn(number: int, words: int = 10) -> list[Message]:
+    return [message(2 * number, "user", words), message(2 * number + 1, "assistant", words)]
+
+
+def shown(brain: BrainMemory) -> tuple[list[int], list[int]]:
+    """The numbers of the messages in the summary and in the window."""
+    summary, messages = brain.context()
+    return numbers(summary.text if summary else ""), [number for m in messages for number in numbers(m.text)]
+
+
+def kept(brain: BrainMemory) -> list[int]:
+    """The numbers of all messages that can still be had, in any order; one that is there twice is there twice."""
+    found = [m.text for m in brain.messages()]
+    long_term = brain.long_term
+    archived = [m.message.text for m in long_term.all() for _ in m.occurrences] if long_term else []
+    return sorted(number for text in found + archived for number in numbers(text))
+
+
+def stored(store: Store) -> dict[Any, Any]:
+    """All that a store holds."""
+    return {ns: (store.scan(ns), store.get(ns)) for ns in sorted(store.namespaces())}
+
+
+# --- nothing is lost, nothing is shown twice
+
+
+def tools(first: int, count: int) -> list[Message]:
+    """A call and its results."""
+    calls = [ToolCall(id=f"call-{first}-{n}", name="look") for n in range(count)]
+    asking = message(first, "assistant").model_copy(update={"tool_calls": calls})
+    results = [
+        message(first + 1 + n, "tool").model_copy(update={"tool_call_id": call.id}) for n, call in enumerate(calls)
+    ]
+    return [asking, *results]
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[list[Message]]:
+    """Turns: a question, any number of calls with their results, and mostly an answer."""
+    turns: list[list[Message]] = []
+    count = 0
+    for _ in range(draw(st.integers(1, 8))):
+        said = [message(count)]
+        for width in draw(st.lists(st.integers(1, 3), max_size=5)):
+            said += tools(count + len(said), width)
+        if draw(st.booleans()):
+            said.append(message(count + len(said), "assistant"))
+        count += len(said)
+        turns.append(said)
+    return turns
+
+
+def assert_whole(brain: BrainMemory, said: list[Message]) -> None:
+    """Each message is in the summary or in the window; in both only the question that has to stand in front."""
+    told, window = shown(brain)
+    everything = list(range(len(said)))
+    assert len(told) == len(set(told))
+    assert len(window) == len(set(window))
+    assert sorted({*told, *window}) == everything
+    twice = set(told) & set(window)
+    assert twice <= set(window[:1])
+    if twice:
+        assert said[window[0]].role == "user"
+        assert said[window[1]].role != "user"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(turns=conversations(), data=st.data())
+def test_b2_b3_summary_and_window_together_show_each_message_once(
+    any_store: Store, kind: str, turns: list[list[Message]], data: st.DataObject
+) -> None:
+    model = Accountant()
+    automatic = data.draw(st.booleans())
+    brain = memory(any_store, kind, model, summarize_at=data.draw(st.integers(20, 400)) if automatic else None)
+    brain.clear()
+    if brain.long_term:
+        brain.long_term.clear()
+    said: list[Message] = []
+    for part in turns:
+        at_once = data.draw(st.booleans())
+        for batch in [part] if at_once else [[m] for m in part]:
+            brain.add_messages(batch)
+            said += batch
+            if not batch[-1].tool_calls:
+                assert_whole(brain, said)
+        if not automatic and data.draw(st.booleans()):
+            brain.summarize(keep=data.draw(st.integers(0, 8)))
+            assert_whole(brain, said)
+    if kind != "deleted":
+        assert kept(brain) == list(range(len(said)))
+    else:
+        assert sorted({*shown(brain)[0], *kept(brain)}) == list(range(len(said)))
+
+
+def test_the_rest_of_a_tool_run_is_shown_after_the_next_question_too() -> None:
+    brain = memory(MemoryStore(), "behind", Accountant())
+    said = [message(0), *tools(1, 1), *tools(3, 1), *tools(5, 1), message(7, "assistant")]
+    brain.add_messages(said)
+    brain.summarize(keep=4)
+    brain.add_messages([message(8)])
+    assert shown(brain) == ([0, 1, 2, 3, 4], [0, 5, 6, 7, 8])
+
+
+def test_when_all_is_summarised_the_window_is_empty() -> None:
+    brain = memory(MemoryStore(), "behind", Accountant())
+    brain.add_messages(turn(0) + turn(1))
+    assert numbers(brain.summarize()) == [0, 1, 2, 3]
+    assert shown(brain) == ([0, 1, 2, 3], [])
+    assert brain.summarize() == brain.history_text().splitlines()[0]
+    assert brain.stats()["calls"] == 1
+    assert brain.count() == 4
+
+
+def test_a_smaller_window_than_the_budget_is_the_budget() -> None:
+    brain = memory(MemoryStore(), "behind", Accountant(), summarize_at=100_000, max_tokens=300)
+    said = []
+    for n in range(60):
+        said += turn(n)
+        brain.add_messages(turn(n))
+        assert_whole(brain, said)
+        assert sum(message_tokens(m) for m in brain.context().messages) <= 300
+    assert brain.stats()["summaries"] > 3
+
+
+def test_a_summary_that_is_replaced_by_hand_stands_for_the_same_and_an_empty_one_for_nothing(any_store: Store) -> None:
+    brain = memory(any_store, "behind", Accountant())
+    brain.add_messages(turn(0) + turn(1))
+    brain.summarize(keep=2)
+    brain.set_summary("They met m99")
+    assert shown(brain) == ([99], [2, 3])
+    brain.set_summary("")
+    assert shown(brain) == ([], [0, 1, 2, 3])
+
+
+def test_a8_a_summary_stands_for_the_same_messages_in_another_store(any_store: Store) -> None:
+    brain = memory(any_store, "behind", Accountant())
+    odd = [message(n).model_copy(update={"id": id_}) for n, id_ in enumerate(["x" * 500, "a\nb", "", "é"])]
+    brain.add_messages(odd)
+    brain.summarize(keep=1)
+    assert shown(brain) == ([0, 1, 2], [3])
+    other = MemoryStore()
+    lines = list(Sessions(any_store, user="ada").export("s"))
+    for _ in range(2):
+        Sessions(other, user="eve").import_(lines)
+        assert shown(memory(other, user="eve")) == ([0, 1, 2], [3])
+    brain = memory(other, "behind", Accountant(), user="eve")
+    brain.add_messages([message(4)])
+    brain.summarize()
+    assert shown(brain) == ([0, 1, 2, 3, 4], [])
+    assert brain.count() == 5
+
+
+# --- cost
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_b3_two_hundred_turns_cost_what_they_must(any_store: Store, kind: str) -> None:
+    prompts: list[str] = []
+
+    def model(prompt: str) -> str:
+        prompts.append(prompt)
+        return f"Summary number {len(prompts)}"
+
+    brain = memory(any_store, kind, model, summarize_at=2000, max_summary_tokens=100)
+    tokens = 0
+    for n in range(200):
+        brain.add_messages(turn(n, words=20))
+        tokens += sum(map(message_tokens, turn(n, words=20)))
+        assert sum(message_tokens(m) for m in brain.context().messages) <= 2000
+    stats = brain.stats()
+    assert 3 < stats["calls"] == stats["summaries"] <= math.ceil((tokens - 2000) / 1000)
+    told: list[int] = []
+    for call, prompt in enumerate(prompts):
+        before, said_next = prompt.split("Said next:\n")
+        assert re.findall(r"Summary number \d+", before) == ([f"Summary number {call}"] if call else [])
+        assert numbers(before) == []
+        told += numbers(said_next)
+    window = shown(brain)[1]
+    assert told + window == list(range(400))
+    assert kept(brain) == (window if kind == "deleted" else list(range(400)))
+    assert abs(stats["tokens_in"] - sum(map(approximate_tokens, prompts))) <= 2 * len(prompts)
+    assert stats["tokens_out"] == sum(approximate_tokens(f"Summary number {n + 1}") for n in range(len(prompts)))
+
+
+def test_b3_the_summary_stays_within_its_length_whatever_the_model_answers() -> None:
+    brain = memory(MemoryStore(), "behind", lambda _: "far too much " * 500, summarize_at=400, max_summary_tokens=50)
+    for n in range(30):
+        brain.add_messages(turn(n))
+        summary = brain.get_summary()
+        assert approximate_tokens(summary.text if summary else "") <= 50
+    assert brain.stats()["summaries"] > 2
+    assert brain.stats()["calls"] == 2 * brain.stats()["summaries"]
+
+
+def test_b3_a_window_of_few_messages_does_not_cost_a_call_each_turn() -> None:
+    model = Accountant()
+    brain = memory(MemoryStore(), "behind", model, summarize_at=100_000, memory_k=20)
+    for n in range(100):
+        brain.add_messages(turn(n))
+        assert sorted(itertools.chain(*shown(brain))) == list(range(2 * n + 2))
+    assert len(model.prompts) <= math.ceil((200 - 20) / 10)
+
+
+def test_b3_a_huge_question_does_not_cost_a_call_for_each_tool_behind_it() -> None:
+    model = Accountant()
+    brain = memory(MemoryStore(), "long-term", model, summarize_at=1000)
+    brain.add_messages([message(0, words=5000)])
+    for n in range(60):
+        brain.add_messages(tools(2 * n + 1, 1))
+    tokens = 60 * sum(map(message_tokens, tools(1, 1)))
+    assert 1 < len(model.prompts) <= tokens / (1000 / 8)
+    assert kept(brain) == list(range(121))
+
+
+def test_b3_a_long_backlog_is_taken_in_passes_that_each_are_kept() -> None:
+    store = MemoryStore()
+    said = [message(n, words=40) for n in range(3000)]
+    memory(store).add_messages(said)
+
+    class Fails(Accountant):
+        def __call__(self, prompt: str) -> str:
+            if len(self.prompts) == 20:
+                raise TimeoutError
+            return super().__call__(prompt)
+
+    failing = memory(store, "behind", Fails(), summarize_at=2000, memory_k=200)
+    failing.add_messages([message(3000, words=40)])
+    told = shown(failing)[0]
+    assert 500 < len(set(told)) < 2000
+    model = Accountant()
+    brain = memory(store, "behind", model, summarize_at=2000, memory_k=200)
+    brain.add_messages([message(3001, words=40)])
+    told, window = shown(brain)
+    assert sorted({*told, *window}) == list(range(3002))
+    assert len(model.prompts) < 60
+
+
+# --- nothing on the hot path, one at a time
+
+
+class Blocked(Accountant):
+    """Answers when it is let go; knows how many asked at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go_on = threading.Event(), threading.Event()
+        self.inside = self.most = 0
+        self.lock = threading.Lock()
+
+    def __call__(self, prompt: str) -> str:
+        with self.lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+        self.asked.set()
+        assert self.go_on.wait(30)
+        with self.lock:
+            self.inside -= 1
+        return super().__call__(prompt)
+
+
+async def test_h2_by_default_a_turn_does_not_wait_for_the_model(any_store: Store) -> None:
+    model = Blocked()
+    brain = memory(any_store, "long-term", model, summarize_at=300, summarize_in="background")
+    for n in range(20):
+        brain.add_messages(turn(n))
+    assert model.asked.wait(10)
+    await brain.aadd_messages(turn(20))
+    assert shown(brain) == ([], list(range(42)))
+    assert brain.stats()["summaries"] == 0
+    flushed = asyncio.create_task(brain.aflush())
+    done, _ = await asyncio.wait([flushed], timeout=0.05)
+    assert not done
+    model.go_on.set()
+    await flushed
+    told, window = shown(brain)
+    assert told + window == kept(brain) == list(range(42))
+    assert brain.stats()["summaries"] in {1, 2}  # a second look is due where turns came after the first
+
+
+def test_b3_one_summary_at_a_time_is_made_of_a_session() -> None:
+    store, model = MemoryStore(), Blocked()
+    brains = [memory(store, "long-term", model, summarize_at=300, summarize_in="background") for _ in range(20)]
+    count = itertools.count()
+
+    def talk(brain: BrainMemory) -> None:
+        for _ in range(5):
+            brain.add_messages([message(next(count))])
+
+    threads = [threading.Thread(target=talk, args=(brain,)) for brain in brains]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert model.asked.wait(10)
+    model.go_on.set()
+    for brain in brains:
+        brain.flush()
+    assert model.most == 1
+    told, window = shown(brains[0])
+    assert sorted(told + window) == kept(brains[0]) == list(range(100))
+    assert sum(brain.stats()["summaries"] for brain in brains) == len(model.prompts) >= 1
+
+
+async def test_h2_slow_summaries_of_many_sessions_hold_up_nobody() -> None:
+    store, model = MemoryStore(), Blocked()
+    brains = [
+        memory(store, "behind", model, session=f"s{n}", summarize_at=50, summarize_in="background") for n in range(70)
+    ]
+    for brain in brains:
+        brain.add_messages(turn(0) + turn(1))
+    assert await asyncio.to_thread(model.asked.wait, 10)
+    try:
+        await asyncio.wait_for(memory(store, session="other").aadd_messages(turn(0)), 5)
+    finally:
+        model.go_on.set()
+        for brain in brains:
+            brain.flush()
+    assert all(brain.stats()["summaries"] == 1 for brain in brains)
+
+
+def test_other_sessions_do_not_wait_for_each_other() -> None:
+    store, model = MemoryStore(), Blocked()
+    brains = [
+        memory(store, "behind", model, session=str(n), summarize_at=100, summarize_in="background") for n in range(3)
+    ]
+    for brain in brains:
+        brain.add_messages(turn(0) + turn(1) + turn(2) + turn(3))
+    model.go_on.set()
+    for brain in brains:
+        brain.flush()
+    assert [brain.stats()["summaries"] for brain in brains] == [1, 1, 1]
+
+
+def test_twenty_threads_that_summarise_inline_lose_nothing(any_store: Store) -> None:
+    count = itertools.count()
+    model = Accountant()
+
+    def talk() -> None:
+        brain = memory(any_store, "long-term", model, summarize_at=200)
+        for _ in range(6):
+            brain.add_messages([message(next(count))])
+
+    threads = [threading.Thread(target=talk) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    brain = memory(any_store, "long-term", model)
+    told, window = shown(brain)
+    assert sorted(told + window) == kept(brain) == list(range(120))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_process_summarises_though_its_parent_was_at_it_when_it_forked() -> None:
+    script = """
+import os, threading
+from langmem_adapters import BrainMemory, open_store
+go_on, asked = threading.Event(), threading.Event()
+def model(prompt):
+    asked.set()
+    assert go_on.wait(30)
+    return "a summary"
+brain = BrainMemory(open_store("memory:"), "s", model=model, summarize_at=50)
+brain.add_talk("word " * 60)
+brain.add_talk("word " * 60)
+assert asked.wait(10)
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+child = os.fork()
+if not child:
+    go_on.set()
+    brain.flush()
+    brain.add_talk("word " * 60)
+    brain.flush()
+    os._exit(0 if brain.context().summary is not None else 1)
+status = os.waitpid(child, 0)[1]
+go_on.set()
+brain.flush()
+raise SystemExit(0 if status == 0 and brain.context().summary.text == "a summary" else 1)
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=False, timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- failures
+
+
+def refuse(_: str) -> str:
+    return "I'm sorry, I can't help with that."
+
+
+def fail(_: str) -> str:
+    raise TimeoutError("my-secret")
+
+
+def cut_off(_: str) -> Any:
+    from langchain_core.messages import AIMessage  # noqa: PLC0415 - one test needs it
+
+    return AIMessage("They spoke of", response_metadata={"finish_reason": "length"})
+
+
+def filtered(_: str) -> Any:
+    from langchain_core.messages import AIMessage  # noqa: PLC0415 - as above
+
+    return AIMessage("They spoke of", response_metadata={"finish_reason": "content_filter"})
+
+
+FAILURES = {"raises": fail, "empty": lambda _: " ", "refuses": refuse, "cut off": cut_off, "filtered": filtered}
+
+
+@pytest.mark.parametrize("mode", ["inline", "background"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("model", FAILURES.values(), ids=FAILURES)
+async def test_b2_a_model_that_fails_changes_nothing_and_the_next_turn_tries_again(
+    kind: str, mode: Any, model: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain, store = MemoryStore(clock=FakeClock()), MemoryStore(clock=FakeClock())
+    failing = memory(store, kind, model, summarize_at=60, summarize_in=mode)
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        for n in range(4):
+            memory(plain).add_messages(turn(n))
+            if n % 2:
+                failing.add_messages(turn(n))
+                failing.flush()
+            else:
+                await failing.aadd_messages(turn(n))
+                await failing.aflush()
+    assert stored(store) == stored(plain)
+    stats = failing.stats()
+    assert stats["failed_summaries"] == stats["failures"] == stats["calls"] == 3
+    assert stats["summaries"] == 0
+    assert caplog.text.count("the messages stay as they are, and the next turn tries again") == 3
+    assert "my-secret" not in caplog.text
+    with pytest.raises(ModelError):
+        failing.summarize()
+    assert stored(store) == stored(plain)
+    brain = memory(store, kind, Accountant(), summarize_at=100)
+    brain.add_messages(turn(4))
+    told, window = shown(brain)
+    assert told + window == list(range(10))
+    assert brain.stats()["summaries"] == 1
+
+
+class Unplugged:
+    """A real store whose connection fails once, at the n-th call: before it did what it was asked, or after."""
+
+    def __init__(self, store: Store, fail_at: int, *, after: bool) -> None:
+        self.store, self.fail_at, self.after, self.calls = store, fail_at, after, 0
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.store, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            if self.calls != self.fail_at:
+                return method(*args, **kwargs)
+            if self.after:
+                method(*args, **kwargs)
+            raise StoreUnavailable("the test pulled the plug")
+
+        return call
+
+
+@pytest.mark.parametrize("mode", ["inline", "background"])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("kind", ["long-term", "behind"])
+def test_b2_a_store_that_fails_at_any_step_loses_and_doubles_nothing(
+    any_store: Store, kind: str, after: bool, mode: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = [m for n in range(3) for m in turn(n)]
+    failed = 0
+    for fail_at in itertools.count(1):
+        brain = memory(any_store, kind, Accountant(), session=str(fail_at), user=f"user-{fail_at}", summarize_at=120)
+        memory(any_store, session=str(fail_at), user=f"user-{fail_at}").add_messages(first)
+        before = stored_of(brain)
+        store = Unplugged(any_store, fail_at, after=after)
+        failing = memory(
+            cast("Store", store),
+            kind,
+            Accountant(),
+            session=str(fail_at),
+            user=f"user-{fail_at}",
+            summarize_at=120,
+            summarize_in=mode,
+        )
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "langmem_adapters"):
+            try:
+                failing.add_messages(turn(3))
+            except StoreUnavailable:
+                assert store.calls == 1  # of the messages themselves: the caller knows, and may repeat it
+            failing.flush()
+        if store.calls < fail_at:
+            break
+        failed += 1
+        if store.calls > 1 and fail_at > 1:
+            assert failing.stats()["failed_summaries"] == 1
+            assert "the next turn tries again: the test pulled the plug" in caplog.text
+        now = stored_of(brain)
+        assert now[0][: len(before[0])] == before[0] or numbers(brain.get_summary().text)  # type: ignore[union-attr]
+        brain.add_messages(turn(3))
+        brain.add_messages(turn(4))
+        told, window = shown(brain)
+        assert told + window == kept(brain) == list(range(10))
+    assert failed == fail_at - 1 >= (4 if kind == "behind" else 6)
+
+
+def stored_of(brain: BrainMemory) -> tuple[list[Any], dict[str, bytes]]:
+    namespace = brain_namespace(brain.scope)
+    return brain.store.scan(namespace).items, brain.store.get(namespace)
+
+
+KILLED = """
+import os, signal, sys, json
+from langmem_adapters import BrainMemory, LongTermMemory, Message, open_index
+from langmem_adapters.stores.sqlite import SQLiteStore
+
+class Killer:
+    def __init__(self, store, at, after):
+        self.store, self.at, self.after, self.calls = store, at, after, 0
+    def __getattr__(self, name):
+        method = getattr(self.store, name)
+        def call(*args, **kwargs):
+            self.calls += 1
+            if self.calls == self.at and not self.after:
+                os.kill(os.getpid(), signal.SIGKILL)
+            done = method(*args, **kwargs)
+            if self.calls == self.at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return done
+        return call
+
+def talk(path, at, after, kind):
+    store = Killer(SQLiteStore(path), at, after)
+    long_term = LongTermMemory(store, open_index("memory:"), user="ada") if kind == "long-term" else None
+    model = lambda prompt: "Told of " + " ".join(w for w in prompt.split() if w[0] == "m" and w[1:].isdigit())
+    brain = BrainMemory(store, "s", user="ada", long_term=long_term, model=model, summarize_at=120,
+                        summarize_in="inline", max_summary_tokens=1000)
+    brain.add_messages([Message(id=f"id-{n}", role="user", content=f"m{n}" + " word" * 10) for n in range(8)])
+    os._exit(7)
+
+folder, kind = sys.argv[1:]
+for after in (False, True):
+    at = 1
+    while True:
+        path = f"{folder}/{int(after)}-{at}.db"
+        child = os.fork()
+        if not child:
+            talk(path, at, after, kind)
+        status = os.waitpid(child, 0)[1]
+        print(json.dumps([path, os.WIFSIGNALED(status), status]), flush=True)
+        if not os.WIFSIGNALED(status):
+            break
+        at += 1
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("kind", ["long-term", "behind"])
+def test_b2_kill_9_between_any_two_steps_leaves_all_as_before_or_all_done(tmp_path: Path, kind: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path), kind], check=True, capture_output=True, text=True, timeout=120
+    )
+    killed = [path for path, signalled, status in map(json.loads, ran.stdout.splitlines()) if signalled]
+    assert len(killed) >= 2 * (4 if kind == "behind" else 6)
+    for path in killed:
+        with SQLiteClosing(path) as store:
+            brain = memory(store, kind, Accountant(), summarize_at=120)
+            told, window = shown(brain)
+            assert told + window in ([], list(range(8)))
+            assert (brain.get_summary() is None) == (told == [])
+            if not told:
+                brain.add_messages([message(n) for n in range(8)])
+            brain.add_messages([message(8)])
+            told, window = shown(brain)
+            assert told + window == kept(brain) == list(range(9))
+            assert told
+
+
+class SQLiteClosing:
+    def __init__(self, path: str) -> None:
+        self.store = SQLiteStore(path)
+
+    def __enter__(self) -> SQLiteStore:
+        return self.store
+
+    def __exit__(self, *_: object) -> None:
+        self.store.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_b2_a_cancelled_turn_leaves_all_as_before_and_the_next_one_tries_again(kind: str) -> None:
+    store = MemoryStore(clock=FakeClock())
+    asked = asyncio.Event()
+
+    async def never(_: str) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    brain = memory(store, kind, never, summarize_at=100)
+    plain = MemoryStore(clock=FakeClock())
+    memory(plain).add_messages(turn(0) + turn(1) + turn(2))
+    adding = asyncio.create_task(brain.aadd_messages(turn(0) + turn(1) + turn(2)))
+    await asked.wait()
+    adding.cancel()
+    with pytest.raises(asyncio.CancelledError) as cancelled:  # kept, as a tracer keeps it: it holds the turn's frames
+        await adding
+    assert stored(store) == stored(plain)
+    again = memory(store, kind, Accountant(), summarize_at=100)
+    await again.aadd_messages(turn(3))
+    told, window = shown(again)
+    assert told + window == list(range(8))
+    assert told
+    assert cancelled.value.args == ()
+
+
+def test_b2_an_interrupted_turn_leaves_all_as_before_and_the_next_one_tries_again() -> None:
+    def interrupt(_: str) -> str:
+        raise KeyboardInterrupt
+
+    store = MemoryStore()
+    with pytest.raises(KeyboardInterrupt) as interrupted:  # kept, as a notebook keeps the last traceback
+        memory(store, "long-term", interrupt, summarize_at=100).add_messages(turn(0) + turn(1) + turn(2))
+    again = memory(store, "long-term", Accountant(), summarize_at=100)
+    assert shown(again) == ([], list(range(6)))
+    again.add_messages(turn(3))
+    told, window = shown(again)
+    assert told + window == kept(again) == list(range(8))
+    assert told
+    assert interrupted.value.args == ()
+
+
+async def test_b2_a_cancelled_turn_whose_model_blocks_a_thread_ends_all_done(any_store: Store) -> None:
+    model = Blocked()
+    brain = memory(any_store, "long-term", model, summarize_at=100)
+    adding = asyncio.create_task(brain.aadd_messages(turn(0) + turn(1) + turn(2)))
+    assert await asyncio.to_thread(model.asked.wait, 10)
+    adding.cancel()
+    await asyncio.wait([adding])
+    assert shown(brain) == ([], list(range(6)))
+    model.go_on.set()
+    await brain.aflush()
+    told, window = shown(brain)
+    assert told + window == kept(brain) == list(range(6))
+    assert told
+
+
+def test_a_failure_of_the_code_itself_is_logged_in_the_background(caplog: pytest.LogCaptureFixture) -> None:
+    def counter(text: str) -> int:
+        raise ZeroDivisionError(text[:0])
+
+    brain = memory(MemoryStore(), "behind", refuse, summarize_at=100, summarize_in="background", counter=counter)
+    brain.add_messages(turn(0))
+    brain.flush()
+    assert "a summary in the background was not made" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+# --- what others do meanwhile
+
+
+class Meanwhile(Accountant):
+    """A model during whose first call something else happens."""
+
+    def __init__(self, happens: Callable[[], Any]) -> None:
+        super().__init__()
+        self.happens = [happens]
+
+    def __call__(self, prompt: str) -> str:
+        while self.happens:
+            self.happens.pop()()
+        return super().__call__(prompt)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_b2_who_comes_second_with_a_summary_changes_nothing(any_store: Store, kind: str) -> None:
+    other = memory(any_store, kind, Accountant())
+    other.add_messages([m for n in range(5) for m in turn(n)])
+    brain = memory(any_store, kind, Meanwhile(lambda: other.summarize(keep=4)))
+    assert numbers(brain.summarize(keep=2)) == list(range(6))
+    assert (other.stats()["summaries"], brain.stats()["summaries"]) == (1, 0)
+    told, window = shown(brain)
+    assert told + window == list(range(10))
+    assert kept(brain) == (window if kind == "deleted" else list(range(10)))
+
+
+class Overtaken:
+    """A real store in front of which somebody else is quicker, once, when a summary is about to be written."""
+
+    def __init__(self, store: Store, first: Callable[[], Any]) -> None:
+        self.store, self.first = store, [first]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def write(self, namespace: tuple[str, ...], **changes: Any) -> None:
+        if self.first and SUMMARY in changes.get("put", {}):
+            self.first.pop()()
+        self.store.write(namespace, **changes)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_b2_who_is_overtaken_in_the_last_moment_changes_nothing(any_store: Store, kind: str) -> None:
+    other = memory(any_store, kind, Accountant())
+    other.add_messages([m for n in range(5) for m in turn(n)])
+    store = cast("Store", Overtaken(any_store, lambda: other.summarize(keep=4)))
+    brain = memory(store, kind, Accountant())
+    assert numbers(brain.summarize(keep=2)) == list(range(6))
+    assert brain.stats()["summaries"] == 0
+    told, window = shown(brain)
+    assert told + window == list(range(10))
+    brain.summarize()
+    assert kept(brain) == ([] if kind == "deleted" else list(range(10)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_said_during_a_summary_is_kept(any_store: Store, kind: str) -> None:
+    other = memory(any_store, kind)
+    other.add_messages(turn(0) + turn(1))
+    brain = memory(any_store, kind, Meanwhile(lambda: other.add_messages(turn(2))))
+    brain.summarize()
+    assert shown(brain) == ([0, 1, 2, 3], [4, 5])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_session_that_is_forgotten_during_a_summary_does_not_come_back(any_store: Store, kind: str) -> None:
+    other = memory(any_store, kind)
+    other.add_messages(turn(0) + turn(1))
+    brain = memory(any_store, kind, Meanwhile(other.clear))
+    assert brain.summarize() == ""
+    assert (brain.get_summary(), brain.messages(), kept(brain)) == (None, [], [])
+    assert brain.stats()["summaries"] == 0
+
+
+def test_a_summary_that_is_set_by_hand_during_another_wins(any_store: Store) -> None:
+    other = memory(any_store)
+    other.add_messages(turn(0) + turn(1))
+    brain = memory(any_store, "behind", Meanwhile(lambda: other.set_summary("By hand")))
+    assert brain.summarize() == "By hand"
+    assert shown(brain) == ([], [0, 1, 2, 3])
+
+
+# --- bad input
+
+
+def test_a_damaged_summary_is_left_out_and_replaced(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    brain = memory(any_store, "behind", Accountant(), summarize_at=100_000)
+    brain.add_messages(turn(0) + turn(1))
+    brain.summarize(keep=2)
+    any_store.write(brain_namespace(brain.scope), put={SUMMARY: b"\xff my-secret"})
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        assert shown(brain) == ([], [0, 1, 2, 3])
+        assert brain.get_summary() is None
+        assert brain.history_text().startswith("user: m0")
+        brain.add_messages(turn(2))
+    assert "a stored summary is left out" in caplog.text
+    assert "my-secret" not in caplog.text
+    brain.summarize(keep=2)
+    assert shown(brain) == ([0, 1, 2, 3], [4, 5])
+
+
+def test_a_damaged_row_does_not_stop_a_summary(any_store: Store) -> None:
+    brain = memory(any_store, "behind", Accountant())
+    brain.add_messages(turn(0))
+    any_store.append(brain_namespace(brain.scope), [("bad", b"\xff")])
+    brain.add_messages(turn(1))
+    brain.summarize(keep=2)
+    assert shown(brain) == ([0, 1], [2, 3])
+
+
+@pytest.mark.parametrize("session", ["s" * 10_000, "\ud800", "a/b:{c}\x00"])
+def test_a_summary_of_any_session_and_any_text(any_store: Store, session: str) -> None:
+    prompts: list[str] = []
+
+    def model(prompt: str) -> str:
+        prompts.append(prompt.encode().decode())  # as any client would
+        return "a summary \udfff"
+
+    brain = memory(any_store, "long-term", model, session=session, summarize_at=100)
+    brain.add_messages([Message(role="user", content=f"m{n} \ud800 {'word ' * 30}") for n in range(5)])
+    summary, messages = brain.context()
+    assert summary is not None
+    assert summary.text == "a summary \udfff"
+    assert len(messages) < 5
+    assert "m0 \ufffd word" in prompts[0]
+    assert kept(brain) == [0, 1, 2, 3, 4]
+
+
+def test_ten_megabytes_fit_the_window_and_cost_few_calls() -> None:
+    model = Accountant()
+    brain = memory(MemoryStore(), "long-term", model, summarize_at=1000, max_tokens=1000)
+    brain.add_messages([message(0), message(1, words=2_000_000)])
+    assert sum(message_tokens(m) for m in brain.context().messages) <= 1000
+    brain.add_messages([message(2, "assistant"), message(3), message(4, "assistant")])
+    told, window = shown(brain)
+    assert sorted({*told, *window}) == [0, 1, 2, 3, 4]
+    assert len(model.prompts) <= 12
+    assert kept(brain) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"summarize_at": 100}, "summarize_at is at least 1 token, and needs a model= to summarise with"),
+        ({"summarize_at": 0, "model": refuse}, "summarize_at is at least 1 token, and needs a model="),
+        ({"summarize_in": "later"}, 'summarize_in is "background" or "inline", not \'later\''),
+        ({"max_tokens": 0}, "max_tokens and max_summary_tokens are at least 1"),
+        ({"max_summary_tokens": 0}, "max_tokens and max_summary_tokens are at least 1"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        BrainMemory(MemoryStore(), "s", **arguments)
+
+
+def test_wrong_calls_are_one_sentence() -> None:
+    brain = memory(MemoryStore(), "behind", Accountant())
+    with pytest.raises(ConfigurationError, match="a window has at least 1 token, not 0"):
+        brain.window(max_tokens=0)
+    with pytest.raises(ConfigurationError, match="keep is a number of messages, not -1"):
+        brain.summarize(keep=-1)
+
+    async def model(_: str) -> str:
+        await asyncio.sleep(0)
+        return ""
+
+    with pytest.raises(ConfigurationError, match="a model that is a coroutine function summarises with"):
+        BrainMemory(MemoryStore(), "s", model=model, summarize_at=100)

@@ -1,0 +1,235 @@
+"""Any model can be asked, sync and async, and an answer that cannot be used is an error (B2, B5)."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import FakeListLLM, GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.runnables import RunnableLambda
+from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata, MockLLM
+
+from langmem_adapters.completion import Completer, is_refusal
+from langmem_adapters.errors import ConfigurationError, ModelError
+from langmem_adapters.flow import arun, run
+
+
+def chat(*answers: AIMessage | str | Exception) -> GenericFakeChatModel:
+    def script() -> Iterator[AIMessage | str]:
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+            yield answer
+
+    return GenericFakeChatModel(messages=script())
+
+
+class OwnLLM(CustomLLM):
+    """A LlamaIndex model as a user writes one."""
+
+    reason: str = "stop"
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata()
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: ARG002
+        return CompletionResponse(text=f"yes, {prompt}", raw={"choices": [{"finish_reason": self.reason}]})
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
+def function(prompt: str) -> str:
+    return f"yes, {prompt}"
+
+
+async def coroutine_function(prompt: str) -> str:
+    await asyncio.sleep(0)
+    return f"yes, {prompt}"
+
+
+class AsyncCallable:
+    async def __call__(self, prompt: str) -> str:
+        return await coroutine_function(prompt)
+
+
+BOTH: dict[str, Callable[[], Any]] = {
+    "LangChain chat model": lambda: chat("yes, be kind\n\nHello"),
+    "LangChain LLM": lambda: FakeListLLM(responses=["yes, be kind\n\nHello"]),
+    "chain": lambda: chat("yes, be kind\n\nHello") | StrOutputParser(),
+    "Runnable": lambda: RunnableLambda(lambda asked: f"yes, {asked[0][1]}\n\n{asked[1][1]}"),
+    "LlamaIndex LLM": OwnLLM,
+    "function": lambda: function,
+    "partial": lambda: functools.partial(function),
+}
+ONLY_ASYNC: dict[str, Callable[[], Any]] = {
+    "coroutine function": lambda: coroutine_function,
+    "async callable": AsyncCallable,
+    "partial of one": lambda: functools.partial(coroutine_function),
+    "function that hands one on": lambda: lambda prompt: coroutine_function(f"{prompt}"),
+}
+
+
+@pytest.mark.parametrize("make", BOTH.values(), ids=BOTH)
+async def test_b5_every_kind_of_model_answers_sync_and_async(make: Callable[[], Any]) -> None:
+    assert run(Completer(make()).ask("be kind", "Hello")) == "yes, be kind\n\nHello"
+    assert await arun(Completer(make()).ask("be kind", "Hello")) == "yes, be kind\n\nHello"
+
+
+async def test_b5_llama_indexs_mock_echoes() -> None:
+    assert run(Completer(MockLLM()).ask("be kind", "Hello")) == "be kind\n\nHello"
+    assert await arun(Completer(MockLLM()).ask("be kind", "Hello")) == "be kind\n\nHello"
+
+
+@pytest.mark.parametrize("make", ONLY_ASYNC.values(), ids=ONLY_ASYNC)
+async def test_b5_an_async_model_answers_async_and_is_one_clear_error_in_sync(make: Callable[[], Any]) -> None:
+    completer = Completer(make())
+    assert await arun(completer.ask("be kind", "Hello")) == "yes, be kind\n\nHello"
+    with pytest.raises(
+        ConfigurationError, match=r"^this model is a coroutine function: use the a-prefixed twin of this"
+    ):
+        run(completer.ask("be kind", "Hello"))
+    assert completer.stats["calls"] == 1
+
+
+def test_a_langchain_chat_model_is_told_the_system_prompt_as_such() -> None:
+    asked: list[Any] = []
+
+    def model(given: list[tuple[str, str]]) -> str:
+        asked.append(given)
+        return "yes"
+
+    run(Completer(RunnableLambda(model)).ask("be kind", "Hello"))
+    assert asked == [[("system", "be kind"), ("human", "Hello")]]
+
+
+@pytest.mark.parametrize("model", [None, 5, "gpt-4o", {"model": "gpt-4o"}, object()])
+def test_what_is_no_model_is_one_sentence(model: Any) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"^a model is a LangChain or LlamaIndex model or a function from prompt"
+    ):
+        Completer(model)
+
+
+def told(**fields: Any) -> AIMessage:
+    return AIMessage(content="A beginning", **fields)
+
+
+UNUSABLE: dict[str, Callable[[], Any]] = {
+    "raises": lambda: chat(RuntimeError("my-secret")),
+    "times out": lambda: chat(TimeoutError()),
+    "is empty": lambda: chat(" \n"),
+    "only thinks": lambda: chat("<think>What to say?</think>\n"),
+    "calls a tool": lambda: chat(AIMessage("", tool_calls=[{"id": "1", "name": "look", "args": {}}])),
+    "is cut off (OpenAI)": lambda: chat(told(response_metadata={"finish_reason": "length"})),
+    "is cut off (Anthropic)": lambda: chat(told(response_metadata={"stop_reason": "max_tokens"})),
+    "is cut off (Google)": lambda: chat(told(response_metadata={"finish_reason": "FinishReason.MAX_TOKENS"})),
+    "is cut off (Ollama)": lambda: chat(told(response_metadata={"done_reason": "length"})),
+    "is cut off (Responses)": lambda: chat(told(response_metadata={"status": "incomplete"})),
+    "is cut off (LlamaIndex)": lambda: OwnLLM(reason="length"),
+    "is filtered": lambda: chat(told(response_metadata={"finish_reason": "content_filter"})),
+    "is blocked": lambda: chat(told(response_metadata={"finish_reason": "SAFETY"})),
+    "is refused": lambda: chat(told(additional_kwargs={"refusal": "I will not."})),
+    "function gives nothing": lambda: lambda _: None,
+    "function gives a list": lambda: lambda _: ["a", "b"],
+}
+
+
+@pytest.mark.parametrize("make", UNUSABLE.values(), ids=UNUSABLE)
+async def test_b2_an_answer_that_cannot_be_used_is_a_model_error_and_counted(make: Callable[[], Any]) -> None:
+    completer = Completer(make())
+    with pytest.raises(ModelError) as failure:
+        run(completer.ask("be kind", "Hello"))
+    assert "my-secret" not in str(failure.value)
+    assert (completer.stats["calls"], completer.stats["failures"]) == (1, 1)
+    with pytest.raises(ModelError):
+        await arun(Completer(make()).ask("be kind", "Hello"))
+
+
+def test_a_models_own_error_is_the_cause() -> None:
+    def fail(_: str) -> str:
+        raise TimeoutError("too slow")
+
+    with pytest.raises(ModelError, match=r"^the model failed: TimeoutError$") as failure:
+        run(Completer(fail).ask("be kind", "Hello"))
+    assert isinstance(failure.value.__cause__, TimeoutError)
+
+
+def test_thoughts_that_a_model_speaks_out_are_not_its_answer() -> None:
+    assert run(Completer(lambda _: "<think>TRUE or\nFALSE?</think>\n\nTRUE").ask("", "")) == "TRUE"
+
+
+def test_b3_tokens_are_the_models_own_count_or_an_estimate() -> None:
+    usage = {"input_tokens": 100, "output_tokens": 7, "total_tokens": 107}
+    completer = Completer(chat(AIMessage("yes", usage_metadata=usage), "no"))
+    run(completer.ask("be kind", "Hello"))
+    assert completer.stats == {"calls": 1, "tokens_in": 100, "tokens_out": 7}
+    run(completer.ask("be kind", "Hello"))
+    assert completer.stats == {"calls": 2, "tokens_in": 103, "tokens_out": 8}
+
+
+async def test_a_chain_that_streams_to_its_user_does_not_stream_what_the_memory_asks() -> None:
+    seen: list[str] = []
+
+    class Stream(BaseCallbackHandler):
+        def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+            seen.append("start")
+
+    def chain(text: str) -> str:
+        return run(Completer(chat("apart")).ask("be kind", text))
+
+    async def achain(text: str) -> str:
+        return await arun(Completer(chat("apart")).ask("be kind", text))
+
+    runnable = RunnableLambda(chain, achain)
+    assert runnable.invoke("Hello", {"callbacks": [Stream()]}) == "apart"
+    assert await runnable.ainvoke("Hello", {"callbacks": [Stream()]}) == "apart"
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry, but I can't help with that.",
+        "I\N{RIGHT SINGLE QUOTATION MARK}m very sorry, this is not possible.",
+        "Sorry, no.",
+        "I cannot summarize this conversation.",
+        "I can't assist with that request",
+        "I am unable to do that.",
+        "As an AI language model, I",
+        "Unfortunately, I cannot",
+        "Error: rate limit",
+        "Error code: 429 - {'error': …}",
+        "Error generating summary: timeout",
+        "Traceback (most recent call last):",
+        "An unexpected error occurred.",
+        "Es tut mir leid, das kann ich nicht.",
+        "抱歉,我无法",
+        "Lo siento, pero no puedo",
+    ],
+)
+def test_b2_a_refusal_is_known(text: str) -> None:
+    assert is_refusal(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The user is sorry that the bike is gone.",
+        "Error handling in Python was discussed; the user prefers exceptions.",
+        "Exceptions and errors are the topic.",
+        "Ada cannot find her bike.",
+        "Iris will not come.",
+        "Unfortunately, Ada lost her bike.",
+        "",
+    ],
+)
+def test_a_summary_about_errors_or_apologies_is_none(text: str) -> None:
+    assert not is_refusal(text)

@@ -1,0 +1,182 @@
+"""B3: the rolling summary: windows over what is long, merged, never longer than asked."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from langmem_adapters.completion import Completer
+from langmem_adapters.errors import ConfigurationError, ModelError
+from langmem_adapters.flow import arun, run
+from langmem_adapters.model import Message
+from langmem_adapters.prompts import Prompts
+from langmem_adapters.summary import Summarizer, looks_like_a_summary, split_windows
+from langmem_adapters.tokens import approximate_tokens
+
+
+class Scripted:
+    """A model that answers from a list, the last answer for ever, and keeps its prompts."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+        self.prompts: list[str] = []
+
+    def __call__(self, prompt: str) -> str:
+        self.prompts.append(prompt)
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+def said(*texts: str) -> list[Message]:
+    return [Message(role="user", content=text) for text in texts]
+
+
+def summarized(model: Any, messages: list[Message], so_far: str = "", **arguments: Any) -> str:
+    return run(Summarizer(Completer(model), **arguments).flow(so_far, messages))
+
+
+def words(count: int) -> str:
+    return " ".join(f"word{n}" for n in range(count))
+
+
+# --- windows
+
+
+@given(st.lists(st.text(st.sampled_from("ab 床\n\t"), max_size=120), max_size=12), st.integers(2, 40), st.data())
+@example(["    x"], 2, None)
+def test_b3_windows_hold_all_that_was_said_and_are_no_longer_than_asked(
+    lines: list[str], size: int, data: st.DataObject | None
+) -> None:
+    overlap = data.draw(st.integers(0, size - 1)) if data else 0
+    text = "\n".join(lines)
+    windows = list(split_windows(text, size, overlap))
+    assert all(approximate_tokens(window) <= size for window in windows)
+    left = "".join(text.split())
+    for window in windows:
+        shown = "".join(window.split())
+        start = next(n for n in range(len(shown) + 1) if left.startswith(shown[n:]))  # without the overlap
+        left = left[len(shown) - start :]
+    assert left == ""
+
+
+def test_b3_each_window_begins_with_the_end_of_the_one_before() -> None:
+    windows = list(split_windows("\n".join(f"line number {n}" for n in range(50)), 60, 10))
+    assert len(windows) > 4
+    for before, after in itertools.pairwise(windows):
+        shared = next(after[:end] for end in range(len(after), 0, -1) if before.endswith(after[:end]))
+        assert 8 <= approximate_tokens(shared) <= 10
+
+
+def test_b3_a_language_without_spaces_overlaps_too() -> None:
+    windows = list(split_windows("床前明月光疑是地上霜举头望明月低头思故乡" * 10, 50, 10))
+    assert all(after[:10] == before[-10:] for before, after in itertools.pairwise(windows))
+
+
+def test_a_word_that_is_longer_than_a_window_is_cut() -> None:
+    assert list(split_windows("x" * 30, 4, 0)) == ["xxxxxxxx", "xxxxxxxx", "xxxxxxxx", "xxxxxx"]
+    assert list(split_windows(" \n\n ", 5, 1)) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"max_tokens": 0}, "a summary has at least 1 token, not 0"),
+        ({"window_tokens": 40}, "windows of 40 tokens cannot overlap by 40"),
+        ({"overlap_tokens": -1}, "windows of 3000 tokens cannot overlap by -1"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        Summarizer(Completer(Scripted("")), **arguments)
+
+
+# --- what the model is asked
+
+
+def test_b3_one_call_sees_the_summary_so_far_and_what_was_said_next() -> None:
+    model = Scripted("the new summary")
+    assert summarized(model, said("Hello", "there"), "the old summary") == "the new summary"
+    (prompt,) = model.prompts
+    assert prompt.endswith("\n\nSummary so far:\nthe old summary\n\nSaid next:\nuser: Hello\nuser: there")
+    assert "in at most 266 words" in prompt
+    assert "in the language of the conversation" in prompt
+
+
+def test_the_prompts_can_be_replaced_and_the_language_left_open() -> None:
+    model = Scripted("summary")
+    prompts = Prompts(summary="Fasse zusammen, höchstens {max_words} Wörter.")
+    summarized(model, said("Hallo"), prompts=prompts, max_tokens=30, keep_language=False)
+    assert model.prompts == ["Fasse zusammen, höchstens 20 Wörter.\n\nSaid next:\nuser: Hallo"]
+
+
+def test_b3_a_long_text_goes_through_in_windows_each_with_the_summary_so_far() -> None:
+    model = Scripted("first", "second", "third")
+    messages = said(*(words(100) for _ in range(6)))  # about 175 tokens each
+    assert summarized(model, messages, "zeroth", window_tokens=400) == "third"
+    assert len(model.prompts) == 3
+    for prompt, before in zip(model.prompts, ["zeroth", "first", "second"], strict=True):
+        assert f"Summary so far:\n{before}\n\nSaid next:" in prompt
+        assert approximate_tokens(prompt.split("Said next:\n")[1]) <= 400
+
+
+async def test_b3_what_is_too_long_is_shortened_by_the_model_and_else_cut() -> None:
+    assert summarized(Scripted(words(100), "short enough"), said("Hello"), max_tokens=20) == "short enough"
+    model = Scripted(words(100))
+    cut = summarized(model, said("Hello"), max_tokens=20)
+    assert len(model.prompts) == 2
+    assert words(100).startswith(cut)
+    assert 10 < approximate_tokens(cut) <= 20
+    assert await arun(Summarizer(Completer(Scripted(words(9))), max_tokens=20).flow("", said("Hello"))) == words(9)
+
+
+@pytest.mark.parametrize("counter", [len, lambda text: len(text.split()), approximate_tokens])
+def test_b3_a_summary_is_never_too_long_by_the_counter_that_was_given(counter: Callable[[str], int]) -> None:
+    cut = summarized(Scripted(words(100)), said("Hello"), max_tokens=20, counter=counter)
+    assert 0 < counter(cut) <= 20
+
+
+@pytest.mark.parametrize("answer", ["", "I'm sorry, I can't help with that."])
+def test_a_summary_that_is_too_long_is_cut_where_the_model_does_not_shorten_it(
+    answer: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        cut = summarized(Scripted(words(100), answer), said("Hello"), max_tokens=20)
+    assert words(100).startswith(cut)
+    assert "a summary that is too long is cut" in caplog.text
+
+
+def test_b3_a_model_that_says_too_much_does_not_make_the_next_prompt_grow() -> None:
+    model = Scripted(words(5000))
+    summarized(model, said(*(words(100) for _ in range(8))), window_tokens=300, max_tokens=50)
+    assert max(approximate_tokens(prompt) for prompt in model.prompts[:-1]) < 600
+
+
+@pytest.mark.parametrize("answer", ["", "I'm sorry, I can't help with that.", "Error code: 429 - too many requests"])
+def test_b2_no_answer_and_a_refusal_are_a_model_error_and_counted(answer: str) -> None:
+    completer = Completer(Scripted(answer))
+    with pytest.raises(ModelError):
+        run(Summarizer(completer).flow("so far", said("Hello")))
+    assert (completer.stats["calls"], completer.stats["failures"]) == (1, 1)
+
+
+def test_what_may_stand_as_a_summary_can_be_decided_elsewhere() -> None:
+    assert looks_like_a_summary("Ada apologised: sorry, she said.")
+    assert summarized(Scripted("Sorry"), said("Hello"), accept=lambda _: True) == "Sorry"
+    with pytest.raises(ModelError, match="a refusal or an error, not a summary"):
+        summarized(Scripted("fine"), said("Hello"), accept=lambda _: False)
+
+
+def test_a_message_of_ten_megabytes_costs_a_bounded_number_of_calls(caplog: pytest.LogCaptureFixture) -> None:
+    model = Scripted("short")
+    huge = "begin " + "x" * 10_000_000 + " end"
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        assert summarized(model, said("Hello", huge, "Bye")) == "short"
+    assert 8 <= len(model.prompts) <= 10
+    assert "user: begin xxx" in model.prompts[0]
+    assert model.prompts[-1].endswith("end\nuser: Bye")
+    assert "its middle is not summarised" in caplog.text

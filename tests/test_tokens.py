@@ -1,0 +1,122 @@
+"""Counting and cutting texts by tokens (B1, B3, B4)."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from langmem_adapters.model import Message, ToolCall
+from langmem_adapters.tokens import approximate_tokens, elide, message_tokens, truncate, truncate_content
+
+TEXTS = st.text(st.sampled_from("ab \n\t床é🙂\ud800"), max_size=200)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("低头思故乡", 5), ("漢字 and more", 5), ("한국", 2), ("\ud800", 1)],
+)
+def test_an_estimate(text: str, tokens: int) -> None:
+    assert approximate_tokens(text) == tokens
+
+
+def test_a_message_counts_with_its_borders_calls_and_images() -> None:
+    plain = Message(role="user", content="abcd")
+    assert message_tokens(plain) == 5
+    called = plain.model_copy(update={"tool_calls": [ToolCall(name="look", args={"q": "x" * 100})]})
+    assert message_tokens(called) > 25
+    image = {"type": "image", "base64": "A" * 100_000, "mime_type": "image/png"}
+    assert message_tokens(Message(role="user", content=["abcd", image])) == 5 + 85
+
+
+def test_a_text_is_counted_once_by_each_counter() -> None:
+    asked = []
+
+    def counter(text: str) -> int:
+        asked.append(text)
+        return 7
+
+    message = Message(role="user", content="counted once")
+    assert [message_tokens(message, counter) for _ in range(3)] == [11, 11, 11]
+    assert asked == ["counted once"]
+    assert message_tokens(message) == 7
+
+
+def test_the_remembered_counts_hold_no_texts() -> None:
+    class Text(str):
+        """One whose end can be seen."""
+
+        __slots__ = ("__weakref__",)
+
+    text = Text("a text that would be large")
+    gone = weakref.ref(text)
+    message = Message.model_construct(role="user", content=text, tool_calls=[])
+    message_tokens(message)
+    del message, text
+    assert gone() is None
+
+
+@given(TEXTS, st.integers(1, 60))
+@example("    abcdefgh", 1)
+@example(" abc def", 1)
+def test_what_is_kept_is_a_beginning_that_fits(text: str, tokens: int) -> None:
+    kept = truncate(text, tokens)
+    assert text.startswith(kept)
+    assert approximate_tokens(kept) <= tokens
+    if approximate_tokens(text) <= tokens:
+        assert kept == text
+    elif not any(character.isspace() for character in text):
+        assert approximate_tokens(text[: len(kept) + 1]) > tokens
+
+
+def test_a_cut_is_between_words_where_there_are_any() -> None:
+    assert truncate("one two three", 2) == "one two"
+    assert truncate("one two, three", 2) == "one two,"
+    assert truncate("one twofold", 2) == "one"
+    assert truncate("x" * 100, 2) == "x" * 8
+    assert truncate("data: " + "x" * 1000, 20) == "data: " + "x" * 74
+    assert truncate("床前明月光", 3) == "床前明"
+    assert truncate("anything", 0) == ""
+
+
+def test_a_long_text_is_not_counted_as_a_whole_to_be_cut() -> None:
+    longest = 0
+
+    def counter(text: str) -> int:
+        nonlocal longest
+        longest = max(longest, len(text))
+        return len(text) // 4
+
+    assert len(truncate("word " * 2_000_000, 1000, counter)) == 3999
+    assert longest < 20_000
+
+
+@given(TEXTS, st.integers(1, 60))
+def test_a_middle_is_left_out_only_where_it_must(text: str, tokens: int) -> None:
+    kept = elide(text, tokens)
+    assert approximate_tokens(kept) <= tokens
+    assert (kept == text) == (approximate_tokens(text) <= tokens)
+
+
+def test_the_beginning_and_the_end_stay() -> None:
+    kept = elide("begin " + "x " * 1000 + "end", 20)
+    assert kept.startswith("begin x")
+    assert kept.endswith("x end")
+    assert "\n[…]\n" in kept
+
+
+@pytest.mark.parametrize(
+    ("content", "cut"),
+    [
+        ("one two three", "one two"),
+        (["one two three"], ["one two"]),
+        (["one", {"type": "image"}, "two three"], ["one", {"type": "image"}, "two"]),
+        ([{"type": "text", "text": "one two three", "x": 1}], [{"type": "text", "text": "one two", "x": 1}]),
+        (["one two three", {"type": "thinking"}, "four"], ["one two", {"type": "thinking"}]),
+    ],
+)
+def test_the_texts_of_blocks_are_cut_and_the_other_blocks_stay(content: Any, cut: Any) -> None:
+    assert truncate_content(content, 2) == cut

@@ -1,0 +1,341 @@
+"""record_turn: a question and its answer are stored together, also when the turn does not come to its end (A9, B1)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_adapters import BrainMemory, ConfigurationError, Message, StoreUnavailable
+from langmem_adapters.model import ToolCall
+from langmem_adapters.protocols import Appended, Store
+from langmem_adapters.stores.memory import MemoryStore
+
+Told = list[tuple[str, str, bool]]
+
+
+def told(brain: BrainMemory) -> Told:
+    """Role, text and mark of each stored message."""
+    return [(m.role, m.text, m.metadata.get("interrupted", False)) for m in brain.messages()]
+
+
+def calls(*ids: str, text: str = "") -> Message:
+    return Message(role="assistant", content=text, tool_calls=[ToolCall(id=id_, name="look") for id_ in ids])
+
+
+def result(id_: str) -> Message:
+    return Message(role="tool", content=f"result of {id_}", tool_call_id=id_)
+
+
+def assert_valid(messages: Sequence[Message]) -> None:
+    """What every provider asks of a conversation."""
+    assert messages[0].role == "user"
+    open_calls: set[str | None] = set()
+    for message in messages:
+        if message.role == "tool":
+            assert message.tool_call_id in open_calls
+            open_calls.discard(message.tool_call_id)
+            continue
+        assert not open_calls
+        assert message.text or message.tool_calls
+        open_calls = {call.id for call in message.tool_calls}
+    assert not open_calls
+
+
+def interrupt(brain: BrainMemory, pieces: Sequence[str | Message]) -> None:
+    with brain.record_turn("Look.") as turn:
+        for piece in pieces:
+            turn.add(piece)
+        turn.watch(["more"])
+
+
+class _Counted(MemoryStore):
+    """Counts appends; fails or waits when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.appends = 0
+        self.fails = False
+        self.started = threading.Event()
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def append(self, *args: Any, **kwargs: Any) -> Appended:
+        self.started.set()
+        assert self.go_on.wait(10)
+        if self.fails:
+            raise StoreUnavailable("it is down")
+        self.appends += 1
+        return super().append(*args, **kwargs)
+
+
+@pytest.fixture
+def counted() -> _Counted:
+    return _Counted()
+
+
+@pytest.fixture
+def brain(counted: _Counted) -> BrainMemory:
+    return BrainMemory(counted, "session")
+
+
+# --- a turn that comes to its end
+
+
+def test_a_turn_is_one_append_of_question_and_answer(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "session")
+    with brain.record_turn("Where is my bike?") as turn:
+        assert "".join(turn.watch(["In ", "the ", "shed."])) == "In the shed."
+        assert brain.count() == 0
+    assert told(brain) == [("user", "Where is my bike?", False), ("assistant", "In the shed.", False)]
+
+
+def test_one_append(brain: BrainMemory, counted: _Counted) -> None:
+    with brain.record_turn(Message(role="user", content="Look.", name="Ada")) as turn:
+        for piece in (calls("c1"), result("c1"), "It is ", "there."):
+            turn.add(piece)
+    assert counted.appends == 1
+    assert [m.role for m in brain.messages()] == ["user", "assistant", "tool", "assistant"]
+    assert brain.messages()[0].name == "Ada"
+    assert brain.messages()[-1].text == "It is there."
+
+
+async def test_async_streams_and_blocks(brain: BrainMemory) -> None:
+    async def stream() -> AsyncIterator[str]:
+        for piece in ("In ", "the ", "shed."):
+            yield piece
+
+    async with brain.record_turn("Where is my bike?") as turn:
+        assert [piece async for piece in turn.watch(stream())] == ["In ", "the ", "shed."]
+    assert told(brain) == [("user", "Where is my bike?", False), ("assistant", "In the shed.", False)]
+
+
+def test_an_empty_stream_leaves_the_question_alone(brain: BrainMemory) -> None:
+    with brain.record_turn("Hello?") as turn:
+        assert list(turn.watch([])) == []
+    assert told(brain) == [("user", "Hello?", False)]
+
+
+def test_a_call_that_is_still_to_be_answered_stays_at_a_normal_end(brain: BrainMemory) -> None:
+    with brain.record_turn("Look.") as turn:
+        turn.add(calls("c1"))
+    brain.add_messages([result("c1")])
+    assert [m.role for m in brain.window()] == ["user", "assistant", "tool"]
+
+
+# --- a turn that does not
+
+
+def _break(brain: BrainMemory, stream: Iterator[str]) -> None:
+    with brain.record_turn("Go on?") as turn:
+        for n, _ in enumerate(turn.watch(stream)):
+            if n == 2:
+                break
+
+
+def _leave_the_stream_alone(brain: BrainMemory, stream: Iterator[str]) -> None:
+    with brain.record_turn("Go on?") as turn:
+        turn.watch(stream)
+        for piece in "abc":
+            turn.add(piece)
+
+
+def _swallow(brain: BrainMemory, stream: Iterator[str]) -> None:
+    with brain.record_turn("Go on?") as turn, suppress(ZeroDivisionError):
+        for n, _ in enumerate(turn.watch(stream)):
+            assert 1 / (2 - n)
+
+
+def _close_a_generator(brain: BrainMemory, stream: Iterator[str]) -> None:
+    def web_response() -> Iterator[str]:
+        with brain.record_turn("Go on?") as turn:
+            yield from turn.watch(stream)
+
+    response = web_response()
+    assert [next(response) for _ in range(3)] == ["a", "b", "c"]
+    response.close()  # type: ignore[attr-defined]  # it is a generator
+
+
+@pytest.mark.parametrize("leave", [_break, _leave_the_stream_alone, _swallow, _close_a_generator])
+def test_a9_what_was_said_is_kept_and_marked(
+    leave: Callable[[BrainMemory, Iterator[str]], None], brain: BrainMemory, counted: _Counted
+) -> None:
+    leave(brain, iter("abcdef"))
+    assert told(brain) == [("user", "Go on?", False), ("assistant", "abc", True)]
+    assert counted.appends == 1
+
+
+@pytest.mark.parametrize("error", [ValueError("the model broke"), KeyboardInterrupt(), SystemExit(1)])
+def test_a9_the_exception_goes_on(error: BaseException, any_store: Store) -> None:
+    def stream() -> Iterator[str]:
+        yield from "abc"
+        raise error
+
+    brain = BrainMemory(any_store, "session")
+    with pytest.raises(type(error)) as caught, brain.record_turn("Go on?") as turn:
+        list(turn.watch(stream()))
+    assert caught.value is error
+    assert told(brain) == [("user", "Go on?", False), ("assistant", "abc", True)]
+
+
+def test_a9_without_an_answer_the_question_is_marked(brain: BrainMemory) -> None:
+    with pytest.raises(ValueError, match="at once"), brain.record_turn("Go on?"):
+        raise ValueError("at once")
+    assert told(brain) == [("user", "Go on?", True)]
+
+
+async def test_a9_cancellation_is_stored(any_store: Store) -> None:
+    said = asyncio.Event()
+
+    async def stream() -> AsyncIterator[str]:
+        yield "a"
+        yield "b"
+        said.set()
+        await asyncio.Event().wait()
+
+    brain = BrainMemory(any_store, "session")
+
+    async def turn() -> None:
+        async with brain.record_turn("Go on?") as turn:
+            async for _ in turn.watch(stream()):
+                pass
+
+    task = asyncio.create_task(turn())
+    await said.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert told(brain) == [("user", "Go on?", False), ("assistant", "ab", True)]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a9_a_write_outlives_any_number_of_cancellations(
+    brain: BrainMemory, counted: _Counted, fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def turn() -> None:
+        async with brain.record_turn("Go on?") as turn:
+            turn.add("Yes.")
+
+    counted.go_on.clear()
+    counted.fails = fails
+    task = asyncio.create_task(turn())
+    await asyncio.to_thread(counted.started.wait, 10)
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0)
+    assert not task.done()
+    counted.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert told(brain) == ([] if fails else [("user", "Go on?", False), ("assistant", "Yes.", False)])
+    assert ("could not be stored" in caplog.text) == fails
+
+
+async def test_a9_a_timeout_is_a_timeout(brain: BrainMemory) -> None:
+    async def turn() -> None:
+        async with brain.record_turn("Go on?") as turn:
+            turn.add("Well")
+            await asyncio.Event().wait()
+
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(turn(), 0.01)
+    assert told(brain) == [("user", "Go on?", False), ("assistant", "Well", True)]
+
+
+# --- tool calls
+
+
+def test_b1_calls_without_a_result_are_dropped(brain: BrainMemory) -> None:
+    interrupt(brain, [calls("c1", "c2", text="I look."), result("c1"), calls("c3")])
+    assert told(brain) == [("user", "Look.", False), ("assistant", "I look.", False), ("tool", "result of c1", True)]
+    assert [call.id for call in brain.messages()[1].tool_calls] == ["c1"]
+    brain.add_talk("Well?")
+    assert_valid(brain.window())
+
+
+def test_b1_an_answer_that_is_nothing_but_an_open_call_or_a_thought_is_dropped(brain: BrainMemory) -> None:
+    thought = Message(role="assistant", content=[{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": ""}])
+    for piece in (calls("c1"), thought):
+        interrupt(brain, [piece])
+    assert told(brain) == [("user", "Look.", True)] * 2
+
+
+def test_a_picture_is_kept(brain: BrainMemory) -> None:
+    picture = Message(role="assistant", content=[{"type": "image", "url": "https://example.org/x.png"}])
+    interrupt(brain, [picture])
+    assert brain.messages()[-1].content == picture.content
+
+
+@st.composite
+def _answers(draw: st.DrawFn) -> list[str | Message]:
+    pieces: list[str | Message] = []
+    for step in range(draw(st.integers(0, 4))):
+        ids = [f"c{step}{n}" for n in range(draw(st.integers(1, 3)))]
+        pieces.append(calls(*ids, text=draw(st.sampled_from(["", "I look."]))))
+        pieces += [result(id_) for id_ in draw(st.permutations(ids))]
+    return pieces + draw(st.lists(st.sampled_from(["a", "b ", ""]), max_size=3))
+
+
+@given(_answers(), st.data())
+def test_b1_wherever_a_turn_is_cut_the_next_call_is_valid(answer: list[str | Message], data: st.DataObject) -> None:
+    brain = BrainMemory(MemoryStore(), "session")
+    cut = data.draw(st.integers(0, len(answer)))
+    interrupt(brain, answer[:cut])
+    stored = brain.messages()
+    assert_valid(stored)
+    assert [m.metadata.get("interrupted", False) for m in stored] == [False] * (len(stored) - 1) + [True]
+    said = "".join(piece for piece in answer[:cut] if isinstance(piece, str)).strip()
+    assert not said or stored[-1].text.strip() == said
+    results = {piece.tool_call_id for piece in answer[:cut] if isinstance(piece, Message) and piece.role == "tool"}
+    assert {call.id for message in stored for call in message.tool_calls} == results
+    brain.add_talk("Well?")
+    assert_valid(brain.window())
+
+
+# --- what goes wrong
+
+
+def test_a_store_that_fails_at_a_normal_end_raises(brain: BrainMemory, counted: _Counted) -> None:
+    counted.fails = True
+    with pytest.raises(StoreUnavailable), brain.record_turn("Hello?") as turn:
+        turn.add("Hello.")
+
+
+async def test_a_store_that_fails_does_not_replace_what_ended_the_turn(
+    brain: BrainMemory, counted: _Counted, caplog: pytest.LogCaptureFixture
+) -> None:
+    counted.fails = True
+    with pytest.raises(ValueError, match="mine"), brain.record_turn("Hello?"):
+        raise ValueError("mine")
+    with pytest.raises(asyncio.CancelledError):
+        async with brain.record_turn("Hello?"):
+            raise asyncio.CancelledError
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
+    assert "it is down" in caplog.text
+
+
+def test_a_turn_is_used_once_and_takes_only_pieces(brain: BrainMemory) -> None:
+    with brain.record_turn("Hello?") as turn:
+        with pytest.raises(ConfigurationError, match="not of dict"):
+            turn.add({"answer": "Hello."})  # type: ignore[arg-type]
+        turn.add("Hello.")
+    with pytest.raises(ConfigurationError, match="inside of its with block"):
+        turn.add("Hello again.")
+    with pytest.raises(ConfigurationError, match="recorded once"), turn:
+        pass
+    assert told(brain) == [("user", "Hello?", False), ("assistant", "Hello.", False)]
+
+
+def test_a_question_that_is_delivered_again_is_not_stored_again(brain: BrainMemory) -> None:
+    question = Message(id="q1", role="user", content="Hello?")
+    brain.add_messages([question])
+    with brain.record_turn(question) as turn:
+        turn.add("Hello.")
+    assert told(brain) == [("user", "Hello?", False), ("assistant", "Hello.", False)]
