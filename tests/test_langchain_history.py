@@ -10,7 +10,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
@@ -26,13 +26,16 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, open_index, open_store
-from langmem_adapters.langchain import BrainChatMessageHistory
+from langmem_adapters.langchain import BrainChatMessageHistory, from_message, to_message
 from langmem_adapters.protocols import Page, Store
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.tokens import message_tokens
 
 EVERY_CLASS: list[BaseMessage] = [
     SystemMessage("You are kind.", id="s1"),
@@ -250,6 +253,90 @@ async def test_a3_nothing_is_lost_while_older_turns_leave_for_the_long_term_memo
     assert sorted(everything) == sorted(_QUESTIONS + [f"re: {q}" for q in _QUESTIONS])
 
 
+def _so_far(_: str) -> str:
+    """Summarise after a moment, in which others write."""
+    time.sleep(0.002)
+    return "They count."
+
+
+def _in_order(texts: Sequence[str], questions: list[str]) -> bool:
+    return all(texts.index(question) < texts.index(f"re: {question}") for question in questions)
+
+
+@pytest.mark.parametrize("summarize_in", ["inline", "background"])
+@pytest.mark.parametrize("archive", ["history", "long_term"])
+async def test_a3_nothing_is_lost_while_older_turns_are_summarised(
+    any_store: Store, summarize_in: Literal["inline", "background"], archive: str
+) -> None:
+    long_term = LongTermMemory(any_store, open_index("memory:"), user="ada") if archive == "long_term" else None
+    brains: list[BrainMemory] = []
+
+    def make(session: str) -> BrainChatMessageHistory:
+        settings: dict[str, Any] = {"model": _so_far, "summarize_at": 40, "summarize_in": summarize_in}
+        brains.append(BrainMemory(any_store, session, user="ada", long_term=long_term, **settings))
+        return BrainChatMessageHistory(brain=brains[-1])
+
+    chain = _chain(make)
+    questions = [f"{wave}/{q}" for wave in range(3) for q in _QUESTIONS]
+    for start in range(0, len(questions), 20):
+        await asyncio.gather(*(chain.ainvoke([HumanMessage(q)], _CONFIG) for q in questions[start : start + 20]))
+        for brain in brains:
+            await brain.aflush()
+    raw = [message.text for message in brains[-1].messages()]
+    assert sum(brain.stats()["summaries"] for brain in brains) >= 3
+    if long_term is None:
+        _assert_all_turns([from_message(message) for message in brains[-1].messages()], questions)
+    else:
+        left = [memory.message.text for memory in long_term.all()]
+        assert left
+        assert sorted(left + raw) == sorted(questions + [f"re: {q}" for q in questions])
+        assert _in_order(left + raw, questions)
+    assert len(make("session").messages) < len(questions)
+
+
+# One of eight processes: five turns through a chain, with summaries in between.
+_PROCESS = """
+import sys, warnings
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables.history import RunnableWithMessageHistory
+from langmem_adapters import BrainMemory, open_store
+from langmem_adapters.langchain import BrainChatMessageHistory
+from langmem_adapters.stores.redis import RedisStore
+
+url, prefix, number = sys.argv[1:]
+store = RedisStore(url, prefix=prefix) if prefix else open_store(url)
+brain = BrainMemory(store, "session", model=lambda _: "They count.", summarize_at=40, summarize_in="inline")
+warnings.simplefilter("ignore")
+for n in range(5):
+    model = FakeListChatModel(responses=[f"re: {number}/{n}"])
+    chain = RunnableWithMessageHistory(model, lambda _: BrainChatMessageHistory(brain=brain))
+    chain.invoke([HumanMessage(f"{number}/{n}")], {"configurable": {"session_id": "session"}})
+print(brain.stats()["summaries"])
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_a3_eight_processes_lose_nothing_while_they_summarise(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest, key_prefix: str
+) -> None:
+    url, prefix = f"sqlite:///{tmp_path}/store.db", ""
+    if kind == "redis":
+        url, prefix = request.getfixturevalue("redis_server").url(), key_prefix
+    commands = [[sys.executable, "-c", _PROCESS, url, prefix, str(n)] for n in range(8)]
+    processes = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for c in commands]
+    ended = [process.communicate(timeout=60) for process in processes]
+    assert [process.returncode for process in processes] == [0] * 8, ended
+    assert sum(int(out) for out, _ in ended) > 1
+    store: Store = RedisStore(url, prefix=prefix) if prefix else SQLiteStore(tmp_path / "store.db")
+    questions = [f"{number}/{n}" for number in range(8) for n in range(5)]
+    _assert_all_turns(history(store).messages, questions)
+    shown = BrainMemory(store, "session").context()
+    assert shown.summary is not None
+    assert len(shown.messages) < len(questions)
+    store.close()
+
+
 def test_history_and_question_keys(any_store: Store) -> None:
     chain = _chain(lambda _: history(any_store), input_messages_key="question", history_messages_key="history")
     for question in ("first", "second"):
@@ -264,11 +351,116 @@ def test_outside_of_a_chain_each_read_is_fresh(any_store: Store) -> None:
     assert [message.content for message in ours.messages] == ["hello"]
 
 
+async def test_inside_of_a_chain_a_read_stands_until_this_object_writes(any_store: Store) -> None:
+    ours, theirs = history(any_store), history(any_store)
+
+    def step(_: str) -> list[int]:
+        counts = []
+        for writer in (theirs, ours):
+            assert len(ours.messages) == 0
+            writer.add_user_message("a")
+            counts.append(len(ours.messages))
+        ours.clear()
+        counts.append(len(ours.messages))
+        with ours.record_turn("c"):
+            pass
+        return [*counts, len(ours.messages)]
+
+    async def astep(_: str) -> list[int]:
+        await ours.aget_messages()
+        await theirs.aadd_messages([HumanMessage("d")])
+        counts = [len(await ours.aget_messages())]
+        async with ours.record_turn("e"):
+            pass
+        counts.append(len(await ours.aget_messages()))
+        await ours.aclear()
+        return [*counts, len(await ours.aget_messages())]
+
+    assert RunnableLambda(step).invoke("") == [0, 2, 0, 1]
+    assert await RunnableLambda(astep).ainvoke("") == [1, 3, 0]
+
+
 def test_a_list_that_was_handed_out_is_the_callers_own(any_store: Store) -> None:
     ours = history(any_store)
     ours.add_user_message("one")
     ours.messages.clear()
     assert len(ours.messages) == 1
+
+
+# --- the summary --------------------------------------------------------------------------------------------
+
+
+def _summarised(store: Store) -> BrainChatMessageHistory:
+    """A history of ten messages, six of them behind a summary."""
+    ours = history(store, model=lambda _: "They count.")
+    ours.add_messages([HumanMessage(str(n)) if n % 2 == 0 else AIMessage(f"re: {n - 1}") for n in range(10)])
+    ours.brain.summarize(keep=4)
+    return ours
+
+
+def test_the_summary_stands_in_front_and_is_nobodys_turn(any_store: Store) -> None:
+    _summarised(any_store)
+    for ours in (
+        history(any_store, model=_so_far),
+        history(any_store, memory_k=100),
+        history(any_store, max_tokens=1000),
+        BrainChatMessageHistory(brain=BrainMemory(any_store, "session", model=_so_far)),
+        BrainChatMessageHistory(brain=BrainMemory(any_store, "session", max_tokens=1000)),
+    ):
+        first, *others = ours.messages
+        assert isinstance(first, SystemMessage)
+        assert "They count." in str(first.content)
+        assert [message.content for message in others] == ["6", "re: 6", "8", "re: 8"]
+    assert next(message.content for message in history(any_store).messages) == "0"
+
+
+async def test_the_summary_comes_without_blocking_too(any_store: Store) -> None:
+    ours = _summarised(any_store)
+    assert await ours.aget_messages() == ours.messages
+    assert ours.messages[0].type == "system"
+
+
+@pytest.mark.parametrize("keys", [{}, {"input_messages_key": "question", "history_messages_key": "history"}])
+@pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke", "astream"])
+async def test_h1_a_chain_is_shown_the_summary_and_does_not_store_it(
+    any_store: Store, keys: dict[str, str], way: str
+) -> None:
+    _summarised(any_store)
+    chain = _chain(lambda _: history(any_store, model=_so_far), **keys)
+    for number in ("10", "12"):
+        question: Any = {"question": number} if keys else [HumanMessage(number)]
+        if way == "astream":
+            assert [_ async for _ in chain.astream(question, _CONFIG)]
+        elif way == "ainvoke":
+            await chain.ainvoke(question, _CONFIG)
+        else:
+            assert list(chain.stream(question, _CONFIG)) if way == "stream" else chain.invoke(question, _CONFIG)
+    _assert_all_turns(history(any_store).messages, ["0", "2", "4", "6", "8", "10", "12"])
+    assert [message.type for message in history(any_store, model=_so_far).messages].count("system") == 1
+
+
+async def test_h1_a_summary_that_is_handed_back_is_not_stored(any_store: Store) -> None:
+    ours = _summarised(any_store)
+    before = ours.brain.messages()
+    ours.add_messages(ours.messages[:1])
+    await ours.aadd_messages(ours.messages[:1])
+    assert ours.brain.messages() == before
+    ours.add_messages([*ours.messages[:1], HumanMessage("10")])
+    assert [message.text for message in ours.brain.messages()[len(before) :]] == ["10"]
+
+
+def test_a_history_summarises_when_it_is_told_to(any_store: Store) -> None:
+    long_term = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    ours = history(any_store, user="ada", model=_so_far, summarize_at=40, max_tokens=30, long_term=long_term)
+    for n in range(20):
+        ours.add_messages([HumanMessage(f"question {n}"), AIMessage(f"answer {n}")])
+        ours.brain.flush()
+    first, *others = ours.messages
+    assert first.type == "system"
+    assert others[-1].content == "answer 19"
+    assert sum(message_tokens(to_message(message)) for message in others) <= 30
+    assert len(long_term.all()) + ours.brain.count() == 40
+    assert ours.brain.memory_k == 200
 
 
 # --- windows, scopes, settings ------------------------------------------------------------------------------
@@ -306,7 +498,10 @@ def test_ten_kilobytes_of_session_id(any_store: Store) -> None:
         ({"session_id": ""}, "not ''"),
         ({"session_id": "s", "url": "memory:", "store": MemoryStore()}, "one of url, store and brain"),
         ({"session_id": "s", "memory_k": -1}, "at least 1"),
+        ({"session_id": "s", "memory_k": 0}, "at least 1"),
         ({"session_id": "s", "ttl": 0}, "above 0"),
+        ({"session_id": "s", "store": MemoryStore(), "refresh": "always"}, "not 'always'"),
+        ({"session_id": "s", "store": MemoryStore(), "summarize_at": 5}, "needs a model="),
         ({"session_id": "x", "brain": BrainMemory(MemoryStore(), "s")}, "session 's', not 'x'"),
         ({"session_id": "s", "url": "mysql://x"}, "'mysql' is none of them"),
     ],

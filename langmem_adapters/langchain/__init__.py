@@ -17,13 +17,25 @@ if TYPE_CHECKING:
     from langmem_adapters.langchain.convert import from_message as from_message
     from langmem_adapters.langchain.convert import to_message as to_message
     from langmem_adapters.langchain.history import BrainChatMessageHistory as BrainChatMessageHistory
+    from langmem_adapters.langchain.middleware import BrainMemoryMiddleware as BrainMemoryMiddleware
+    from langmem_adapters.langchain.refine import refine_with as refine_with
     from langmem_adapters.langchain.retriever import LongTermRetriever as LongTermRetriever
+    from langmem_adapters.langchain.thread import ahistory_to_thread as ahistory_to_thread
+    from langmem_adapters.langchain.thread import athread_to_history as athread_to_history
+    from langmem_adapters.langchain.thread import history_to_thread as history_to_thread
+    from langmem_adapters.langchain.thread import thread_to_history as thread_to_history
 
 _WHERE = {
     "BrainChatMessageHistory": "history",
+    "BrainMemoryMiddleware": "middleware",
     "ExperienceCache": "cache",
     "LongTermRetriever": "retriever",
+    "ahistory_to_thread": "thread",
+    "athread_to_history": "thread",
     "from_message": "convert",
+    "history_to_thread": "thread",
+    "refine_with": "refine",
+    "thread_to_history": "thread",
     "to_message": "convert",
 }
 

@@ -24,6 +24,7 @@ from pydantic import ValidationError
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.model import Message, ToolCall
+from langmem_adapters.turn import INTERRUPTED
 
 __all__ = ["from_message", "to_message"]
 
@@ -124,6 +125,8 @@ def from_message(message: Message) -> BaseMessage:
             fields = extra | fields
     elif message.role == "developer":
         fields["additional_kwargs"] = {_OPENAI_ROLE: "developer"}
+    if message.metadata.get(INTERRUPTED) and not own:
+        fields["response_metadata"] = {INTERRUPTED: True}
     return _ai_message(message, fields, own) if kind == "ai" else _build(_CLASSES[kind], fields, message)
 
 

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables.config import var_child_runnable_config
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation import Context
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.expiry import Refresh
 from langmem_adapters.langchain.convert import from_message, to_message
-from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.langchain.turn import Piece, gather, mark
+from langmem_adapters.longterm import RECALLED, LongTermMemory
+from langmem_adapters.model import Message, Summary
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import shared_store
+from langmem_adapters.turn import Turn
 
 __all__ = ["BrainChatMessageHistory"]
 
 _MOST = 1_000_000_000  # messages; where no window is asked for
+_SUMMARISED = 200  # messages; where a summary stands for those before
 
 
 class BrainChatMessageHistory(BaseChatMessageHistory):
@@ -31,16 +38,23 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
     Inside a running chain the first read is kept until this object writes: the chain reads twice, and must not
     see what other turns wrote in between. Outside of one, each read is fresh.
 
+    With any of ``memory_k``, ``max_tokens`` and ``model``, ``messages`` is what a model may be shown: the newest
+    messages, never a tool's result without its call, and in front of them, if there is a summary, a SystemMessage
+    with it. That message is not stored when it is added.
+
     Args:
         session_id: Any text.
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
         brain: A BrainMemory instead of both, with the settings it was made with.
         user, tenant: Whose session it is; sessions of others are never seen.
-        memory_k: ``messages`` gives only the newest ones, at most so many, never a tool's result without its
-            call. None: all of them.
+        memory_k: How many messages are shown at the most. None: all, or with ``summarize_at`` the newest 200.
         long_term: Takes what leaves that window.
-        ttl: Seconds after the last write at which the session expires; None: never.
+        model: Makes summaries, as in BrainMemory.
+        summarize_at: Tokens of messages beyond which the oldest become part of the summary, in the background.
+        max_tokens: Tokens of messages that are shown at the most; the summary is not counted.
+        ttl: Seconds after which the session expires; None: never.
+        refresh: What starts that time anew: each "write", each "read" too, or "never"; see BrainMemory.
 
     >>> from langmem_adapters.langchain import BrainChatMessageHistory
     >>> history = BrainChatMessageHistory("session-1", url="memory:")
@@ -60,26 +74,36 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
         tenant: str = "",
         memory_k: int | None = None,
         long_term: LongTermMemory | None = None,
+        model: Any = None,
+        summarize_at: int | None = None,
+        max_tokens: int | None = None,
         ttl: float | None = None,
+        refresh: Refresh = "write",
     ) -> None:
         if sum(given is not None for given in (url, store, brain)) > 1:
             raise ConfigurationError("give BrainChatMessageHistory one of url, store and brain")
-        if long_term is not None and memory_k is None:
-            raise ConfigurationError("long_term takes what leaves the window: give memory_k= too")
+        if long_term is not None and memory_k is None and summarize_at is None:
+            raise ConfigurationError("long_term takes what leaves the window: give memory_k= or summarize_at= too")
         if brain is None:
+            unasked = _MOST if summarize_at is None else _SUMMARISED
             brain = BrainMemory(
                 store or shared_store(url),
                 session_id,
                 user=user,
                 tenant=tenant,
-                memory_k=_MOST if memory_k is None else memory_k,
+                memory_k=unasked if memory_k is None else memory_k,
                 long_term=long_term,
+                model=model,
+                summarize_at=summarize_at,
+                max_tokens=max_tokens,
                 ttl=ttl,
+                refresh=refresh,
             )
         elif session_id not in {"", brain.scope.session}:
             raise ConfigurationError(f"this brain is session {brain.scope.session!r}, not {session_id!r}")
-        else:
-            memory_k = brain.memory_k if brain.long_term else memory_k
+        bounded = brain.long_term or brain.max_tokens is not None or brain.model is not None
+        if brain.long_term or (bounded and memory_k is None):
+            memory_k = brain.memory_k
         self.brain = brain
         self.session_id = brain.scope.session
         self._window = memory_k
@@ -89,26 +113,50 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # a property, as LangChain's own docs have it
         """The history, oldest message first."""
         if self._snapshot is None or not _in_chain():
-            kept = self.brain.messages() if self._window is None else self.brain.window(self._window)
-            self._snapshot = [from_message(message) for message in kept]
+            whole = self._window is None
+            self._snapshot = _shown(Context(None, self.brain.messages()) if whole else self.brain.context(self._window))
         return list(self._snapshot)
 
     async def aget_messages(self) -> list[BaseMessage]:
         """:attr:`messages`, without blocking the event loop."""
         if self._snapshot is None or not _in_chain(awaited=True):
-            kept = await (self.brain.amessages() if self._window is None else self.brain.awindow(self._window))
-            self._snapshot = [from_message(message) for message in kept]
+            whole = self._window is None
+            self._snapshot = _shown(
+                Context(None, await self.brain.amessages()) if whole else await self.brain.acontext(self._window)
+            )
         return list(self._snapshot)
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages in their order, all or none, in one round trip."""
-        self._snapshot = None
-        self.brain.add_messages([to_message(message) for message in messages])
+        self._write(_said(messages))
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """:meth:`add_messages`, without blocking the event loop."""
-        self._snapshot = None
-        await self.brain.aadd_messages([to_message(message) for message in messages])
+        await self._awrite(_said(messages))
+
+    def record_turn(self, question: Piece) -> Turn[Piece]:
+        """Record a question with its answer, or with what there is of it when the turn is interrupted.
+
+        The chain inside must not store the turn itself. The last message of an interrupted turn has
+        ``response_metadata["interrupted"]``.
+
+        >>> from langchain_core.language_models import FakeListChatModel
+        >>> from langmem_adapters.langchain import BrainChatMessageHistory
+        >>> history = BrainChatMessageHistory("bikes", url="memory:")
+        >>> with history.record_turn("Where is my bike?") as turn:
+        ...     for chunk in turn.watch(FakeListChatModel(responses=["In the shed."]).stream("Where is my bike?")):
+        ...         pass
+        >>> [message.content for message in history.messages]
+        ['Where is my bike?', 'In the shed.']
+        """
+        return Turn(
+            to_message(HumanMessage(question) if isinstance(question, str) else question),
+            pieces=(str, BaseMessage),
+            gather=gather,
+            write=self._write,
+            awrite=self._awrite,
+            mark=mark,
+        )
 
     def clear(self) -> None:
         """Forget the session, with its knowledge, summary and title."""
@@ -120,8 +168,30 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
         self._snapshot = None
         await self.brain.aclear()
 
+    def _write(self, messages: Sequence[Message]) -> None:
+        self._snapshot = None
+        self.brain.add_messages(messages)
+
+    async def _awrite(self, messages: Sequence[Message]) -> None:
+        self._snapshot = None
+        await self.brain.aadd_messages(messages)
+
     def __repr__(self) -> str:
         return f"BrainChatMessageHistory({self.session_id!r}, brain={self.brain!r})"
+
+
+def _shown(context: Context) -> list[BaseMessage]:
+    front = [] if context.summary is None else [_summary_message(context.summary)]
+    return [*front, *(from_message(message) for message in context.messages)]
+
+
+def _summary_message(summary: Summary) -> BaseMessage:
+    """Not a turn of the user's, and marked, as the host hands back what it was shown to be stored."""
+    return SystemMessage(f"What was said before, in short:\n{summary.text}", additional_kwargs={RECALLED: True})
+
+
+def _said(messages: Sequence[BaseMessage]) -> list[Message]:
+    return [to_message(message) for message in messages if not message.additional_kwargs.get(RECALLED)]
 
 
 def _in_chain(*, awaited: bool = False) -> bool:

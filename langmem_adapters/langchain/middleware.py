@@ -1,0 +1,343 @@
+"""BrainMemoryMiddleware: a session's memory around the model calls of an agent."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal, TypeVar
+
+from langchain_core.runnables.config import var_child_runnable_config
+from typing_extensions import NotRequired
+
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation import Context
+from langmem_adapters.errors import ConfigurationError, MissingDependency, SearchError, SerializationError, StoreError
+from langmem_adapters.flow import Flow, Step, arun, run, step
+from langmem_adapters.indexes import open_index, shared_index
+from langmem_adapters.langchain.convert import from_message, to_message
+from langmem_adapters.langchain.shown import Frame, memory_section, with_memory
+from langmem_adapters.langchain.thread import SUMMARY_KEY, is_said, joined, known
+from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.model import Message, Recalled, Scope, Summary
+from langmem_adapters.prompts import Prompts
+from langmem_adapters.protocols import Index, Store
+from langmem_adapters.stores import shared_store
+from langmem_adapters.tokens import TokenCounter, approximate_tokens
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+    from langchain.agents.middleware.types import OmitFromOutput, PrivateStateAttr
+    from langchain.chat_models import init_chat_model
+    from langgraph.runtime import Runtime
+
+    from langmem_adapters.langchain.scope import Lookup, ScopeOf
+except ImportError as error:
+    raise MissingDependency("langchain", "langgraph") from error
+
+__all__ = ["BrainMemoryMiddleware", "BrainState"]
+
+T = TypeVar("T")
+_RECORDED = "brain_recorded"
+_TOKENS = 8000  # the budget that summaries keep to, where no other is given
+_BRAINS = 256  # sessions that are remembered for stats() and flush()
+_log = logging.getLogger("langmem_adapters")
+
+
+class BrainState(AgentState[Any]):
+    """What the middleware keeps in a thread beside its messages."""
+
+    brain_summary: NotRequired[Annotated[str, OmitFromOutput]]
+    brain_recorded: NotRequired[Annotated[str, PrivateStateAttr]]  # id of the last message that the memory has
+
+
+class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
+    """Memory for ``create_agent`` (implements ``langchain.agents.middleware.AgentMiddleware``).
+
+    Each model call is shown the session's newest messages within a budget, in a form that every provider accepts;
+    in the system message, marked as data, the summary of what was before them and the memories that fit the user's
+    newest question. The thread's own messages are not changed, and what was shown from memory is not stored again.
+    When a run has ended, what it said is appended to the session at once, so that parallel runs do not mix, and a
+    run that failed leaves no half of a turn. One instance serves every user; with a checkpointer or without.
+
+    Args:
+        url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
+        store: A store of your own instead of a URL.
+        index: What finds long-term memories; default: the one of the URL, or for a store of your own one in memory.
+        user, session, tenant: Whose memory: an id, or a function from the runtime to one. Default: the context's
+            ``user_id``; its ``session_id``, else the thread's id; no tenant.
+        long_term: Whether a user's memories outlast the session. Then a run without a user is refused.
+        recall_k: How many memories a model call is shown at the most; 0: none.
+        memory_k: How many messages a model call is shown at the most.
+        max_tokens: How long system message, memory and messages may be together; None: as ``memory_k`` has it.
+        model: Makes summaries, and another than the agent's own, as a small one does it: a chat model, its name
+            (``"openai:gpt-4o-mini"``) or what else BrainMemory takes. None: no summaries.
+        summarize_at: Tokens of messages beyond which the oldest become part of the summary; default: half of
+            ``max_tokens``, so that nothing falls out of the window unseen.
+        summarize_in, max_summary_tokens, archive, counter, prompts, ttl, clock, new_id: See BrainMemory.
+        on_error: What an outage of the store does to a run: "degrade" goes on without memory, is logged once for
+            each cause and counted in :meth:`stats`; "raise" raises.
+
+    >>> from langchain.agents import create_agent
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> from langmem_adapters.langchain import BrainMemoryMiddleware
+    >>> memory = BrainMemoryMiddleware("memory:", max_tokens=4000)
+    >>> agent = create_agent(FakeListChatModel(responses=["In the shed."]), middleware=[memory])
+    >>> context = {"user_id": "ada", "session_id": "monday"}
+    >>> found = agent.invoke({"messages": [("user", "Where is my bike?")]}, context=context)
+    >>> memory.brain("monday", user="ada").count()
+    2
+    """
+
+    state_schema = BrainState
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        store: Store | None = None,
+        index: Index | None = None,
+        user: Lookup | None = None,
+        session: Lookup | None = None,
+        tenant: Lookup = "",
+        long_term: bool = True,
+        recall_k: int = 5,
+        memory_k: int = 200,
+        max_tokens: int | None = None,
+        model: Any = None,
+        summarize_at: int | None = None,
+        summarize_in: Literal["background", "inline"] = "background",
+        max_summary_tokens: int = 400,
+        archive: bool = True,
+        counter: TokenCounter = approximate_tokens,
+        prompts: Prompts | None = None,
+        ttl: float | None = None,
+        on_error: Literal["degrade", "raise"] = "degrade",
+        clock: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        super().__init__()
+        if url is not None and store is not None:
+            raise ConfigurationError("give BrainMemoryMiddleware a url or a store, not both")
+        if on_error not in {"degrade", "raise"}:
+            raise ConfigurationError(f'on_error is "degrade" or "raise", not {on_error!r}')
+        if recall_k < 0 or (max_tokens is not None and max_tokens < 1):
+            raise ConfigurationError("recall_k is at least 0, and max_tokens at least 1")
+        if model is not None and summarize_at is None:
+            summarize_at = max((max_tokens or _TOKENS) // 2, 1)
+        self._store = store or shared_store(url)
+        self._index = index or (open_index("memory:") if store else shared_index(url))
+        self._scope = ScopeOf(user, session, tenant, needs_user=long_term)
+        self._long_term, self._recall_k = long_term, recall_k
+        self._memory_k, self._max_tokens, self._counter = memory_k, max_tokens, counter
+        self._on_error = on_error
+        self._times: dict[str, Any] = {"clock": clock, "new_id": new_id}
+        self._settings: dict[str, Any] = {
+            "memory_k": memory_k,
+            "model": init_chat_model(model) if isinstance(model, str) else model,
+            "summarize_at": summarize_at,
+            "summarize_in": summarize_in,
+            "max_summary_tokens": max_summary_tokens,
+            "archive": archive,
+            "counter": counter,
+            "prompts": prompts,
+            "ttl": ttl,
+        }
+        self._counts: Counter[str] = Counter()
+        self._causes: set[str] = set()
+        self._lock = threading.Lock()
+        self._brains: OrderedDict[Scope, BrainMemory] = OrderedDict()
+        self._made(Scope(user="check", session="check"))  # so that a wrong setting is told here
+
+    # --- hooks
+
+    def before_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Find out which of the thread's messages the session has, and refuse a run without a scope."""
+        return run(self._before(state, runtime))
+
+    async def abefore_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """:meth:`before_agent`, without blocking the event loop."""
+        return await arun(self._before(state, runtime))
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Show the model its window, the summary and what is recalled."""
+        return handler(run(self._shown(request)))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        """:meth:`wrap_model_call`, without blocking the event loop."""
+        return await handler(await arun(self._shown(request)))
+
+    def after_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Append what the run said to the session."""
+        with _apart():
+            return run(self._after(state, runtime))
+
+    async def aafter_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """:meth:`after_agent`, without blocking the event loop."""
+        with _apart():
+            return await arun(self._after(state, runtime))
+
+    # --- outside of runs
+
+    def brain(self, session: str, *, user: str = "", tenant: str = "") -> BrainMemory:
+        """The memory of a session, with the settings of this middleware."""
+        return self._brain(Scope(tenant=tenant, user=user, session=session))
+
+    def stats(self) -> dict[str, int]:
+        """Messages recorded, memories recalled, errors; and for the latest 256 sessions, what models were asked for."""
+        counts = Counter({name: self._counts[name] for name in ("recorded", "recalled", "errors")})
+        for brain in self._latest():
+            counts.update(brain.stats())
+        return dict(counts)
+
+    def flush(self) -> None:
+        """Wait for summaries that are being made in the background."""
+        for brain in self._latest():
+            brain.flush()
+
+    async def aflush(self) -> None:
+        """:meth:`flush`, without blocking the event loop."""
+        await arun(step(self.flush))
+
+    # --- flows
+
+    def _before(self, state: BrainState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
+        context = yield from self._attempt(step(self._brain(self._scope(runtime)).context), None)
+        if context is None:
+            return None
+        thread = [to_message(message) for message in state["messages"]]
+        start = _place(thread, state.get(_RECORDED) or None)
+        if start is None:
+            start = known(context.messages, thread, _covers(context.summary))
+        found = {
+            _RECORDED: thread[start - 1].id if start else "",
+            SUMMARY_KEY: context.summary.text if context.summary else "",
+        }
+        return {name: value for name, value in found.items() if state.get(name) != value} or None
+
+    def _shown(self, request: ModelRequest[Any]) -> Flow[ModelRequest[Any]]:
+        brain = self._brain(self._scope(request.runtime))
+        thread = [to_message(message) for message in request.messages]
+        own = {id(message): original for message, original in zip(thread, request.messages, strict=True)}
+        lost = Context(Summary(text=str(request.state.get(SUMMARY_KEY) or "")), [])
+        context = yield from self._attempt(step(brain.context), lost)
+        summary, system = context.summary, request.system_message
+        frame = Frame(
+            self._conversation(context, thread, request.state),
+            system,
+            memory_k=self._memory_k,
+            max_tokens=self._max_tokens,
+            counter=self._counter,
+        )
+        recalled = yield from self._recall(brain, thread, frame.beside(system, frame.memory_tokens))
+        while True:
+            section = memory_section(summary.text if summary else "", recalled, frame.memory_tokens, self._counter)
+            remembering = with_memory(system, section)
+            shown = frame.beside(remembering)
+            texts = {message.text for message in shown}
+            once = [found for found in recalled if found.text not in texts]
+            if len(once) == len(recalled):
+                break
+            recalled = once  # there was more room for messages than it seemed
+        self._counts["recalled"] += len(recalled)
+        messages: list[Any] = [own.get(id(message)) or from_message(message) for message in shown]
+        return request.override(messages=messages, system_message=remembering)
+
+    def _conversation(self, context: Context, thread: list[Message], state: Mapping[str, Any]) -> list[Message]:
+        """The session and the thread in one; the thread alone, where the session is not there any more."""
+        if not context.messages and not _covers(context.summary):
+            return thread
+        return joined(context.messages, thread, _start(thread, state, context))
+
+    def _recall(self, brain: BrainMemory, thread: Sequence[Message], shown: Sequence[Message]) -> Flow[list[Recalled]]:
+        question = next((message.text for message in reversed(thread) if message.role == "user"), "")
+        if brain.long_term is None or not self._recall_k:
+            return []
+        return (yield from self._attempt(brain.long_term.search_flow(question, self._recall_k, shown=shown), []))
+
+    def _after(self, state: BrainState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
+        brain = self._brain(self._scope(runtime))
+        thread = [to_message(message) for message in state["messages"]]
+        new = yield from self._attempt(self._record(brain, thread, state), None)
+        if new is None or not thread:
+            return None
+        self._counts["recorded"] += new
+        return {_RECORDED: thread[-1].id}
+
+    def _record(self, brain: BrainMemory, thread: list[Message], state: Mapping[str, Any]) -> Flow[int]:
+        context = Context(None, [])
+        if _place(thread, state.get(_RECORDED)) is None:
+            context = yield from step(brain.context)
+        new = [message for message in thread[_start(thread, state, context) :] if is_said(message)]
+        yield Step(lambda: brain.add_messages(new), lambda: brain.aadd_messages(new))
+        return len(new)
+
+    def _attempt(self, flow: Flow[T], instead: T) -> Flow[T]:
+        try:
+            return (yield from flow)
+        except (StoreError, SearchError, SerializationError) as error:
+            if self._on_error == "raise":
+                raise
+            self._counts["errors"] += 1
+            cause = f"{type(error).__name__}: {error}"
+            if cause not in self._causes:
+                self._causes.add(cause)
+                _log.warning("the agent goes on without its memory: %s", cause)
+            return instead
+
+    # --- memories of sessions
+
+    def _brain(self, scope: Scope) -> BrainMemory:
+        with self._lock:
+            brain = self._brains.pop(scope, None) or self._made(scope)
+            self._brains[scope] = brain
+            if len(self._brains) > _BRAINS:
+                self._brains.popitem(last=False)
+            return brain
+
+    def _made(self, scope: Scope) -> BrainMemory:
+        where: dict[str, Any] = {"user": scope.user, "tenant": scope.tenant, **self._times}
+        long_term = LongTermMemory(self._store, self._index, **where) if self._long_term and scope.user else None
+        return BrainMemory(self._store, scope.session, long_term=long_term, **where, **self._settings)
+
+    def _latest(self) -> list[BrainMemory]:
+        with self._lock:
+            return list(self._brains.values())
+
+
+def _place(thread: Sequence[Message], recorded: object) -> int | None:
+    """How many messages are recorded, as the thread's state tells it; None, where it does not tell."""
+    if recorded == "":
+        return 0
+    return next((n + 1 for n, message in enumerate(thread) if message.id == recorded), None)
+
+
+def _start(thread: Sequence[Message], state: Mapping[str, Any], context: Context) -> int:
+    """How many of the thread's messages are in the session, found out during a run or after it."""
+    place = _place(thread, state.get(_RECORDED))
+    if place is not None:
+        return place
+    asked = max((n + 1 for n, message in enumerate(thread) if message.role == "user"), default=0)
+    return known(context.messages, thread[:asked], _covers(context.summary))
+
+
+def _covers(summary: Summary | None) -> str:
+    return summary.covers if summary else ""
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """Keep what is asked of a model here out of the run's callbacks: a summary is no part of the streamed answer."""
+    token = var_child_runnable_config.set(None)
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)

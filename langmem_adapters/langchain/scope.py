@@ -1,0 +1,72 @@
+"""Whose memory a run of an agent has: found in its runtime, or refused."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from langgraph.config import get_config
+from langgraph.runtime import Runtime
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.model import Scope
+
+__all__ = ["Lookup", "ScopeOf"]
+
+Lookup: TypeAlias = str | Callable[[Runtime[Any]], object]
+"""An id, or a function that finds it in the runtime of a run."""
+
+
+def _user_of(runtime: Runtime[Any]) -> object:
+    return _of_context(runtime, "user_id")
+
+
+def _session_of(runtime: Runtime[Any]) -> object:
+    if session := _of_context(runtime, "session_id"):
+        return session
+    info = getattr(runtime, "execution_info", None)  # early versions of LangGraph have none
+    if info is not None and info.thread_id:
+        return info.thread_id
+    try:
+        return get_config().get("configurable", {}).get("thread_id")
+    except RuntimeError:  # outside of a run
+        return None
+
+
+def _of_context(runtime: Runtime[Any], name: str) -> object:
+    context = runtime.context
+    return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
+
+
+class ScopeOf(NamedTuple):
+    """Finds the scope of a run. ``needs_user`` refuses one without a user; one without a session always is."""
+
+    user: Lookup | None  # None: the context's ``user_id``
+    session: Lookup | None  # None: the context's ``session_id``, else the thread's id
+    tenant: Lookup
+    needs_user: bool
+
+    def __call__(self, runtime: Runtime[Any]) -> Scope:
+        """The scope. Raises ConfigurationError where it is incomplete: nobody is given somebody else's memory."""
+        user = _id("user", self.user or _user_of, runtime)
+        session = _id("session", self.session or _session_of, runtime)
+        if self.needs_user and not user:
+            raise ConfigurationError(
+                'whose memory? Pass context={"user_id": …} to the run, or give the middleware user= or long_term=False'
+            )
+        if not session:
+            raise ConfigurationError(
+                'which session? Pass config={"configurable": {"thread_id": …}} or context={"session_id": …} to the run,'
+                " or give the middleware session="
+            )
+        return Scope(tenant=_id("tenant", self.tenant, runtime), user=user, session=session)
+
+
+def _id(name: str, found: Lookup, runtime: Runtime[Any]) -> str:
+    value = found if isinstance(found, str) else found(runtime)
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int | uuid.UUID):
+        raise ConfigurationError(f"a {name} id is a text, not {type(value).__name__}")
+    return str(value)

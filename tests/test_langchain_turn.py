@@ -1,0 +1,349 @@
+"""record_turn around LangChain's streams (A9, B1), and refine_with in a chain (B5)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from langmem_adapters import BrainMemory, ConfigurationError
+from langmem_adapters.langchain import BrainChatMessageHistory, refine_with
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+
+PROMPT = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{question}")])
+
+
+class _Scripted(BaseChatModel):
+    """Streams these chunks and remembers what it was shown; an error among them is raised."""
+
+    chunks: list[Any]
+    shown: list[list[BaseMessage]] = []  # noqa: RUF012 - a field of a pydantic model
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def _stream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> Iterator[ChatGenerationChunk]:
+        self.shown.append(messages)
+        for chunk in self.chunks:
+            if isinstance(chunk, BaseException):
+                raise chunk
+            yield ChatGenerationChunk(
+                message=AIMessageChunk(content=chunk) if isinstance(chunk, str) else chunk.model_copy()
+            )
+
+    async def _astream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in self._stream(messages):
+            yield chunk
+            await asyncio.sleep(0)
+        await asyncio.Event().wait()
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        self.shown.append(messages)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("Fine."))])
+
+
+@pytest.fixture
+def history(any_store: Store) -> BrainChatMessageHistory:
+    return BrainChatMessageHistory("session", store=any_store)
+
+
+def ask(history: BrainChatMessageHistory, chain: Runnable[Any, Any], question: str, *, leave_at: int = -1) -> None:
+    """Ask, and break out of the stream at a chunk."""
+    with history.record_turn(question) as turn:
+        for n, _ in enumerate(turn.watch(chain.stream({"question": question, "history": history.messages})), start=1):
+            if n == leave_at:
+                break
+
+
+def told(history: BrainChatMessageHistory) -> list[tuple[str, Any, bool]]:
+    return [(m.type, m.content, m.response_metadata.get("interrupted", False)) for m in history.messages]
+
+
+def assert_valid(messages: Sequence[BaseMessage]) -> None:
+    open_calls: set[str | None] = set()
+    assert messages[0].type == "human"
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            assert message.tool_call_id in open_calls
+            open_calls.discard(message.tool_call_id)
+            continue
+        assert not open_calls
+        if isinstance(message, AIMessage):
+            assert not message.invalid_tool_calls
+            assert message.content or message.tool_calls
+            open_calls = {call["id"] for call in message.tool_calls}
+    assert not open_calls
+
+
+def call_chunk(args: str, *, name: str | None = None, id_: str | None = None, index: int = 0) -> AIMessageChunk:
+    return AIMessageChunk(
+        content="", tool_call_chunks=[tool_call_chunk(name=name, args=args, id=id_, index=index)], id="lc_run--1"
+    )
+
+
+# --- streams of a chain
+
+
+def test_a_whole_stream_is_stored_as_one_message(history: BrainChatMessageHistory) -> None:
+    ask(history, PROMPT | FakeListChatModel(responses=["In the shed."]), "Where is my bike?")
+    assert told(history) == [("human", "Where is my bike?", False), ("ai", "In the shed.", False)]
+    assert type(history.messages[-1]) is AIMessage
+
+
+@pytest.mark.parametrize("parser", [None, StrOutputParser()])
+def test_a9_break_after_three_chunks(history: BrainChatMessageHistory, parser: StrOutputParser | None) -> None:
+    chain: Runnable[Any, Any] = PROMPT | FakeListChatModel(responses=["In the shed."])
+    ask(history, chain | parser if parser else chain, "Where is my bike?", leave_at=3)
+    assert told(history) == [("human", "Where is my bike?", False), ("ai", "In ", True)]
+    model = _Scripted(chunks=["Yes."])
+    ask(history, PROMPT | model, "Really?")
+    assert_valid(model.shown[-1])
+    assert [m.content for m in model.shown[-1]] == ["Where is my bike?", "In ", "Really?"]
+    assert len(history.messages) == 4
+
+
+def test_a9_an_error_in_the_middle(history: BrainChatMessageHistory) -> None:
+    model = _Scripted(chunks=["In ", "the ", ValueError("the model broke")])
+    with pytest.raises(ValueError, match="the model broke"):
+        ask(history, PROMPT | model, "Where is my bike?")
+    assert told(history) == [("human", "Where is my bike?", False), ("ai", "In the ", True)]
+
+
+async def test_a9_a_cancelled_task(history: BrainChatMessageHistory) -> None:
+    model = _Scripted(chunks=["In ", "the "])
+    seen: list[str] = []
+    both = asyncio.Event()
+
+    async def turn() -> None:
+        async with history.record_turn("Where is my bike?") as turn:
+            messages = await history.aget_messages()
+            async for chunk in turn.watch((PROMPT | model).astream({"question": "?", "history": messages})):
+                seen.append(chunk.text)
+                if len(seen) == 2:
+                    both.set()
+
+    task = asyncio.create_task(turn())
+    await both.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert told(history) == [("human", "Where is my bike?", False), ("ai", "In the ", True)]
+
+
+def test_an_empty_stream(history: BrainChatMessageHistory) -> None:
+    with history.record_turn(HumanMessage("Hello?", name="Ada")) as turn:
+        assert list(turn.watch(iter(()))) == []
+    assert told(history) == [("human", "Hello?", False)]
+    assert history.messages[0].name == "Ada"
+
+
+def test_the_mark_comes_back_equal(history: BrainChatMessageHistory) -> None:
+    chunks = [
+        AIMessageChunk(content="In ", id="lc_run--1", response_metadata={"model_name": "m"}),
+        AIMessageChunk(
+            content="the", id="msg_1", usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+        ),
+    ]
+    with history.record_turn("Where?") as turn:
+        for chunk in chunks:
+            turn.add(chunk)
+        turn.watch(iter(()))
+    marked = history.messages[-1]
+    assert marked == AIMessage(
+        "In the",
+        id="msg_1",
+        response_metadata={"model_name": "m", "interrupted": True},
+        usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+    )
+    other = BrainChatMessageHistory("other", store=history.brain.store)
+    other.add_messages(history.messages)
+    assert other.messages == history.messages
+
+
+# --- tool calls
+
+
+def test_chunks_of_several_messages_with_tools_in_between(history: BrainChatMessageHistory) -> None:
+    pieces: list[BaseMessage | str] = [
+        call_chunk('{"x"', name="look", id_="c1"),
+        call_chunk(": 1}"),
+        ToolMessage("a cat", tool_call_id="c1"),
+        AIMessageChunk(content="It is ", id="lc_run--2"),
+        AIMessageChunk(content="a cat.", id="lc_run--2", chunk_position="last"),
+        AIMessageChunk(content="Really.", id="lc_run--3"),
+        AIMessageChunk(content="Yes.", id="lc_run--4"),
+        AIMessageChunk(content="", chunk_position="last"),
+        AIMessageChunk(content="Its own id.", id="msg_1"),
+        " Text.",
+    ]
+    with history.record_turn("What is it?") as turn:
+        assert list(turn.watch(pieces)) == pieces
+    _, call, result, *said = history.messages
+    assert isinstance(call, AIMessage)
+    assert call.tool_calls == [{"name": "look", "args": {"x": 1}, "id": "c1", "type": "tool_call"}]
+    assert result.content == "a cat"
+    assert [m.content for m in said] == ["It is a cat.", "Really.", "Yes.", "Its own id.", " Text."]
+    assert_valid(history.messages)
+
+
+@pytest.mark.parametrize("args", ['{"x": 1, "y": "ab', "{", "", '{"x": 1}', "[1]"])
+@pytest.mark.parametrize("text", ["", "I look."])
+def test_b1_no_half_of_a_call_becomes_a_call(history: BrainChatMessageHistory, args: str, text: str) -> None:
+    model = _Scripted(chunks=[text, call_chunk(args, name="look", id_="c1"), ValueError("cut")])
+    with pytest.raises(ValueError, match="cut"):
+        ask(history, PROMPT | model, "What is it?")
+    assert told(history) == ([("human", "What is it?", not text)] + ([("ai", text, True)] if text else []))
+    assert_valid(history.messages)
+
+
+def test_b1_a_call_that_the_model_did_not_finish_is_no_call_either(history: BrainChatMessageHistory) -> None:
+    chunks = [call_chunk("{}", name="look", id_="c1"), call_chunk('{"x": "a', name="look", id_="c2", index=1)]
+    with history.record_turn("What is it?") as turn:
+        list(turn.watch([*chunks, ToolMessage("a cat", tool_call_id="c1")]))
+    call = history.messages[1]
+    assert isinstance(call, AIMessage)
+    assert ([c["id"] for c in call.tool_calls], call.invalid_tool_calls) == (["c1"], [])
+    assert_valid(history.messages)
+
+
+def test_b1_blocks_of_a_call_go_with_it(history: BrainChatMessageHistory) -> None:
+    use = {"type": "tool_use", "id": "c1", "name": "look", "input": {}, "partial_json": '{"x', "index": 1}
+    piece = AIMessageChunk(
+        content=[{"type": "text", "text": "I look.", "index": 0}, use],
+        tool_call_chunks=[tool_call_chunk(name="look", args='{"x', id="c1", index=1)],
+    )
+    with history.record_turn("What is it?") as turn:
+        turn.add(piece)
+        turn.watch(iter(()))
+    assert history.messages[1].content == [{"type": "text", "text": "I look.", "index": 0}]
+    assert_valid(history.messages)
+
+
+def test_what_is_no_piece_of_an_answer_is_refused(history: BrainChatMessageHistory) -> None:
+    with history.record_turn("Hello?") as turn:
+        with pytest.raises(ConfigurationError, match="not of tuple"):
+            turn.add((AIMessageChunk(content="a"), {}))  # type: ignore[arg-type]
+        turn.add("Hello.")
+    with pytest.raises(ConfigurationError, match="RemoveMessage"):
+        history.record_turn(RemoveMessage(id="m1"))
+    assert len(history.messages) == 2
+
+
+# --- refine_with
+
+
+def scripted(prompt: str) -> str:
+    return "TRUE" if "TRUE or FALSE" in prompt else "Where is Ada's bike?"
+
+
+@pytest.fixture
+def brain(any_store: Store) -> BrainMemory:
+    brain = BrainMemory(any_store, "session", model=scripted)
+    brain.add_talk("Ada has a bike.")
+    brain.add_answer("I see.")
+    return brain
+
+
+_PICTURE = {"type": "image", "url": "https://example.org/x.png"}
+_WHERE, _REFINED = "Where is it?", "Where is Ada's bike?"
+
+
+@pytest.mark.parametrize(
+    ("question", "refined"),
+    [
+        (_WHERE, _REFINED),
+        (HumanMessage(_WHERE, id="h1"), HumanMessage(_REFINED, id="h1")),
+        (
+            HumanMessage([{"type": "text", "text": _WHERE}, _PICTURE]),
+            HumanMessage([{"type": "text", "text": _REFINED}, _PICTURE]),
+        ),
+        (
+            [SystemMessage("Be kind."), HumanMessage("Hi"), AIMessage("Hi"), HumanMessage(_WHERE), AIMessage("Hm.")],
+            [SystemMessage("Be kind."), HumanMessage("Hi"), AIMessage("Hi"), HumanMessage(_REFINED), AIMessage("Hm.")],
+        ),
+        ([SystemMessage("Be kind.")], [SystemMessage("Be kind.")]),
+        ([], []),
+        ({"question": _WHERE}, {"question": _REFINED}),
+        ({"input": [HumanMessage(_WHERE)], "x": 1}, {"input": [HumanMessage(_REFINED)], "x": 1}),
+    ],
+)
+async def test_b5_what_comes_out_is_of_the_kind_that_came_in(brain: BrainMemory, question: Any, refined: Any) -> None:
+    assert refine_with(brain).invoke(question) == refined
+    assert await refine_with(brain).ainvoke(question) == refined
+
+
+def test_b5_in_a_chain_with_sessions_and_another_model(any_store: Store, brain: BrainMemory) -> None:
+    model = _Scripted(chunks=[])
+    prompt = ChatPromptTemplate.from_messages([("human", "{question}")])
+    refine = refine_with(lambda session: BrainMemory(any_store, session), scripted, key="question")
+    chain = refine | prompt | model
+    for session in (brain.scope.session, "another"):
+        config: RunnableConfig = {"configurable": {"session_id": session}}
+        chain.invoke({"question": _WHERE, "language": "en"}, config)
+    assert [messages[0].content for messages in model.shown] == [_REFINED, _WHERE]
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence"),
+    [(7, "not int"), ({"a": "x", "b": "y"}, "looked for under 'input'")],
+)
+def test_a_question_that_cannot_be_found_is_one_sentence(brain: BrainMemory, question: Any, sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        refine_with(brain).invoke(question)
+
+
+def test_a_chain_without_a_session_says_so() -> None:
+    with pytest.raises(ConfigurationError, match="needs a session"):
+        refine_with(lambda session: BrainMemory(MemoryStore(), session), scripted).invoke("Where?")
+
+
+async def test_a5_refining_does_not_block_the_loop(brain: BrainMemory) -> None:
+    def slow(prompt: str) -> str:
+        time.sleep(0.1)
+        return scripted(prompt)
+
+    slips: list[float] = []
+
+    async def ticker() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.01)
+            slips.append(time.perf_counter() - before - 0.01)
+
+    ticking = asyncio.create_task(ticker())
+    assert await refine_with(brain, slow).ainvoke(_WHERE) == _REFINED
+    ticking.cancel()
+    assert max(slips) < 0.05
+
+
+def test_a9_a_turn_recorded_without_langchain_shows_its_mark_in_langchain(any_store: Store) -> None:
+    with (
+        contextlib.suppress(ZeroDivisionError),
+        BrainMemory(any_store, "session").record_turn("question") as turn,
+    ):
+        turn.add("half an ans")
+        raise ZeroDivisionError
+    _, answer = BrainChatMessageHistory("session", store=any_store).messages
+    assert answer.content == "half an ans"
+    assert answer.response_metadata == {"interrupted": True}
