@@ -214,7 +214,9 @@ def test_b1_orphans_in_the_thread_are_repaired() -> None:
         HumanMessage("three"),
     ]
     agent.invoke({"messages": thread}, **of("ada", "s"))
-    assert texts(model.seen[0]) == ["one", "two", "hm", *texts(model.seen[0])[3:4], "three"]
+    *first, last = texts(model.seen[0])
+    assert (first[:3], last) == (["one", "two", "hm"], "three")
+    assert len(first) <= 4  # later versions of create_agent answer a call that cannot be read
     assert invalid(model.seen[0]) == ""
     ask(agent, "four")
     assert invalid(model.seen[1]) == ""
@@ -350,12 +352,12 @@ def test_what_the_window_shows_is_not_recalled_but_leaves_its_place_to_others() 
     assert "My bike" not in system(model.seen[0])
 
 
-@pytest.mark.parametrize("budget", range(150, 330, 6))
+@pytest.mark.parametrize("budget", range(340, 440, 4))
 def test_what_is_recalled_is_never_shown_as_a_message_too_whatever_the_budget(budget: int) -> None:
     model, ours = Scripted(), memory(max_tokens=budget)
     _remember(ours, *(f"The bike number {n} is in the shed behind the house." for n in range(3)))
     thread: Any = [HumanMessage(f"The bike number {n} is in the shed behind the house.") for n in range(3)]
-    thread += [HumanMessage("word " * 60), HumanMessage("Where is the bike?")]
+    thread += [HumanMessage("word " * 160), HumanMessage("Where is the bike?")]
     create_agent(model, middleware=[ours]).invoke({"messages": thread}, **of("ada", "s"))
     shown = texts(model.seen[0])
     assert not [text for text in shown if text in system(model.seen[0])]
