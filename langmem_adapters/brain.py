@@ -19,13 +19,11 @@ from langmem_adapters.model import Message, Recalled, Scope, Summary
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Store
 from langmem_adapters.reflection import Reflection
-from langmem_adapters.thoughts import Thoughts
+from langmem_adapters.thoughts import CONTEXT_TOKENS, Thoughts
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 from langmem_adapters.turn import Turn, mark_interrupted, whole_messages
 
 __all__ = ["BrainMemory"]
-
-_CONTEXT_TOKENS = 2000  # beyond which a history is summarised before a model is asked about it
 
 
 class BrainMemory(Reflection):
@@ -121,7 +119,7 @@ class BrainMemory(Reflection):
             new_id=new_id,
         )
         self._counter = counter
-        budget = summarize_at or _CONTEXT_TOKENS
+        budget = summarize_at or CONTEXT_TOKENS
         self._thoughts = Thoughts(
             self._flows,
             Compaction(

@@ -15,7 +15,7 @@ from langmem_adapters.codec import decode, encode
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Document, Index, Item, Store
 
-__all__ = ["Records"]
+__all__ = ["Records", "followed"]
 
 _PAGE = 500
 _log = logging.getLogger("langmem_adapters")
@@ -99,7 +99,7 @@ class Records:
         if self.index is None:
             return
         with self._following:
-            after = self._followed(self.index)
+            after = followed(self.store, self.index, self.namespace) or 0
             for items in self._pages(after):
                 keys = _keys(items)
                 found = self.get(keys)
@@ -112,19 +112,6 @@ class Records:
                 )
                 if report:
                     report(len(items))
-
-    def _followed(self, index: Index) -> int:
-        """The last entry that the index has seen; 0, after forgetting all, where the store does not know it."""
-        position = index.position(self.namespace)
-        if position is None:
-            return 0
-        seq, id_ = position
-        at = self.store.scan(self.namespace, after=seq - 1, limit=1).items
-        if at and (at[0].seq, at[0].id) == (seq, id_):
-            return seq
-        _log.info("the index of %r begins anew: its store was cleared or replaced", self.namespace[0])
-        index.clear(self.namespace)
-        return 0
 
     def search(
         self, query: str, k: int, wanted: Callable[[bytes], bool] = lambda _: True
@@ -146,3 +133,20 @@ class Records:
 def _keys(items: Sequence[Item]) -> list[str]:
     """The keys that entries name, each once."""
     return list(dict.fromkeys(key for item in items for key in decode(item.data)))
+
+
+def followed(store: Store, index: Index, namespace: Namespace) -> int | None:
+    """The last entry of a log that an index has seen, 0 for none yet.
+
+    None, after the index has forgotten the namespace, where the store does not know that entry any more.
+    """
+    position = index.position(namespace)
+    if position is None:
+        return 0
+    seq, id_ = position
+    at = store.scan(namespace, after=seq - 1, limit=1).items
+    if at and (at[0].seq, at[0].id) == (seq, id_):
+        return seq
+    _log.info("the index of %r begins anew: its store was cleared or replaced", namespace[0])
+    index.clear(namespace)
+    return None

@@ -9,6 +9,7 @@ from langmem_adapters.conversation import KNOWLEDGE, brain_namespace
 from langmem_adapters.flow import arun, run, step
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Document, Index, Item
+from langmem_adapters.records import followed
 
 __all__ = ["SessionSearch"]
 
@@ -67,15 +68,10 @@ class SessionSearch:
         return items[0].data if items and items[0].seq == seq else None
 
     def _follow_history(self) -> None:
-        after = 0
-        if position := self.index.position(self._namespace):
-            seq, id_ = position
-            at = self.brain.store.scan(self._namespace, after=seq - 1, limit=1).items
-            if at and (at[0].seq, at[0].id) == (seq, id_):
-                after = seq
-            else:  # the last entry seen has left the session: begin anew, a session is short
-                self.index.clear(self._namespace)
-                self._known.clear()
+        after = followed(self.brain.store, self.index, self._namespace)
+        if after is None:  # the last entry seen has left the session: begin anew, a session is short
+            self._known.clear()
+            after = 0
         while items := self.brain.store.scan(self._namespace, after=after, limit=_PAGE).items:
             documents = [document for item in items if (document := _document(item)) is not None]
             after = items[-1].seq

@@ -22,10 +22,10 @@ from langmem_adapters.summary import Summarizer
 from langmem_adapters.text import as_text, window
 from langmem_adapters.tokens import TokenCounter
 
-__all__ = ["Thoughts"]
+__all__ = ["CONTEXT_TOKENS", "Thoughts"]
 
 _log = logging.getLogger("langmem_adapters")
-_CONTEXT_TOKENS = 2000
+CONTEXT_TOKENS = 2000  # of a history that a model is asked about; what is longer is summarised first
 
 
 class _Making:
@@ -169,7 +169,7 @@ class Thoughts:
         summary, messages = yield from self._conversation.context(k, None, self._counter)
         if messages and messages[-1].role == "user" and messages[-1].text == last_talk:
             messages = messages[:-1]
-        messages = window(messages, k, max_tokens=_CONTEXT_TOKENS, counter=self._counter)
+        messages = window(messages, k, max_tokens=CONTEXT_TOKENS, counter=self._counter)
         return "\n".join(part for part in (summary.text if summary else "", as_text(messages)) if part)
 
     def _completer(self, model: Any) -> Completer:
