@@ -115,6 +115,7 @@ class BrainMemory(Reflection):
             ttl=ttl,
             refresh=refresh,
             overflows=summarize_at is None,
+            removes=long_term is not None or not archive,
             clock=clock,
             new_id=new_id,
         )
@@ -143,7 +144,14 @@ class BrainMemory(Reflection):
     def from_metagpt(cls, blob: str | bytes, store: Store, session: str, **arguments: Any) -> BrainMemory:
         """A session with what MetaGPT's ``BrainMemory.dumps`` left in Redis; again, it adds nothing twice."""
         brain = cls(store, session, **arguments)
-        run(import_flow(brain._flows._session, blob))  # noqa: SLF001 - the one way to write with this ttl
+        run(import_flow(brain._flows.session, blob))
+        return brain
+
+    @classmethod
+    async def afrom_metagpt(cls, blob: str | bytes, store: Store, session: str, **arguments: Any) -> BrainMemory:
+        """:meth:`from_metagpt`, without blocking the event loop."""
+        brain = cls(store, session, **arguments)
+        await arun(import_flow(brain._flows.session, blob))
         return brain
 
     # --- history

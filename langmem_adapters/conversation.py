@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from langmem_adapters import text
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
-from langmem_adapters.expiry import Expiring, Refresh
 from langmem_adapters.flow import Flow
-from langmem_adapters.keys import Namespace, fingerprint
-from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
-from langmem_adapters.model import Message, Recalled, Scope, Summary, salvage
-from langmem_adapters.protocols import Item, Page, Store
+from langmem_adapters.log import CREATED, MOVES, PAGE, SessionLog, readable
+from langmem_adapters.model import Message, Recalled, Summary, salvage
+from langmem_adapters.protocols import Item
 from langmem_adapters.tokens import TokenCounter
 
-__all__ = [
-    "CREATED",
-    "KNOWLEDGE",
-    "SUMMARY",
-    "TITLE",
-    "Context",
-    "Conversation",
-    "Uncovered",
-    "brain_namespace",
-    "entry_id",
-]
+__all__ = ["KNOWLEDGE", "SUMMARY", "TITLE", "Context", "Conversation", "Uncovered", "read_summary"]
 
-TITLE, SUMMARY, CREATED, KNOWLEDGE = "title", "summary", "created", "knowledge/"
+TITLE, SUMMARY, KNOWLEDGE = "title", "summary", "knowledge/"
 _log = logging.getLogger("langmem_adapters")
-_PAGE = 64
-_LONGEST_ID = 200
-
-
-def brain_namespace(scope: Scope) -> Namespace:
-    """Where a session is kept in a store."""
-    return ("brain", scope.tenant, scope.user, scope.session)
 
 
 class Context(NamedTuple):
@@ -55,112 +36,8 @@ class Uncovered(NamedTuple):
     values: dict[str, bytes]
 
 
-class Conversation:
+class Conversation(SessionLog):
     """The log and the values of one session. :class:`~langmem_adapters.brain.BrainMemory` is its public face."""
-
-    def __init__(
-        self,
-        store: Store,
-        scope: Scope,
-        *,
-        memory_k: int,
-        long_term: LongTermMemory | None,
-        ttl: float | None,
-        refresh: Refresh,
-        overflows: bool,
-        clock: Callable[[], float],
-        new_id: Callable[[], str],
-    ) -> None:
-        self.store = store
-        self.scope = scope
-        self.memory_k = memory_k
-        self.long_term = long_term
-        self._overflows = overflows
-        self.namespace = brain_namespace(scope)
-        own = long_term is not None and long_term.scope == scope and not scope.user
-        along = longterm_namespace(scope) if own else None
-        self._session = Expiring(store, self.namespace, ttl=ttl, refresh=refresh, clock=clock, along=along)
-        self._clock = clock
-        self._new_id = new_id
-
-    def clear(self) -> Flow[None]:
-        """Forget the session."""
-        yield from self._session.clear()
-
-    def add(self, messages: Sequence[Message]) -> Flow[None]:
-        """Append messages; what was only recalled into a prompt is not added."""
-        messages = [message for message in messages if not message.metadata.get(RECALLED)]
-        if not messages:
-            return
-        entries = [self._entry(message) for message in messages]
-        appended = yield from self._session.append(entries)
-        total = appended.total
-        if not all(appended.new):
-            total += yield from self._add_replayed(messages, entries, appended.new)
-        if self._overflows and self.long_term is not None and total > self.memory_k:
-            yield from self._overflow(self.long_term, total - self.memory_k)
-
-    def _entry(self, message: Message) -> tuple[str, bytes]:
-        stamped = message.model_copy(
-            update={
-                "id": message.id or self._new_id(),
-                "created_at": self._clock() if message.created_at is None else message.created_at,
-            }
-        )
-        return entry_id(stamped.id), stamped.to_bytes()
-
-    def _add_replayed(
-        self, messages: Sequence[Message], entries: list[tuple[str, bytes]], new: list[bool]
-    ) -> Flow[int]:
-        """Add, under ids of their own, those that the store took for repeated but that say something new.
-
-        A delivery that is repeated brings only what is stored, or that first and then the rest. A known id
-        behind a new message, or with other content, comes from a cache that replays ids.
-        """
-        first_new = new.index(True) if any(new) else len(new)
-        known = yield from self._stored({entries[n][0] for n in range(first_new)})
-        others = []
-        for n, (id_, _) in enumerate(entries):
-            if n > first_new and not new[n]:
-                others.append(messages[n].model_copy(update={"id": ""}))
-            elif not new[n] and not _same(known.get(id_), messages[n]):
-                others.append(messages[n].model_copy(update={"id": _other_id(messages[n])}))
-        if not others:
-            return 0
-        again = [self._entry(message) for message in others]
-        return sum((yield from self._session.append(again)).new)
-
-    def _stored(self, ids: set[str]) -> Flow[dict[str, Message]]:
-        found: dict[str, Message] = {}
-        before: int | None = None
-        while ids - found.keys():
-            page = yield from self.scan(limit=_PAGE, reverse=True, before=before)
-            if not page.items:
-                break
-            found.update((item.id, message) for item in page.items if item.id in ids for message in _read([item]))
-            before = page.items[-1].seq
-        return found
-
-    def _overflow(self, long_term: LongTermMemory, least: int) -> Flow[None]:
-        """Move the oldest messages to the long-term memory: first they are there, only then they leave here."""
-        for limit in (least + _PAGE, None):
-            page = yield from self.scan(limit=limit, keys=[CREATED])
-            least = page.total - self.memory_k  # of this look: another writer may have moved some by now
-            readable = [(item, message) for item in page.items for message in _read([item])]
-            places = text.leaving([message for _, message in readable], least) if least > 0 else []
-            if len(places) >= least:
-                break
-        if not places:
-            return
-        gone = [readable[n] for n in places]
-        yield from long_term.add_flow([message for _, message in gone], session=self.scope.session)
-        created = {} if CREATED in page.values else {CREATED: encode(readable[0][1].created_at)}
-        removed = [item for item, _ in gone]
-        yield from self._session.write(put=created, remove=removed)
-
-    def scan(self, **bounds: Any) -> Flow[Page]:
-        """Read the log; ``bounds`` as in :meth:`Store.scan`."""
-        return (yield from self._session.scan(**bounds))
 
     def messages(self, limit: int | None) -> Flow[list[Message]]:
         """All messages, or the newest ``limit``; oldest first."""
@@ -193,12 +70,12 @@ class Conversation:
                 newest += [m for m in _read([item]) if not covered or m.role == "user"]
             if not covered and any(message.role == "user" for message in newest):
                 break
-            page = yield from self.scan(limit=_PAGE, reverse=True, before=page.items[-1].seq)
+            page = yield from self.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
         return summary, newest[::-1]
 
     def uncovered(self) -> Flow[Uncovered]:
         """What the summary does not stand for yet."""
-        page = yield from self.scan(limit=_PAGE, reverse=True, keys=[SUMMARY, CREATED])
+        page = yield from self.scan(limit=PAGE, reverse=True, keys=[SUMMARY, CREATED, *MOVES])
         values = page.values
         summary = read_summary(values.get(SUMMARY)) or Summary(text="")
         found: list[Item] = []
@@ -208,9 +85,8 @@ class Conversation:
                 found += page.items[: ids.index(summary.covers)]
                 break
             found += page.items
-            page = yield from self.scan(limit=_PAGE, reverse=True, before=page.items[-1].seq)
-        readable = [(item, message) for item in reversed(found) for message in _read([item])]
-        return Uncovered(readable, summary, values)
+            page = yield from self.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
+        return Uncovered(readable(reversed(found)), summary, values)
 
     def is_still(self, covered: Uncovered, last: int) -> Flow[bool]:
         """Whether the summary is the same, and this message is in the log."""
@@ -219,16 +95,14 @@ class Conversation:
         return page.items[:1] == [item] and page.values.get(SUMMARY) == covered.values.get(SUMMARY)
 
     def summarized(self, covered: Uncovered, leaving: Sequence[int], summary: str, *, remove: bool) -> Flow[bool]:
-        """Store a summary of these messages and let them leave, at once; False, if there is another one by now."""
+        """Store a summary of these messages and let them leave, at once; False, if something came in between."""
         gone = [covered.readable[n] for n in leaving]
         new = Summary(text=summary, covers=gone[-1][0].id, updated_at=self._clock())
-        created = {} if CREATED in covered.values else {CREATED: encode(gone[0][1].created_at)}
+        if remove:
+            return (yield from self.leave(gone, covered.values, {SUMMARY: new.to_bytes()}))
         try:
-            yield from self._session.write(
-                put={SUMMARY: new.to_bytes(), **created},
-                remove=[item for item, _ in gone] if remove else [],
-                guard={SUMMARY: covered.values.get(SUMMARY)},
-            )
+            guard = {SUMMARY: covered.values.get(SUMMARY)}
+            yield from self.session.write(put={SUMMARY: new.to_bytes()}, guard=guard)
         except Conflict:
             return False
         return True
@@ -237,7 +111,7 @@ class Conversation:
         """Whether a message says exactly this."""
         before: int | None = None
         while True:
-            page = yield from self.scan(limit=_PAGE, reverse=True, before=before)
+            page = yield from self.scan(limit=PAGE, reverse=True, before=before)
             if any(message.text == wanted for message in _read(page.items)):
                 return True
             if not page.items:
@@ -253,7 +127,7 @@ class Conversation:
 
     def put(self, values: dict[str, bytes]) -> Flow[None]:
         """Set values of the session."""
-        yield from self._session.write(put=values)
+        yield from self.session.write(put=values)
 
     def add_knowledge(self, messages: Sequence[Message | str]) -> Flow[None]:
         """Keep facts, in their order."""
@@ -262,30 +136,30 @@ class Conversation:
         facts = [Message(role="system", content=m) if isinstance(m, str) else m for m in messages]
         entries = [self._entry(fact)[1] for fact in facts]
         while entries:
-            values = yield from self._session.get(None)
+            values = yield from self.session.get(None)
             first = 1 + max((int(key[len(KNOWLEDGE) :]) for key in values if key.startswith(KNOWLEDGE)), default=0)
             put = {f"{KNOWLEDGE}{first + n:08}": data for n, data in enumerate(entries)}
             try:
-                yield from self._session.write(put=put, guard=dict.fromkeys(put))
+                yield from self.session.write(put=put, guard=dict.fromkeys(put))
             except Conflict:
                 continue  # another writer took these places
             return
 
     def get_knowledge(self) -> Flow[list[Message]]:
         """The facts, oldest first."""
-        values = yield from self._session.get(None)
+        values = yield from self.session.get(None)
         facts = [salvage(values[key], key) for key in sorted(values) if key.startswith(KNOWLEDGE)]
         return [fact for fact in facts if fact is not None]
 
     def set_summary(self, summary: str) -> Flow[None]:
         """Replace the summary; the new one stands for the same messages. An empty one stands for none."""
         while True:
-            values = yield from self._session.get([SUMMARY])
+            values = yield from self.session.get([SUMMARY])
             old = read_summary(values.get(SUMMARY))
             covers = old.covers if old and summary else ""
             new = Summary(text=summary, covers=covers, updated_at=self._clock())
             try:
-                yield from self._session.write(put={SUMMARY: new.to_bytes()}, guard={SUMMARY: values.get(SUMMARY)})
+                yield from self.session.write(put={SUMMARY: new.to_bytes()}, guard={SUMMARY: values.get(SUMMARY)})
             except Conflict:
                 continue  # it was replaced in this moment
             return
@@ -296,12 +170,12 @@ class Conversation:
 
     def get_summary(self) -> Flow[Summary | None]:
         """The summary, if there is one."""
-        values = yield from self._session.get([SUMMARY])
+        values = yield from self.session.get([SUMMARY])
         return read_summary(values.get(SUMMARY))
 
     def get_title(self) -> Flow[str]:
         """The title; empty, if there is none."""
-        values = yield from self._session.get([TITLE])
+        values = yield from self.session.get([TITLE])
         return str(decode(values[TITLE])) if values else ""
 
     def recall(self, query: str, k: int | None) -> Flow[list[Recalled]]:
@@ -324,21 +198,4 @@ def read_summary(data: bytes | None) -> Summary | None:
 
 
 def _read(items: Sequence[Item]) -> list[Message]:
-    """The messages of log entries; one that is damaged beyond reading is passed over, with a warning."""
-    found = (salvage(item.data, f"log entry {item.seq}") for item in items)
-    return [message for message in found if message is not None]
-
-
-def entry_id(id_: str) -> str:
-    """The id by which the store knows a message: the message's own, where every store can hold it."""
-    return id_ if len(id_) <= _LONGEST_ID and id_.isprintable() else fingerprint(id_)
-
-
-def _other_id(message: Message) -> str:
-    """An id for a message whose own is taken by other content; the same one when it is delivered again."""
-    return fingerprint(message.model_copy(update={"created_at": None}).to_data())
-
-
-def _same(stored: Message | None, message: Message) -> bool:
-    unstamped = {"id": "", "created_at": None}
-    return stored is not None and stored.model_copy(update=unstamped) == message.model_copy(update=unstamped)
+    return [message for _, message in readable(items)]

@@ -59,10 +59,10 @@ class Expiring:
         self._keys = [] if self._refresh == "write" else [EXPIRES]
         self._deadline: float | None = None  # with "never", once it is known
 
-    def append(self, entries: Sequence[tuple[str, bytes]]) -> Flow[Appended]:
+    def append(self, entries: Sequence[tuple[str, bytes]], *, keys: Sequence[str] = ()) -> Flow[Appended]:
         """:meth:`Store.append`."""
         ttl = yield from self._left()
-        appended = yield from step(self._store.append, self._namespace, entries, ttl=ttl)
+        appended = yield from step(self._store.append, self._namespace, entries, keys=keys, ttl=ttl)
         if self._ttl is not None and self._keys and appended.total == sum(appended.new):
             # It has just begun; so it has no deadline, unless this object gave it one or it held only values.
             began = yield from self._begin(self._ttl, None)

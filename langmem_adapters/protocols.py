@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Hit
 
-__all__ = ["Appended", "Document", "Index", "Item", "Listed", "Page", "Store"]
+__all__ = ["Appended", "Document", "Index", "Item", "Listed", "Page", "SemanticIndex", "Store"]
 
 
 class Item(NamedTuple):
@@ -28,10 +28,11 @@ class Page(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Which entries of an append were new, in their order, and how long the log is now."""
+    """Which entries of an append were new, in their order, how long the log is now, and the values asked for."""
 
     new: list[bool]
     total: int
+    values: dict[str, bytes]
 
 
 class Listed(NamedTuple):
@@ -72,11 +73,17 @@ class Store(Protocol):
         ...
 
     def append(
-        self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], *, ttl: float | None = None
+        self,
+        namespace: Namespace,
+        entries: Sequence[tuple[str, bytes]],
+        *,
+        keys: Sequence[str] = (),
+        ttl: float | None = None,
     ) -> Appended:
         """Add ``(id, data)`` entries at the end, all or none; an id that the log holds already is left as it is.
 
-        One round trip at any length, and no conflict between writers.
+        One round trip at any length, and no conflict between writers. The values of ``keys`` are those of the same
+        moment.
         """
         ...
 
@@ -161,4 +168,13 @@ class Index(Protocol):
 
     def close(self) -> None:
         """Release files and connections."""
+        ...
+
+
+@runtime_checkable
+class SemanticIndex(Index, Protocol):
+    """An index that finds by meaning: a score is ``(1 + cosine) / 2``, and every document has one."""
+
+    def score(self, namespace: Namespace, query: str, ids: Sequence[str]) -> dict[str, float]:
+        """The scores of these documents; those that the index does not have are left out."""
         ...

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation import KNOWLEDGE, brain_namespace
+from langmem_adapters.conversation import KNOWLEDGE
 from langmem_adapters.flow import arun, run, step
+from langmem_adapters.log import brain_namespace
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Document, Index, Item
 from langmem_adapters.records import followed

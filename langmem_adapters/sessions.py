@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.conversation import CREATED, KNOWLEDGE, SUMMARY, TITLE, brain_namespace, entry_id
+from langmem_adapters.conversation import KNOWLEDGE, SUMMARY, TITLE
+from langmem_adapters.departed import DEPARTED, is_departed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.expiry import EXPIRES, Expiring, Refresh
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
+from langmem_adapters.log import ARCHIVED, CREATED, brain_namespace, entry_id
 from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Message, Scope, SessionInfo, Summary, salvage
 from langmem_adapters.protocols import Listed, Store
@@ -103,6 +106,13 @@ class Sessions:
         names = [session] if session is not None else [info.session for info in self.list_sessions(limit=None)][::-1]
         for name in names:
             yield from (_dump(line) + b"\n" for line in self._lines(name))
+
+    async def aexport(self, session: str | None = None) -> AsyncIterator[bytes]:
+        """:meth:`export`, without blocking the event loop."""
+        lines = self.export(session)
+        while page := await arun(step(lambda: list(islice(lines, _PAGE)))):
+            for line in page:
+                yield line
 
     def import_(self, lines: Iterable[bytes | str]) -> int:
         """Add exported sessions to this user's; returns how many messages were new.
@@ -236,6 +246,12 @@ def _check(key: str, data: bytes) -> None:
     if key.startswith(KNOWLEDGE):
         int(key[len(KNOWLEDGE) :])
         Message.from_bytes(data)
+    elif key.startswith(f"{ARCHIVED}/"):
+        Message.from_bytes(data)
+    elif key == ARCHIVED and type(decode(data)) is not int:
+        raise TypeError("its number of archived messages is not a number")
+    elif key == DEPARTED and not is_departed(decode(data)):
+        raise TypeError("its marks of messages that left are not what they have to be")
     elif key == SUMMARY:
         Summary.from_bytes(data)
     elif key == TITLE and not isinstance(decode(data), str):

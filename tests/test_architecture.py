@@ -16,12 +16,15 @@ MAX_LINES = 350
 # Top-level module or package: its floor. A new module fails until it is placed here.
 FLOORS = {
     **dict.fromkeys(("errors", "model", "protocols", "flow", "codec", "keys"), 0),
-    **dict.fromkeys(("text", "analysis", "content", "ranking", "prompts", "tokens"), 1),
+    **dict.fromkeys(("text", "analysis", "content", "embedding", "ranking", "prompts", "tokens", "memories"), 1),
     **dict.fromkeys(("database", "stores", "indexes"), 2),
-    **dict.fromkeys(("records", "longterm", "conversation", "compaction", "brain", "sessions", "session_search"), 3),
+    **dict.fromkeys(
+        ("records", "longterm", "log", "departed", "conversation", "compaction", "brain", "sessions", "session_search"),
+        3,
+    ),
     **dict.fromkeys(("completion", "summary", "understanding", "thoughts", "reflection", "turn", "expiry"), 3),
-    **dict.fromkeys(("metagpt", "working", "experience"), 3),
-    **dict.fromkeys(("langchain", "langgraph", "llamaindex"), 4),
+    **dict.fromkeys(("metagpt", "working", "experience", "semantic"), 3),
+    **dict.fromkeys(("langchain", "langgraph", "llamaindex", "arshai"), 4),
     **dict.fromkeys(("settings", "cli", "demo", "importing", "terminal", "display", "testing", "__init__"), 5),
 }
 BELOW = {0: {0}, 1: {0, 1}, 2: {0, 1, 2}, 3: {0, 1, 3}, 4: {0, 1, 2, 3, 4}, 5: {0, 1, 2, 3, 4, 5}}

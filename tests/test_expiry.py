@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, Sessions, Settings, open_index
-from langmem_adapters.conversation import brain_namespace
 from langmem_adapters.expiry import EXPIRES, Refresh
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.langchain import BrainChatMessageHistory
+from langmem_adapters.log import brain_namespace
 from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Page, Store

@@ -22,7 +22,9 @@ from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from langmem_adapters import BrainMemory, ConfigurationError, Sessions, open_store
+from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import SerializationError, StoreUnavailable
+from langmem_adapters.expiry import EXPIRES
 from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.llamaindex import BrainChatStore, SyncBrainChatStore
 from langmem_adapters.protocols import Page, Store
@@ -583,6 +585,29 @@ async def test_a_key_is_any_text(any_store: Store, key: str) -> None:
     assert await ours.get_keys() == [key]
 
 
+async def test_a7_a_rule_for_the_ttl_holds_for_all_that_the_store_does() -> None:
+    store = MemoryStore()
+
+    def deadline() -> float:
+        return float(decode(store.get(NAMESPACE)[EXPIRES]))
+
+    never = BrainChatStore(store=store, ttl=1000, refresh="never")
+    await never.add_messages("s", said("one", "two", "three"))
+    began = deadline()
+    assert began == pytest.approx(time.time() + 1000, abs=60)
+    await never.archive_oldest_messages("s", 1)
+    await SyncBrainChatStore(store=store, ttl=1000, refresh="never").async_add_message("s", said("four")[0])
+    await never.get_messages("s", None)
+    assert deadline() == began
+    read = BrainChatStore(store=store, ttl=5000, refresh="read")
+    await read.get_messages("s")
+    assert deadline() == pytest.approx(time.time() + 5000, abs=60)
+    for look in (lambda: read.get_messages("s", None), lambda: read.count_messages("s")):
+        store.write(NAMESPACE, put={EXPIRES: encode(time.time() + 1)})
+        await look()
+        assert deadline() == pytest.approx(time.time() + 5000, abs=60)
+
+
 async def test_a7_a_session_expires_as_a_whole() -> None:
     now = [0.0]
     ours = BrainChatStore(store=MemoryStore(clock=lambda: now[0]), ttl=10)
@@ -627,11 +652,11 @@ async def test_a5_the_loop_is_never_blocked() -> None:
 
 @pytest.mark.parametrize("kind", [BrainChatStore, SyncBrainChatStore])
 def test_f2_no_dump_holds_a_password(kind: type[BrainChatStore | SyncBrainChatStore]) -> None:
-    ours = kind("redis://ada:hunter2@127.0.0.1:1/0", user="ada", ttl=5)
+    ours = kind("redis://ada:hunter2@127.0.0.1:1/0", user="ada", ttl=5, refresh="read")
     dumps = [repr(ours), str(ours), repr(ours.model_dump()), ours.model_dump_json(), repr(pickle.dumps(ours))]
     assert not [dump for dump in dumps if "hunter2" in dump]
     again = pickle.loads(pickle.dumps(ours))
-    assert (again.user, again.ttl, again.url) == ("ada", 5, "redis://ada:***@127.0.0.1:1/0")
+    assert (again.user, again.ttl, again.refresh, again.url) == ("ada", 5, "read", "redis://ada:***@127.0.0.1:1/0")
 
 
 def test_a_dump_makes_the_same_store_again(tmp_path: Path) -> None:

@@ -77,6 +77,13 @@ def test_a_memory_comes_in_whole(any_store: Store) -> None:
     assert brain.context().messages == [question, answer]
 
 
+async def test_a5_an_import_does_not_block_the_loop(any_store: Store) -> None:
+    brain = await BrainMemory.afrom_metagpt(TALK, any_store, "a", user="ada")
+    assert await brain.amessages() == BrainMemory.from_metagpt(TALK, any_store, "b", user="ada").messages()
+    await BrainMemory.afrom_metagpt(TALK, any_store, "a", user="ada")
+    assert brain.count() == BrainMemory(any_store, "b", user="ada").count()
+
+
 def test_the_arguments_reach_the_session() -> None:
     brain = BrainMemory.from_metagpt(TALK, MemoryStore(), "s", user="ada", tenant="acme", memory_k=3, ttl=60)
     assert (brain.memory_k, brain.ttl) == (3, 60)

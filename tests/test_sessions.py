@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation import brain_namespace
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.indexes import open_index
+from langmem_adapters.log import brain_namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Scope, ToolCall
 from langmem_adapters.protocols import Store
@@ -198,6 +198,15 @@ def test_a8_export_and_import_give_equal_sessions_on_every_pair_of_stores(any_st
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
 
 
+async def test_a5_an_export_is_the_same_without_blocking_the_loop(any_store: Store) -> None:
+    fill(any_store, "monday")
+    BrainMemory(any_store, "tuesday", user="ada").add_talk("Good morning.")
+    sessions = Sessions(any_store, user="ada")
+    assert [line async for line in sessions.aexport()] == list(sessions.export())
+    assert [line async for line in sessions.aexport("tuesday")] == list(sessions.export("tuesday"))
+    assert [line async for line in Sessions(any_store, user="bob").aexport()] == []
+
+
 def test_one_session_is_exported_alone_and_continues_where_it_is_imported(any_store: Store) -> None:
     for name in ("a", "b"):
         BrainMemory(any_store, name).add_talk(f"to {name}")
@@ -270,6 +279,11 @@ def message_line(**fields: Any) -> dict[str, Any]:
         session_line(created="yesterday"),
         session_line(**{"knowledge/first": {"v": 1, "role": "system"}}),
         session_line(**{"knowledge/00000001": "a fact"}),
+        session_line(archived="3"),
+        session_line(archived=True),
+        session_line(**{"archived/00000001/a": "a message"}),
+        session_line(departed=5),
+        session_line(departed="0123"),
     ],
     ids=lambda wrong: str(wrong)[:60],
 )
@@ -287,9 +301,9 @@ def test_a_malformed_line_is_named_and_nothing_is_written(any_store: Store, wron
 
 async def test_the_async_methods_do_the_same(any_store: Store, other_store: Store) -> None:
     methods = {name for name, _ in inspect.getmembers(Sessions, inspect.isfunction) if not name.startswith("_")}
-    sync = methods - {"export"}  # lazy: pages are read while the caller iterates
-    twins = {f"a{name.rstrip('_')}" for name in sync if not inspect.iscoroutinefunction(getattr(Sessions, name))}
-    assert {name for name in methods if inspect.iscoroutinefunction(getattr(Sessions, name))} == twins
+    functions = {name: getattr(Sessions, name) for name in methods}
+    awaited = {n for n, f in functions.items() if inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f)}
+    assert awaited == {f"a{name.rstrip('_')}" for name in methods - awaited}
     fill(any_store, "s")
     lines = list(Sessions(any_store, user="ada").export())
     sessions = Sessions(other_store)

@@ -8,11 +8,11 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation import entry_id
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.convert import from_message, to_message
+from langmem_adapters.log import entry_id
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message
 

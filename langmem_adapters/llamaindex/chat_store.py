@@ -17,10 +17,11 @@ from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, Messag
 from pydantic import BaseModel, Field, PrivateAttr
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation import brain_namespace
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.llamaindex.session import ChatSession
+from langmem_adapters.log import brain_namespace
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import shared_store
@@ -36,7 +37,8 @@ class _OnStore(BaseModel):
     url: str | None = Field(default=None, description="The store's URL, its password masked.")
     user: str = ""
     tenant: str = ""
-    ttl: float | None = Field(default=None, description="Seconds after a session's last write; None: never.")
+    ttl: float | None = Field(default=None, description="Seconds after which a session expires; None: never.")
+    refresh: Refresh = Field(default="write", description="What starts that time anew.")
     _store: Store = PrivateAttr()
 
     def __init__(self, url: str | None, store: Store | None, **settings: Any) -> None:
@@ -46,7 +48,7 @@ class _OnStore(BaseModel):
         # A dump that names a store of the caller's own cannot be loaded: nobody gets another one unawares.
         super().__init__(url=_masked(url) if store is None else repr(store), **settings)
         self._store = kept
-        self._session("any")  # refuses a wrong ttl
+        self._session("any")  # refuses what is wrong
 
     @classmethod
     def class_name(cls) -> str:
@@ -58,7 +60,8 @@ class _OnStore(BaseModel):
         return partial(type(self), **fields), ()
 
     def _session(self, key: str) -> ChatSession:
-        return ChatSession(BrainMemory(self._store, key, user=self.user, tenant=self.tenant, ttl=self.ttl))
+        brain = BrainMemory(self._store, key, user=self.user, tenant=self.tenant, ttl=self.ttl, refresh=self.refresh)
+        return ChatSession(brain)
 
     def _keys(self) -> Flow[list[str]]:
         rows = yield from step(self._store.recent, brain_namespace(Scope(tenant=self.tenant, user=self.user))[:-1])
@@ -77,7 +80,8 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
         user, tenant: Whose sessions they are; those of others are never seen.
-        ttl: Seconds after the last write at which a session expires; None: never.
+        ttl: Seconds after which a session expires as a whole; None: never.
+        refresh: What starts that time anew, as in :class:`~langmem_adapters.brain.BrainMemory`.
 
     >>> from llama_index.core.llms import ChatMessage
     >>> from llama_index.core.memory import Memory
@@ -96,8 +100,9 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
         user: str = "",
         tenant: str = "",
         ttl: float | None = None,
+        refresh: Refresh = "write",
     ) -> None:
-        super().__init__(url, store, user=user, tenant=tenant, ttl=ttl)
+        super().__init__(url, store, user=user, tenant=tenant, ttl=ttl, refresh=refresh)
 
     async def get_messages(
         self, key: str, status: MessageStatus | None = _ACTIVE, limit: int | None = None, offset: int | None = None
@@ -156,8 +161,9 @@ class SyncBrainChatStore(_OnStore, BaseChatStore):
         user: str = "",
         tenant: str = "",
         ttl: float | None = None,
+        refresh: Refresh = "write",
     ) -> None:
-        super().__init__(url, store, user=user, tenant=tenant, ttl=ttl)
+        super().__init__(url, store, user=user, tenant=tenant, ttl=ttl, refresh=refresh)
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Replace all messages of the key, archived ones too, in one write."""

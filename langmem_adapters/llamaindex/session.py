@@ -12,17 +12,17 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.conversation import CREATED, brain_namespace
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.llamaindex.convert import from_message, to_message
+from langmem_adapters.log import ARCHIVED, CREATED, MOVES
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Item, Page
 
 __all__ = ["ChatSession"]
 
 _ACTIVE = MessageStatus.ACTIVE
-_LAST, _ARCHIVE = "archived", "archived/"
+_ARCHIVE = "archived/"
 _Change = dict[str, list[Any]]  # the arguments of a write, and in "archive" the entries that go there
 
 
@@ -31,13 +31,13 @@ class ChatSession:
 
     Active messages are the session's log, as everywhere. Archived ones are values, ``archived/<number>/<id>``, so
     that they move in one write and are exported and deleted with the session. The value ``archived`` is the last
-    number: whatever takes messages away is guarded by it and raises it, so that none is archived twice or comes back.
+    number: whatever takes messages away here raises it and is guarded by it, and by what changes as a summary or the
+    long-term memory takes some; so none is archived twice or comes back.
     """
 
     def __init__(self, brain: BrainMemory) -> None:
         self._brain = brain
-        self._store = brain.store
-        self._namespace = brain_namespace(brain.scope)
+        self._session = brain._flows.session  # noqa: SLF001 - the one way to write with its ttl
 
     def add(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
         """Append messages; archived ones go behind the archive."""
@@ -100,11 +100,11 @@ class ChatSession:
     def _look(self, n: int | None = None, *, archive: bool = False) -> Flow[Page]:
         """The oldest ``n`` entries of the log, or all; and all values, as they were at the same moment, if asked."""
         while True:
-            page = yield from step(self._store.scan, self._namespace, limit=n, keys=[_LAST, CREATED])
+            page = yield from self._session.scan(limit=n, keys=[*MOVES, CREATED])
             if not archive:
                 return page
-            values = yield from step(self._store.get, self._namespace)
-            if values.get(_LAST) == page.values.get(_LAST):
+            values = yield from self._session.get(None)
+            if all(values.get(key) == page.values.get(key) for key in MOVES):
                 return page._replace(values=values)
 
     def _change(self, plan: Callable[[Page], _Change], n: int | None = None, *, archive: bool = False) -> Flow[Page]:
@@ -114,14 +114,14 @@ class ChatSession:
             change = plan(page)
             if not any(change.values()):
                 return page
-            last, entries = decode(page.values.get(_LAST, b"0")), change.pop("archive", [])
+            last, entries = decode(page.values.get(ARCHIVED, b"0")), change.pop("archive", [])
             if type(last) is not int:
-                raise SerializationError(f"the value {_LAST!r} of this session is not a number")
+                raise SerializationError(f"the value {ARCHIVED!r} of this session is not a number")
             put = {f"{_ARCHIVE}{last + n:08}/{id_}": data for n, (id_, data) in enumerate(entries, start=1)}
-            put |= {_LAST: encode(last + max(len(entries), 1)), **_created(page)}
-            guard = {_LAST: page.values.get(_LAST)}
+            put |= {ARCHIVED: encode(last + max(len(entries), 1)), **_created(page)}
+            guard = {key: page.values.get(key) for key in MOVES}
             try:
-                yield from step(self._store.write, self._namespace, put=put, guard=guard, ttl=self._brain.ttl, **change)
+                yield from self._session.write(put=put, guard=guard, **change)
             except Conflict:
                 continue
             return page

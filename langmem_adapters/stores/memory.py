@@ -38,7 +38,7 @@ class MemoryStore:
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         with self._lock:
             values = self._look(namespace).values
-            return dict(values) if keys is None else {key: values[key] for key in keys if key in values}
+            return dict(values) if keys is None else _chosen(values, keys)
 
     def scan(
         self,
@@ -54,16 +54,20 @@ class MemoryStore:
             content = self._look(namespace)
             log = reversed(content.log.values()) if reverse else content.log.values()
             items = [item for item in log if item.seq > after and (before is None or item.seq < before)]
-            values = {key: content.values[key] for key in keys if key in content.values}
-            return Page(items[:limit], len(content.log), values)
+            return Page(items[:limit], len(content.log), _chosen(content.values, keys))
 
     def append(
-        self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], *, ttl: float | None = None
+        self,
+        namespace: Namespace,
+        entries: Sequence[tuple[str, bytes]],
+        *,
+        keys: Sequence[str] = (),
+        ttl: float | None = None,
     ) -> Appended:
         with self._lock:
             content = self._touch(namespace, ttl)
             new = self._append(content, entries)
-            return Appended(new, len(content.log))
+            return Appended(new, len(content.log), _chosen(content.values, keys))
 
     def write(
         self,
@@ -152,6 +156,10 @@ class MemoryStore:
         for namespace, content in list(self._namespaces.items()):
             if content.expires_at is not None and content.expires_at <= now:
                 del self._namespaces[namespace]
+
+
+def _chosen(values: dict[str, bytes], keys: Sequence[str]) -> dict[str, bytes]:
+    return {key: values[key] for key in keys if key in values}
 
 
 def _newest_first(row: Listed) -> tuple[float, str]:

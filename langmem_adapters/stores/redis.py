@@ -93,13 +93,20 @@ class RedisStore:
         raise StoreUnavailable(f"a log in Redis at {self._address} is repaired again and again; try again")
 
     def append(
-        self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], *, ttl: float | None = None
+        self,
+        namespace: Namespace,
+        entries: Sequence[tuple[str, bytes]],
+        *,
+        keys: Sequence[str] = (),
+        ttl: float | None = None,
     ) -> Appended:
         place = self._keys.place(namespace)
         first = _first(entries)
-        replies = self._commit(namespace, place, redis_log.appending(place, first), ttl)
+        asked = [_values(place, keys)] if keys else []
+        replies = self._commit(namespace, place, [*asked, *redis_log.appending(place, first)], ttl)
+        values = _present(keys, replies.pop(0)) if keys else {}
         new, total = redis_log.settle(self._wire, place, first, replies)
-        return Appended([new.pop(id_, False) for id_, _ in entries], total)
+        return Appended([new.pop(id_, False) for id_, _ in entries], total, values)
 
     def write(
         self,

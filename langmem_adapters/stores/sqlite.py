@@ -92,7 +92,12 @@ class SQLiteStore:
             return Page(items, total, _values(connection, number, keys) if keys else {})
 
     def append(
-        self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], *, ttl: float | None = None
+        self,
+        namespace: Namespace,
+        entries: Sequence[tuple[str, bytes]],
+        *,
+        keys: Sequence[str] = (),
+        ttl: float | None = None,
     ) -> Appended:
         name = encode_namespace(namespace)
         with self._database.writing() as connection:
@@ -100,7 +105,8 @@ class SQLiteStore:
             new = _append(connection, number, next_, entries)
             total += sum(new)
             self._close(connection, number, next_ + sum(new), total, ttl)
-        return Appended(new, total)
+            values = _values(connection, number, keys) if keys else {}
+        return Appended(new, total, values)
 
     def write(
         self,

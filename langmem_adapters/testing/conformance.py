@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from langmem_adapters.errors import ConfigurationError, Conflict
-from langmem_adapters.protocols import Item, Page, Store
+from langmem_adapters.protocols import Appended, Item, Page, Store
 from langmem_adapters.testing.fakes import FakeClock
 
 __all__ = ["StoreConformance", "pairs", "rises"]
@@ -41,16 +41,18 @@ class StoreConformance:
     def test_a_log_keeps_its_order_in_a_batch_and_one_by_one(self, store: Store) -> None:
         batch = [(f"a{n}", f"data {n}".encode()) for n in range(1000)]
         single = [(f"b{n}", bytes([n])) for n in range(100)]
-        assert store.append(_NS, batch) == ([True] * 1000, 1000)
+        assert store.append(_NS, batch) == Appended([True] * 1000, 1000, {})
         for total, entry in enumerate(single, start=1001):
-            assert store.append(_NS, [entry]) == ([True], total)
+            assert store.append(_NS, [entry]) == Appended([True], total, {})
         items = store.scan(_NS).items
         assert [(item.id, item.data) for item in items] == batch + single
         assert rises(items)
 
     def test_an_id_is_kept_once_whatever_comes_with_it(self, store: Store) -> None:
         store.append(_NS, [("a", b"1"), ("b", b"2")])
-        assert store.append(_NS, [("b", b"other"), ("c", b"3"), ("c", b"again")]) == ([False, True, False], 3)
+        assert store.append(_NS, [("b", b"other"), ("c", b"3"), ("c", b"again")]) == Appended(
+            [False, True, False], 3, {}
+        )
         assert pairs(store.scan(_NS)) == [("a", b"1"), ("b", b"2"), ("c", b"3")]
         store.write(_NS, append=[("a", b"other"), ("d", b"4")])
         assert [id_ for id_, _ in pairs(store.scan(_NS))] == ["a", "b", "c", "d"]
@@ -73,6 +75,15 @@ class StoreConformance:
         page = store.scan(_NS, limit=1, keys=["summary", "title", "none"])
         assert page.total == 1
         assert page.values == {"summary": b"s", "title": b""}
+
+    def test_an_append_brings_values_along(self, store: Store) -> None:
+        store.write(_NS, put={"summary": b"s", "title": b""})
+        keys = ["summary", "title", "none"]
+        values = {"summary": b"s", "title": b""}
+        assert store.append(_NS, [("a", b"1")], keys=keys) == Appended([True], 1, values)
+        assert store.append(_NS, [("a", b"1"), ("b", b"2")], keys=keys) == Appended([False, True], 2, values)
+        assert store.append(_NS, [], keys=keys) == Appended([], 2, values)
+        assert store.append(("another", "namespace"), [("a", b"1")], keys=keys).values == {}
 
     def test_values_are_put_replaced_and_deleted(self, store: Store) -> None:
         store.write(_NS, put={"a": b"1", "b": b"2", "c": bytes(range(256))})
@@ -191,7 +202,7 @@ class StoreConformance:
         assert store.get(_NS) == {}
         assert [row.namespace[-1] for row in store.recent(_NS[:-1])] == ["other"]
         assert _NS not in set(store.namespaces())
-        assert store.append(_NS, [("a", b"2")]) == ([True], 1)
+        assert store.append(_NS, [("a", b"2")]) == Appended([True], 1, {})
         assert pairs(store.scan(_NS)) == [("a", b"2")]
 
     def test_each_write_states_the_expiry_anew(self, store: Store, clock: FakeClock) -> None:

@@ -1,0 +1,59 @@
+"""Which messages have left a session's log, so that one that is delivered again does not come back.
+
+While a message is in the log, the store knows its id. Afterwards it is known by the value ``departed``: 16 hexadecimal
+digits for each of the latest that left, written as they leave.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.model import Message
+
+__all__ = ["DEPARTED", "content_id", "has_departed", "is_departed", "with_departed"]
+
+DEPARTED = "departed"
+"""The value of a session that holds the marks."""
+
+_MARK = 16
+_REMEMBERED = 256  # what is delivered again was said a moment ago
+_log = logging.getLogger("langmem_adapters")
+
+
+def content_id(message: Message) -> str:
+    """An id made of a message's own id and what it says; the same one when it is delivered again."""
+    return fingerprint(message.model_copy(update={"created_at": None}).to_data())
+
+
+def with_departed(values: Mapping[str, bytes], leaving: Iterable[Message]) -> dict[str, bytes]:
+    """The value to be written as these messages leave; ``values`` are the session's."""
+    marks = _marks(values) + "".join(content_id(message)[:_MARK] for message in leaving)
+    return {DEPARTED: encode(marks[-_MARK * _REMEMBERED :])}
+
+
+def has_departed(values: Mapping[str, bytes], message: Message) -> bool:
+    """Whether this message was in the log, and has left it."""
+    marks = _marks(values)
+    mark = content_id(message)[:_MARK] if marks else ""
+    return any(marks.startswith(mark, start) for start in range(0, len(marks), _MARK))
+
+
+def is_departed(value: object) -> bool:
+    """Whether this is what such a value decodes to."""
+    return isinstance(value, str) and len(value) % _MARK == 0
+
+
+def _marks(values: Mapping[str, bytes]) -> str:
+    """The marks; none, with a warning, where they are damaged: at worst a message is kept twice."""
+    try:
+        marks = decode(values[DEPARTED]) if DEPARTED in values else ""
+    except SerializationError:
+        marks = None
+    if is_departed(marks):
+        return str(marks)
+    _log.warning("the marks of the messages that left a session are damaged, and begin anew")
+    return ""

@@ -1,0 +1,200 @@
+"""What goes into a session's log, once for each message, and what leaves it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from langmem_adapters import text
+from langmem_adapters.codec import encode
+from langmem_adapters.departed import DEPARTED, content_id, has_departed, with_departed
+from langmem_adapters.errors import Conflict
+from langmem_adapters.expiry import Expiring, Refresh
+from langmem_adapters.flow import Flow
+from langmem_adapters.keys import Namespace, fingerprint
+from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
+from langmem_adapters.model import Message, Scope, salvage
+from langmem_adapters.protocols import Appended, Item, Page, Store
+
+__all__ = ["ARCHIVED", "CREATED", "MOVES", "PAGE", "SessionLog", "brain_namespace", "entry_id", "readable"]
+
+CREATED = "created"
+"""The value that says when a session began, once its first message has left."""
+ARCHIVED = "archived"
+"""The value that changes as messages move to LlamaIndex's archive."""
+MOVES = (ARCHIVED, DEPARTED)
+"""Whatever takes messages away changes one of these values, and is guarded by both."""
+PAGE = 64
+_LONGEST_ID = 200
+
+
+def brain_namespace(scope: Scope) -> Namespace:
+    """Where a session is kept in a store."""
+    return ("brain", scope.tenant, scope.user, scope.session)
+
+
+class SessionLog:
+    """The messages of one session, in its store.
+
+    Args:
+        store, scope: Where they are, and whose.
+        memory_k: How many stay, where the rest goes to the long-term memory.
+        long_term: Takes what leaves.
+        overflows: Whether messages beyond ``memory_k`` leave for the long-term memory as soon as there are some.
+        removes: Whether anything ever leaves.
+        ttl, refresh, clock, new_id: See :class:`~langmem_adapters.brain.BrainMemory`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        scope: Scope,
+        *,
+        memory_k: int,
+        long_term: LongTermMemory | None,
+        ttl: float | None,
+        refresh: Refresh,
+        overflows: bool,
+        removes: bool,
+        clock: Callable[[], float],
+        new_id: Callable[[], str],
+    ) -> None:
+        self.store = store
+        self.scope = scope
+        self.memory_k = memory_k
+        self.long_term = long_term
+        self._overflows = overflows
+        self._moves = [DEPARTED] if removes else []
+        self.namespace = brain_namespace(scope)
+        own = long_term is not None and long_term.scope == scope and not scope.user
+        along = longterm_namespace(scope) if own else None
+        self.session = Expiring(store, self.namespace, ttl=ttl, refresh=refresh, clock=clock, along=along)
+        self._clock = clock
+        self._new_id = new_id
+
+    def clear(self) -> Flow[None]:
+        """Forget the session."""
+        yield from self.session.clear()
+
+    def add(self, messages: Sequence[Message]) -> Flow[None]:
+        """Append messages; what was only recalled into a prompt is not added."""
+        messages = [message for message in messages if not message.metadata.get(RECALLED)]
+        if not messages:
+            return
+        entries = [self._entry(message) for message in messages]
+        appended = yield from self.session.append(entries, keys=self._moves)
+        total = appended.total
+        if not all(appended.new) or appended.values:
+            total += yield from self._sort_out(messages, entries, appended)
+        if self._overflows and self.long_term is not None and total > self.memory_k:
+            yield from self._overflow(self.long_term, total - self.memory_k)
+
+    def _entry(self, message: Message) -> tuple[str, bytes]:
+        stamped = message.model_copy(
+            update={
+                "id": message.id or self._new_id(),
+                "created_at": self._clock() if message.created_at is None else message.created_at,
+            }
+        )
+        return entry_id(stamped.id), stamped.to_bytes()
+
+    def _sort_out(
+        self, messages: Sequence[Message], entries: Sequence[tuple[str, bytes]], appended: Appended
+    ) -> Flow[int]:
+        """Tell repeated deliveries from what says something new; gives how many were added beside.
+
+        A delivery that is repeated brings only what was stored, or that first and then the rest. A known id
+        behind a new message, or with other content, comes from a cache that replays ids: it is added under another.
+        """
+        departed = [has_departed(appended.values, message) for message in messages]
+        news = zip(appended.new, departed, strict=True)
+        first = next((n for n, (new, gone) in enumerate(news) if new and not gone), len(entries))
+        before, behind = range(first), range(first + 1, len(entries))
+        stored = yield from self._stored({entries[n][0] for n in before})
+        known = {item.id: (item, message) for item, message in stored}
+        back = [known[entries[n][0]][0] for n in before if appended.new[n] and entries[n][0] in known]
+        left = any(entries[n][0] not in known for n in before)  # since they were appended
+        values = (yield from self.session.get(self._moves)) if left else {}
+        others = [
+            messages[n].model_copy(update={"id": content_id(messages[n])})
+            for n in before
+            if not appended.new[n]
+            and not _same(known.get(entries[n][0]), messages[n])
+            and not has_departed(values, messages[n])
+        ]
+        others += [messages[n].model_copy(update={"id": ""}) for n in behind if not appended.new[n]]
+        if back:
+            yield from self.session.write(remove=back)
+        if not others:
+            return 0
+        again = yield from self.session.append([self._entry(message) for message in others])
+        return sum(again.new)
+
+    def _stored(self, ids: set[str]) -> Flow[list[tuple[Item, Message]]]:
+        found: list[tuple[Item, Message]] = []
+        missing = set(ids)
+        before: int | None = None
+        while missing:
+            page = yield from self.scan(limit=PAGE, reverse=True, before=before)
+            if not page.items:
+                break
+            found += readable(item for item in page.items if item.id in ids)
+            missing.difference_update(item.id for item in page.items)
+            before = page.items[-1].seq
+        return found
+
+    def _overflow(self, long_term: LongTermMemory, least: int) -> Flow[None]:
+        """Move the oldest messages to the long-term memory: first they are there, only then they leave here."""
+        while True:
+            for limit in (least + PAGE, None):
+                page = yield from self.scan(limit=limit, keys=[CREATED, *MOVES])
+                least = page.total - self.memory_k  # of this look: another writer may have moved some by now
+                oldest = readable(page.items)
+                places = text.leaving([message for _, message in oldest], least) if least > 0 else []
+                if len(places) >= least:
+                    break
+            if not places:
+                return
+            gone = [oldest[n] for n in places]
+            yield from long_term.add_flow([message for _, message in gone], session=self.scope.session)
+            if (yield from self.leave(gone, page.values)):
+                return
+
+    def leave(
+        self, gone: Sequence[tuple[Item, Message]], values: dict[str, bytes], put: dict[str, bytes] | None = None
+    ) -> Flow[bool]:
+        """Remove these from the log, and put values in their place, all or nothing; False: others were quicker.
+
+        ``values`` are those of the look that the messages were read with; those of MOVES and CREATED among them. What
+        is put must not have changed since then, either.
+        """
+        put = put or {}
+        guard = {key: values.get(key) for key in (*MOVES, *put)}
+        created = {} if CREATED in values else {CREATED: encode(gone[0][1].created_at)}
+        departed = with_departed(values, (message for _, message in gone))
+        try:
+            removed = [item for item, _ in gone]
+            yield from self.session.write(put={**put, **created, **departed}, remove=removed, guard=guard)
+        except Conflict:
+            return False
+        return True
+
+    def scan(self, **bounds: Any) -> Flow[Page]:
+        """Read the log; ``bounds`` as in :meth:`Store.scan`."""
+        return (yield from self.session.scan(**bounds))
+
+
+def readable(items: Iterable[Item]) -> list[tuple[Item, Message]]:
+    """Log entries and their messages; one that is damaged beyond reading is passed over, with a warning."""
+    found = ((item, salvage(item.data, f"log entry {item.seq}")) for item in items)
+    return [(item, message) for item, message in found if message is not None]
+
+
+def entry_id(id_: str) -> str:
+    """The id by which the store knows a message: the message's own, where every store can hold it."""
+    return id_ if len(id_) <= _LONGEST_ID and id_.isprintable() else fingerprint(id_)
+
+
+def _same(stored: tuple[Item, Message] | None, message: Message) -> bool:
+    unstamped = {"id": "", "created_at": None}
+    return stored is not None and stored[1].model_copy(update=unstamped) == message.model_copy(update=unstamped)
