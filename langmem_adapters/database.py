@@ -176,6 +176,18 @@ class Database:
         if self._pid == os.getpid():
             with self._lock:
                 _close_all(self._idle, self._pid)
+                self._ready = False  # until then the file may be another one, or in memory a new one
+
+    def vacuum(self) -> None:
+        """Give the space of what was removed back to the disk. Others wait meanwhile."""
+        connection = self._borrow()
+        try:
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        finally:
+            self._give_back(connection)
 
     def __repr__(self) -> str:
         return f"Database({self.path!r})"

@@ -16,16 +16,16 @@ MAX_LINES = 350
 # Top-level module or package: its floor. A new module fails until it is placed here.
 FLOORS = {
     **dict.fromkeys(("errors", "model", "protocols", "flow", "codec", "keys"), 0),
-    **dict.fromkeys(("text", "analysis", "content", "embedding", "ranking", "prompts", "tokens", "memories"), 1),
+    **dict.fromkeys(("text", "analysis", "content", "prompts", "tokens"), 1),
+    **dict.fromkeys(("embedding", "memories", "cues", "signals"), 1),
     **dict.fromkeys(("database", "stores", "indexes"), 2),
-    **dict.fromkeys(
-        ("records", "longterm", "log", "departed", "conversation", "compaction", "brain", "sessions", "session_search"),
-        3,
-    ),
-    **dict.fromkeys(("completion", "summary", "understanding", "thoughts", "reflection", "turn", "expiry"), 3),
-    **dict.fromkeys(("metagpt", "working", "experience", "semantic"), 3),
+    **dict.fromkeys(("brain", "sessions", "conversation", "log", "departed", "compaction", "expiry", "turn"), 3),
+    **dict.fromkeys(("completion", "summary", "understanding", "thoughts", "reflection", "session_search"), 3),
+    **dict.fromkeys(("longterm", "records", "semantic", "recall", "reranking", "news", "forgetting"), 3),
+    **dict.fromkeys(("metagpt", "working", "experience"), 3),
     **dict.fromkeys(("langchain", "langgraph", "llamaindex", "arshai"), 4),
-    **dict.fromkeys(("settings", "cli", "demo", "importing", "terminal", "display", "testing", "__init__"), 5),
+    **dict.fromkeys(("settings", "decorator", "cli", "demo", "importing", "terminal", "display", "testing"), 5),
+    "__init__": 5,
 }
 BELOW = {0: {0}, 1: {0, 1}, 2: {0, 1, 2}, 3: {0, 1, 3}, 4: {0, 1, 2, 3, 4}, 5: {0, 1, 2, 3, 4, 5}}
 HOSTS = {

@@ -59,7 +59,7 @@ def test_every_export_exists_and_is_listed() -> None:
         getattr(langmem_adapters, "no_such_name")  # noqa: B009 - mypy knows that it does not exist
 
 
-@pytest.mark.parametrize("adapter", ["langchain", "llamaindex", "stores", "indexes"])
+@pytest.mark.parametrize("adapter", ["langchain", "langgraph", "llamaindex", "stores", "indexes", "experience"])
 def test_every_export_of_a_part_exists(adapter: str) -> None:
     module = importlib.import_module(f"langmem_adapters.{adapter}")
     assert module.__all__
@@ -83,6 +83,7 @@ def test_f1_root_works_without_any_extra(blocked: str) -> None:
     ("blocked", "code", "extra"),
     [
         ("langchain_core", "import langmem_adapters.langchain", "langchain"),
+        ("langgraph", "import langmem_adapters.langgraph", "langgraph"),
         ("llama_index", "import langmem_adapters.llamaindex", "llama-index"),
         (
             "redis",
@@ -113,7 +114,8 @@ def test_f1_base_install_needs_pydantic_alone() -> None:
     project = pyproject()["project"]
     assert project["dependencies"] == ["pydantic>=2"]
     assert project["requires-python"] == ">=3.10"
-    extras = {"all", "chroma", "cli", "langchain", "langgraph", "llama-index", "notebook", "redis", "test", "yaml"}
+    hosts, places = {"langchain", "langgraph", "llama-index"}, {"chroma", "redis", "vectors"}
+    extras = {"all", "cli", "notebook", "test", "yaml", *hosts, *places}
     assert set(project["optional-dependencies"]) == extras
     assert project["scripts"] == {"langmem-adapters": "langmem_adapters.cli:main"}
 

@@ -153,6 +153,34 @@ def test_expired_sessions_leave_the_memory_beside_writes() -> None:
     assert list(store._namespaces) == [("s", "new")]
 
 
+def on_disk(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())
+
+
+def test_c11_vacuum_gives_space_back_and_keeps_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "large.db"
+    store = SQLiteStore(path)
+    store.append(NS, [(str(n), b"x" * 2000) for n in range(1000)])
+    items = store.scan(NS).items
+    store.write(NS, remove=items[:-10])
+    before = on_disk(tmp_path)
+    store.vacuum()
+    assert on_disk(tmp_path) < before / 10
+    assert store.scan(NS).items == items[-10:]
+    store.close()
+    SQLiteStore(tmp_path / "new.db").vacuum()
+
+
+def test_after_close_a_file_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "gone.db"
+    store = SQLiteStore(path)
+    store.append(NS, [("1", b"")])
+    store.close()
+    path.unlink()
+    assert store.scan(NS).items == []
+    assert store.append(NS, [("1", b"")]).new == [True]
+
+
 def test_a_foreign_file_or_a_missing_folder_is_one_clear_sentence(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("This is a letter, not a database. " * 100)
     with pytest.raises(StoreError, match=r"text\.db is not an SQLite database"):

@@ -181,6 +181,10 @@ class SQLiteStore:
         """Close the connections; the next use opens the file again."""
         self._database.close()
 
+    def vacuum(self) -> None:
+        """Give the space of what was removed back to the disk; as much again is needed meanwhile."""
+        self._database.vacuum()
+
     def __repr__(self) -> str:
         return f"SQLiteStore({self.path!r})"
 

@@ -1,0 +1,285 @@
+"""Asking a model for vectors: any LangChain or LlamaIndex embedding model, or a plain function, sync or async."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import threading
+from array import array
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from langmem_adapters.errors import ConfigurationError, ModelError
+from langmem_adapters.flow import Flow, Step, arun, run
+
+__all__ = ["Embedder", "Vector"]
+
+Vector: TypeAlias = "array[float]"
+"""32-bit floats of length 1 (``array('f')``); empty where a text has no vector."""
+
+_MODEL = ("model_name", "model", "model_id", "deployment", "repo_id", "model_path")
+_WRAPPED = ("underlying_embeddings",)  # LangChain's CacheBackedEmbeddings
+
+
+class Embedder:
+    """Asks one embedding model for vectors, remembers the last ones, and keeps count.
+
+    A text that is blank has no vector and is not sent; neither has one that the model answers with zeros, as a bag
+    of words does for words it does not know. All other vectors come back with length 1.
+
+    Args:
+        model: Something with ``embed_documents`` and ``embed_query`` (LangChain), with ``get_text_embedding_batch``
+            and ``get_query_embedding`` (LlamaIndex), or a function from a list of texts to as many vectors, which
+            may be async.
+        name: Says which model it is: vectors are compared only with those of the same name and dimension. Default:
+            the name of the class and of its model. Needed with a function. What else changes the vectors (an
+            instruction, a revision) belongs into a name of your own.
+        batch: How many texts are sent at a time.
+        remembered: How many vectors of queries, and how many of texts, are kept in memory.
+        longest: Of a longer text, so many characters at its beginning are embedded: a provider that refuses a long
+            text would otherwise refuse it for ever.
+        stats: Where calls, texts, remembered (texts that needed no call) and failures are counted.
+
+    >>> def letters(texts):
+    ...     return [[text.count("a"), text.count("b")] for text in texts]
+    >>> embedder = Embedder(letters, name="letters-1")
+    >>> [list(vector) for vector in embedder.texts(["aaa", "b", "?"])]
+    [[1.0, 0.0], [0.0, 1.0], []]
+    >>> embedder.dimension, embedder.stats["calls"]
+    (2, 1)
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        name: str = "",
+        batch: int = 32,
+        remembered: int = 1024,
+        longest: int = 8_000,
+        stats: Counter[str] | None = None,
+    ) -> None:
+        if batch < 1 or remembered < 0 or longest < 1:
+            raise ConfigurationError(
+                f"batch and longest are at least 1 and remembered 0, not {batch}, {longest}, {remembered}"
+            )
+        self._documents, self._queries = _ways(model)
+        self.name = name or _name(model)
+        self.dimension: int | None = None
+        self.stats: Counter[str] = Counter() if stats is None else stats
+        self._batch = batch
+        self._longest = longest
+        self._lock = threading.Lock()
+        self._known_texts = _Remembered(remembered)
+        self._known_queries = _Remembered(remembered)
+
+    @classmethod
+    def of(cls, model: Any) -> Embedder:
+        """Make an embedder of a model; one that is an embedder already stays itself."""
+        return model if isinstance(model, cls) else cls(model)
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it can be asked without an event loop."""
+        return self._documents.call is not None
+
+    def texts(self, texts: Sequence[str]) -> list[Vector]:
+        """The vectors of texts, in their order.
+
+        Raises ModelError if the model fails, or if what it gives is not one finite vector of the dimension that it
+        always had for each text; and ConfigurationError if it can be asked by :meth:`atexts` alone.
+        """
+        return run(self.texts_flow(texts))
+
+    async def atexts(self, texts: Sequence[str]) -> list[Vector]:
+        """The async twin of :meth:`texts`."""
+        return await arun(self.texts_flow(texts))
+
+    def query(self, text: str) -> Vector:
+        """The vector of a query. Errors as of :meth:`texts`."""
+        return run(self.query_flow(text))
+
+    async def aquery(self, text: str) -> Vector:
+        """The async twin of :meth:`query`."""
+        return await arun(self.query_flow(text))
+
+    def texts_flow(self, texts: Sequence[str]) -> Flow[list[Vector]]:
+        """:meth:`texts`, as part of another flow."""
+        if isinstance(texts, str):
+            raise ConfigurationError("an embedder takes a list of texts, not one text")
+        return (yield from self._found(texts, self._known_texts, self._documents))
+
+    def query_flow(self, text: str) -> Flow[Vector]:
+        """:meth:`query`, as part of another flow.
+
+        A search on an event loop may ask this first: the index, which blocks, then finds the vector remembered.
+        """
+        found = yield from self._found([text], self._known_queries, self._queries)
+        return found[0]
+
+    def _found(self, texts: Sequence[str], known: _Remembered, way: _Way) -> Flow[list[Vector]]:
+        sent = [_sendable(text, self._longest) for text in texts]
+        keys = [hashlib.sha256(text.encode()).digest() for text in sent]
+        with self._lock:
+            found = {key: vector for key in set(keys) if (vector := known.get(key)) is not None}
+        found |= {key: array("f") for key, text in zip(keys, sent, strict=True) if not text}
+        wanted = {key: text for key, text in zip(keys, sent, strict=True) if key not in found}
+        self._count(remembered=sum(bool(text) for text in sent) - len(wanted))
+        for n in range(0, len(wanted), self._batch):
+            part = list(wanted)[n : n + self._batch]
+            answer = yield from self._answer(way, [wanted[key] for key in part])
+            vectors = dict(zip(part, self._checked(answer, len(part)), strict=True))
+            with self._lock:
+                known.put(vectors)
+            found |= vectors
+        return [found[key] for key in keys]
+
+    def _answer(self, way: _Way, texts: list[str]) -> Flow[Any]:
+        call, acall = way
+        self._count(calls=1, texts=len(texts))
+        question = Step((lambda: call(texts)) if call else _only_async, (lambda: acall(texts)) if acall else None)
+        try:
+            answer = yield question
+            if inspect.isawaitable(answer):  # a plain function that hands on a coroutine
+                answer = yield Step(lambda: _refused(answer), lambda: answer)
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            self._count(failures=1)
+            raise ModelError(f"the embedder {self.name} failed: {type(error).__name__}") from error
+        return answer
+
+    def _checked(self, answer: Any, count: int) -> list[Vector]:
+        try:
+            vectors = [_normalised(row) for row in _listed(answer)]
+        except (TypeError, ValueError, OverflowError):
+            flaw = "something that is no list of finite numbers for each text"
+        else:
+            flaw = self._flaw(vectors, count)
+        if flaw:
+            self._count(failures=1)
+            raise ModelError(f"the embedder {self.name} gave {flaw}")
+        return [vector if any(vector) else array("f") for vector in vectors]
+
+    def _flaw(self, vectors: list[Vector], count: int) -> str:
+        if len(vectors) != count:
+            return f"{len(vectors)} vectors for {count} texts"
+        if not all(vectors):
+            return "an empty vector"
+        with self._lock:
+            dimension = self.dimension or len(vectors[0])
+            strange = next((len(vector) for vector in vectors if len(vector) != dimension), None)
+            if strange:
+                return f"a vector of {strange} numbers where it has {dimension}"
+            self.dimension = dimension
+        return ""
+
+    def _count(self, **more: int) -> None:
+        with self._lock:
+            self.stats.update(more)
+
+    def __repr__(self) -> str:
+        return f"Embedder({self.name!r})"
+
+
+class _Remembered:
+    """The vectors used last, by the hash of their text."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._vectors: OrderedDict[bytes, Vector] = OrderedDict()
+
+    def get(self, key: bytes) -> Vector | None:
+        if key in self._vectors:
+            self._vectors.move_to_end(key)
+        return self._vectors.get(key)
+
+    def put(self, vectors: dict[bytes, Vector]) -> None:
+        self._vectors.update(vectors)
+        while len(self._vectors) > self._size:
+            self._vectors.popitem(last=False)
+
+
+# ---- ways to ask
+
+
+class _Way(NamedTuple):
+    call: Callable[[list[str]], Any] | None
+    acall: Callable[[list[str]], Awaitable[Any]] | None = None
+
+
+def _ways(model: Any) -> tuple[_Way, _Way]:
+    """How to ask a model for the vectors of texts, and for that of a list of one query."""
+    if hasattr(model, "embed_documents") and hasattr(model, "embed_query"):
+        documents = _Way(model.embed_documents, getattr(model, "aembed_documents", None))
+        aquery = getattr(model, "aembed_query", None)
+        return documents, _Way(
+            lambda texts: [model.embed_query(texts[0])],
+            None if aquery is None else lambda texts: _one(aquery(texts[0])),
+        )
+    if hasattr(model, "get_text_embedding_batch") and hasattr(model, "get_query_embedding"):
+        # Not its async twins: many of LlamaIndex's models block the loop in them. A worker thread never does.
+        return _Way(model.get_text_embedding_batch), _Way(lambda texts: [model.get_query_embedding(texts[0])])
+    if not callable(model):
+        raise ConfigurationError(
+            "an embedder is a LangChain or LlamaIndex embedding model or a function from texts to vectors, "
+            f"not {type(model).__name__}"
+        )
+    if inspect.iscoroutinefunction(model) or inspect.iscoroutinefunction(getattr(model, "__call__", None)):  # noqa: B004
+        return _Way(None, model), _Way(None, model)
+    return _Way(model), _Way(model)
+
+
+async def _one(answer: Awaitable[Any]) -> list[Any]:
+    return [await answer]
+
+
+def _name(model: Any) -> str:
+    """The class and the model of a host's embedder, which mean the same vectors tomorrow and on another machine."""
+    for attribute in _WRAPPED:
+        if hasattr(model, attribute):
+            return _name(getattr(model, attribute))
+    if not (hasattr(model, "embed_documents") or hasattr(model, "get_text_embedding_batch")):
+        raise ConfigurationError('a function that embeds needs a name for its model: Embedder(function, name="…")')
+    models = (getattr(model, attribute, None) for attribute in _MODEL)
+    which = next((name for name in models if isinstance(name, str) and name), "")
+    return f"{type(model).__qualname__}:{which}" if which else type(model).__qualname__
+
+
+def _only_async() -> Any:
+    raise ConfigurationError("this embedder is a coroutine function: use the a-prefixed twin of this method")
+
+
+def _refused(answer: Any) -> Any:
+    if inspect.iscoroutine(answer):
+        answer.close()  # else Python warns that it was never awaited
+    return _only_async()
+
+
+# ---- texts and vectors
+
+
+def _sendable(text: str, longest: int) -> str:
+    """The text as it is sent: without lone surrogates, which no client can send; nothing of one that is blank."""
+    text = text[:longest]
+    if not text.isascii():
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return "" if text.isspace() else text
+
+
+def _listed(values: Any) -> Iterable[Any]:
+    """NumPy's and torch's numbers as Python's, which are read ten times as fast."""
+    listed = values.tolist() if hasattr(values, "tolist") else values
+    if isinstance(listed, str | bytes):
+        raise TypeError
+    return listed if isinstance(listed, list) else list(listed)
+
+
+def _normalised(row: Any) -> Vector:
+    values = list(_listed(row))
+    length = math.hypot(*values)
+    if not math.isfinite(length):
+        raise ValueError
+    return array("f", [value / length for value in values] if length else values)

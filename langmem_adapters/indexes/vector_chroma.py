@@ -1,0 +1,311 @@
+"""Vectors in Chroma: in a folder of this process's own, or on a server. One collection a namespace."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote, urlsplit
+
+from langmem_adapters.embedding import Vector
+from langmem_adapters.errors import ConfigurationError, LangmemError, MissingDependency, SearchError
+from langmem_adapters.indexes.vector import Maker, Mark
+from langmem_adapters.indexes.vector_lock import hold, let_go
+from langmem_adapters.keys import fingerprint
+
+try:
+    import chromadb
+    import httpx
+    from chromadb.config import Settings
+    from chromadb.errors import NotFoundError
+except ImportError as error:
+    raise MissingDependency("chromadb", "chroma") from error
+
+__all__ = ["ChromaVectors"]
+
+T = TypeVar("T")
+
+_FORMS = '"chroma:///folder", "chroma:////absolute/folder", "chroma+http://host:8000" or "chroma+https://host"'
+_NUMBERS = 1_000_000  # in one request, which must stay below the 40 MB that a server accepts
+_TIMEOUT = 60.0  # seconds
+_COLLECTIONS = 1_000  # that are remembered
+_ABOUT = "langmem"
+_INDEX = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200}}
+
+
+class ChromaVectors:
+    """Vectors in Chroma; ids and vectors only, no texts.
+
+    The search is approximate (HNSW): of the best 10 it misses next to nothing, but a ``k`` of hundreds may not bring
+    all that there are.
+
+    Chroma has no transactions: a search may see a change half done, and a crash leaves the position before it, so
+    that it is applied again. A folder belongs to one process at a time: Chroma would give a second one old results,
+    and can damage the files. Chroma is never given an embedding function, which would download a model.
+
+    Args:
+        place: "chroma:///folder", "chroma+http://host:port", "chroma+https://host:port", or a ready client of
+            chromadb (with a token, for a tenant), whose folder nobody guards.
+    """
+
+    def __init__(self, place: Any) -> None:
+        self._url = place if isinstance(place, str) else None
+        self._given = None if isinstance(place, str) else place
+        if self._url is None and not hasattr(place, "get_or_create_collection"):
+            raise ConfigurationError(f"Chroma is given as {_FORMS} or as a client, not as {type(place).__name__}")
+        self._folder = _folder(self._url) if self._url else ""
+        self._name = self._folder or ("the given client" if self._url is None else "{}:{}".format(*_server(self._url)))
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._collections: OrderedDict[str, Any] = OrderedDict()
+
+    def mark(self, name: str) -> Mark | None:
+        with self._failures():
+            collection = self._fetched(name)
+        return None if collection is None else _mark(collection)
+
+    def change(
+        self,
+        name: str,
+        maker: Maker,
+        *,
+        upsert: Mapping[str, Vector],
+        delete: Sequence[str],
+        position: tuple[int, str] | None,
+    ) -> None:
+        with self._failures():
+            collection = self._begun(name, maker)
+            size = self._batch(maker.dimension)
+            for part in _parts([_encoded(id_) for id_ in delete], size):
+                collection.delete(ids=part)
+            for ids in _parts(list(upsert), size):
+                collection.upsert(ids=[_encoded(id_) for id_ in ids], embeddings=[list(upsert[id_]) for id_ in ids])
+            old = _mark(collection)
+            kept = old.position if position is None else position
+            about = _about(Maker(maker.embedder, maker.dimension or old.maker.dimension), kept)
+            if about != collection.metadata:
+                collection.modify(metadata=about)
+
+    def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
+        def search(collection: Any) -> Any:
+            return collection.query(query_embeddings=[list(vector)], n_results=k, include=["distances"])
+
+        found = self._read(name, maker, search)
+        if found is None:
+            return []
+        pairs = zip(found["ids"][0], found["distances"][0], strict=True)
+        return [(unquote(id_[1:], errors="surrogatepass"), 1 - float(distance)) for id_, distance in pairs]
+
+    def cosines(self, name: str, maker: Maker, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
+        def read(collection: Any) -> dict[str, Any]:
+            found: dict[str, Any] = {}
+            for part in _parts([_encoded(id_) for id_ in ids], self._batch(maker.dimension)):
+                rows = collection.get(ids=part, include=["embeddings"])
+                found |= zip(rows["ids"], rows["embeddings"], strict=True)
+            return found
+
+        found = self._read(name, maker, read) or {}
+        known = {id_: found[code] for id_ in ids if (code := _encoded(id_)) in found}
+        return {id_: float(sum(a * b for a, b in zip(vector, row, strict=True))) for id_, row in known.items()}
+
+    def clear(self, name: str) -> None:
+        with self._failures():
+            self._drop(name)
+
+    def close(self) -> None:
+        """Close the client, unless it was given, and leave the folder to others."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            client, self._client = self._client, None
+            self._collections.clear()
+            if client is None or self._given is not None:
+                return
+            for session in _sessions(client):
+                session.close()  # Chroma's own close leaves the sockets to the garbage collector
+            if hasattr(client, "close"):  # not in the first versions of chromadb 1
+                client.close()
+            if self._folder:
+                let_go(os.path.realpath(self._folder))
+
+    def __repr__(self) -> str:
+        return f"ChromaVectors({self._name!r})"
+
+    # ---- collections
+
+    def _read(self, name: str, maker: Maker, ask: Callable[[Any], T]) -> T | None:
+        """What a collection answers; None: there is none that this maker's vectors may be compared with."""
+        with self._failures():
+            known = self._collections.get(name)
+            if known is not None and _mark(known).maker.fits(maker):
+                with contextlib.suppress(NotFoundError):  # another process has begun it anew
+                    return ask(known)
+            collection = self._fetched(name)
+            if collection is None or not _mark(collection).maker.fits(maker):
+                return None
+            return ask(collection)
+
+    def _fetched(self, name: str) -> Any:
+        try:
+            collection = self._connected().get_collection(_collection(name), embedding_function=None)
+        except NotFoundError:
+            collection = None
+        self._remember(name, collection)
+        return collection
+
+    def _begun(self, name: str, maker: Maker) -> Any:
+        """Fetch the namespace's collection, or make it; what another maker made goes."""
+        collection = self._fetched(name)
+        if collection is not None and not _mark(collection).maker.fits(maker):
+            self._drop(name)
+            collection = None
+        if collection is None:
+            collection = self._connected().get_or_create_collection(
+                _collection(name), metadata=_about(maker, None), configuration=_INDEX, embedding_function=None
+            )
+            if not _mark(collection).maker.fits(maker):
+                raise SearchError(f"{self._name}: another embedder has begun the same namespace meanwhile")
+            self._remember(name, collection)
+        return collection
+
+    def _drop(self, name: str) -> None:
+        self._remember(name, None)
+        with contextlib.suppress(NotFoundError):
+            self._connected().delete_collection(_collection(name))
+
+    def _remember(self, name: str, collection: Any) -> None:
+        with self._lock:
+            self._collections.pop(name, None)
+            if collection is not None:
+                self._collections[name] = collection
+            if len(self._collections) > _COLLECTIONS:
+                self._collections.popitem(last=False)
+
+    # ---- the client
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self._client is None:
+                self._client = self._given or (self._opened() if self._folder else self._reached())
+            return self._client
+
+    def _opened(self) -> Any:
+        Path(self._folder).mkdir(parents=True, exist_ok=True)
+        folder = os.path.realpath(self._folder)
+        if not hold(folder):
+            raise ConfigurationError(
+                f"another process uses {self._name}, which one at a time may do: run `chroma run --path "
+                f"{self._folder}` and give every process chroma+http://localhost:8000"
+            )
+        try:
+            return chromadb.PersistentClient(folder, settings=_settings())
+        except BaseException:
+            let_go(folder)
+            raise
+
+    def _reached(self) -> Any:
+        host, port, ssl = _server(str(self._url))
+        client = chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=_settings())
+        for session in _sessions(client):
+            session.timeout = _TIMEOUT  # Chroma would wait for ever
+        return client
+
+    def _batch(self, dimension: int | None) -> int:
+        most = int(self._connected().get_max_batch_size())
+        return max(min(most, _NUMBERS // (dimension or 1)), 1)
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        if self._pid != os.getpid():  # Chroma's threads are the parent's, and one of them may hold the lock for ever
+            self._start()
+        try:
+            yield
+        except LangmemError:
+            raise
+        except httpx.TransportError as error:
+            raise SearchError(f"{self._name} cannot be reached: {type(error).__name__}") from error
+        except Exception as error:
+            # Chroma's own sentences may quote ids, but not those about its connection.
+            why = type(error).__name__ if self._client else str(error).strip().partition("\n")[0]
+            raise SearchError(f"{self._name} failed: {why}") from error
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # of Rust, which is no Exception
+                raise
+            raise SearchError(f"{self._name} failed: its files may be damaged") from error
+
+
+def _sessions(client: Any) -> list[httpx.Client]:
+    """The connections of a client that asks a server."""
+    servers = [getattr(side, "_server", None) for side in (client, getattr(client, "_admin_client", None))]
+    sessions = [getattr(server, "_session", None) for server in servers]
+    return [session for session in sessions if isinstance(session, httpx.Client)]
+
+
+def _settings() -> Settings:
+    return Settings(anonymized_telemetry=False)
+
+
+# ---- URLs
+
+
+def _folder(url: str) -> str:
+    """The folder of a "chroma:" URL, "" for a server's."""
+    parts = urlsplit(url)
+    if parts.scheme != "chroma":
+        return ""
+    path = unquote(parts.path[1:])
+    if parts.netloc or not path or parts.query:
+        raise ConfigurationError(f"Chroma's URL is {_FORMS}")
+    return str(Path(path).expanduser().absolute())
+
+
+def _server(url: str) -> tuple[str, int, bool]:
+    """Host, port and whether it is asked by https."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    ssl = parts.scheme == "chroma+https"
+    plain = not (parts.query or parts.path.strip("/") or parts.username or parts.password)
+    if parts.scheme not in {"chroma+http", "chroma+https"} or not parts.hostname or port == 0 or not plain:
+        raise ConfigurationError(f"Chroma's URL is {_FORMS}; with a token or a tenant, give a client instead")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return host, port or (443 if ssl else 8000), ssl
+
+
+# ---- what Chroma is given
+
+
+def _collection(name: str) -> str:
+    """A name that Chroma accepts, whatever the namespace holds."""
+    return f"langmem-{fingerprint(name)}"
+
+
+def _encoded(id_: str) -> str:
+    """An id that Chroma accepts: not empty, and without lone surrogates."""
+    return "-" + quote(id_, safe=" ", errors="surrogatepass")
+
+
+def _about(maker: Maker, position: tuple[int, str] | None) -> dict[str, str]:
+    return {_ABOUT: json.dumps({"embedder": maker.embedder, "dimension": maker.dimension, "position": position})}
+
+
+def _mark(collection: Any) -> Mark:
+    about = json.loads((collection.metadata or {}).get(_ABOUT, "{}"))
+    position = about.get("position")
+    return Mark(Maker(about.get("embedder", ""), about.get("dimension")), position and (position[0], position[1]))
+
+
+def _parts(values: Sequence[T], size: int) -> Iterator[list[T]]:
+    for n in range(0, len(values), size):
+        yield list(values[n : n + size])

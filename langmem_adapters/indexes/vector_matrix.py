@@ -1,0 +1,137 @@
+"""The vectors of one namespace in memory, searched exactly by NumPy."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from langmem_adapters.errors import MissingDependency
+
+try:
+    import numpy as np
+except ImportError as error:
+    raise MissingDependency("numpy", "vectors") from error
+
+__all__ = ["Matrix", "Seen", "cosine", "packed"]
+
+_BLOCK = 400_000  # numbers multiplied at a time; more, and BLAS wakes threads, which on a busy machine costs ms
+_ROUNDING = 2e-5  # twice what a cosine in 32 bits may be wrong by; those as near as this are looked at in 64
+_Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
+
+def packed(vector: Sequence[float]) -> bytes:
+    """A vector as it is stored: 32-bit floats, the lowest byte first."""
+    return np.asarray(vector, "<f4").tobytes()
+
+
+def cosine(vector: Sequence[float], stored: bytes) -> float:
+    """The cosine of a vector and a stored one."""
+    return float(np.frombuffer(stored, "<f4").astype("f8") @ np.asarray(vector, "f8"))
+
+
+class Seen(NamedTuple):
+    """One state of a namespace. Later states leave it as it is."""
+
+    vectors: _Array
+    ids: list[bytes]
+    alive: _Array
+
+    def nearest(self, vector: Sequence[float], k: int) -> list[tuple[bytes, float]]:
+        """The ``k`` ids with the greatest cosine, greatest first; of equal ones the one added last comes first."""
+        query = np.asarray(vector, "f4")
+        cosines = np.empty(len(self.vectors), "f4")
+        step = max(_BLOCK // len(query), 1)
+        for n in range(0, len(cosines), step):
+            np.matmul(self.vectors[n : n + step], query, out=cosines[n : n + step])
+        cosines[~self.alive] = -np.inf
+        last = len(cosines) - min(k, int(self.alive.sum()))
+        chosen = np.flatnonzero(cosines >= np.partition(cosines, last)[last] - _ROUNDING)
+        exact = self.vectors[chosen].astype("f8") @ query.astype("f8")
+        order = np.lexsort((-chosen, -exact))[:k]
+        return [(self.ids[chosen[n]], float(exact[n])) for n in order]
+
+
+class Matrix:
+    """Rows in the order of their ever-rising numbers; whoever changes them holds the lock.
+
+    A buffer is only ever written behind the end of what has been handed out.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.reset(0)
+
+    def reset(self, namespace: int) -> None:
+        """Begin anew, for a namespace."""
+        self.namespace = namespace
+        self.last_gone = 0
+        self._count = 0
+        self._living = 0
+        self._vectors: _Array = np.empty((0, 0), "<f4")
+        self._numbers: _Array = np.empty(0, "i8")
+        self._alive: _Array = np.empty(0, bool)
+        self._ids: list[bytes] = []
+
+    @property
+    def size(self) -> int:
+        """Bytes, roughly."""
+        return int(self._vectors.nbytes) + 100 * len(self._ids)
+
+    @property
+    def last(self) -> int:
+        """The highest number that was ever added."""
+        return int(self._numbers[self._count - 1]) if self._count else 0
+
+    @property
+    def living(self) -> int:
+        """How many rows are there."""
+        return self._living
+
+    def extend(self, rows: list[tuple[int, bytes, bytes]], expected: int) -> None:
+        """Add ``(number, id, stored vector)``; altogether there will be ``expected``, or more."""
+        start, end = self._count, self._count + len(rows)
+        added = np.frombuffer(b"".join(row[2] for row in rows), "<f4").reshape(len(rows), -1)
+        if end > len(self._numbers):
+            room = max(end, expected, start * 5 // 4)
+            self._vectors = _grown(self._vectors.reshape(-1, added.shape[1]), room)
+            self._numbers = _grown(self._numbers, room)
+            self._alive = _grown(self._alive, room)
+        self._vectors[start:end] = added
+        self._numbers[start:end] = [row[0] for row in rows]
+        self._alive[start:end] = True
+        self._ids.extend(row[1] for row in rows)
+        self._count = end
+        self._living += len(rows)
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Take away those rows of ``numbers`` that are there."""
+        gone = np.fromiter(numbers, "i8")
+        if len(gone):
+            self._keep(~np.isin(self._numbers[: self._count], gone))
+
+    def keep(self, numbers: Iterable[int]) -> None:
+        """Take away all rows but those of ``numbers``."""
+        self._keep(np.isin(self._numbers[: self._count], np.fromiter(numbers, "i8")))
+
+    def seen(self) -> Seen:
+        """The state as it is now."""
+        return Seen(self._vectors[: self._count], self._ids, self._alive[: self._count])
+
+    def _keep(self, kept: _Array) -> None:
+        alive = self._alive[: self._count] & kept
+        self._living = int(alive.sum())
+        if 2 * self._living >= self._count:
+            self._alive = _grown(alive, len(self._numbers))
+            return
+        self._vectors = self._vectors[: self._count][alive]
+        self._numbers = self._numbers[: self._count][alive]
+        self._ids = [id_ for id_, lives in zip(self._ids, alive.tolist(), strict=True) if lives]
+        self._count = self._living
+        self._alive = np.ones(self._count, bool)
+
+
+def _grown(values: _Array, room: int) -> _Array:
+    grown = np.empty((room, *values.shape[1:]), values.dtype)
+    grown[: len(values)] = values
+    return grown

@@ -1,0 +1,242 @@
+"""Vectors as rows of an SQLite file, and in memory as one matrix a namespace: exact, by NumPy."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from langmem_adapters.database import Database
+from langmem_adapters.embedding import Vector
+from langmem_adapters.indexes.vector import Maker, Mark, search_errors
+from langmem_adapters.indexes.vector_matrix import Matrix, Seen, cosine, packed
+
+__all__ = ["SQLiteVectors"]
+
+_SCHEMA = (
+    # AUTOINCREMENT: a number that was given once is never given again, so a higher one is always news.
+    """CREATE TABLE langmem_vector_namespaces (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, embedder BLOB NOT NULL,
+        dimension INTEGER, documents INTEGER NOT NULL DEFAULT 0, seq INTEGER, entry BLOB)""",
+    """CREATE TABLE langmem_vector_rows (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, namespace INTEGER NOT NULL, id BLOB NOT NULL,
+        vector BLOB NOT NULL, UNIQUE (namespace, id))""",
+    "CREATE INDEX langmem_vector_order ON langmem_vector_rows (namespace)",
+    """CREATE TABLE langmem_vector_gone (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, namespace INTEGER NOT NULL, row INTEGER NOT NULL)""",
+    "CREATE INDEX langmem_vector_gone_order ON langmem_vector_gone (namespace)",
+)
+_PAGE = 4_096  # rows read at a time: of a large namespace there is never a second copy in memory
+_NAMESPACES = 1_000  # whose matrices are held, however small
+_GONE = 1_000  # removals that are remembered; who missed more of them compares all numbers
+_MEGABYTE = 1 << 20
+
+
+class SQLiteVectors:
+    """Vectors in an SQLite file, which may be the store's own file.
+
+    Every process keeps the matrices of the namespaces that it searches, and before each search reads the rows that
+    are new. Results are exact. Of equal cosines the one added last comes first.
+
+    Args:
+        path: The file, or ":memory:".
+        megabytes: How much memory the matrices may take together; those searched longest ago are dropped and read
+            again when they are needed. 100,000 vectors of 384 numbers take 150.
+    """
+
+    def __init__(self, path: str | Path, *, megabytes: float = 1024) -> None:
+        self._database = Database(path, schema=_SCHEMA, name="vectors")
+        self._limit = megabytes * _MEGABYTE
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._matrices: OrderedDict[str, Matrix] = OrderedDict()
+
+    def mark(self, name: str) -> Mark | None:
+        with search_errors(), self._database.reading() as connection:
+            space = _find(connection, name)
+        return None if space is None else space.mark
+
+    def change(
+        self,
+        name: str,
+        maker: Maker,
+        *,
+        upsert: Mapping[str, Vector],
+        delete: Sequence[str],
+        position: tuple[int, str] | None,
+    ) -> None:
+        with search_errors(), self._database.writing() as connection:
+            number = _begin(connection, name, maker)
+            gone = _remove(connection, number, [*delete, *upsert])
+            connection.executemany(
+                "INSERT INTO langmem_vector_rows (namespace, id, vector) VALUES (?, ?, ?)",
+                [(number, _bytes(id_), packed(vector)) for id_, vector in upsert.items()],
+            )
+            connection.execute(
+                "UPDATE langmem_vector_namespaces SET documents = documents + ? WHERE number = ?",
+                (len(upsert) - gone, number),
+            )
+            if position is not None:
+                connection.execute(
+                    "UPDATE langmem_vector_namespaces SET seq = ?, entry = ? WHERE number = ?",
+                    (position[0], _bytes(position[1]), number),
+                )
+
+    def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
+        seen = self._seen(name, maker)
+        return [] if seen is None else [(_text(id_), cosine) for id_, cosine in seen.nearest(vector, k)]
+
+    def cosines(self, name: str, maker: Maker, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
+        with search_errors(), self._database.reading() as connection:
+            space = _find(connection, name)
+            if space is None or not space.mark.maker.fits(maker):
+                return {}
+            statement = "SELECT vector FROM langmem_vector_rows WHERE namespace = ? AND id = ?"
+            read = ((id_, connection.execute(statement, (space.number, _bytes(id_))).fetchone()) for id_ in ids)
+            return {id_: cosine(vector, row[0]) for id_, row in read if row is not None}
+
+    def clear(self, name: str) -> None:
+        with search_errors(), self._database.writing() as connection:
+            space = _find(connection, name)
+            if space is not None:
+                _drop(connection, space.number)
+
+    def close(self) -> None:
+        """Close the file and let go of the matrices."""
+        self._start()
+        self._database.close()
+
+    def __repr__(self) -> str:
+        return f"SQLiteVectors({self._database.path!r})"
+
+    def _seen(self, name: str, maker: Maker) -> Seen | None:
+        """The vectors of a namespace as they are now; None: none that this maker made."""
+        matrix = self._matrix(name)
+        # The lock before the transaction, so that whoever comes later never sees an earlier state.
+        with matrix.lock, search_errors(), self._database.reading() as connection:
+            space = _find(connection, name)
+            if space is None or not space.documents or not space.mark.maker.fits(maker):
+                matrix.reset(0)
+                seen = None
+            else:
+                _refresh(connection, matrix, space)
+                seen = matrix.seen()
+        self._trim(name)
+        return seen
+
+    def _matrix(self, name: str) -> Matrix:
+        if self._pid != os.getpid():  # a thread of the parent may hold the locks for ever
+            self._start()
+        with self._lock:
+            matrix = self._matrices.setdefault(name, Matrix())
+            self._matrices.move_to_end(name)
+            return matrix
+
+    def _trim(self, name: str) -> None:
+        with self._lock:
+            held = sum(matrix.size for matrix in self._matrices.values())
+            for other in [other for other in self._matrices if other != name]:
+                if held <= self._limit and len(self._matrices) <= _NAMESPACES:
+                    return
+                held -= self._matrices.pop(other).size
+
+
+class _Space(NamedTuple):
+    number: int
+    documents: int
+    mark: Mark
+
+
+def _find(connection: sqlite3.Connection, name: str) -> _Space | None:
+    row = connection.execute(
+        "SELECT number, documents, embedder, dimension, seq, entry FROM langmem_vector_namespaces WHERE name = ?",
+        (name,),
+    ).fetchone()
+    if row is None:
+        return None
+    number, documents, embedder, dimension, seq, entry = row
+    position = None if seq is None else (seq, _text(entry))
+    return _Space(number, documents, Mark(Maker(_text(embedder), dimension), position))
+
+
+def _begin(connection: sqlite3.Connection, name: str, maker: Maker) -> int:
+    """Find the namespace's number, or give it one; what another maker made goes."""
+    space = _find(connection, name)
+    if space is not None and space.mark.maker.fits(maker):
+        connection.execute(
+            "UPDATE langmem_vector_namespaces SET dimension = coalesce(dimension, ?) WHERE number = ?",
+            (maker.dimension, space.number),
+        )
+        return space.number
+    if space is not None:
+        _drop(connection, space.number)
+    cursor = connection.execute(
+        "INSERT INTO langmem_vector_namespaces (name, embedder, dimension) VALUES (?, ?, ?)",
+        (name, _bytes(maker.embedder), maker.dimension),
+    )
+    return cast(int, cursor.lastrowid)
+
+
+def _remove(connection: sqlite3.Connection, namespace: int, ids: Iterable[str]) -> int:
+    """Delete rows and note which they were, so that every process can do the same in memory."""
+    find = "SELECT number FROM langmem_vector_rows WHERE namespace = ? AND id = ?"
+    keys = ((namespace, _bytes(id_)) for id_ in ids)
+    gone = {row[0] for key in keys if (row := connection.execute(find, key).fetchone()) is not None}
+    connection.executemany("DELETE FROM langmem_vector_rows WHERE number = ?", [(row,) for row in gone])
+    noted = [(namespace, row) for row in gone]
+    connection.executemany("INSERT INTO langmem_vector_gone (namespace, row) VALUES (?, ?)", noted)
+    if gone:
+        forget = "DELETE FROM langmem_vector_gone WHERE namespace = ? AND number <= ?"
+        connection.execute(forget, (namespace, _last_gone(connection, namespace) - _GONE))
+    return len(gone)
+
+
+def _last_gone(connection: sqlite3.Connection, namespace: int) -> int:
+    find = "SELECT max(number) FROM langmem_vector_gone WHERE namespace = ?"
+    return int(connection.execute(find, (namespace,)).fetchone()[0] or 0)
+
+
+def _drop(connection: sqlite3.Connection, namespace: int) -> None:
+    connection.execute("DELETE FROM langmem_vector_rows WHERE namespace = ?", (namespace,))
+    connection.execute("DELETE FROM langmem_vector_gone WHERE namespace = ?", (namespace,))
+    connection.execute("DELETE FROM langmem_vector_namespaces WHERE number = ?", (namespace,))
+
+
+def _refresh(connection: sqlite3.Connection, matrix: Matrix, space: _Space) -> None:
+    """Bring what is in memory up to the rows."""
+    if matrix.namespace != space.number:
+        matrix.reset(space.number)
+        matrix.last_gone = _last_gone(connection, space.number)
+    rows = connection.execute(_NEW_ROWS, (space.number, matrix.last))
+    while page := rows.fetchmany(_PAGE):
+        matrix.extend(page, space.documents)
+    if matrix.living != space.documents:
+        gone = connection.execute(_NEWLY_GONE, (space.number, matrix.last_gone)).fetchall()
+        matrix.remove(row for _, row in gone)
+        matrix.last_gone = gone[-1][0] if gone else matrix.last_gone
+    if matrix.living != space.documents:
+        there = connection.execute("SELECT number FROM langmem_vector_rows WHERE namespace = ?", (space.number,))
+        matrix.keep(number for (number,) in there)
+
+
+_NEW_ROWS = "SELECT number, id, vector FROM langmem_vector_rows WHERE namespace = ? AND number > ? ORDER BY number"
+_NEWLY_GONE = "SELECT number, row FROM langmem_vector_gone WHERE namespace = ? AND number > ? ORDER BY number"
+
+
+# ---- bytes
+
+
+def _bytes(text: str) -> bytes:
+    """Any string has these bytes, lone surrogates too; SQLite's own text has no place for them."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")

@@ -1,0 +1,248 @@
+"""NodeVectors: a vector store of LlamaIndex as the place where a vector index keeps its vectors."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import uuid
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import mul
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from llama_index.core.schema import TextNode
+from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore
+from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQuery
+
+from langmem_adapters.database import Database
+from langmem_adapters.embedding import Vector
+from langmem_adapters.errors import ConfigurationError, SearchError
+from langmem_adapters.indexes.vector import Maker, Mark, search_errors
+from langmem_adapters.keys import fingerprint
+
+__all__ = ["NodeVectors"]
+
+_SCHEMA = (
+    """CREATE TABLE langmem_node_namespaces (
+        number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, generation TEXT NOT NULL, embedder BLOB NOT NULL,
+        dimension INTEGER, seq INTEGER, entry BLOB)""",
+    """CREATE TABLE langmem_nodes (
+        node TEXT PRIMARY KEY, namespace INTEGER NOT NULL, id BLOB NOT NULL, vector BLOB NOT NULL) WITHOUT ROWID""",
+    "CREATE INDEX langmem_nodes_of ON langmem_nodes (namespace)",
+)
+_NAMESPACE = "langmem_namespace"
+
+
+class NodeVectors:
+    """Any vector store of LlamaIndex as the place of a :class:`~langmem_adapters.indexes.vector.VectorIndex`.
+
+    The store proposes, by whatever similarity it has, and a ledger (an SQLite file with vectors, ids and positions)
+    makes scores of it that are the same on every store. What the store must offer: ``add``, ``delete_nodes`` by id,
+    and a ``query`` with an equality filter on metadata that is applied inside of the search; its order must be that
+    of cosine, inner product or Euclidean distance. Nodes carry a vector and a hashed namespace, no text.
+
+    Args:
+        store: The vector store.
+        ledger: The ledger's file. It must live as long as what the store holds: with the default, ":memory:", the
+            store must begin empty, as each process fills it anew.
+        batch: How many nodes the store is given at a time.
+        new_id: Gives each beginning of a namespace an id of its own.
+
+    >>> from llama_index.core.vector_stores import SimpleVectorStore
+    >>> from langmem_adapters.embedding import Embedder
+    >>> from langmem_adapters.indexes.vector import VectorIndex
+    >>> from langmem_adapters.protocols import Document
+    >>> embedder = Embedder(lambda texts: [[text.count("a"), text.count("b")] for text in texts], name="letters-1")
+    >>> index = VectorIndex(NodeVectors(SimpleVectorStore()), embedder)
+    >>> index.apply(("notes",), upsert=[Document("1", "aab"), Document("2", "bbb")])
+    >>> [hit.id for hit in index.search(("notes",), "abb", k=1)]
+    ['2']
+    """
+
+    def __init__(
+        self,
+        store: BasePydanticVectorStore,
+        ledger: str | Path = ":memory:",
+        *,
+        batch: int = 500,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        if type(store).delete_nodes is BasePydanticVectorStore.delete_nodes:
+            raise ConfigurationError(f"{type(store).__name__} cannot delete nodes by id, which an index needs")
+        if batch < 1:
+            raise ConfigurationError(f"batch is at least 1, not {batch}")
+        self._store = store
+        self._ledger = Database(ledger, schema=_SCHEMA, name="nodes")
+        self._batch = batch
+        self._new_id = new_id
+        # A dictionary, which no thread may change while another goes through it.
+        self._alone = threading.Lock() if isinstance(store, SimpleVectorStore) else contextlib.nullcontext()
+
+    def mark(self, name: str) -> Mark | None:
+        """What is known of a namespace; None: not begun."""
+        with search_errors(), self._ledger.reading() as connection:
+            space = _find(connection, name)
+        return None if space is None else space.mark
+
+    def change(
+        self,
+        name: str,
+        maker: Maker,
+        *,
+        upsert: Mapping[str, Vector],
+        delete: Sequence[str],
+        position: tuple[int, str] | None,
+    ) -> None:
+        """Note the vectors, change the store, and then remember the position; done again, it comes to the same."""
+        space = self._begun(name, maker)
+        added = {_node(space.generation, id_): (id_, vector) for id_, vector in upsert.items()}
+        gone = [_node(space.generation, id_) for id_ in delete]
+        with search_errors(), self._ledger.writing() as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO langmem_nodes VALUES (?, ?, ?, ?)",
+                [(node, space.number, _bytes(id_), vector.tobytes()) for node, (id_, vector) in added.items()],
+            )
+        self._delete(list(dict.fromkeys([*gone, *added])))
+        self._add(space.generation, {node: vector for node, (_, vector) in added.items()})
+        with search_errors(), self._ledger.writing() as connection:
+            left = [(node,) for node in gone if node not in added]
+            connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", left)
+            if position is not None:
+                connection.execute(
+                    "UPDATE langmem_node_namespaces SET seq = ?, entry = ? WHERE number = ?",
+                    (position[0], _bytes(position[1]), space.number),
+                )
+
+    def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
+        """The ``k`` ids that the store finds nearest, by their cosine."""
+        with search_errors(), self._ledger.reading() as connection:
+            space = _find(connection, name)
+        if space is None or not space.mark.maker.fits(maker):
+            return []
+        nodes = self._query(space.generation, vector, k)
+        with search_errors(), self._ledger.reading() as connection:
+            found = _cosines(connection, space.number, nodes, vector)
+        return sorted(found.items(), key=lambda pair: -pair[1])[:k]
+
+    def cosines(self, name: str, maker: Maker, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
+        """The cosines of some ids; those that do not exist are left out."""
+        with search_errors(), self._ledger.reading() as connection:
+            space = _find(connection, name)
+            if space is None or not space.mark.maker.fits(maker):
+                return {}
+            return _cosines(connection, space.number, [_node(space.generation, id_) for id_ in ids], vector)
+
+    def clear(self, name: str) -> None:
+        """Forget a namespace, in the store first."""
+        with search_errors(), self._ledger.reading() as connection:
+            space = _find(connection, name)
+            if space is None:
+                return
+            nodes = connection.execute("SELECT node FROM langmem_nodes WHERE namespace = ?", (space.number,)).fetchall()
+        self._delete([node for (node,) in nodes])
+        with search_errors(), self._ledger.writing() as connection:
+            connection.execute("DELETE FROM langmem_nodes WHERE namespace = ?", (space.number,))
+            connection.execute("DELETE FROM langmem_node_namespaces WHERE number = ?", (space.number,))
+
+    def close(self) -> None:
+        """Close the ledger; the store is its owner's."""
+        self._ledger.close()
+
+    def __repr__(self) -> str:
+        return f"NodeVectors({type(self._store).__name__}, {self._ledger.path!r})"
+
+    def _begun(self, name: str, maker: Maker) -> _Space:
+        """Find the namespace, or begin it; what another maker made goes."""
+        mark = self.mark(name)
+        if mark is not None and not mark.maker.fits(maker):
+            self.clear(name)
+        with search_errors(), self._ledger.writing() as connection:
+            connection.execute(
+                "INSERT OR IGNORE INTO langmem_node_namespaces (name, generation, embedder) VALUES (?, ?, ?)",
+                (name, self._new_id(), _bytes(maker.embedder)),
+            )
+            connection.execute(
+                "UPDATE langmem_node_namespaces SET dimension = coalesce(dimension, ?) WHERE name = ?",
+                (maker.dimension, name),
+            )
+            space = cast(_Space, _find(connection, name))
+        if not space.mark.maker.fits(maker):
+            raise SearchError("another embedder has begun the same namespace meanwhile")
+        return space
+
+    # ---- the store
+
+    def _delete(self, nodes: Sequence[str]) -> None:
+        for n in range(0, len(nodes), self._batch):
+            with self._asking():
+                self._store.delete_nodes(node_ids=list(nodes[n : n + self._batch]))
+
+    def _add(self, generation: str, vectors: Mapping[str, Vector]) -> None:
+        nodes = [
+            TextNode(
+                id_=node,
+                text="",
+                embedding=list(vector),
+                metadata={_NAMESPACE: generation},
+                excluded_embed_metadata_keys=[_NAMESPACE],
+                excluded_llm_metadata_keys=[_NAMESPACE],
+            )
+            for node, vector in vectors.items()
+        ]
+        for n in range(0, len(nodes), self._batch):
+            with self._asking():
+                self._store.add(nodes[n : n + self._batch])
+
+    def _query(self, generation: str, vector: Vector, k: int) -> list[str]:
+        own = MetadataFilters(filters=[MetadataFilter(key=_NAMESPACE, value=generation)])
+        with self._asking():
+            found = self._store.query(VectorStoreQuery(query_embedding=list(vector), similarity_top_k=k, filters=own))
+        return [node.node_id for node in found.nodes or ()] if found.ids is None else list(found.ids)
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            with self._alone:
+                yield
+        except Exception as error:
+            raise SearchError(f"{type(self._store).__name__} failed: {type(error).__name__}") from error
+
+
+class _Space(NamedTuple):
+    number: int
+    generation: str
+    mark: Mark
+
+
+def _find(connection: sqlite3.Connection, name: str) -> _Space | None:
+    row = connection.execute(
+        "SELECT number, generation, embedder, dimension, seq, entry FROM langmem_node_namespaces WHERE name = ?",
+        (name,),
+    ).fetchone()
+    if row is None:
+        return None
+    number, generation, embedder, dimension, seq, entry = row
+    position = None if seq is None else (seq, _text(entry))
+    return _Space(number, generation, Mark(Maker(_text(embedder), dimension), position))
+
+
+def _cosines(connection: sqlite3.Connection, namespace: int, nodes: Sequence[str], vector: Vector) -> dict[str, float]:
+    """The cosines of those nodes that the ledger knows, by id."""
+    find = "SELECT id, vector FROM langmem_nodes WHERE node = ? AND namespace = ?"
+    rows = (connection.execute(find, (node, namespace)).fetchone() for node in nodes)
+    return {_text(row[0]): sum(map(mul, vector, array("f", row[1]))) for row in rows if row is not None}
+
+
+def _node(generation: str, id_: str) -> str:
+    """The same for the same id, so that a change may be made twice; a UUID, as some stores take nothing else."""
+    return str(uuid.UUID(fingerprint(generation, id_)))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")

@@ -1,0 +1,58 @@
+"""A real Chroma server for the tests, on a free loopback port."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+_PATIENCE = 60.0  # seconds until a start or a stop counts as failed
+_RUN = "import sys; from chromadb.cli.cli import app; sys.argv[0] = 'chroma'; app()"
+
+
+class ChromaServer:
+    """One process of ``chroma run``; ``start`` after ``kill`` finds what it had written, at the same port."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"chroma+http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start, and wait until it answers."""
+        options = ["run", "--path", str(self.folder), "--host", "127.0.0.1", "--port", str(self.port)]
+        with (self.folder / "server.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _RUN, *options], cwd=self.folder, stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + _PATIENCE
+        while self._process.poll() is None and time.monotonic() < deadline:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v2/heartbeat", timeout=1).close()
+            except (urllib.error.URLError, OSError):  # noqa: PERF203 - each try may fail
+                time.sleep(0.02)
+            else:
+                return
+        self.kill()
+        raise RuntimeError(f"chroma does not start: {(self.folder / 'server.log').read_text(errors='replace')[-300:]}")
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait(_PATIENCE)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,402 @@
+"""Every place for vectors behaves alike, and beside an oracle that computes every cosine."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from llama_index.core.vector_stores import FilterOperator, SimpleVectorStore
+from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQuery, VectorStoreQueryResult
+from llama_index.vector_stores.chroma import ChromaVectorStore
+
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.errors import ConfigurationError, MissingDependency, SearchError
+from langmem_adapters.indexes import open_index, open_vectors, shared_vectors
+from langmem_adapters.indexes.vector import VectorIndex, Vectors
+from langmem_adapters.indexes.vector_chroma import ChromaVectors
+from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
+from langmem_adapters.keys import Namespace
+from langmem_adapters.llamaindex.vector import NodeVectors
+from langmem_adapters.protocols import Document
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.testing.vectors import VectorsConformance, cosine, word_vectors
+from tests.chroma_server import ChromaServer
+
+NOTES = ("notes",)
+
+
+@pytest.fixture(scope="module")
+def chroma_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChromaServer]:
+    server = ChromaServer(tmp_path_factory.mktemp("chroma-server"))
+    server.start()
+    yield server
+    server.kill()
+
+
+def words(**options: Any) -> Embedder:
+    return Embedder(word_vectors, **({"name": "words-64"} | options))
+
+
+# ---- the kit, on every place
+
+
+class TestInMemory(VectorsConformance):
+    @pytest.fixture
+    def vectors(self) -> Vectors:
+        return SQLiteVectors(":memory:")
+
+
+class TestInAFile(VectorsConformance):
+    @pytest.fixture
+    def vectors(self, tmp_path: Path) -> Iterator[Vectors]:
+        with contextlib.closing(SQLiteVectors(tmp_path / "vectors.db")) as opened:
+            yield opened
+
+
+class TestInAFolderOfChroma(VectorsConformance):
+    @pytest.fixture
+    def vectors(self, tmp_path: Path) -> Iterator[Vectors]:
+        with contextlib.closing(ChromaVectors(f"chroma:///{tmp_path}/chroma")) as opened:
+            yield opened
+
+
+class TestOnAServerOfChroma(VectorsConformance):
+    @pytest.fixture
+    def vectors(self, chroma_server: ChromaServer) -> Iterator[Vectors]:
+        with contextlib.closing(ChromaVectors(chroma_server.url)) as opened:
+            yield opened
+            for collection in opened._connected().list_collections():
+                opened._connected().delete_collection(collection.name)
+
+
+class TestInASimpleVectorStore(VectorsConformance):
+    @pytest.fixture
+    def vectors(self, tmp_path: Path) -> Iterator[Vectors]:
+        with contextlib.closing(NodeVectors(SimpleVectorStore(), tmp_path / "ledger.db")) as opened:
+            yield opened
+
+
+class TestInAChromaVectorStore(VectorsConformance):
+    """LlamaIndex's own: it ranks by Euclidean distance here, takes an id twice for a mistake and scores in its way."""
+
+    @pytest.fixture
+    def vectors(self, tmp_path: Path) -> Iterator[Vectors]:
+        with contextlib.closing(ChromaVectors(f"chroma:///{tmp_path}/chroma")) as chroma:
+            collection = chroma._connected().create_collection("theirs", embedding_function=None)
+            store = ChromaVectorStore(chroma_collection=collection)
+            with contextlib.closing(NodeVectors(store, tmp_path / "ledger.db")) as opened:
+                yield opened
+
+    def test_another_dimension_begins_anew(self, index: VectorIndex, indexed: Callable[..., VectorIndex]) -> None:
+        """This store's collection has its dimension for good: that is said, and nothing is mixed."""
+        index.apply(NOTES, upsert=[Document("a", "bike")], position=(2, "a"))
+        shorter = indexed(lambda texts: word_vectors(texts, 32))
+        assert shorter.position(NOTES) is None
+        with pytest.raises(SearchError, match="ChromaVectorStore failed: InvalidArgumentError"):
+            shorter.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
+        assert shorter.position(NOTES) is None
+
+
+# ---- beside an oracle
+
+
+TEXTS = st.lists(st.sampled_from(["bike", "shed", "red", "boat", "故乡", "\ud800", "?"]), max_size=5).map(" ".join)
+IDS = st.sampled_from(["a", "b", "c", "d", "é", ""])
+NAMES: st.SearchStrategy[Namespace] = st.sampled_from([(), ("n",), ("n", ""), ("n", "m"), ("\ud800",)])
+CHANGES = st.lists(st.tuples(NAMES, st.dictionaries(IDS, TEXTS, max_size=4), st.sets(IDS, max_size=2)), max_size=8)
+
+
+def walk(vectors: Vectors, changes: list[tuple[Namespace, dict[str, str], set[str]]], query: str, k: int) -> None:
+    worlds: dict[Namespace, dict[str, str]] = {}
+    index = VectorIndex(vectors, words())
+    for n, (name, upsert, delete) in enumerate(changes):
+        mark = repr(name)  # an id that names its namespace shows where a hit comes from
+        world = worlds.setdefault(name, {})
+        for id_ in delete:
+            world.pop(mark + id_, None)
+        world.update({mark + id_: text for id_, text in upsert.items()})
+        documents = [Document(mark + id_, text) for id_, text in upsert.items()]
+        index.apply(name, upsert=documents, delete=[mark + id_ for id_ in delete], position=(n, mark))
+        asked = word_vectors([query])[0]
+        known = {id_: word_vectors([text])[0] for id_, text in world.items()}
+        expected = {id_: (1 + cosine(asked, v)) / 2 for id_, v in known.items() if any(v) and any(asked)}
+        hits = index.search(name, query, k)
+        assert len({hit.id for hit in hits}) == len(hits)
+        assert [hit.score for hit in hits] == pytest.approx(sorted(expected.values(), reverse=True)[:k], abs=1e-5)
+        assert [hit.score for hit in hits] == pytest.approx([expected[hit.id] for hit in hits], abs=1e-5)
+        assert index.score(name, query, [*world, "nobody"]) == pytest.approx(expected, abs=1e-5)
+        assert index.position(name) == (n, mark)
+    for name in worlds:
+        index.clear(name)
+
+
+@given(CHANGES, TEXTS, st.integers(1, 4))
+def test_every_namespace_is_a_world_of_its_own(
+    changes: list[tuple[Namespace, dict[str, str], set[str]]], query: str, k: int
+) -> None:
+    with contextlib.closing(SQLiteVectors(":memory:")) as vectors:
+        walk(vectors, changes, query, k)
+
+
+@pytest.mark.parametrize("place", ["folder", "server", "nodes"])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(changes=CHANGES, query=TEXTS, k=st.integers(1, 4))
+def test_so_it_is_elsewhere(  # noqa: PLR0917 - Hypothesis gives them by name
+    place: str,
+    changes: list[tuple[Namespace, dict[str, str], set[str]]],
+    query: str,
+    k: int,
+    tmp_path: Path,
+    chroma_server: ChromaServer,
+) -> None:
+    if place == "nodes":
+        vectors: Vectors = NodeVectors(SimpleVectorStore())
+    else:
+        vectors = ChromaVectors(f"chroma:///{tmp_path}/chroma" if place == "folder" else chroma_server.url)
+    with contextlib.closing(vectors):
+        walk(vectors, changes, query, k)
+
+
+# ---- the index itself
+
+
+def test_an_index_refuses_an_embedder_that_needs_a_loop() -> None:
+    async def embed(texts: list[str]) -> list[list[float]]:
+        return word_vectors(texts)
+
+    with pytest.raises(ConfigurationError, match="not a coroutine function"):
+        open_vectors("memory:", Embedder(embed, name="x"))
+
+
+def test_a_position_that_is_asked_first_costs_one_call_and_only_where_something_is(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/index.db"
+    with contextlib.closing(open_vectors(url, words())) as index:
+        index.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
+    embedder = words()
+    with contextlib.closing(open_vectors(url, embedder)) as index:
+        assert index.position(("never",)) is None
+        assert embedder.stats["calls"] == 0
+        assert [index.position(NOTES), index.position(NOTES)] == [(1, "a")] * 2
+        assert embedder.stats["calls"] == 1
+
+
+def test_h2_a_change_embeds_what_is_new_and_a_repeated_query_nothing() -> None:
+    embedder = words(batch=10)
+    index = open_vectors("memory:", embedder)
+    index.apply(NOTES, upsert=[Document(str(n), f"text {n}") for n in range(25)])
+    assert (embedder.stats["calls"], embedder.stats["texts"]) == (3, 25)
+    index.apply(NOTES, upsert=[Document("again", "text 7")], delete=["1"], position=(1, "m"))
+    for _ in range(3):
+        index.search(NOTES, "text", 3)
+    index.search(NOTES, "text", 0)
+    index.score(NOTES, "text", [])
+    assert (embedder.stats["calls"], embedder.stats["texts"]) == (4, 26)
+
+
+async def test_a_query_embedded_on_the_loop_is_remembered_by_the_index() -> None:
+    embedder = words()
+    index = open_vectors("memory:", embedder)
+    index.apply(NOTES, upsert=[Document("a", "bike")])
+    await index.embedder.aquery("a bike")
+    calls = embedder.stats["calls"]
+    assert [hit.id for hit in index.search(NOTES, "a bike", 1)] == ["a"]
+    assert embedder.stats["calls"] == calls
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("memory:", "SQLiteVectors(':memory:')"),
+        ("sqlite:///some.db", "SQLiteVectors('some.db')"),
+        ("redis://:secret@host/0", "SQLiteVectors('langmem-"),
+        ("chroma:////tmp/x%20y", "ChromaVectors('/tmp/x y')"),
+        ("chroma+http://somewhere", "ChromaVectors('somewhere:8000')"),
+        ("chroma+https://[::1]", "ChromaVectors('[::1]:443')"),
+    ],
+)
+def test_a_url_says_where_and_nothing_is_opened(
+    url: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    index = open_vectors(url, words())
+    assert repr(index).startswith(f"VectorIndex({shown}")
+    assert "secret" not in repr(index)
+    index.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_words_and_vectors_of_a_url_share_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in ("redis://host/0", f"sqlite:///{tmp_path}/store.db"):
+        for index in (open_index(url), open_vectors(url, words())):
+            index.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
+            index.close()
+    with contextlib.closing(SQLiteStore(tmp_path / "store.db")) as store:
+        store.append(NOTES, [("a", b"bike")])
+    assert len(list(tmp_path.glob("*.db"))) == 2
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "chroma:",
+        "chroma:///",
+        "chroma://host/folder",
+        "chroma:///folder?x=1",
+        "chroma+http://",
+        "chroma+http://me:secret@host",
+        "chroma+http://host:port",
+        "chroma+http://host/path",
+        "chroma+ftp://host",
+        "chroma+http://host?token=secret",
+        7,
+    ],
+)
+def test_a_wrong_url_is_refused_in_a_sentence(url: Any) -> None:
+    with pytest.raises(ConfigurationError, match="Chroma") as caught:
+        open_vectors(url, words())
+    assert "secret" not in str(caught.value)
+
+
+def test_the_default_place_is_that_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGMEM_STORE_URL", "sqlite:///mine.db")
+    assert "mine.db" in repr(open_vectors(None, words()))
+
+
+def test_one_index_a_process_for_a_url_and_an_embedder() -> None:
+    one = shared_vectors("memory:", words())
+    assert shared_vectors("memory:", words()) is one
+    assert shared_vectors("memory:", words(name="others")) is not one
+    assert open_vectors("memory:", words()) is not one
+
+
+@pytest.mark.parametrize(
+    ("blocked", "url", "extra"), [("numpy", "memory:", "vectors"), ("chromadb", "chroma:///x", "chroma")]
+)
+def test_a_missing_extra_is_named(blocked: str, url: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("langmem_adapters.indexes.vector_")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, blocked, None)
+    with pytest.raises(MissingDependency) as caught:
+        open_vectors(url, words())
+    assert (caught.value.package, caught.value.extra) == (blocked, extra)
+
+
+def test_k1_nothing_heavy_is_loaded_before_it_is_asked_for() -> None:
+    code = (
+        "import sys, langmem_adapters, langmem_adapters.embedding, langmem_adapters.indexes\n"
+        "from langmem_adapters.indexes.vector import VectorIndex\n"
+        "print({'numpy', 'chromadb', 'llama_index', 'langchain_core'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+# ---- LlamaIndex's stores
+
+
+class Recording(SimpleVectorStore):
+    """Keeps what it is asked, and fails when told to."""
+
+    asked: list[VectorStoreQuery] = []  # noqa: RUF012 - pydantic copies it
+    fails: bool = False
+
+    def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        self.asked.append(query)
+        return super().query(query, **kwargs)
+
+    def add(self, nodes: Any, **kwargs: Any) -> list[str]:
+        if self.fails:
+            raise RuntimeError("some content")
+        return super().add(nodes, **kwargs)
+
+
+def test_a_namespace_is_filtered_inside_of_the_store_s_search() -> None:
+    store = Recording()
+    index = VectorIndex(NodeVectors(store), words())
+    for name in (NOTES, ("other",)):
+        index.apply(name, upsert=[Document("a", "bike"), Document("b", "boat")])
+        index.search(name, "bike", 3)
+    kept = [query.filters.filters[0] for query in store.asked if query.filters]
+    assert len(store.data.embedding_dict) == 4
+    assert [(each.operator, query.similarity_top_k) for each, query in zip(kept, store.asked, strict=True)] == [  # type: ignore[union-attr]
+        (FilterOperator.EQ, 3)
+    ] * 2
+    assert len({str(each) for each in kept}) == 2
+
+
+def test_a_store_keeps_vectors_and_no_texts(tmp_path: Path) -> None:
+    store = SimpleVectorStore()
+    index = VectorIndex(NodeVectors(store, tmp_path / "ledger.db"), words())
+    index.apply(("longterm", "planted-tenant"), upsert=[Document("planted-id", "planted-text")])
+    assert "planted" not in str(store.to_dict())
+    index.close()
+    assert b"planted-text" not in (tmp_path / "ledger.db").read_bytes()
+
+
+def test_a_failing_store_is_a_search_error_and_the_change_can_be_made_again() -> None:
+    store = Recording()
+    index = VectorIndex(NodeVectors(store), words())
+    index.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
+    store.fails = True
+    with pytest.raises(SearchError, match=r"^Recording failed: RuntimeError$"):
+        index.apply(NOTES, upsert=[Document("a", "boat"), Document("b", "car")], position=(3, "b"))
+    assert index.position(NOTES) == (1, "a")
+    store.fails = False
+    index.apply(NOTES, upsert=[Document("a", "boat"), Document("b", "car")], position=(3, "b"))
+    assert index.position(NOTES) == (3, "b")
+    assert [hit.id for hit in index.search(NOTES, "boat", 5)] == ["a", "b"]
+    assert len(store.data.embedding_dict) == 2
+
+
+def test_what_was_deleted_or_made_by_another_embedder_is_gone_from_the_store_too() -> None:
+    store = SimpleVectorStore()
+    vectors = NodeVectors(store, batch=3)
+    index = VectorIndex(vectors, words())
+    index.apply(NOTES, upsert=[Document(str(n), f"bike {n}") for n in range(10)])
+    index.apply(NOTES, delete=[str(n) for n in range(5)])
+    assert len(store.data.embedding_dict) == 5
+    VectorIndex(vectors, words(name="newer")).apply(NOTES, upsert=[Document("a", "bike")])
+    assert len(store.data.embedding_dict) == 1
+    index.clear(NOTES)
+    assert len(store.data.embedding_dict) == 0
+
+
+def test_a_store_that_cannot_delete_by_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forgetless(SimpleVectorStore):
+        pass
+
+    monkeypatch.setattr(Forgetless, "delete_nodes", BasePydanticVectorStore.delete_nodes)
+    with pytest.raises(ConfigurationError, match="Forgetless cannot delete"):
+        NodeVectors(Forgetless())
+    with pytest.raises(ConfigurationError, match="batch"):
+        NodeVectors(SimpleVectorStore(), batch=0)
+
+
+def test_follows_a_store() -> None:
+    """As the owner of an index uses it: the index catches up, whichever embedder begins."""
+    records = importlib.import_module("langmem_adapters.records")
+    store, vectors = MemoryStore(), SQLiteVectors(":memory:")
+    number = iter(range(10_000))
+    for name in ("words-64", "words-64b", "words-64"):
+        kept = records.Records(
+            store,
+            NOTES,
+            index=VectorIndex(vectors, words(name=name)),
+            text_of=bytes.decode,
+            new_id=lambda: f"e{next(number)}",
+        )
+        kept.put({f"{name}-{n}": f"bike {n}".encode() for n in range(3)})
+        kept.put({"first": b"red boat"})
+        found = kept.search("red boat", 1)
+        assert [(key, data) for key, _, data in found] == [("first", b"red boat")]
+        assert len(kept.search("bike", 50)) == len(list(kept.all()))

@@ -1,0 +1,396 @@
+"""Vectors in Chroma: one process a folder, servers that come and go, and nothing but vectors given to it."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import random
+import uuid
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import chromadb
+import httpx
+import pytest
+from chromadb.api.models.Collection import Collection
+from chromadb.config import Settings
+
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.errors import ConfigurationError, LangmemError, SearchError
+from langmem_adapters.indexes import open_vectors
+from langmem_adapters.indexes.vector import VectorIndex
+from langmem_adapters.indexes.vector_chroma import ChromaVectors
+from langmem_adapters.protocols import Document
+from langmem_adapters.records import Records
+from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.testing.vectors import word_vectors
+from tests.chroma_server import ChromaServer
+
+NOTES = ("notes",)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return f"chroma:///{tmp_path}/chroma"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ChromaServer]:
+    (tmp_path / "server").mkdir()
+    started = ChromaServer(tmp_path / "server")
+    started.start()
+    yield started
+    started.kill()
+
+
+def index_at(url: Any, embed: Any = word_vectors, name: str = "words-64") -> VectorIndex:
+    return open_vectors(url, Embedder(embed, name=name))
+
+
+def chroma_of(index: VectorIndex) -> ChromaVectors:
+    assert isinstance(index._vectors, ChromaVectors)
+    return index._vectors
+
+
+def _client(folder: Path, **options: Any) -> Any:
+    return chromadb.PersistentClient(folder, settings=Settings(**options))
+
+
+def found(index: VectorIndex, query: str, k: int = 1_000) -> list[str]:
+    return [hit.id for hit in index.search(NOTES, query, k)]
+
+
+def _child(target: Any, *args: Any, method: str = "spawn") -> tuple[BaseProcess, Connection]:
+    context: Any = multiprocessing.get_context(method)
+    progress, child_end = context.Pipe(duplex=True)
+    process = context.Process(target=target, args=(*args, child_end), daemon=True)
+    process.start()
+    child_end.close()
+    return process, progress
+
+
+def _try(url: str, progress: Connection) -> None:
+    try:
+        index_at(url).apply(NOTES, upsert=[Document("child", "bike")])
+    except LangmemError as error:
+        progress.send((type(error).__name__, str(error)))
+    else:
+        progress.send(None)
+
+
+def _tried(url: str, method: str = "spawn") -> Any:
+    """What a second process meets."""
+    process, progress = _child(_try, url, method=method)
+    met = progress.recv()
+    process.join()
+    progress.close()
+    return met
+
+
+# ---- one process a folder
+
+
+def test_i2_a_second_process_is_refused_with_the_remedy(folder: str, tmp_path: Path) -> None:
+    with contextlib.closing(index_at(folder)) as index:
+        index.apply(NOTES, upsert=[Document("a", "bike")])
+        kind, sentence = _tried(folder)
+        assert kind == "ConfigurationError"
+        assert f"`chroma run --path {tmp_path}/chroma`" in sentence
+        assert "chroma+http://localhost:8000" in sentence
+        assert "\n" not in sentence
+        assert found(index, "bike") == ["a"]
+    assert _tried(folder) is None
+    with contextlib.closing(index_at(folder)) as index:
+        assert sorted(found(index, "bike")) == ["a", "child"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_i2_a_forked_child_is_a_second_process(folder: str) -> None:
+    with contextlib.closing(index_at(folder)) as index:
+        index.apply(NOTES, upsert=[Document("a", "bike")])
+        process, progress = _child(_search_inherited, index, method="fork")
+        assert progress.recv() == "ConfigurationError"
+        process.join()
+        progress.close()
+        assert _tried(folder)[0] == "ConfigurationError"  # the child did not end the parent's claim
+        assert found(index, "bike") == ["a"]
+
+
+def _search_inherited(index: VectorIndex, progress: Connection) -> None:
+    try:
+        index.search(NOTES, "bike", 1)
+    except LangmemError as error:
+        progress.send(type(error).__name__)
+    index.close()
+    os._exit(0)
+
+
+def test_i2_within_a_process_a_folder_is_shared_until_the_last_one_closes(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    one, other = index_at(folder), index_at(f"chroma:///{tmp_path}/link/chroma")
+    one.apply(NOTES, upsert=[Document("a", "bike")])
+    assert found(other, "bike") == ["a"]
+    one.close()
+    one.close()
+    assert _tried(folder)[0] == "ConfigurationError"
+    assert found(other, "bike") == ["a"]
+    other.close()
+    assert _tried(folder) is None
+
+
+def _hold(url: str, progress: Connection) -> None:
+    index_at(url).apply(NOTES, upsert=[Document("child", "bike")])
+    progress.send("held")
+    progress.recv()
+
+
+def test_i2_a_killed_process_holds_nothing(folder: str) -> None:
+    process, progress = _child(_hold, folder)
+    assert progress.recv() == "held"
+    index = index_at(folder)
+    with pytest.raises(ConfigurationError, match="another process"):
+        index.position(NOTES)
+    process.kill()
+    process.join()
+    progress.close()
+    assert found(index, "bike") == ["child"]
+    index.close()
+
+
+def test_a_folder_that_cannot_be_used_is_a_search_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "chroma.sqlite3").write_bytes(b"not a database" * 1000)
+    for name in ("file", "damaged"):
+        index = index_at(f"chroma:///{tmp_path}/{name}")
+        for _ in range(2):
+            with pytest.raises(SearchError, match=f"{tmp_path}/{name} failed") as caught:
+                index.position(NOTES)
+            assert "\n" not in str(caught.value)
+        index.close()
+
+
+def test_somebody_else_s_client_of_the_folder_is_a_search_error(folder: str, tmp_path: Path) -> None:
+    with (
+        contextlib.closing(_client(tmp_path / "chroma", allow_reset=True)),
+        contextlib.closing(index_at(folder)) as index,
+        pytest.raises(SearchError, match=r"already exists for .* with different settings"),
+    ):
+        index.position(NOTES)
+
+
+# ---- what Chroma is given
+
+
+def test_i3_h4_chroma_has_no_embedder_no_telemetry_and_no_texts(folder: str, tmp_path: Path) -> None:
+    with contextlib.closing(index_at(folder)) as index:
+        index.apply(("longterm", "planted-user"), upsert=[Document("id", "planted text")], position=(1, "e"))
+        client = chroma_of(index)._connected()
+        assert client.get_settings().anonymized_telemetry is False
+        (collection,) = client.list_collections()
+        got = collection.get()
+        assert (got["documents"], got["metadatas"]) == ([None], [None])
+        assert collection.configuration_json["embedding_function"] in ({"type": "legacy"}, None)
+        assert collection.configuration_json["hnsw"]["space"] == "cosine"
+    written = b"".join(path.read_bytes() for path in (tmp_path / "chroma").rglob("*") if path.is_file())
+    assert b"planted" not in written
+
+
+def test_changes_are_given_in_parts_that_chroma_takes(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    upsert = Collection.upsert
+
+    def watched(self: Collection, ids: Any, **given: Any) -> None:
+        sizes.append(len(ids))
+        upsert(self, ids=ids, **given)
+
+    monkeypatch.setattr(Collection, "upsert", watched)
+    with contextlib.closing(index_at(folder)) as index:
+        client = chroma_of(index)._connected()
+        monkeypatch.setattr(client, "get_max_batch_size", lambda: 10)
+        index.apply(NOTES, upsert=[Document(str(n), f"bike {n}") for n in range(25)])
+        assert sizes == [10, 10, 5]
+        assert len(index.score(NOTES, "bike", [str(n) for n in range(25)])) == 25
+        index.apply(NOTES, delete=[str(n) for n in range(24)])
+        assert found(index, "bike") == ["24"]
+        sizes.clear()
+        monkeypatch.setattr(client, "get_max_batch_size", lambda: 5_000)
+        wide = index_at(folder, lambda texts: word_vectors(texts, 300_000), "wide")
+        wide.apply(("wide",), upsert=[Document(str(n), f"bike {n}") for n in range(7)])
+        wide.close()
+        assert sizes == [3, 3, 1]
+
+
+def test_a_client_may_be_given_and_stays_open(tmp_path: Path) -> None:
+    with contextlib.closing(_client(tmp_path / "own")) as client:
+        index = index_at(client)
+        assert repr(index).startswith("VectorIndex(ChromaVectors('the given client')")
+        index.apply(NOTES, upsert=[Document("a", "bike")])
+        index.close()
+        assert client.count_collections() == 1
+        assert found(index, "bike") == ["a"]
+
+
+def test_a_search_by_hnsw_misses_next_to_nothing(folder: str) -> None:
+    chance = random.Random(3)
+    known = {f"d{n}": [chance.gauss(0, 1) for _ in range(48)] for n in range(3_000)}
+    queries = {f"q{n}": [chance.gauss(0, 1) for _ in range(48)] for n in range(20)}
+    embed = lambda texts: [{**known, **queries}[text] for text in texts]  # noqa: E731
+    with (
+        contextlib.closing(index_at(folder, embed, "random")) as index,
+        contextlib.closing(index_at("memory:", embed, "random")) as exact,
+    ):
+        for each in (index, exact):
+            each.apply(NOTES, upsert=[Document(id_, id_) for id_ in known])
+        right = [len(set(found(index, q, 10)) & set(found(exact, q, 10))) for q in queries]
+    assert sum(right) >= 0.95 * 200
+
+
+# ---- crashes
+
+
+def test_a_position_is_written_after_its_vectors(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with contextlib.closing(index_at(folder)) as index:
+        index.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
+        for method in ("modify", "upsert", "delete"):
+            with monkeypatch.context() as patch:
+                patch.setattr(Collection, method, _crash)
+                with pytest.raises(SearchError, match=r"failed: InterruptedError$"):
+                    index.apply(NOTES, upsert=[Document("b", "boat")], delete=["a"], position=(3, "b"))
+            assert index.position(NOTES) == (1, "a")
+        index.apply(NOTES, upsert=[Document("b", "boat")], delete=["a"], position=(3, "b"))
+        assert (index.position(NOTES), found(index, "bike")) == ((3, "b"), ["b"])
+
+
+def _crash(*_: Any, **__: Any) -> None:
+    raise InterruptedError("some id")
+
+
+def _records(url: str, store: Path) -> Records:
+    return Records(
+        SQLiteStore(store), NOTES, index=index_at(url), text_of=bytes.decode, new_id=lambda: uuid.uuid4().hex
+    )
+
+
+def _follow(url: str, store: Path, progress: Connection) -> None:
+    following = _records(url, store)
+    progress.send("begun")
+    following.follow(progress.send)
+    progress.recv()
+
+
+def test_a_killed_follower_loses_nothing(folder: str, tmp_path: Path) -> None:
+    for round_ in range(2):
+        ours = _records(folder, tmp_path / "store.db")
+        assert isinstance(ours.index, VectorIndex)
+        for n in range(700):
+            ours.put({f"d{(n * 7) % 900}": f"bike {round_} {n}".encode()})
+        ours.delete([f"d{n}" for n in range(round_ * 10, round_ * 10 + 10)])
+        process, progress = _child(_follow, folder, tmp_path / "store.db")
+        progress.recv()
+        if round_:
+            progress.recv()
+        process.kill()
+        process.join()
+        progress.close()
+        hits = ours.search("bike", 10)
+        truth = dict(ours.all())
+        exact = index_at("memory:")
+        exact.apply(NOTES, upsert=[Document(key, data.decode()) for key, data in truth.items()])
+        every = [f"d{n}" for n in range(900)]
+        assert ours.index.score(NOTES, "bike", every) == pytest.approx(exact.score(NOTES, "bike", every), abs=1e-5)
+        assert {key: data for key, _, data in hits}.items() <= truth.items()
+        assert [score for _, score, _ in hits] == pytest.approx(
+            [hit.score for hit in exact.search(NOTES, "bike", 10)], abs=1e-5
+        )
+        ours.index.close()
+        ours.store.close()
+
+
+# ---- servers
+
+
+def _add(url: str, writer: int, progress: Connection) -> None:
+    index = index_at(url)
+    for n in range(25):
+        index.apply(NOTES, upsert=[Document(f"{writer}-{n}", f"bike {n}")], position=(n, f"{writer}-{n}"))
+    index.close()
+    progress.send("done")
+
+
+def test_i2_on_a_server_processes_see_each_other_at_once(server: ChromaServer) -> None:
+    with contextlib.closing(index_at(server.url)) as index:
+        index.apply(NOTES, upsert=[Document("mine", "bike")])
+        children = [_child(_add, server.url, writer) for writer in range(2)]
+        seen: set[str] = set()
+        while len(seen) < 51:
+            now = set(found(index, "bike"))
+            assert seen <= now
+            seen = now
+        for process, progress in children:
+            assert progress.recv() == "done"
+            process.join()
+            progress.close()
+
+
+def test_a_server_that_goes_and_comes_back(server: ChromaServer) -> None:
+    with contextlib.closing(index_at(server.url)) as index:
+        index.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
+        server.kill()
+        for call in (
+            lambda: index.search(NOTES, "bike", 1),
+            lambda: index.score(NOTES, "bike", ["a"]),
+            lambda: index.apply(NOTES, upsert=[Document("b", "boat")]),
+            lambda: index.position(NOTES),
+            lambda: index.clear(NOTES),
+        ):
+            with pytest.raises(SearchError, match=f"^127.0.0.1:{server.port} cannot be reached: ") as caught:
+                call()
+            assert "\n" not in str(caught.value)
+            assert caught.value.__cause__ is not None
+        server.start()
+        assert index.position(NOTES) == (1, "a")
+        index.apply(NOTES, upsert=[Document("b", "boat")], position=(2, "b"))
+        assert found(index, "bike") == ["a", "b"]
+
+
+def test_a_server_that_was_never_there(server: ChromaServer) -> None:
+    server.kill()
+    index = index_at(server.url)
+    for _ in range(2):
+        with pytest.raises(SearchError, match=f"^127.0.0.1:{server.port} failed: Could not connect") as caught:
+            index.search(NOTES, "bike", 1)
+        assert "\n" not in str(caught.value)
+    server.start()
+    assert index.search(NOTES, "bike", 1) == []
+    index.close()
+
+
+def test_a_server_that_hangs_is_not_waited_for_for_ever(server: ChromaServer) -> None:
+    with contextlib.closing(index_at(server.url)) as index:
+        index.position(NOTES)
+        client = chroma_of(index)._connected()
+        assert client._server._session.timeout == httpx.Timeout(60)
+
+
+def test_a_namespace_that_another_process_began_anew(server: ChromaServer) -> None:
+    with (
+        contextlib.closing(index_at(server.url)) as index,
+        contextlib.closing(index_at(server.url)) as other,
+        contextlib.closing(index_at(server.url, name="newer")) as newer,
+    ):
+        index.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
+        assert found(index, "bike") == ["a"]
+        other.clear(NOTES)
+        assert (found(index, "bike"), index.score(NOTES, "bike", ["a"])) == ([], {})
+        other.apply(NOTES, upsert=[Document("b", "bike")], position=(2, "b"))
+        assert (found(index, "bike"), index.position(NOTES)) == (["b"], (2, "b"))
+        newer.apply(NOTES, upsert=[Document("c", "bike")], position=(3, "c"))
+        assert (found(index, "bike"), found(newer, "bike")) == ([], ["c"])
+        index.apply(NOTES, upsert=[Document("d", "bike")], position=(4, "d"))
+        assert (found(index, "bike"), found(newer, "bike")) == (["d"], [])
