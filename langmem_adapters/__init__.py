@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from langmem_adapters.brain import BrainMemory as BrainMemory
+    from langmem_adapters.decorator import cached as cached
+    from langmem_adapters.decorator import exp_cache as exp_cache
     from langmem_adapters.errors import ConfigurationError as ConfigurationError
     from langmem_adapters.errors import Conflict as Conflict
     from langmem_adapters.errors import LangmemError as LangmemError
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from langmem_adapters.sessions import Sessions as Sessions
     from langmem_adapters.settings import Settings as Settings
     from langmem_adapters.stores import open_store as open_store
+    from langmem_adapters.working import WorkingMemory as WorkingMemory
 
 _WHERE = {
     "BrainMemory": "brain",
@@ -47,6 +50,9 @@ _WHERE = {
     "Settings": "settings",
     "StoreError": "errors",
     "StoreUnavailable": "errors",
+    "WorkingMemory": "working",
+    "cached": "decorator",
+    "exp_cache": "decorator",
     "open_index": "indexes",
     "open_store": "stores",
 }

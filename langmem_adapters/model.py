@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -214,10 +216,14 @@ class Memory(_Data):
 
 
 class Recalled(NamedTuple):
-    """A memory that was found. ``score`` lies in [0, 1]; higher is better."""
+    """A memory that was found. ``score`` lies in [0, 1]; higher is better.
+
+    ``signals`` is filled where a search is asked to explain: what each signal added to the score.
+    """
 
     memory: Memory
     score: float
+    signals: Mapping[str, float] = MappingProxyType({})
 
     @property
     def text(self) -> str:
@@ -233,10 +239,13 @@ class Score(_Data):
 
 
 class Metric(_Data):
-    """What a response cost (seconds, money) and how good it was."""
+    """What a response cost (seconds, money, tokens of a model) and how good it was."""
 
     time_cost: float = 0.0
     money_cost: float = 0.0
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
     score: Score | None = None
 
 

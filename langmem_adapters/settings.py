@@ -25,6 +25,7 @@ from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.stores import shared_store
+from langmem_adapters.working import TWELVE_HOURS, WorkingMemory
 
 __all__ = ["Settings"]
 
@@ -165,6 +166,11 @@ class Settings(BaseModel):
             enable_read=self.enable_experience_read,
             enable_write=self.enable_experience_write,
         )
+
+    def working(self, *, user: str = "") -> WorkingMemory:
+        """The working memory of a user's conversations; without a ``ttl`` of the settings, it lives for 12 hours."""
+        ttl = TWELVE_HOURS if self.ttl is None else self.ttl
+        return WorkingMemory(self.store, user=user, tenant=self.tenant, ttl=ttl)
 
     def sessions(self, *, user: str = "") -> Sessions:
         """The sessions of a user."""

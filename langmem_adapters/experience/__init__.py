@@ -2,7 +2,59 @@
 
 from __future__ import annotations
 
+from langmem_adapters.experience.cached import CachedFunction, FunctionCache
+from langmem_adapters.experience.contexts import as_examples, role_zero_context, simple_context
+from langmem_adapters.experience.keeping import QueryType, Similar
+from langmem_adapters.experience.metagpt_pools import read_metagpt_pool
+from langmem_adapters.experience.policies import (
+    AtLeast,
+    ContextBuilder,
+    Judge,
+    RuleScorer,
+    Scorer,
+    Serializer,
+    exact_and_perfect,
+)
 from langmem_adapters.experience.pool import ExperiencePool
+from langmem_adapters.experience.savings import Prices, Saved
+from langmem_adapters.experience.scoring import LLMJudge, LLMScorer
+from langmem_adapters.experience.serializers import (
+    DataSerializer,
+    JsonSerializer,
+    MessagesSerializer,
+    PydanticSerializer,
+    RoleZeroSerializer,
+    TextSerializer,
+)
 from langmem_adapters.experience.switches import bypass, refresh
 
-__all__ = ["ExperiencePool", "bypass", "refresh"]
+__all__ = [
+    "AtLeast",
+    "CachedFunction",
+    "ContextBuilder",
+    "DataSerializer",
+    "ExperiencePool",
+    "FunctionCache",
+    "JsonSerializer",
+    "Judge",
+    "LLMJudge",
+    "LLMScorer",
+    "MessagesSerializer",
+    "Prices",
+    "PydanticSerializer",
+    "QueryType",
+    "RoleZeroSerializer",
+    "RuleScorer",
+    "Saved",
+    "Scorer",
+    "Serializer",
+    "Similar",
+    "TextSerializer",
+    "as_examples",
+    "bypass",
+    "exact_and_perfect",
+    "read_metagpt_pool",
+    "refresh",
+    "role_zero_context",
+    "simple_context",
+]

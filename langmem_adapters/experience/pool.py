@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import logging
 import time
-import uuid
+import uuid as uuids
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
-from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.switches import may_read, may_write
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.experience.keeping import Keeping, QueryType, Similar
+from langmem_adapters.experience.requests import key_of, text_of
+from langmem_adapters.experience.savings import Prices, Saved, check
+from langmem_adapters.experience.shelf import Shelf
+from langmem_adapters.experience.transfer import read_lines, write_line
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Experience, Scope
-from langmem_adapters.protocols import Store
-from langmem_adapters.records import Records
+from langmem_adapters.protocols import Index, Store
 
-__all__ = ["ExperiencePool"]
+__all__ = ["ExperiencePool", "QueryType", "Similar"]
 
-_log = logging.getLogger("langmem_adapters")
+_COUNTED = ("hits", "misses", "stored", "unreadable", "expired", "evicted")
 
 
-class ExperiencePool:
+class ExperiencePool(Keeping):
     """Experiences of a tenant (or of one user) under one tag (MetaGPT's ``ExperienceManager``).
 
     An experience is found by its request, which is compared as a whole: same data, same types. The request's
@@ -34,7 +36,12 @@ class ExperiencePool:
         store: Where the experiences are kept.
         tag: What they are experiences of, a function's name for one.
         user, tenant: Whose they are.
+        index: Finds those that are like a request, :func:`~langmem_adapters.open_index` for one.
         ttl: Seconds for which an experience may be served; None: for ever.
+        max_entries, max_bytes: How much is kept; None: any number. What was not used for long goes first, and of
+            that the worst score, a few on each write. All writers of a tag must have the same bounds.
+        prices: What a million tokens in and out cost, by a model's name, for :meth:`saved`.
+        enabled: False switches off looking up and storing.
         enable_read, enable_write: False switches looking up, or storing, off.
         clock: Gives Unix seconds.
         new_id: Gives ids.
@@ -55,25 +62,58 @@ class ExperiencePool:
         tag: str = "",
         user: str = "",
         tenant: str = "",
+        index: Index | None = None,
         ttl: float | None = None,
+        max_entries: int | None = None,
+        max_bytes: int | None = None,
+        prices: Prices | None = None,
+        enabled: bool = True,
         enable_read: bool = True,
         enable_write: bool = True,
         clock: Callable[[], float] = time.time,
-        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        new_id: Callable[[], str] = lambda: uuids.uuid4().hex,
     ) -> None:
-        if ttl is not None and ttl <= 0:
+        if ttl is not None and not ttl > 0:
             raise ConfigurationError(f"ttl is a number of seconds above 0, not {ttl}")
+        check(prices or {})
         self.tag = tag
         self.scope = Scope(tenant=tenant, user=user)
         self.ttl = ttl
+        self.enabled = enabled
         self.enable_read = enable_read
         self.enable_write = enable_write
+        self._prices = prices or {}
         self._clock = clock
         self._new_id = new_id
         self._counts: Counter[str] = Counter()
-        self._records = Records(
-            store, ("experience", tenant, user, tag), index=None, text_of=lambda _: None, new_id=new_id
+        self._saved = Saved()
+        self._like_this = partial(
+            ExperiencePool,
+            store,
+            user=user,
+            tenant=tenant,
+            index=index,
+            ttl=ttl,
+            max_entries=max_entries,
+            max_bytes=max_bytes,
+            prices=prices,
+            clock=clock,
+            new_id=new_id,
         )
+        self._shelf = Shelf(
+            store,
+            ("experience", tenant, user, tag),
+            max_entries=max_entries,
+            max_bytes=max_bytes,
+            worth=self._worth,
+            index=index,
+            text_of=text_of,
+        )
+
+    @property
+    def store(self) -> Store:
+        """Where the experiences are kept."""
+        return self._shelf.store
 
     def create(self, experience: Experience, *, key: str | None = None) -> Experience:
         """Keep an experience; returns it as it was kept, with its id, tag and time.
@@ -88,19 +128,35 @@ class ExperiencePool:
 
     def lookup(self, req: Any = None, *, key: str | None = None) -> Experience | None:
         """The experience of exactly this request; None, if there is none (a falsy response is not none)."""
-        return run(self.lookup_flow(fingerprint(req) if key is None else key))
+        return run(self.lookup_flow(key_of(req, key)))
 
     async def alookup(self, req: Any = None, *, key: str | None = None) -> Experience | None:
         """:meth:`lookup`, without blocking the event loop."""
-        return await arun(self.lookup_flow(fingerprint(req) if key is None else key))
+        return await arun(self.lookup_flow(key_of(req, key)))
 
-    def delete(self, req: Any = None, *, key: str | None = None) -> bool:
-        """Forget the experience of this request; False, if there was none."""
-        return bool(run(step(self._records.delete, [fingerprint(req) if key is None else key])))
+    def query(
+        self, req: Any, *, k: int = 4, query_type: QueryType = "semantic", tag: str | None = None
+    ) -> list[Similar]:
+        """The ``k`` experiences that fit a request best, best first; "exact" gives the one of this request, if any.
 
-    async def adelete(self, req: Any = None, *, key: str | None = None) -> bool:
+        Only those under the pool's own tag (or under ``tag``) are searched at all. Raises ConfigurationError, where
+        the pool has no index to find similar ones with.
+        """
+        return run(self._query(req, k, query_type, tag))
+
+    async def aquery(
+        self, req: Any, *, k: int = 4, query_type: QueryType = "semantic", tag: str | None = None
+    ) -> list[Similar]:
+        """:meth:`query`, without blocking the event loop."""
+        return await arun(self._query(req, k, query_type, tag))
+
+    def delete(self, req: Any = None, *, key: str | None = None, uuid: str | None = None) -> bool:
+        """Forget the experience of this request, key or id (which reads them all); False, if there was none."""
+        return run(self._delete(req, key, uuid))
+
+    async def adelete(self, req: Any = None, *, key: str | None = None, uuid: str | None = None) -> bool:
         """:meth:`delete`, without blocking the event loop."""
-        return bool(await arun(step(self._records.delete, [fingerprint(req) if key is None else key])))
+        return await arun(self._delete(req, key, uuid))
 
     def invalidate(self, where: Callable[[Experience], bool]) -> int:
         """Forget the experiences for which ``where`` is true, and those that cannot be read; returns how many."""
@@ -111,7 +167,7 @@ class ExperiencePool:
         return await arun(step(self._invalidate, where))
 
     def all(self) -> list[Experience]:
-        """Every experience that can be served, in the order of their first writing."""
+        """Every experience that can be served, in the order of their first writing (bounded: of their use)."""
         return run(step(self._all))
 
     async def aall(self) -> list[Experience]:
@@ -126,71 +182,47 @@ class ExperiencePool:
         """:meth:`count`, without blocking the event loop."""
         return len(await arun(step(self._all)))
 
-    def clear(self) -> None:
-        """Forget all experiences of this tag, and no others."""
-        run(step(self._records.clear))
+    def clear(self, tag: str | None = None) -> None:
+        """Forget all experiences of this tag (or of ``tag``), and no others."""
+        run(step(self.at(tag)._shelf.clear))  # noqa: SLF001 - a pool like this one
 
-    async def aclear(self) -> None:
+    async def aclear(self, tag: str | None = None) -> None:
         """:meth:`clear`, without blocking the event loop."""
-        await arun(step(self._records.clear))
+        await arun(step(self.at(tag)._shelf.clear))  # noqa: SLF001 - a pool like this one
+
+    def export(self) -> Iterator[bytes]:
+        """All experiences as JSON Lines, expired ones left out. Reads a page at a time."""
+        yield from (write_line(key, data) + b"\n" for key, data in self._shelf.all() if self._read(data) is not None)
+
+    def import_(self, lines: Iterable[bytes | str]) -> int:
+        """Add exported experiences to this pool's; returns how many there were.
+
+        All lines are read before the first is written, so a malformed line changes nothing. An experience takes the
+        place of the one of the same request.
+        """
+        return run(self._import(read_lines(lines)))
+
+    async def aimport(self, lines: Iterable[bytes | str]) -> int:
+        """:meth:`import_`, without blocking the event loop."""
+        return await arun(self._import(read_lines(lines)))
+
+    def at(self, tag: str | None) -> ExperiencePool:
+        """The pool like this one under another tag; this one, for its own tag or None."""
+        return self if tag in {None, self.tag} else self._like_this(tag=tag)
 
     def stats(self) -> dict[str, int]:
-        """What this object has seen: hits, misses, stored, unreadable, expired."""
-        return {name: self._counts[name] for name in ("hits", "misses", "stored", "unreadable", "expired")}
+        """What this object has seen: hits, misses, stored, unreadable, expired, evicted."""
+        return {name: self._counts[name] for name in _COUNTED}
+
+    def saved(self) -> Saved:
+        """What the hits of this object have saved: seconds, tokens, money."""
+        return self._saved
 
     def __repr__(self) -> str:
-        return f"ExperiencePool({self._records.store!r}, tag={self.tag!r})"
+        return f"ExperiencePool({self._shelf.store!r}, tag={self.tag!r})"
 
-    # --- flows
-
-    def create_flow(self, experience: Experience, *, key: str | None = None) -> Flow[Experience]:
-        """:meth:`create`, as a part of a larger flow."""
-        now = self._clock()
-        kept = experience.model_copy(
-            update={
-                "tag": self.tag,
-                "uuid": experience.uuid or self._new_id(),
-                "timestamp": now if experience.timestamp is None else experience.timestamp,
-                "expires_at": experience.expires_at if self.ttl is None or experience.expires_at else now + self.ttl,
-            }
-        )
-        if self.enable_write and may_write():
-            records = {fingerprint(kept.req) if key is None else key: kept.to_bytes()}
-            yield from step(self._records.put, records)
-            self._counts["stored"] += 1
-        return kept
-
-    def lookup_flow(self, key: str) -> Flow[Experience | None]:
-        """:meth:`lookup`, as a part of a larger flow. An entry that cannot be read is a miss, and is removed."""
-        if not (self.enable_read and may_read()):
-            return None
-        found = yield from step(self._records.get, [key])
-        experience = self._read(found[key]) if found else None
-        if found and experience is None:
-            yield from step(self._records.delete, [key])
-        self._counts["misses" if experience is None else "hits"] += 1
-        return experience
-
-    def _read(self, data: bytes) -> Experience | None:
-        try:
-            experience = Experience.from_bytes(data)
-        except SerializationError as damage:
-            self._counts["unreadable"] += 1
-            _log.warning("an experience of tag %r is treated as a miss: %s", self.tag, damage)
-            return None
-        if experience.expires_at is not None and experience.expires_at <= self._clock():
-            self._counts["expired"] += 1
-            return None
-        return experience
-
-    def _all(self) -> list[Experience]:
-        found = (self._read(data) for _, data in self._records.all())
-        return [experience for experience in found if experience is not None]
-
-    def _invalidate(self, where: Callable[[Experience], bool]) -> int:
-        gone = []
-        for key, data in self._records.all():
-            experience = self._read(data)
-            if experience is None or where(experience):
-                gone.append(key)
-        return self._records.delete(gone)
+    def _query(self, req: Any, k: int, query_type: QueryType, tag: str | None) -> Flow[list[Similar]]:
+        if query_type not in {"exact", "semantic"}:
+            raise ConfigurationError(f'query_type is "exact" or "semantic", not {query_type!r}')
+        pool = self.at(tag)
+        return pool.similar_flow(req, k) if query_type == "semantic" else pool.exact_flow(req)

@@ -1,0 +1,206 @@
+"""arshai's memory managers on a store of this library: the same names, the same inputs, none of the losses.
+
+Inputs are taken by attribute (``conversation_id``, ``memory_type``, ``data``, ``metadata``, ``limit``), so arshai's
+own ``IMemoryInput`` does, and so does any object like it. arshai itself is never imported.
+
+>>> from types import SimpleNamespace
+>>> manager = InMemoryManager(ttl=60)
+>>> manager.store(SimpleNamespace(conversation_id="c1", data=[MemoryText(working_memory="looks for a bike")]))
+'memory:SHORT_TERM_MEMORY:c1'
+>>> manager.retrieve(SimpleNamespace(conversation_id="c1"))[0].working_memory
+'looks for a bike'
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+from pydantic import BaseModel, Field
+from typing_extensions import Self
+
+from langmem_adapters.codec import encode
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores import shared_store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.working import TWELVE_HOURS, MemoryType, WorkingItem, WorkingMemory
+
+__all__ = ["InMemoryManager", "MemoryText", "RedisWorkingMemoryManager"]
+
+_DEFAULT_URL = "redis://localhost:6379/1"  # arshai's own
+_LIMIT = 5  # arshai's own
+_SHORT_TERM = "SHORT_TERM_MEMORY"
+_TYPES: dict[str, MemoryType] = {
+    _SHORT_TERM: "SHORT_TERM",
+    "LONG_TERM_MEMORY": "LONG_TERM",
+    "WORKING_MEMORY": "WORKING",
+}
+_THEIRS = "arshai.core.interfaces.imemorymanager"
+_log = logging.getLogger("langmem_adapters")
+
+
+class MemoryText(BaseModel):
+    """What is retrieved where arshai's own ``IWorkingMemory`` is not loaded: a class of the same shape."""
+
+    working_memory: str = Field(repr=False)
+
+    def to_dict(self) -> dict[str, str]:
+        """The text, under its name."""
+        return {"working_memory": self.working_memory}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, str]) -> Self:
+        """Read what :meth:`to_dict` gave."""
+        return cls(working_memory=data["working_memory"])
+
+
+class _Input(NamedTuple):
+    conversation_id: str
+    memory_type: MemoryType
+    key: str
+    texts: list[str]
+    metadata: dict[str, Any] | None
+    limit: int | None
+
+
+def _read(given: Any, data_for: str = "") -> _Input:
+    conversation = getattr(given, "conversation_id", None)
+    kind = getattr(given, "memory_type", None) or _SHORT_TERM
+    name = str(getattr(kind, "value", kind))  # how an enum is formatted differs between versions of Python
+    if name not in _TYPES:
+        raise ConfigurationError(f"memory_type is {', '.join(_TYPES)}, not {name!r:.50}")
+    data = getattr(given, "data", None) or ()
+    texts = [getattr(one, "working_memory", None) for one in data] if isinstance(data, list | tuple) else [None]
+    if data_for and not texts:
+        raise ConfigurationError(f"No data provided to {data_for}")  # arshai's words
+    if not all(isinstance(text, str) for text in texts):
+        raise ConfigurationError("data is a list of objects with a text as working_memory")
+    return _Input(
+        cast("str", conversation),  # WorkingMemory refuses what is none
+        _TYPES[name],
+        f"memory:{name}:{conversation}",
+        cast("list[str]", texts),
+        getattr(given, "metadata", None),
+        getattr(given, "limit", _LIMIT),
+    )
+
+
+def _text(item: WorkingItem) -> Any:
+    """As arshai's own class, where arshai is loaded: its models take no other in their fields."""
+    text = item.data if isinstance(item.data, str) else encode(item.data).decode()
+    theirs = getattr(sys.modules.get(_THEIRS), "IWorkingMemory", MemoryText)
+    return theirs(working_memory=text)
+
+
+class _Manager:
+    """The four methods of arshai's ``IMemoryManager``, each with an async twin."""
+
+    def __init__(self, store: Store, ttl: float | None, clock: Callable[[], float]) -> None:
+        self._memory = WorkingMemory(store, ttl=ttl, clock=clock)
+        self.ttl = ttl
+
+    def store(self, input: Any) -> str:  # noqa: A002 - arshai's name
+        """Keep every text of ``input.data``; returns the key that arshai would use. ValueError without data."""
+        return run(self._store(input))
+
+    async def astore(self, input: Any) -> str:  # noqa: A002
+        """:meth:`store`, without blocking the event loop."""
+        return await arun(self._store(input))
+
+    def retrieve(self, input: Any) -> list[Any]:  # noqa: A002
+        """The newest ``input.limit`` texts (5; None: all), newest first, so that arshai's own answer is the first."""
+        return run(self._retrieve(input))
+
+    async def aretrieve(self, input: Any) -> list[Any]:  # noqa: A002
+        """:meth:`retrieve`, without blocking the event loop."""
+        return await arun(self._retrieve(input))
+
+    def update(self, input: Any) -> None:  # noqa: A002
+        """Replace the newest text by the first of ``input.data``, and keep the others behind it.
+
+        Metadata and time of storing stay. Where there is nothing, nothing changes. ValueError without data.
+        """
+        run(self._update(input))
+
+    async def aupdate(self, input: Any) -> None:  # noqa: A002
+        """:meth:`update`, without blocking the event loop."""
+        await arun(self._update(input))
+
+    def delete(self, input: Any) -> None:  # noqa: A002
+        """Forget all texts of this conversation and memory type."""
+        given = _read(input)
+        self._memory.delete(given.conversation_id, memory_type=given.memory_type)
+
+    async def adelete(self, input: Any) -> None:  # noqa: A002
+        """:meth:`delete`, without blocking the event loop."""
+        given = _read(input)
+        await self._memory.adelete(given.conversation_id, memory_type=given.memory_type)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._memory!r})"
+
+    # --- flows
+
+    def _store(self, source: Any) -> Flow[str]:
+        given = _read(source, data_for="store")
+        yield from self._memory.store_flow(given.conversation_id, given.texts, given.memory_type, given.metadata)
+        return given.key
+
+    def _retrieve(self, source: Any) -> Flow[list[Any]]:
+        given = _read(source)
+        items = yield from self._memory.retrieve_flow(given.conversation_id, given.memory_type, given.limit)
+        return [_text(item) for item in reversed(items)]
+
+    def _update(self, source: Any) -> Flow[None]:
+        given = _read(source, data_for="update")
+        place = (given.conversation_id, given.memory_type)
+        newest = yield from self._memory.retrieve_flow(*place, 1)
+        if not newest:
+            _log.warning("there is no memory of type %s to update in this conversation", given.memory_type)
+            return
+        text, *others = given.texts
+        changed = yield from self._memory.update_flow(place[0], text, place[1], newest[0].id, None)
+        if changed and others:
+            yield from self._memory.store_flow(place[0], others, place[1], newest[0].metadata)
+
+
+class RedisWorkingMemoryManager(_Manager):
+    """arshai's class of this name, on any store; texts are kept for ``ttl`` seconds after the last write.
+
+    Args:
+        storage_url: "redis://…" or any other URL of :func:`~langmem_adapters.open_store`; default
+            ``LANGMEM_STORE_URL``, ``REDIS_URL``, then arshai's own "redis://localhost:6379/1".
+        ttl: Seconds; default 12 hours.
+        clock: Gives Unix seconds.
+        ignored: arshai takes any further setting, and none has an effect there either.
+    """
+
+    def __init__(
+        self,
+        storage_url: str | None = None,
+        *,
+        ttl: float | None = TWELVE_HOURS,
+        clock: Callable[[], float] = time.time,
+        **ignored: Any,  # noqa: ARG002
+    ) -> None:
+        url = storage_url or os.environ.get("LANGMEM_STORE_URL") or os.environ.get("REDIS_URL") or _DEFAULT_URL
+        super().__init__(shared_store(url), ttl, clock)
+
+
+class InMemoryManager(_Manager):
+    """arshai's class of this name: texts of this object alone, in this process's memory; arguments as above."""
+
+    def __init__(
+        self,
+        *,
+        ttl: float | None = TWELVE_HOURS,
+        clock: Callable[[], float] = time.time,
+        **ignored: Any,  # noqa: ARG002
+    ) -> None:
+        super().__init__(MemoryStore(clock=clock), ttl, clock)

@@ -1,0 +1,202 @@
+"""``cached``, also ``exp_cache``: the decorator that keeps what functions return, and where it keeps it."""
+
+from __future__ import annotations
+
+import inspect
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal, ParamSpec, TypeVar, overload
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.experience.arguments import Arguments, name_of
+from langmem_adapters.experience.cached import CachedFunction, FunctionCache
+from langmem_adapters.experience.keeping import QueryType
+from langmem_adapters.experience.policies import ContextBuilder, Judge, Scorer, Serializer
+from langmem_adapters.experience.pool import ExperiencePool
+from langmem_adapters.experience.responses import Responses
+from langmem_adapters.experience.rules import Rules
+from langmem_adapters.experience.savings import Prices
+from langmem_adapters.experience.serializers import DataSerializer, as_serializer
+from langmem_adapters.experience.wrappers import wrapped
+from langmem_adapters.indexes import open_index, shared_index
+from langmem_adapters.model import Metric
+from langmem_adapters.protocols import Index, Store
+from langmem_adapters.stores import shared_store
+
+__all__ = ["cached", "exp_cache"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def cached(function: Callable[P, R], /) -> CachedFunction[P, R]: ...
+@overload
+def cached(
+    function: None = None,
+    /,
+    *,
+    url: str | None = None,
+    store: Store | None = None,
+    pool: ExperiencePool | None = None,
+    index: Index | None = None,
+    tag: str | None = None,
+    user: str = "",
+    tenant: str = "",
+    ttl: float | None = None,
+    max_entries: int | None = None,
+    max_bytes: int | None = None,
+    prices: Prices | None = None,
+    key: Callable[..., Any] | Mapping[str, Callable[[Any], Any]] | None = None,
+    ignore: Collection[str] = (),
+    returns: Any = None,
+    should_store: Callable[[Any], bool] | None = None,
+    metric: Callable[[Any], Metric] | None = None,
+    scorer: Scorer | None = None,
+    judge: Judge | None = None,
+    context_builder: ContextBuilder | None = None,
+    serializer: Serializer | Callable[..., Any] | None = None,
+    query_type: QueryType = "exact",
+    k: int = 4,
+    request: str | None = None,
+    keep_requests: bool | None = None,
+    wait: float = 60.0,
+    on_error: Literal["degrade", "raise"] = "degrade",
+    clock: Callable[[], float] = time.time,
+    timer: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+    new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+) -> Callable[[Callable[P, R]], CachedFunction[P, R]]: ...
+def cached(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - the overload has their names
+    """Keep what a function returns, and serve it when the function is called again with equal arguments.
+
+    For functions, coroutine functions, generators, async generators and methods. What is served has the value and
+    the type that was returned, also if it is None or empty; what cannot come back equal is returned and not kept.
+    Exceptions are not kept, nor are streams that were broken off. Of several that make the same call at the same
+    time, in this process or in others on the same store, one makes it. ``with bypass():`` and ``with refresh():``
+    switch it off, or ask anew. The decorated function has an attribute ``cache``, a
+    :class:`~langmem_adapters.experience.FunctionCache`, with ``lookup``, ``invalidate``, ``stats`` and ``pool``.
+
+    Args:
+        function: The function; or nothing, to give some of what follows.
+        url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``. It is opened
+            at the first call.
+        store, pool: A store, or a pool, of your own instead of a URL.
+        index: Finds similar experiences; default: the lexical index of the URL, where one is needed.
+        tag: Where in the store the results are; default: the function's module and name.
+        user, tenant, ttl, max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
+        key: What counts of an argument, as ``{"user": lambda user: user.id}``; or a function with the same
+            arguments that gives all that counts.
+        ignore: Names of arguments that do not count. The ``self`` of a method does not, unless ``key`` names it.
+        returns: The type of what is returned (of a generator's items); default: what the annotation says. Needed
+            for models, dataclasses and enums that no annotation tells of.
+        should_store: Says of a result whether it is worth keeping.
+        metric: Gives of a result what it cost, beside the time: money, or tokens and the model that made them.
+        scorer: Scores each new result, in the background.
+        judge: Says whether an experience may be served; default: each of an equal call may.
+        context_builder: On a miss, puts similar experiences into the request that the function gets.
+        serializer: Says what of a call is its request, and how a response is kept.
+        query_type: "semantic" asks the judge about similar experiences too, where there is none of an equal call.
+        k: How many similar experiences are looked at.
+        request: The argument that a context builder replaces; default: ``req``, or the only one.
+        keep_requests: Whether arguments are kept beside their hash; default: only with a judge or context builder.
+        wait: Seconds to wait at the most for another who makes the same call; 0: everybody makes their own.
+        on_error: What an outage of the store does: "degrade" calls the function, and counts; "raise" raises.
+        clock: Gives Unix seconds. ``timer`` gives seconds that pass, ``sleep`` waits for some, ``new_id`` gives ids.
+
+    >>> @cached(url="memory:")
+    ... def capital(country: str) -> str:
+    ...     print("asked")
+    ...     return {"France": "Paris"}.get(country, "")
+    >>> capital("France")
+    asked
+    'Paris'
+    >>> capital(country="France")
+    'Paris'
+    """
+    if function is None:
+        return lambda decorated: _decorated(decorated, **options)
+    return _decorated(function, **options)
+
+
+exp_cache = cached
+"""MetaGPT's name for it."""
+
+_POOL = ("user", "tenant", "ttl", "max_entries", "max_bytes", "prices")
+_RULES = (
+    "scorer",
+    "judge",
+    "context_builder",
+    "query_type",
+    "k",
+    "request",
+    "should_store",
+    "metric",
+    "wait",
+    "on_error",
+)
+
+
+def _decorated(
+    function: Callable[..., Any],
+    *,
+    url: str | None = None,
+    store: Store | None = None,
+    pool: ExperiencePool | None = None,
+    index: Index | None = None,
+    tag: str | None = None,
+    key: Callable[..., Any] | Mapping[str, Callable[[Any], Any]] | None = None,
+    ignore: Collection[str] = (),
+    returns: Any = None,
+    serializer: Serializer | Callable[..., Any] | None = None,
+    keep_requests: bool | None = None,
+    clock: Callable[[], float] = time.time,
+    timer: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+    new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    **options: Any,
+) -> Callable[..., Any]:
+    of_pool = {name: options.pop(name) for name in _POOL if name in options}
+    given = {name: options.pop(name) for name in _RULES if options.get(name) is not None}
+    unknown = [name for name, value in options.items() if value is not None or name not in _RULES]
+    if unknown:
+        raise ConfigurationError(f"cached has no option {', '.join(unknown)}")
+    if sum(place is not None for place in (url, store, pool)) > 1:
+        raise ConfigurationError("give cached one of url, store and pool")
+    if pool is not None and (of_pool or tag is not None or index is not None):
+        raise ConfigurationError("a pool has its tag, index, bounds and owner already: give them to the pool")
+
+    own = None if serializer is None else as_serializer(serializer)
+    rules = Rules(serializer=own, **given)
+    arguments = Arguments(function, key=key, ignore=ignore)
+    rules.check(arguments.name, is_async=inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function))
+    stream = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+    responses = Responses(function, returns=returns, serializer=own or DataSerializer(), stream=stream)
+
+    def make_pool() -> ExperiencePool:
+        if pool is not None:
+            return pool
+        needs = index is None and (rules.context_builder is not None or rules.query_type == "semantic")
+        return ExperiencePool(
+            store or shared_store(url),
+            tag=name_of(function) if tag is None else tag,
+            index=((open_index("memory:") if store else shared_index(url)) if needs else index),
+            clock=clock,
+            new_id=new_id,
+            **of_pool,
+        )
+
+    cache = FunctionCache(
+        function,
+        make_pool,
+        rules=rules,
+        arguments=arguments,
+        responses=responses,
+        keep_requests=keep_requests,
+        clock=clock,
+        timer=timer,
+        sleep=sleep,
+        new_id=new_id,
+    )
+    return wrapped(function, cache, responses)

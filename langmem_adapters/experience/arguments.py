@@ -1,0 +1,176 @@
+"""What a function was called with, and which of it makes two calls the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import sys
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.keys import fingerprint
+
+__all__ = ["Arguments", "name_of"]
+
+_SELF = ("self", "cls")
+_SCALARS = (str, int, float, bool, bytes, type(None))
+
+
+class Arguments:
+    """The arguments of one function.
+
+    Args:
+        function: Whose arguments they are.
+        key: What counts of an argument, by its name: a function from its value; or one function that is called as
+            the function itself is, and gives all that counts.
+        ignore: Names of arguments that do not count. The first of a method, ``self`` or ``cls``, does not either,
+            unless ``key`` names it.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        key: Callable[..., Any] | Mapping[str, Callable[[Any], Any]] | None = None,
+        ignore: Collection[str] = (),
+    ) -> None:
+        if isinstance(ignore, str):
+            raise ConfigurationError('ignore is a list of names, such as ["timeout"], not one text')
+        self.name = getattr(function, "__qualname__", type(function).__qualname__)
+        self.signature = _signature(function, self.name)
+        self._whole = key if callable(key) else None
+        self._parts: Mapping[str, Callable[[Any], Any]] = key if isinstance(key, Mapping) else {}
+        names = list(self.signature.parameters)
+        for name in (*ignore, *self._parts):
+            if name not in names:
+                raise ConfigurationError(f"{self.name} has no argument {name!r}; it has {', '.join(names) or 'none'}")
+        self.owner = names[0] if names and _is_method(function, names[0]) else None
+        owner = {self.owner} - set(self._parts) if self.owner else set()
+        self._counted = [name for name in names if name not in {*ignore, *owner}]
+        self.stands_for_itself = bool(owner) and self._whole is None
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments | None:
+        """Arguments by name, defaults included; None, where the function cannot be called with these."""
+        try:
+            return self.bound(args, kwargs)
+        except TypeError:  # the function itself says so best
+            return None
+
+    def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        """:meth:`bind`; raises TypeError, where the function cannot be called with these."""
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound
+
+    def counted(self, bound: inspect.BoundArguments) -> dict[str, Any]:
+        """The arguments that make the call what it is, by name."""
+        if self._whole is not None:
+            return {"key": self._whole(*bound.args, **bound.kwargs)}
+        values = bound.arguments
+        return {name: self._parts.get(name, _itself)(values[name]) for name in self._counted}
+
+    def key(self, counted: Mapping[str, Any]) -> str:
+        """The fingerprint of arguments: another for any other value or type.
+
+        Raises ConfigurationError, naming the argument, for one that is no data.
+        """
+        try:
+            return fingerprint(_by_name(counted))
+        except SerializationError as error:
+            raise self._explained(counted) from error
+
+    def _explained(self, counted: Mapping[str, Any]) -> ConfigurationError:
+        for name, value in counted.items():
+            try:
+                fingerprint(identity(value))
+            except SerializationError:  # noqa: PERF203 - each try may fail
+                return ConfigurationError(
+                    f"the argument {name!r} of {self.name} cannot tell one call from another, as it is a"
+                    f" {type(value).__qualname__} or holds what is no data:"
+                    f' leave it out with ignore=["{name}"], or say with key={{"{name}": …}} what counts of it'
+                )
+        return ConfigurationError(f"the arguments of {self.name} are too many, or nested too deep, for a key")
+
+    def request(self, counted: Mapping[str, Any]) -> Any:
+        """The arguments as data that nobody else can change: the value of the only one, or all by name.
+
+        None, for what counts and yet cannot be kept, such as a class.
+        """
+        try:
+            values = decode(encode(dict(counted)))
+        except SerializationError:
+            return None
+        return next(iter(values.values())) if len(values) == 1 else values
+
+
+def identity(value: Any) -> Any:
+    """A value as data, together with the class of what the codec would write as a plain value.
+
+    Classes go by their qualified names without their modules, so that a script and its import are the same.
+    """
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if isinstance(value, type):
+        return ("class", value.__qualname__)
+    return (*_parts(value), kind.__qualname__)
+
+
+def _parts(value: Any) -> tuple[Any, ...]:  # noqa: PLR0911 - a line for each kind
+    """What kind of thing it is, and what it is made of."""
+    if isinstance(value, enum.Enum):
+        return "enum", value.name
+    if isinstance(value, BaseModel):
+        return "model", _by_name({**value.__dict__, **(value.model_extra or {})})
+    if dataclasses.is_dataclass(value):
+        return "dataclass", _by_name({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+    if isinstance(value, Mapping):
+        if all(type(key) is str for key in value):
+            return "mapping", _by_name(value)
+        return "pairs", sorted([fingerprint(identity(key)), fingerprint(identity(item))] for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return "sequence", [identity(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return "set", sorted(fingerprint(identity(item)) for item in value)
+    return "other", value
+
+
+def _by_name(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: identity(value) for name, value in fields.items()}
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """A function's module and name; of a script, the name under which others import it."""
+    module = getattr(function, "__module__", "") or ""
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        module = spec.name if spec else Path(file).stem if file else module
+    return f"{module}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
+    if isinstance(function, staticmethod | classmethod):
+        raise ConfigurationError(f"put @{type(function).__name__} above @cached, not below it")
+    if not callable(function):
+        raise ConfigurationError(f"cached decorates functions, not {type(function).__name__}")
+    try:
+        return inspect.signature(function)
+    except ValueError as error:
+        raise ConfigurationError(f"{name} does not say which arguments it takes: wrap it in a function") from error
+
+
+def _is_method(function: Callable[..., Any], first: str) -> bool:
+    """Whether a function stands in the body of a class, as far as its names tell."""
+    place, _, _ = getattr(function, "__qualname__", "").rpartition(".")
+    return first in _SELF and bool(place) and not place.endswith("<locals>")
+
+
+def _itself(value: Any) -> Any:
+    return value

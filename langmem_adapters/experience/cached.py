@@ -1,0 +1,90 @@
+"""FunctionCache: what a decorated function can be asked about its cache."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future, wait
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from langmem_adapters.experience.calls import Calls
+from langmem_adapters.flow import arun, run
+from langmem_adapters.model import Experience
+
+__all__ = ["CachedFunction", "FunctionCache"]
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+_COUNTED = ("hits", "misses", "shared", "rejected", "stored", "refused", "errors", "scored", "unscored")
+
+
+class FunctionCache(Calls):
+    """The cache of one function, which has it as its attribute ``cache``. Made by :func:`langmem_adapters.cached`.
+
+    Args:
+        function: Whose results are kept.
+        make_pool: Gives the pool in which they are; asked at the first call.
+        rules: What decides about them.
+        arguments: What makes two calls the same.
+        responses: What a response is as data.
+        keep_requests: Whether the requests are kept beside their hashes; default: only if something reads them.
+        clock: Gives Unix seconds. ``timer`` gives seconds that pass, ``sleep`` waits for some.
+    """
+
+    def lookup(self, *args: Any, **kwargs: Any) -> Experience | None:
+        """The experience of a call with these arguments (of a method: without ``self``); None, if there is none."""
+        return run(self.pool.lookup_flow(self._key(args, kwargs)))
+
+    async def alookup(self, *args: Any, **kwargs: Any) -> Experience | None:
+        """:meth:`lookup`, without blocking the event loop."""
+        return await arun(self.pool.lookup_flow(self._key(args, kwargs)))
+
+    def invalidate(self, *args: Any, **kwargs: Any) -> bool:
+        """Forget the result of a call with these arguments (of a method: without ``self``); False, if there is none."""
+        return self.pool.delete(key=self._key(args, kwargs))
+
+    async def ainvalidate(self, *args: Any, **kwargs: Any) -> bool:
+        """:meth:`invalidate`, without blocking the event loop."""
+        return await self.pool.adelete(key=self._key(args, kwargs))
+
+    def stats(self) -> dict[str, int]:
+        """What this object has seen.
+
+        hits; misses; hits that were shared by a call in the air; rejected by the judge; stored; refused, as they
+        would not come back equal; errors of the store; scored, and those that the scorer failed at.
+        """
+        return {name: self._counts[name] for name in _COUNTED}
+
+    def flush(self) -> None:
+        """Wait for the scores that are being made in the background."""
+        wait([future for future in list(self._scoring) if isinstance(future, Future)])
+
+    async def aflush(self) -> None:
+        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
+        waiting = [asyncio.wrap_future(x) if isinstance(x, Future) else x for x in list(self._scoring)]
+        if waiting:
+            await asyncio.wait(waiting)
+
+    def __repr__(self) -> str:
+        return f"FunctionCache({self._name})"
+
+    def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        owner = (None,) if self._arguments.stands_for_itself else ()
+        return self._identify(self._arguments.counted(self._arguments.bound((*owner, *args), kwargs)))
+
+
+class CachedFunction(Protocol[P, R_co]):
+    """A decorated function: as type checkers see it, for at run time it is a plain function, or coroutine function."""
+
+    @property
+    def cache(self) -> FunctionCache:
+        """Its cache."""
+        ...
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Serve, or call the function."""
+        ...
+
+    def __get__(self, instance: object, owner: type | None = None, /) -> CachedFunction[..., R_co]:
+        """The method of an instance."""
+        ...

@@ -1,0 +1,332 @@
+"""What comes before and after a call of a function whose results are kept as experiences."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import logging
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
+from langmem_adapters.experience.arguments import Arguments
+from langmem_adapters.experience.flights import Flight, Flights
+from langmem_adapters.experience.leases import Leases
+from langmem_adapters.experience.policies import ask, asks_async
+from langmem_adapters.experience.pool import ExperiencePool
+from langmem_adapters.experience.responses import Responses
+from langmem_adapters.experience.rules import Rules, Turn, replaced
+from langmem_adapters.flow import Flow, arun, run, submit
+from langmem_adapters.model import Experience, Score
+
+__all__ = ["Calls"]
+
+_log = logging.getLogger("langmem_adapters")
+
+
+class Calls:
+    """The part of :class:`~langmem_adapters.experience.FunctionCache` that stands around each call."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        make_pool: Callable[[], ExperiencePool],
+        *,
+        rules: Rules,
+        arguments: Arguments,
+        responses: Responses,
+        keep_requests: bool | None = None,
+        clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._name = getattr(function, "__qualname__", type(function).__qualname__)
+        self._make_pool = make_pool
+        self._rules = rules
+        self._arguments = arguments
+        self._responses = responses
+        self._keeps_requests = rules.reads_requests if keep_requests is None else keep_requests
+        self._clock, self._timer, self._sleep, self._new_id = clock, timer, sleep, new_id
+        self._lock = threading.Lock()
+        self._pool: ExperiencePool | None = None
+        self._flights = Flights()
+        self._counts: Counter[str] = Counter()
+        self._causes: set[str] = set()
+        self._scoring: set[Future[None] | asyncio.Task[None]] = set()
+        stream = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+        self._shares = rules.wait > 0 and not stream
+        self._replaced = replaced(arguments, rules, self._name)
+
+    @property
+    def pool(self) -> ExperiencePool:
+        """Where the results are kept: for clearing, exporting, and what the hits have saved."""
+        if self._pool is None:
+            with self._lock:
+                self._pool = self._pool or self._make_pool()
+        return self._pool
+
+    def _identify(self, counted: dict[str, Any]) -> str:
+        if self._rules.serializer is None:
+            return self._arguments.key(counted)
+        return self._arguments.key({"req": self._rules.serializer.serialize_req(**counted)})
+
+    def _request(self, counted: dict[str, Any]) -> Any:
+        if self._rules.serializer is None:
+            return self._arguments.request(counted)
+        return self._arguments.request({"req": self._rules.serializer.serialize_req(**counted)})
+
+    # --- before the call
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flow[Turn]:
+        """What a call comes to: served, or to be made."""
+        turn = Turn(args, kwargs)
+        bound = self._arguments.bind(args, kwargs)
+        pool = self.pool
+        if bound is None or not (pool.reads or pool.writes):
+            return turn
+        turn.counted = self._arguments.counted(bound)
+        turn.key = self._identify(turn.counted)
+        if self._rules.reads_requests:
+            turn.req = self._request(turn.counted)
+        if (yield from self._serve(turn)):
+            return turn
+        turn.keeps = pool.writes
+        try:
+            if self._shares and pool.reads and pool.writes:
+                yield from self._board(turn)
+            if not turn.served:
+                if turn.req is None and (self._keeps_requests or self._rules.scorer is not None):
+                    turn.req = self._request(turn.counted)
+                yield from self._add_context(turn, bound)
+        except BaseException:
+            self.let_go(turn)
+            raise
+        self._counts["misses"] += not turn.served
+        turn.started = self._timer()
+        return turn
+
+    def _serve(self, turn: Turn, *, again: bool = False) -> Flow[bool]:
+        """Serve from the pool, if that is possible."""
+        try:
+            experience = yield from self.pool.lookup_flow(turn.key, again=again)
+            if experience is not None and not (yield from self._accepts(turn, experience)):
+                self.pool.withdraw(experience)
+                return False
+            if experience is not None:
+                return (yield from self._read(turn, experience))
+            if self._rules.query_type == "semantic" and not again:
+                return (yield from self._similar(turn))
+        except LangmemError as error:
+            self._degrade(error)
+        return False
+
+    def _accepts(self, turn: Turn, experience: Experience) -> Flow[bool]:
+        if self._rules.judge is None:
+            return True
+        if experience.uuid == turn.refused:  # looked at again
+            return False
+        turn.refused = experience.uuid
+        asked = experience.model_copy(update={"req": turn.req})  # the same by its key, kept or not
+        accepted = False
+        try:
+            accepted = bool((yield from ask(self._rules.judge, asked, turn.req)))
+        except LangmemError as error:
+            self._degrade(error)
+        self._counts["rejected"] += not accepted
+        return accepted
+
+    def _similar(self, turn: Turn) -> Flow[bool]:
+        """Serve a similar experience of which the judge says that it will do."""
+        for experience, _ in (yield from self.pool.similar_flow(turn.req, self._rules.k)):
+            if self._rules.judge and (yield from ask(self._rules.judge, experience, turn.req)):
+                self.pool.credit(experience)
+                return (yield from self._read(turn, experience, own=False))
+            self._counts["rejected"] += 1
+        return False
+
+    def _read(self, turn: Turn, experience: Experience, *, own: bool = True) -> Flow[bool]:
+        try:
+            turn.value = self._responses.of(experience)
+        except SerializationError as damage:
+            _log.warning("a result of %s is treated as a miss: %s", self._name, damage)
+            self.pool.withdraw(experience)
+            if own:
+                yield from self.pool.heal_flow(turn.key)
+            return False
+        turn.served, turn.kept = True, experience
+        self._counts["hits"] += 1
+        return True
+
+    def _add_context(self, turn: Turn, bound: inspect.BoundArguments) -> Flow[None]:
+        builder, name = self._rules.context_builder, self._replaced
+        if builder is None or name is None or not self.pool.reads:
+            return
+        try:
+            similar = yield from self.pool.similar_flow(turn.req, self._rules.k)
+        except LangmemError as error:
+            self._degrade(error)
+            return
+        if similar:
+            given = bound.arguments[name]
+            own = copy.deepcopy(given) if isinstance(given, list | dict) else given
+            bound.arguments[name] = yield from ask(builder, own, [found.experience for found in similar])
+            turn.args, turn.kwargs = bound.args, bound.kwargs
+
+    # --- several at once
+
+    def _board(self, turn: Turn) -> Flow[None]:
+        """Wait for whoever makes the same call, in this process or in another; or become the one who does."""
+        until = self._timer() + self._rules.wait
+        while turn.flight is None:
+            flight, own = self._flights.join(turn.key)
+            if own and flight is not None:
+                turn.flight = flight
+                # A task may be cancelled in the very moment in which it gets its turn, and then nobody has it.
+                weakref.finalize(turn, self._abandon, flight).atexit = False
+            elif flight is None or not (yield from flight.wait(max(until - self._timer(), 0.0))):
+                return  # inside of that very call, or it takes too long
+            elif (data := flight.landed.result()) is not None:
+                shared = Experience.from_bytes(data)
+                self.pool.credit(shared)
+                yield from self._read(turn, shared, own=False)
+                self._counts["shared"] += turn.served
+                return
+            elif not flight.failed or self._timer() >= until:
+                return
+        try:
+            yield from self._lease(turn, turn.flight, until)
+        except LangmemError as error:
+            self._degrade(error)
+        if turn.served:
+            self.let_go(turn)
+
+    def _lease(self, turn: Turn, flight: Flight, until: float) -> Flow[None]:
+        leases = self._leases()
+        number = 0
+        while True:
+            flight.lease = yield from leases.take(turn.key)
+            if (yield from self._serve(turn, again=True)) or flight.lease is not None or self._timer() >= until:
+                return
+            yield from leases.pause(number)
+            number += 1
+
+    def _leases(self) -> Leases:
+        scope = self.pool.scope
+        return Leases(
+            self.pool.store,
+            ("experience", scope.tenant, scope.user, self.pool.tag, "leases"),
+            seconds=self._rules.wait,
+            clock=self._clock,
+            sleep=self._sleep,
+            new_id=self._new_id,
+        )
+
+    # --- after the call
+
+    def finish(self, turn: Turn, value: Any) -> Flow[None]:
+        """Keep what the function returned, and tell those who wait for it."""
+        try:
+            if turn.keeps:
+                yield from self._keep(turn, value)
+            if turn.flight is not None:
+                turn.flight.land(turn.kept.to_bytes() if turn.kept else None)
+                yield from self._give_back(turn.flight)
+        except BaseException:
+            self.let_go(turn)
+            raise
+
+    def _keep(self, turn: Turn, value: Any) -> Flow[None]:
+        passed = self._timer() - turn.started
+        try:
+            seen = self._responses.seen(value)
+            if not self._rules.should_store(seen):
+                self._counts["refused"] += 1
+                return
+            metric = self._rules.metric(seen).model_copy(update={"time_cost": passed})
+            req = turn.req if self._keeps_requests else None
+            turn.kept = self._responses.experience(value, req=req, metric=metric)
+            turn.kept = yield from self.pool.create_flow(turn.kept, key=turn.key)
+            self._counts["stored"] += 1
+        except SerializationError as error:
+            self._counts["refused"] += 1
+            self._say_once(f"a result of {self._name} is not kept: {error}")
+        except LangmemError as error:
+            self._degrade(error)
+
+    def _give_back(self, flight: Flight) -> Flow[None]:
+        lease, flight.lease = flight.lease, None
+        if lease is not None:
+            try:
+                yield from self._leases().give_back(lease)
+            except LangmemError as error:
+                self._degrade(error)
+
+    def led(self, turn: Turn) -> AbstractContextManager[None]:
+        """While the call is made: the same call from inside of it does not wait for it."""
+        return self._flights.led(turn.flight)
+
+    def let_go(self, turn: Turn) -> None:
+        """Give up a call that failed, was broken off, or need not be made. Does not wait for the store."""
+        if turn.flight is not None:
+            if turn.kept:
+                turn.flight.land(turn.kept.to_bytes())
+            self._abandon(turn.flight)
+
+    def _abandon(self, flight: Flight) -> None:
+        flight.crash()
+        if flight.lease is not None:
+            with suppress(RuntimeError):  # the interpreter is shutting down; the lease ends by itself
+                submit(lambda: run(self._give_back(flight)))
+
+    # --- scores
+
+    def score_later(self, turn: Turn) -> None:
+        """Have a result scored in the background."""
+        if self._rules.scorer is not None and turn.kept is not None and not turn.served:
+            with suppress(RuntimeError):  # the interpreter is shutting down
+                self._note(submit(lambda: run(self._score(turn))))
+
+    def ascore_later(self, turn: Turn) -> None:
+        """:meth:`score_later` for an async function: on its event loop, where the scorer needs one."""
+        if not asks_async(self._rules.scorer):
+            self.score_later(turn)
+        elif turn.kept is not None and not turn.served:
+            self._note(asyncio.get_running_loop().create_task(arun(self._score(turn))))
+
+    def _note(self, scoring: Future[None] | asyncio.Task[None]) -> None:
+        self._scoring.add(scoring)
+        scoring.add_done_callback(self._scoring.discard)
+
+    def _score(self, turn: Turn) -> Flow[None]:
+        scorer, kept = self._rules.scorer, turn.kept
+        if scorer is None or kept is None:
+            return
+        try:
+            score = yield from ask(scorer, turn.req, self._responses.of(kept))
+            score = score if isinstance(score, Score) else Score(val=score)
+            if (yield from self.pool.score_flow(kept, score, key=turn.key)):
+                self._counts["scored"] += 1
+        except Exception as error:  # noqa: BLE001 - nobody waits for it, so the count and a log are the places to tell
+            self._counts["unscored"] += 1
+            self._say_once(f"a result of {self._name} was not scored: {type(error).__name__}")
+
+    # --- failures
+
+    def _degrade(self, error: LangmemError) -> None:
+        if self._rules.on_error == "raise" or isinstance(error, ConfigurationError):
+            raise error
+        self._counts["errors"] += 1
+        self._say_once(f"{self._name} goes on without its cache: {type(error).__name__}: {error}")
+
+    def _say_once(self, sentence: str) -> None:
+        if sentence not in self._causes:
+            self._causes.add(sentence)
+            _log.warning(sentence)

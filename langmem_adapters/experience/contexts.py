@@ -1,0 +1,55 @@
+"""Ready-made context builders: similar experiences, put into the request as MetaGPT puts them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langmem_adapters.experience.requests import words
+from langmem_adapters.model import Experience
+
+__all__ = ["as_examples", "role_zero_context", "simple_context"]
+
+_PLACE = "# Past Experience\n<experience>"
+_HEADING = "# Past Experience\n"
+
+
+def as_examples(experiences: Sequence[Experience]) -> str:
+    """A numbered list of requests, responses and scores, a line each.
+
+    >>> as_examples([Experience(req="France", resp="Paris")])
+    '1. Given the request: France, Returns: Paris, Which scored: N/A.'
+    """
+    lines = []
+    for number, experience in enumerate(experiences, start=1):
+        score = experience.metric.score.val if experience.metric and experience.metric.score else "N/A"
+        asked, got = words(experience.req), words(experience.resp)
+        lines.append(f"{number}. Given the request: {asked}, Returns: {got}, Which scored: {score}.")
+    return "\n".join(lines)
+
+
+def simple_context(req: Any, experiences: Sequence[Experience]) -> Any:
+    """A prompt with the experiences, the request and what to do (MetaGPT's ``SimpleContextBuilder``).
+
+    Without experiences, the request itself.
+    """
+    if not experiences:
+        return req
+    return (
+        "## Context\n\n### Experiences\n-----\n"
+        f"{as_examples(experiences)}\n-----\n\n"
+        f"## User Requirement\n{words(req)}\n\n"
+        "## Instruction\nUse the **Experiences** where they help to give a better answer."
+    )
+
+
+def role_zero_context(req: Any, experiences: Sequence[Experience]) -> Any:
+    """RoleZero's messages, as new ones, with the experiences in the last (MetaGPT's ``RoleZeroContextBuilder``).
+
+    They take the place of ``<experience>`` below the heading "# Past Experience"; where that is not, nothing changes.
+    """
+    if not req or not experiences:
+        return req
+    *before, last = req
+    content = str(last.get("content", "")).replace(_PLACE, _HEADING + as_examples(experiences))
+    return [*before, {**last, "content": content}]

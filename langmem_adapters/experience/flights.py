@@ -1,0 +1,96 @@
+"""Calls in the air: of those in this process that want the same at the same time, one goes, and the others wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from contextvars import ContextVar
+
+from langmem_adapters.experience.leases import Lease
+from langmem_adapters.flow import Flow, Step
+
+__all__ = ["Flight", "Flights"]
+
+_leading: ContextVar[frozenset[tuple[int, str]]] = ContextVar("langmem_leading", default=frozenset())
+
+
+class Flight:
+    """One call, the lease under which it is made, and what its followers are told: bytes, or why there are none."""
+
+    def __init__(self, flights: Flights, key: str) -> None:
+        self._flights = flights
+        self.key = key
+        self.landed: Future[bytes | None] = Future()
+        self.landed.set_running_or_notify_cancel()  # so that a follower that is cancelled does not cancel it
+        self.failed = False
+        self.lease: Lease | None = None
+
+    def land(self, data: bytes | None) -> None:
+        """Tell the result; None, where it cannot be shared and each has to make its own."""
+        self._flights.remove(self)
+        if not self.landed.done():
+            self.landed.set_result(data)
+
+    def crash(self) -> None:
+        """Say that the call failed; one of the followers may be luckier. Nothing, after it has landed."""
+        if not self.landed.done():
+            self.failed = True
+            self.land(None)
+
+    def wait(self, seconds: float) -> Flow[bool]:
+        """Until it has landed, or for so many seconds; False, if it is still in the air."""
+        yield Step(lambda: wait([self.landed], seconds), lambda: self._await(seconds))
+        return self.landed.done()
+
+    async def _await(self, seconds: float) -> None:
+        waiter = asyncio.wrap_future(self.landed)
+        try:
+            await asyncio.wait([waiter], timeout=seconds)
+        finally:
+            waiter.cancel()  # else it would be called after its loop was closed
+
+
+class Flights:
+    """The calls of one function that are in the air, by key. Safe to share between threads, and across ``fork``."""
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._flights: dict[str, Flight] = {}
+
+    def join(self, key: str) -> tuple[Flight | None, bool]:
+        """The call for this key, and whether it is the caller's own to make; none, for one inside of that call."""
+        if (id(self), key) in _leading.get():
+            return None, False
+        if self._pid != os.getpid():  # those who lead them are on the other side
+            self._start()
+        with self._lock:
+            if key in self._flights:
+                return self._flights[key], False
+            flight = self._flights[key] = Flight(self, key)
+            return flight, True
+
+    def remove(self, flight: Flight) -> None:
+        """Let the next caller make a call of its own."""
+        with self._lock:
+            if self._flights.get(flight.key) is flight:
+                del self._flights[flight.key]
+
+    @contextlib.contextmanager
+    def led(self, flight: Flight | None) -> Iterator[None]:
+        """While the call is made: a call for the same key from inside does not wait for itself."""
+        if flight is None:
+            yield
+            return
+        token = _leading.set(_leading.get() | {(id(self), flight.key)})
+        try:
+            yield
+        finally:
+            _leading.reset(token)

@@ -1,0 +1,174 @@
+"""The rules of a pool, as flows: what is served, what is kept, and what is counted."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.requests import key_of, words
+from langmem_adapters.experience.savings import Prices, Saved, cost
+from langmem_adapters.experience.shelf import Shelf
+from langmem_adapters.experience.switches import may_read, may_write
+from langmem_adapters.flow import Flow, step
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.model import Experience, Metric, Score
+
+__all__ = ["Keeping", "QueryType", "Similar"]
+
+QueryType = Literal["exact", "semantic"]
+"""Whether the very same request is looked for, or those that are like it."""
+
+_UNSCORED = 5.0  # the worth of what nobody has scored
+_log = logging.getLogger("langmem_adapters")
+
+
+class Similar(NamedTuple):
+    """An experience that a query found, and how well it fits: ``score`` lies in [0, 1]; higher is better."""
+
+    experience: Experience
+    score: float
+
+
+class Keeping:
+    """The part of :class:`~langmem_adapters.experience.ExperiencePool` that other services build on."""
+
+    tag: str
+    ttl: float | None
+    enabled: bool
+    enable_read: bool
+    enable_write: bool
+    _shelf: Shelf
+    _prices: Prices
+    _saved: Saved
+    _counts: Counter[str]
+    _clock: Callable[[], float]
+    _new_id: Callable[[], str]
+
+    @property
+    def reads(self) -> bool:
+        """Whether a look-up is wanted here and now."""
+        return self.enabled and self.enable_read and may_read()
+
+    @property
+    def writes(self) -> bool:
+        """Whether storing is wanted here and now."""
+        return self.enabled and self.enable_write and may_write()
+
+    def create_flow(self, experience: Experience, *, key: str | None = None) -> Flow[Experience]:
+        """:meth:`create`, as a part of a larger flow."""
+        now = self._clock()
+        kept = experience.model_copy(
+            update={
+                "tag": self.tag,
+                "uuid": experience.uuid or self._new_id(),
+                "timestamp": now if experience.timestamp is None else experience.timestamp,
+                "expires_at": experience.expires_at if self.ttl is None or experience.expires_at else now + self.ttl,
+            }
+        )
+        if self.writes:
+            self._counts["evicted"] += yield from step(self._shelf.put, key_of(kept.req, key), kept.to_bytes())
+            self._counts["stored"] += 1
+        return kept
+
+    def lookup_flow(self, key: str, *, again: bool = False) -> Flow[Experience | None]:
+        """:meth:`lookup`, as a part of a larger flow. An entry that cannot be read is a miss, and is removed.
+
+        ``again`` is a second look after a miss: it counts only what it finds, in place of that miss.
+        """
+        if not self.reads:
+            return None
+        data = yield from step(self._shelf.get, key_of(None, key))
+        experience = None if data is None else self._read(data)
+        if data is not None and experience is None:
+            yield from step(self._shelf.delete, [key])
+        if experience is not None:
+            self._counts.update({"hits": 1, "misses": -1 if again else 0})
+            self._saved += cost(experience.metric, self._prices)
+        elif not again:
+            self._counts["misses"] += 1
+        return experience
+
+    def withdraw(self, experience: Experience) -> None:
+        """Count a hit as a miss after all, as it was not served."""
+        self._counts.update({"hits": -1, "misses": 1})
+        self._saved -= cost(experience.metric, self._prices)
+
+    def credit(self, experience: Experience) -> None:
+        """Count a miss as a hit after all, as this was served."""
+        self._counts.update({"hits": 1, "misses": -1})
+        self._saved += cost(experience.metric, self._prices)
+
+    def heal_flow(self, key: str) -> Flow[None]:
+        """Remove an entry that its reader cannot read."""
+        self._counts["unreadable"] += 1
+        yield from step(self._shelf.delete, [key])
+
+    def score_flow(self, experience: Experience, score: Score, *, key: str) -> Flow[bool]:
+        """Give a kept experience its score; False, if another has taken its place."""
+        old = yield from step(self._shelf.get, key)
+        current = None if old is None else self._read(old)
+        if old is None or current is None or current.uuid != experience.uuid:
+            return False
+        metric = (current.metric or Metric()).model_copy(update={"score": score})
+        scored = current.model_copy(update={"metric": metric}).to_bytes()
+        return (yield from step(self._shelf.replace, key, old, scored))
+
+    def similar_flow(self, req: Any, k: int) -> Flow[list[Similar]]:
+        """The experiences that are like a request, best first."""
+        if not self.reads or k < 1:
+            return []
+        found = yield from step(self._shelf.search, words(req), k, lambda data: self._read(data) is not None)
+        return [Similar(Experience.from_bytes(data), score) for _, score, data in found]
+
+    def exact_flow(self, req: Any) -> Flow[list[Similar]]:
+        """The experience of exactly this request, if there is one."""
+        experience = yield from self.lookup_flow(fingerprint(req))
+        return [Similar(experience, 1.0)] if experience else []
+
+    def _delete(self, req: Any, key: str | None, uuid: str | None) -> Flow[bool]:
+        if uuid is None:
+            return bool((yield from step(self._shelf.delete, [key_of(req, key)])))
+
+        def is_it(data: bytes) -> bool:
+            experience = self._read(data)
+            return experience is not None and experience.uuid == uuid
+
+        return bool((yield from step(self._shelf.drop, is_it)))
+
+    def _import(self, lines: Sequence[tuple[str, Experience]]) -> Flow[int]:
+        for key, experience in lines:
+            yield from self.create_flow(experience, key=key)
+        return len(lines)
+
+    def _worth(self, data: bytes) -> float | None:
+        experience = self._read(data)
+        if experience is None:
+            return None
+        score = experience.metric.score if experience.metric else None
+        return float(score.val) if score else _UNSCORED
+
+    def _read(self, data: bytes) -> Experience | None:
+        try:
+            experience = Experience.from_bytes(data)
+        except SerializationError as damage:
+            self._counts["unreadable"] += 1
+            _log.warning("an experience of tag %r is treated as a miss: %s", self.tag, damage)
+            return None
+        if experience.expires_at is not None and experience.expires_at <= self._clock():
+            self._counts["expired"] += 1
+            return None
+        return experience
+
+    def _all(self) -> list[Experience]:
+        found = (self._read(data) for _, data in self._shelf.all())
+        return [experience for experience in found if experience is not None]
+
+    def _invalidate(self, where: Callable[[Experience], bool]) -> int:
+        def unwanted(data: bytes) -> bool:
+            experience = self._read(data)
+            return experience is None or where(experience)
+
+        return self._shelf.drop(unwanted)

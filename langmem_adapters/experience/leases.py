@@ -1,0 +1,96 @@
+"""Leases: of the processes that want the same at the same time, one says in the store that it is making it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.errors import Conflict, SerializationError
+from langmem_adapters.flow import Flow, Step, step
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Store
+
+__all__ = ["Lease", "Leases"]
+
+_FIRST, _LONGEST = 0.01, 0.25  # seconds between two looks
+_ODD = 3600.0  # seconds; a lease that ends later than so long after one of ours would is none
+
+
+class Lease(NamedTuple):
+    """What the holder wrote."""
+
+    key: str
+    data: bytes
+
+
+class Leases:
+    """Leases of a pool's keys, beside the pool. One that nobody gives back ends after ``seconds``.
+
+    Args:
+        store, namespace: Where they are; the namespace expires when nobody has taken a lease for that long.
+        seconds: How long a lease lasts.
+        clock: Gives Unix seconds; the clocks of several machines should agree.
+        sleep: Waits for seconds; async callers wait on their event loop unless it is another than the default.
+        new_id: Gives ids.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        namespace: Namespace,
+        *,
+        seconds: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], object] = time.sleep,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._store = store
+        self._namespace = namespace
+        self._seconds = seconds
+        self._clock = clock
+        self._sleep = sleep
+        self._new_id = new_id
+
+    def take(self, key: str) -> Flow[Lease | None]:
+        """Take the lease of a key; None, while another has it."""
+        now = self._clock()
+        lease = Lease(key, encode({"by": self._new_id(), "until": now + self._seconds}))
+        known: bytes | None = None
+        for _ in range(2):
+            try:
+                put, guard = {key: lease.data}, {key: known}
+                yield from step(self._store.write, self._namespace, put=put, guard=guard, ttl=self._seconds)
+            except Conflict:  # noqa: PERF203 - each try may fail
+                known = (yield from step(self._store.get, self._namespace, [key])).get(key)
+                now = self._clock()  # the write may have waited
+                if known is not None and now < _until(known) < now + self._seconds + _ODD:
+                    return None
+            else:
+                return lease
+        return None
+
+    def give_back(self, lease: Lease) -> Flow[None]:
+        """End a lease before its time, unless it is another's by now."""
+        try:
+            guard: dict[str, bytes | None] = {lease.key: lease.data}
+            yield from step(self._store.write, self._namespace, delete=[lease.key], guard=guard, ttl=self._seconds)
+        except Conflict:
+            return
+
+    def pause(self, number: int) -> Flow[None]:
+        """Wait between the looks ``number`` and ``number + 1``."""
+        seconds = min(_FIRST * 2 ** min(number, 8), _LONGEST)
+        later = (lambda: asyncio.sleep(seconds)) if self._sleep is time.sleep else None
+        yield Step(lambda: self._sleep(seconds), later)
+
+
+def _until(data: bytes) -> float:
+    """When a lease ends; long ago, where that cannot be read."""
+    try:
+        until = decode(data)["until"]
+    except (SerializationError, TypeError, KeyError):
+        return 0.0
+    return float(until) if isinstance(until, int | float) else 0.0

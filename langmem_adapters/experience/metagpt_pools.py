@@ -1,0 +1,117 @@
+"""Experiences out of the files of MetaGPT's own pools. No class that they name is imported, only their data is read."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import ValidationError
+
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.model import Experience
+
+__all__ = ["read_metagpt_pool"]
+
+_CHROMA, _DOCSTORE = "chroma.sqlite3", "docstore.json"
+_DUMMY = "req"  # of the made-up experience that MetaGPT's BM25 pool begins with
+_MILLISECONDS = 1000
+_ROWS = """SELECT m.id, m.string_value FROM embedding_metadata AS m
+    JOIN embeddings AS e ON e.id = m.id JOIN segments AS s ON s.id = e.segment_id
+    JOIN collections AS c ON c.id = s.collection
+    WHERE m.key IN ('obj_json', '_node_content') AND (? = '' OR c.name = ?) ORDER BY m.id, m.key DESC"""
+_log = logging.getLogger("langmem_adapters")
+
+
+def read_metagpt_pool(path: str | Path, *, collection: str = "") -> list[Experience]:
+    """Read what MetaGPT's ``exp_pool`` has persisted, oldest first; the made-up first entry is left out.
+
+    Requests and responses are MetaGPT's texts. Of records that cannot be read the number is logged.
+
+    Args:
+        path: The pool's folder, its ``docstore.json`` (BM25), or its ``chroma.sqlite3``, which must not be in use.
+        collection: The collection of a Chroma database; default: all of them.
+
+    Raises SerializationError, which quotes nothing, where this is no such pool.
+
+    >>> pool = ExperiencePool(open_store("memory:"))  # doctest: +SKIP
+    >>> for experience in read_metagpt_pool(".exp_data"):  # doctest: +SKIP
+    ...     pool.create(experience)
+    """
+    path = Path(path).expanduser()
+    if path.is_dir():
+        path = next((path / name for name in (_CHROMA, _DOCSTORE) if (path / name).is_file()), path)
+    if not path.is_file():
+        raise SerializationError(f"{path} has neither a {_DOCSTORE} nor a {_CHROMA}")
+    chroma = path.name == _CHROMA
+    records = _chroma(path, collection) if chroma else _docstore(path)
+    found = [_experience(record) for record in records]
+    if None in found:
+        _log.warning("%d records of %s are no experiences, and are left out", found.count(None), path)
+    return [experience for experience in found if experience is not None and not _is_dummy(experience)]
+
+
+def _docstore(path: Path) -> list[Any]:
+    """The objects in a LlamaIndex docstore."""
+    nodes = None
+    with contextlib.suppress(ValueError, RecursionError):  # these carry the whole text
+        whole = json.loads(path.read_bytes())
+        nodes = whole.get("docstore/data") if isinstance(whole, dict) else None
+    if not isinstance(nodes, dict):
+        raise SerializationError(f"{path} is not a docstore of LlamaIndex")
+    return [_object(node.get("__data__") if isinstance(node, dict) else None) for node in nodes.values()]
+
+
+def _chroma(path: Path, collection: str) -> Iterator[Any]:
+    """The objects in a Chroma database."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
+            rows = connection.execute(_ROWS, (collection, collection)).fetchall()
+    except sqlite3.Error as error:
+        raise SerializationError(f"{path} is not a database of Chroma: {error}") from error
+    first: dict[int, str] = {}
+    for number, text in rows:
+        first.setdefault(number, text)  # obj_json before _node_content
+    yield from (_object(text) for text in first.values())
+
+
+def _object(node: Any) -> Any:
+    """What a node of MetaGPT's stands for: in its metadata, as JSON."""
+    node = _parsed(node)
+    metadata = node.get("metadata") if isinstance(node, dict) else None
+    if not isinstance(metadata, dict):
+        return node
+    return _parsed(metadata.get("obj_json") or metadata.get("obj"))
+
+
+def _parsed(value: Any) -> Any:
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(value)
+        return None
+    return value
+
+
+def _experience(record: Any) -> Experience | None:
+    if not isinstance(record, dict) or "req" not in record or "resp" not in record:
+        return None
+    fields = {name: record[name] for name in Experience.model_fields if record.get(name) is not None}
+    fields.pop("expires_at", None)
+    metric = fields.get("metric")
+    if isinstance(metric, dict) and isinstance(metric.get("time_cost"), int | float):
+        fields["metric"] = {**metric, "time_cost": metric["time_cost"] / _MILLISECONDS}
+    try:
+        experience = Experience.model_validate(fields)
+        experience.to_bytes()
+    except (ValidationError, SerializationError):
+        return None
+    return experience
+
+
+def _is_dummy(experience: Experience) -> bool:
+    return (experience.req, experience.resp) == (_DUMMY, "resp")

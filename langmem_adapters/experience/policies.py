@@ -1,0 +1,141 @@
+"""What decides about experiences: each a plain function, sync or async, or an object that is called like one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.flow import Flow, Step, step
+from langmem_adapters.model import Experience, Score
+
+__all__ = [
+    "AtLeast",
+    "ContextBuilder",
+    "Judge",
+    "RuleScorer",
+    "Scorer",
+    "Serializer",
+    "ask",
+    "asks_async",
+    "exact_and_perfect",
+]
+
+_PERFECT = 10
+
+
+class Scorer(Protocol):
+    """Says how good a response to a request is; may be a coroutine function."""
+
+    def __call__(self, req: Any, resp: Any, /) -> Any:
+        """Give a Score, or a number from 1 to 10."""
+        ...
+
+
+class Judge(Protocol):
+    """Says whether an experience may be served for a request; may be a coroutine function."""
+
+    def __call__(self, experience: Experience, req: Any, /) -> Any:
+        """Give True or False."""
+        ...
+
+
+class ContextBuilder(Protocol):
+    """Puts experiences into a request; may be a coroutine function. It leaves the request that it is given alone."""
+
+    def __call__(self, req: Any, experiences: Sequence[Experience], /) -> Any:
+        """Give the request that is made instead."""
+        ...
+
+
+@runtime_checkable
+class Serializer(Protocol):
+    """Says what of a call is its request, and how a response is kept as data."""
+
+    def serialize_req(self, **arguments: Any) -> Any:
+        """Give the request, as data, from the arguments that count. It is the key, and what is searched."""
+        ...
+
+    def serialize_resp(self, resp: Any) -> Any:
+        """Give a response as data."""
+        ...
+
+    def deserialize_resp(self, data: Any) -> Any:
+        """Give the response back. Raises where the data is none."""
+        ...
+
+
+def exact_and_perfect(experience: Experience, req: Any) -> bool:
+    """Judge as MetaGPT's ``SimplePerfectJudge`` does: the very same request, and a score of 10.
+
+    >>> exact_and_perfect(Experience(req="France", resp="Paris"), "France")
+    False
+    """
+    return bool(experience.req == req) and _value(experience) == _PERFECT
+
+
+class AtLeast:
+    """Judges by the score: what has none, or a lower one, is not served.
+
+    >>> from langmem_adapters.model import Metric
+    >>> AtLeast(7)(Experience(req="France", resp="Paris", metric=Metric(score=Score(val=8))), "France")
+    True
+    """
+
+    def __init__(self, threshold: int) -> None:
+        if not 1 <= threshold <= _PERFECT:
+            raise ConfigurationError(f"a threshold is a score from 1 to 10, not {threshold}")
+        self.threshold = threshold
+
+    def __call__(self, experience: Experience, req: Any) -> bool:  # noqa: ARG002 - the score alone counts
+        """Judge."""
+        return (_value(experience) or 0) >= self.threshold
+
+
+class RuleScorer:
+    """Scores by rules: 10, less the points of each rule that a response breaks, 1 at the least.
+
+    Args:
+        rules: By its reason: what says of a request and a response whether the rule holds, and the points it costs.
+
+    >>> scorer = RuleScorer({"it is too long": (lambda req, resp: len(resp) < 10, 4)})
+    >>> scorer("France", "Paris is the capital of France")
+    Score(val=6, reason='it is too long')
+    """
+
+    def __init__(self, rules: dict[str, tuple[Callable[[Any, Any], bool], int]]) -> None:
+        self._rules = dict(rules)
+
+    def __call__(self, req: Any, resp: Any) -> Score:
+        """Score."""
+        broken = {reason: points for reason, (holds, points) in self._rules.items() if not holds(req, resp)}
+        return Score(val=max(1, min(_PERFECT, _PERFECT - sum(broken.values()))), reason="; ".join(broken))
+
+
+def ask(policy: Callable[..., Any], *args: Any) -> Flow[Any]:
+    """Ask a policy, in whichever way it can be asked."""
+    flow = getattr(policy, "flow", None)
+    if flow is not None:
+        return (yield from flow(*args))
+    answer = yield from step(policy, *args)
+    if inspect.isawaitable(answer):  # a plain function that hands on a coroutine
+        answer = yield Step(lambda: _refuse(answer), lambda: answer)
+    return answer
+
+
+def asks_async(policy: Any) -> bool:
+    """Whether a policy can be asked on an event loop only."""
+    call = getattr(policy, "__call__", None)  # noqa: B004 - asked for coroutine functions, not whether it is callable
+    is_async = inspect.iscoroutinefunction(policy) or inspect.iscoroutinefunction(call)
+    return is_async or not getattr(policy, "blocks", True)
+
+
+def _refuse(answer: Any) -> Any:
+    if inspect.iscoroutine(answer):
+        answer.close()  # else Python warns that it was never awaited
+    raise ConfigurationError("a policy that is a coroutine function goes with async functions only")
+
+
+def _value(experience: Experience) -> int | None:
+    return experience.metric.score.val if experience.metric and experience.metric.score else None

@@ -1,0 +1,55 @@
+"""Requests of experiences: the key under which one is kept, and the words by which similar ones are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from langmem_adapters.codec import encode
+from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.model import Experience
+
+__all__ = ["key_of", "text_of", "words"]
+
+_LONGEST = 10_000  # characters that are searched by
+
+
+def key_of(req: Any, key: str | None) -> str:
+    """The key of a request: its fingerprint, or what the caller gives instead."""
+    if key is None:
+        return fingerprint(req)
+    if "\0" in key:
+        raise ConfigurationError("a key of an experience cannot have a NUL character in it")
+    return key
+
+
+def words(req: Any) -> str:
+    """What a request says, for people and for search: texts as they are, of messages what was said.
+
+    >>> words({"messages": [{"role": "user", "content": "Where is my bike?"}], "k": 3})
+    'Where is my bike? 3'
+    """
+    return " ".join(part for part in _parts(req) if part)[:_LONGEST]
+
+
+def _parts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        chosen = [value["content"]] if "content" in value and "role" in value else value.values()
+        for item in chosen:
+            yield from _parts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _parts(item)
+    elif value is not None:
+        yield encode(value).decode()
+
+
+def text_of(data: bytes) -> str | None:
+    """What a stored experience is found by; None, where that cannot be said."""
+    try:
+        return words(Experience.from_bytes(data).req) or None
+    except SerializationError:
+        return None

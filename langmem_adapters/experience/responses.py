@@ -1,0 +1,204 @@
+"""Responses as data, and back: with an equal value of the same type, or not at all.
+
+Data is restored by what the function says that it returns, or by nothing; no class is found by a name in the data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import typing
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, PydanticUserError, TypeAdapter
+
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.policies import Serializer
+from langmem_adapters.model import Experience, Metric
+
+__all__ = ["Responses", "same"]
+
+Form = Literal["plain", "typed", "loose"]
+_FORMS: Final[tuple[Form, ...]] = ("plain", "typed", "loose")
+_NONE: Final = object()  # no value at all
+_STREAMS = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator)
+
+
+class Responses:
+    """What one function returns, or yields.
+
+    A response has one of three forms: "plain" data that is what the function says that it returns, "typed" data from
+    which pydantic makes what it returns, and "loose", which is plain, and not what it says. Which it is, is found out
+    by restoring it.
+
+    Args:
+        function: Whose responses they are.
+        returns: The type of a response (of an item, for generators); default: what the function's annotation says.
+        serializer: Turns responses into data and back, before and after all that.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], *, returns: Any = None, serializer: Serializer, stream: bool
+    ) -> None:
+        self._function = function
+        self._returns = returns
+        self._serializer = serializer
+        self._stream = stream
+        self._known: TypeAdapter[Any] | None = None
+        self._looked = False
+
+    def experience(self, value: Any, *, req: Any, metric: Metric) -> Experience:
+        """A response as an experience; of a stream, its frozen items. Raises SerializationError like :meth:`freeze`."""
+        if self._stream:
+            forms, items = [form for form, _ in value], [data for _, data in value]
+            return Experience(req=req, resp=items, metric=metric, form=forms)
+        form, data = self.freeze(value)
+        return Experience(req=req, resp=data, metric=metric, form=form, **({} if data is not None else {"none": True}))
+
+    def of(self, experience: Experience) -> Any:
+        """The response of an experience; of a stream, the list of its items. Raises as :meth:`restore` does."""
+        own = experience.model_extra or {}
+        form, data = own.get("form"), experience.resp
+        if self._stream:
+            if not (isinstance(form, list) and isinstance(data, list) and len(form) == len(data)):
+                raise SerializationError("a stored response is not what the function returns")
+            return list(map(self.restore, form, data))
+        if data is None and not own.get("none"):  # as nothing would be, had the field been lost
+            raise SerializationError("a stored experience has no response")
+        return self.restore(form, data)
+
+    def seen(self, value: Any) -> Any:
+        """What the function's caller sees: the value; of a stream, the list of its items."""
+        return [self.restore(form, data) for form, data in value] if self._stream else value
+
+    def freeze(self, value: Any) -> tuple[Form, Any]:
+        """A response's form and data. Raises SerializationError for one that would not come back equal."""
+        try:
+            for form in _FORMS:
+                data = self._data(form, value)
+                if data is not _NONE and same(self._restored(form, data), value):
+                    return form, data
+        except Exception as error:
+            raise SerializationError(f"a response of {type(value).__qualname__} cannot be stored") from error
+        raise SerializationError(f"a response of {type(value).__qualname__} would not come back equal")
+
+    def restore(self, form: Any, data: Any) -> Any:
+        """The response. Raises SerializationError, where the data is not what the function returns."""
+        try:
+            value = self._restored(form, data)
+        except Exception as error:
+            raise SerializationError("a stored response is not what the function returns") from error
+        if value is _NONE:
+            raise SerializationError("a stored response is not what the function returns")
+        return value
+
+    def _data(self, form: Form, value: Any) -> Any:
+        value = self._serializer.serialize_resp(value)
+        if form == "typed":
+            if self._adapter is None:
+                return _NONE
+            value = _by_value(self._adapter.dump_python(value, by_alias=True, round_trip=True, warnings=False))
+        try:
+            return decode(encode(value))
+        except SerializationError:
+            return _NONE
+
+    def _restored(self, form: Form, data: Any) -> Any:
+        if form not in _FORMS:
+            return _NONE
+        if form == "plain" and self._adapter is not None:
+            value = self._adapter.validate_python(data, strict=True) if _conforms(self._adapter, data) else _NONE
+        elif form == "typed":
+            value = _NONE if self._adapter is None else self._adapter.validate_python(data)
+        else:
+            value = data
+        return _NONE if value is _NONE else self._serializer.deserialize_resp(value)
+
+    @property
+    def _adapter(self) -> TypeAdapter[Any] | None:
+        if not self._looked:
+            self._known = _adapter(self._annotation() if self._returns is None else self._returns)
+            self._looked = True
+        return self._known
+
+    def _annotation(self) -> Any:
+        """What a response is by the function's annotation; Any, where there is none that can be read."""
+
+        def holder() -> None: ...
+
+        function = getattr(self._function, "__func__", self._function)
+        try:
+            holder.__annotations__ = {"return": function.__annotations__["return"]}
+            found = typing.get_type_hints(holder, getattr(function, "__globals__", {}), include_extras=True)["return"]
+        except (AttributeError, KeyError, NameError, TypeError, SyntaxError):
+            return Any
+        if not self._stream:
+            return found
+        return typing.get_args(found)[0] if typing.get_origin(found) in _STREAMS and typing.get_args(found) else Any
+
+
+def _adapter(annotation: Any) -> TypeAdapter[Any] | None:
+    if annotation is Any or isinstance(annotation, typing.TypeVar):
+        return None
+    try:
+        return TypeAdapter(annotation)
+    except (PydanticUserError, TypeError, NameError):  # a class that pydantic does not know
+        return None
+
+
+def _by_value(dumped: Any) -> Any:
+    """What pydantic dumped, with the values of enum members in their places."""
+    if isinstance(dumped, enum.Enum):
+        return dumped.value
+    if isinstance(dumped, dict):
+        return {_by_value(key): _by_value(item) for key, item in dumped.items()}
+    if type(dumped) in {list, tuple, set, frozenset}:
+        return type(dumped)(map(_by_value, dumped))
+    return dumped
+
+
+def _conforms(adapter: TypeAdapter[Any], data: Any) -> bool:
+    """Whether data is itself of the type, and not only something that pydantic would make into it."""
+    try:
+        return same(adapter.validate_python(data, strict=True), data)
+    except ValueError:
+        return False
+
+
+def same(a: Any, b: Any) -> bool:  # noqa: PLR0911 - a line for each kind
+    """Whether two values are equal and of the same types, all the way down.
+
+    >>> same([1, True, (None,)], [1, True, (None,)]), same(1, True), same([1], (1,))
+    (True, False, False)
+    """
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float):
+        return bool(a == b or (a != a and b != b))  # noqa: PLR0124 - NaN
+    if isinstance(a, Mapping):
+        return len(a) == len(b) and all(same(x, y) and same(a[x], b[y]) for x, y in zip(a, b, strict=True))
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b)) and same(getattr(a, "__dict__", 0), getattr(b, "__dict__", 0))
+    if isinstance(a, set | frozenset):
+        return {(type(x), x) for x in a} == {(type(x), x) for x in b}
+    if isinstance(a, BaseModel):
+        return bool(a == b) and same(a.__dict__, b.__dict__) and same(a.model_extra, b.model_extra)
+    if dataclasses.is_dataclass(a) and not isinstance(a, type):
+        fields = [field.name for field in dataclasses.fields(a)]
+        own = getattr(a, "__dict__", {}).keys() == getattr(b, "__dict__", {}).keys()
+        return own and all(same(getattr(a, name), getattr(b, name)) for name in fields)
+    if isinstance(a, dt.datetime | dt.time):
+        return bool(a == b) and a.tzinfo == b.tzinfo and a.fold == b.fold
+    return bool(a == b)

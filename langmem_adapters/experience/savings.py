@@ -1,0 +1,56 @@
+"""What hits have saved: the time, the tokens and the money that the answers had cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.model import Metric
+
+__all__ = ["Prices", "Saved", "check", "cost"]
+
+Prices = Mapping[str, tuple[float, float]]
+"""Of a model's name: what a million tokens cost that go in, and that come out."""
+
+_MILLION = 1_000_000
+
+
+class Saved(NamedTuple):
+    """Seconds, tokens, and money in the unit of ``Metric.money_cost`` and of the price table."""
+
+    seconds: float = 0.0
+    tokens: int = 0
+    money: float = 0.0
+
+    def __add__(self, other: object) -> Saved:
+        if not isinstance(other, Saved):
+            return NotImplemented
+        return Saved(self.seconds + other.seconds, self.tokens + other.tokens, self.money + other.money)
+
+    def __sub__(self, other: Saved) -> Saved:
+        return self + Saved(-other.seconds, -other.tokens, -other.money)
+
+
+def cost(metric: Metric | None, prices: Prices) -> Saved:
+    """What an answer had cost, by its metric.
+
+    Money is the metric's own ``money_cost``, where it has one; else its ``input_tokens`` and ``output_tokens`` at
+    the price of its ``model``.
+
+    >>> cost(Metric(time_cost=2.0, model="small", input_tokens=1000, output_tokens=500), {"small": (1.0, 2.0)})
+    Saved(seconds=2.0, tokens=1500, money=0.002)
+    """
+    if metric is None:
+        return Saved()
+    tokens_in, tokens_out = metric.input_tokens, metric.output_tokens
+    price_in, price_out = prices.get(metric.model, (0.0, 0.0))
+    money = metric.money_cost or (tokens_in * price_in + tokens_out * price_out) / _MILLION
+    return Saved(metric.time_cost, tokens_in + tokens_out, money)
+
+
+def check(prices: Prices) -> None:
+    """Raise ConfigurationError for a table that is not one of prices."""
+    for model, pair in prices.items():
+        if not (isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(x, int | float) for x in pair)):  # noqa: PLR2004
+            raise ConfigurationError(f"the prices of {model!r} are two numbers, for tokens in and out, per million")

@@ -1,0 +1,164 @@
+"""Ready-made serializers: what of a call is its request, and how its response is kept as data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel
+
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.experience.policies import Serializer
+
+__all__ = [
+    "DataSerializer",
+    "JsonSerializer",
+    "MessagesSerializer",
+    "PydanticSerializer",
+    "RoleZeroSerializer",
+    "TextSerializer",
+    "as_serializer",
+]
+
+_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "HumanMessageChunk": "user"}
+_USEFUL = "Command Editor.read executed: file_path"
+
+
+class DataSerializer:
+    """Keeps data as it is: the request is the only argument that counts, or all of them by name."""
+
+    def serialize_req(self, **arguments: Any) -> Any:
+        """Give the arguments."""
+        return next(iter(arguments.values())) if len(arguments) == 1 else arguments
+
+    def serialize_resp(self, resp: Any) -> Any:
+        """Give the response."""
+        return resp
+
+    def deserialize_resp(self, data: Any) -> Any:
+        """Give the response."""
+        return data
+
+
+class TextSerializer(DataSerializer):
+    """The request as text (MetaGPT's ``SimpleSerializer``). Responses that are texts are kept, no others.
+
+    >>> TextSerializer().serialize_req(req=["a", 1])
+    "['a', 1]"
+    """
+
+    def serialize_req(self, **arguments: Any) -> str:
+        """Give the text of the request."""
+        return str(super().serialize_req(**arguments))
+
+    def serialize_resp(self, resp: Any) -> str:
+        """Give the response."""
+        if not isinstance(resp, str):
+            raise SerializationError(f"a response of {type(resp).__qualname__} is no text")
+        return resp
+
+
+class JsonSerializer(DataSerializer):
+    """Requests and responses as one JSON text each, with types that JSON lacks.
+
+    >>> JsonSerializer().serialize_resp({"rivers": (1, 2)})
+    '{"rivers":{"$type":"tuple","$value":[1,2]}}'
+    """
+
+    def serialize_req(self, **arguments: Any) -> str:
+        """Give the request's JSON."""
+        return encode(super().serialize_req(**arguments)).decode()
+
+    def serialize_resp(self, resp: Any) -> str:
+        """Give the response's JSON."""
+        return encode(resp).decode()
+
+    def deserialize_resp(self, data: Any) -> Any:
+        """Read the response's JSON."""
+        return decode(data.encode())
+
+
+class PydanticSerializer(DataSerializer):
+    """Responses that are models of one class, where the function does not say so."""
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            raise ConfigurationError("PydanticSerializer takes a class of pydantic models")
+        self._model = model
+
+    def serialize_resp(self, resp: Any) -> dict[str, Any]:
+        """Give the model's fields."""
+        return self._model.model_dump(resp, by_alias=True, round_trip=True)
+
+    def deserialize_resp(self, data: Any) -> BaseModel:
+        """Make the model."""
+        return self._model.model_validate(data)
+
+
+class MessagesSerializer(DataSerializer):
+    """Requests that hold chat messages: of each only what was said and called, so that ids and usage do not count.
+
+    Messages are LangChain's, or dictionaries with ``role`` and ``content``, anywhere in the arguments.
+    """
+
+    def serialize_req(self, **arguments: Any) -> Any:
+        """Give the arguments with plain messages in them."""
+        return _plain_messages(super().serialize_req(**arguments))
+
+
+class RoleZeroSerializer(TextSerializer):
+    """The request of MetaGPT's ``RoleZero``: of its long prompt only what makes the task, as JSON.
+
+    That is, messages that show a file which was read, and ``state_data`` or, without one, the last message. Plan,
+    time and the rest of the state, which change on each call, are left out.
+    """
+
+    def serialize_req(self, **arguments: Any) -> str:
+        """Give the request's JSON."""
+        messages = arguments.get("req") or []
+        if not messages:
+            return ""
+        kept = [message for message in messages if _USEFUL in str(message.get("content", ""))]
+        state = arguments.get("state_data")
+        kept.append({"role": "user", "content": state} if state else messages[-1])
+        return json.dumps(kept)
+
+
+class _RequestSerializer(DataSerializer):
+    """A plain function from the arguments to the request."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def serialize_req(self, **arguments: Any) -> Any:
+        return self._function(**arguments)
+
+
+def as_serializer(given: Serializer | Callable[..., Any]) -> Serializer:
+    """A serializer; of a plain function, one that makes requests with it."""
+    if isinstance(given, Serializer):
+        return given
+    if callable(given):
+        return _RequestSerializer(given)
+    raise ConfigurationError("a serializer has serialize_req, serialize_resp and deserialize_resp, or is a function")
+
+
+def _plain_messages(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain_messages(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain_messages(item) for item in value]
+    if isinstance(value, BaseModel) and hasattr(value, "content") and isinstance(getattr(value, "type", None), str):
+        return _plain_message(value)
+    return value
+
+
+def _plain_message(message: Any) -> dict[str, Any]:
+    calls = [
+        {"name": call.get("name"), "args": call.get("args")} for call in getattr(message, "tool_calls", None) or []
+    ]
+    said = {"role": _ROLES.get(message.type, message.type), "content": message.content}
+    extra = {"name": getattr(message, "name", None), "tool_calls": calls}
+    return said | {name: value for name, value in extra.items() if value}

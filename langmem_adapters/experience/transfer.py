@@ -1,0 +1,38 @@
+"""Experiences as JSON Lines: one a line, with the key under which it is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.requests import key_of
+from langmem_adapters.model import Experience
+
+__all__ = ["read_lines", "write_line"]
+
+_VERSION = 1
+
+
+def write_line(key: str, data: bytes) -> bytes:
+    """One line, without its end, of a stored experience."""
+    head = json.dumps({"type": "experience", "v": _VERSION, "key": key})
+    return head[:-1].encode() + b', "experience": ' + data + b"}"
+
+
+def read_lines(lines: Iterable[bytes | str]) -> list[tuple[str, Experience]]:
+    """Read and check lines. Raises SerializationError, which quotes nothing, naming the first wrong one."""
+    found = []
+    for number, raw in enumerate(lines, start=1):
+        if not raw.strip():
+            continue
+        try:
+            line = json.loads(raw)
+            is_ours = line["type"] == "experience" and line["v"] == _VERSION
+            experience = Experience.from_bytes(json.dumps(line["experience"]).encode())
+            found.append((key_of(None, str(line["key"])), experience))
+        except (ValueError, KeyError, TypeError, RecursionError, SerializationError):
+            is_ours = False
+        if not is_ours:  # outside of the except, as the parser's own error holds the line
+            raise SerializationError(f"line {number} is not an experience of this version's export")
+    return found

@@ -1,0 +1,906 @@
+"""cached: every kind of function and of result, exactly what was asked for, and never in the way (F2b, C5, C7)."""
+
+# ruff: noqa: ARG001, ARG005, PERF203 - functions to be cached need their arguments
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import gc
+import inspect
+import itertools
+import json
+import logging
+import time
+import typing
+import uuid
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+import langmem_adapters
+from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
+from langmem_adapters.experience import FunctionCache, bypass, refresh
+from langmem_adapters.experience.arguments import identity, name_of
+from langmem_adapters.experience.responses import same
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.model import Metric
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.testing import FakeClock
+
+
+class Colour(enum.Enum):
+    RED = "r"
+    BLUE = "b"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class City(BaseModel):
+    name: str
+    rivers: tuple[str, ...] = ()
+    zip_code: int = Field(default=0, alias="zip")
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    where: Colour = Colour.RED
+
+
+class Pair(NamedTuple):
+    left: int
+    right: str
+
+
+class Secretive(BaseModel):
+    shown: int
+    hidden: int = Field(default=0, exclude=True)
+
+
+PARIS = City(name="Paris", rivers=("Seine",), zip=75000)
+PLAIN: list[Any] = [
+    *(None, "", 0, 0.0, False, [], {}, (), b"", set(), frozenset()),
+    *("text", 7, -0.5, True, [1, (2, b"3")], {"a": {1: 2}}, {1, 2}, float("inf"), "\ud800"),
+    *(dt.datetime(2026, 1, 2, 3, tzinfo=dt.timezone.utc), dt.date(2026, 1, 2), dt.timedelta(1), uuid.UUID(int=5)),
+    decimal.Decimal("1.10"),
+]
+RESULTS: list[tuple[Any, Any]] = [(value, Any) for value in PLAIN]
+RESULTS += [
+    (None, City | None),
+    (0, int),
+    (1, float),  # not what it says, and kept all the same
+    (PARIS, City),
+    ([PARIS, None], list[City | None]),
+    (Point(1, Colour.BLUE), Point),
+    (Colour.BLUE, Colour),
+    (Level.LOW, Level),
+    (Pair(1, "a"), Pair),
+    ({"a": Point(2)}, dict[str, Point]),
+]
+
+
+KINDS = ("function", "coroutine", "generator", "async generator")
+
+
+def make(  # noqa: C901 - four kinds
+    kind: str, result: Callable[..., Any], **options: Any
+) -> tuple[Callable[..., Any], list[Any], FunctionCache]:
+    """A cached function of a kind that gives a result (a stream gives it twice), how to call it, and its calls."""
+    calls: list[Any] = []
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        calls.append((args, kwargs))
+        return result(*args, **kwargs)
+
+    async def coroutine(*args: Any, **kwargs: Any) -> Any:
+        await asyncio.sleep(0)
+        return function(*args, **kwargs)
+
+    def generator(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        value = function(*args, **kwargs)
+        yield value
+        yield value
+
+    async def async_generator(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        await asyncio.sleep(0)
+        for value in generator(*args, **kwargs):
+            yield value
+
+    made = cached(**options)(
+        {"function": function, "coroutine": coroutine, "generator": generator}.get(kind, async_generator)
+    )
+
+    async def consumed(*args: Any, **kwargs: Any) -> list[Any]:
+        return [item async for item in made(*args, **kwargs)]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kind == "function":
+            return made(*args, **kwargs)
+        if kind == "coroutine":
+            return asyncio.run(made(*args, **kwargs))
+        if kind == "generator":
+            return list(made(*args, **kwargs))
+        return asyncio.run(consumed(*args, **kwargs))
+
+    return call, calls, made.cache
+
+
+# --- F2b: value and type
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_f2b_every_kind_of_function_serves_an_equal_value_of_the_same_type(any_store: Store, kind: str) -> None:
+    for number, (value, returns) in enumerate(RESULTS):
+        call, calls, cache = make(kind, lambda n, value=value: value, store=any_store, returns=returns, tag=f"{number}")
+        first, second, third = call(number), call(number), call(number)
+        wanted = [value, value] if "generator" in kind else value
+        assert same(first, wanted)
+        assert same(second, wanted), value
+        assert same(third, wanted), value
+        assert (len(calls), cache.stats()["hits"], cache.stats()["refused"]) == (1, 2, 0), value
+
+
+class Town:
+    """Methods of every kind, whose annotations say what they give."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    @cached(url="memory:", tag="town.city")
+    def city(self, name: str = "Paris") -> City:
+        self.calls.append(name)
+        return City(name=name)
+
+    @cached(url="memory:", tag="town.acity")
+    async def acity(self, name: str) -> Point:
+        self.calls.append(name)
+        return Point(len(name))
+
+    @cached(url="memory:", tag="town.cities")
+    def cities(self, *names: str) -> Generator[City, None, None]:
+        self.calls.append("".join(names))
+        yield from (City(name=name) for name in names)
+
+    @classmethod
+    @cached(url="memory:", tag="town.colour")
+    def colour(cls, **by: int) -> Colour:
+        COLOURS.append(by)
+        return Colour.BLUE
+
+
+COLOURS: list[Any] = []
+
+
+def test_f2b_methods_share_their_results_and_annotations_bring_types_back() -> None:
+    one, other = Town(), Town()
+    for town in (one, other):
+        assert same(town.city(), City(name="Paris"))
+        assert same(asyncio.run(town.acity(name="Oslo")), Point(4))
+        assert same(list(town.cities("a", "b")), [City(name="a"), City(name="b")])
+        assert Town.colour(a=1, b=2) is town.colour(b=2, a=1) is Colour.BLUE
+    assert (one.calls, other.calls, COLOURS) == (["Paris", "Oslo", "ab"], [], [{"a": 1, "b": 2}])
+    found = one.city.cache.lookup("Paris")
+    assert found is not None
+    assert found.resp == {"name": "Paris", "rivers": (), "zip": 0}
+    assert one.city.cache.invalidate(name="Paris")
+    assert not one.city.cache.invalidate("Paris")
+    other.city()
+    assert other.calls == ["Paris"]
+
+
+def test_self_counts_when_asked() -> None:
+    class User:
+        def __init__(self, id_: int) -> None:
+            self.id, self.calls = id_, 0
+
+        @cached(store=MemoryStore(), key={"self": lambda self: self.id})
+        def name(self, n: int) -> str:
+            self.calls += 1
+            return f"{self.id} {n}"
+
+    one, same_one, other = User(1), User(1), User(2)
+    assert [user.name(5) for user in (one, same_one, other)] == ["1 5", "1 5", "2 5"]
+    assert [user.calls for user in (one, same_one, other)] == [1, 0, 1]
+    assert User.name.cache.invalidate(same_one, 5)
+    assert one.name(5) == "1 5"
+    assert one.calls == 2
+
+
+def test_a_decorated_function_is_still_that_function() -> None:
+    @exp_cache
+    def plain(a: int, *, b: str = "x") -> str:
+        """Say."""
+        return b * a
+
+    @exp_cache(url="memory:")
+    async def coroutine() -> None: ...
+
+    @exp_cache()
+    async def stream() -> AsyncIterator[int]:
+        yield 1
+
+    assert (vars(plain)["__wrapped__"].__name__, plain.__doc__) == ("plain", "Say.")
+    assert str(inspect.signature(plain)) == "(a: 'int', *, b: 'str' = 'x') -> 'str'"
+    assert inspect.iscoroutinefunction(coroutine)
+    assert inspect.isasyncgenfunction(stream)
+    assert repr(plain.cache).startswith("FunctionCache(test_a_decorated_function")
+    assert langmem_adapters.exp_cache is langmem_adapters.cached
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "value",
+    [PARIS, Point(1), Colour.RED, Pair(1, "a"), object(), float, lambda: 1, type("S", (str,), {})("s")],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_would_not_come_back_equal_is_returned_and_not_kept(kind: str, value: Any) -> None:
+    call, calls, cache = make(kind, lambda: value, store=MemoryStore())
+    for _ in range(2):
+        got = call()
+        assert (got[0] if "generator" in kind else got) is value
+    assert len(calls) == 2
+    assert (cache.stats()["stored"], cache.pool.count()) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "returns"),
+    [
+        (Secretive(shown=1, hidden=2), Secretive),
+        (dt.datetime(2026, 1, 2, tzinfo=ZoneInfo("Europe/Paris")), dt.datetime),
+        ([True], list[int] | None),
+    ],
+)
+def test_a_type_that_loses_something_is_not_kept_or_comes_back_whole(value: Any, returns: Any) -> None:
+    call, calls, _ = make("function", lambda: value, store=MemoryStore(), returns=returns)
+    assert same(call(), value)
+    assert same(call(), value)
+    assert len(calls) == (1 if value == [True] else 2)
+
+
+def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytest.LogCaptureFixture) -> None:
+    call, _, cache = make("function", lambda: City(name="my-secret"), store=MemoryStore())
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        call(), call()
+    assert len(caplog.records) == 1
+    assert "would not come back equal" in caplog.text
+    assert "my-secret" not in caplog.text
+    assert cache.stats()["refused"] == 2
+
+
+def test_a_hit_is_a_new_object_each_time() -> None:
+    call, _, _ = make("function", lambda: {"list": [1]}, store=MemoryStore())
+    call()["list"].append(2)
+    call()["list"].append(3)
+    assert call() == {"list": [1]}
+
+
+def test_what_the_caller_does_to_a_streams_items_changes_nothing() -> None:
+    @cached(store=MemoryStore())
+    def lists() -> Iterator[list[int]]:
+        yield [1]
+        yield [2]
+
+    for _ in range(3):
+        items = []
+        for item in lists():
+            items.append(list(item))
+            item.append(9)
+        assert items == [[1], [2]]
+
+
+# --- which calls are the same
+
+
+def test_positional_keyword_and_default_arguments_are_one_call(any_store: Store) -> None:
+    calls = []
+
+    @cached(store=any_store)
+    def f(a: int, /, b: int = 2, *rest: int, c: int = 3, **more: int) -> list[Any]:
+        calls.append(1)
+        return [a, b, rest, c, more]
+
+    assert f(1) == f(1, 2) == f(1, b=2) == f(1, 2, c=3) == [1, 2, (), 3, {}]
+    assert len(calls) == 1
+    assert f(1, 2, 3, d=4, e=5) == f(1, 2, 3, e=5, d=4) == [1, 2, (3,), 3, {"d": 4, "e": 5}]
+    assert len(calls) == 2
+
+
+leaf = (
+    st.none()
+    | st.booleans()
+    | st.integers(-1, 1)
+    | st.sampled_from(
+        [
+            0.0,
+            1.0,
+            "",
+            "RED",
+            b"",
+            Colour.RED,
+            Colour.BLUE,
+            Level.LOW,
+            Point(1),
+            Point(0),
+            City(name=""),
+            int,
+            Pair(1, "a"),
+        ]
+    )
+)
+values = st.recursive(
+    leaf,
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.lists(inner, max_size=2).map(tuple)
+        | st.dictionaries(st.sampled_from(["a", "enum", 1, None, (1,)]), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=300)
+@given(values, values)
+def test_c4_identities_differ_exactly_where_values_or_types_do(one: Any, other: Any) -> None:
+    assert (fingerprint(identity(one)) == fingerprint(identity(other))) == _alike(one, other)
+    assert fingerprint(identity(one)) == fingerprint(identity(one))
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Equal and of the same types, in whichever order a dictionary was made."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        typed = {(type(k), k): v for k, v in b.items()}
+        return len(a) == len(b) and all((type(k), k) in typed and _alike(v, typed[type(k), k]) for k, v in a.items())
+    if type(a) is type(b) and isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(_alike, a, b))
+    return same(a, b)
+
+
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_f2b_hit_exactly_where_bound_arguments_are_equal(data: st.DataObject) -> None:
+    """Random signatures, two random calls each."""
+    kinds = [inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY]
+    chosen = sorted(data.draw(st.lists(st.sampled_from(kinds), max_size=4)))
+    parameters = [inspect.Parameter(f"p{n}", kind, default=data.draw(leaf)) for n, kind in enumerate(chosen)]
+    if data.draw(st.booleans()):
+        place = sum(kind is not inspect.Parameter.KEYWORD_ONLY for kind in chosen)
+        parameters.insert(place, inspect.Parameter("rest", inspect.Parameter.VAR_POSITIONAL))
+    if data.draw(st.booleans()):
+        parameters.append(inspect.Parameter("more", inspect.Parameter.VAR_KEYWORD))
+    signature = inspect.Signature(parameters)
+    calls = []
+
+    def target(*args: Any, **kwargs: Any) -> int:
+        calls.append((args, kwargs))
+        return len(calls)
+
+    vars(target)["__signature__"] = signature
+    f = cached(store=MemoryStore())(target)
+    names = [p.name for p in parameters if p.kind in kinds[1:]] + ["x", "y"]
+    bound = []
+    for _ in range(2):
+        args = tuple(data.draw(st.lists(values, max_size=3)))
+        kwargs = data.draw(st.dictionaries(st.sampled_from(names), values, max_size=3))
+        try:
+            bound.append(signature.bind(*args, **kwargs))
+        except TypeError:
+            assume(False)
+        bound[-1].apply_defaults()
+        f(*args, **kwargs)
+        assert calls[-1] == (args, kwargs) or len(calls) < len(bound)  # exactly what the caller passed
+    assert (len(calls) == 1) == _alike(dict(bound[0].arguments), dict(bound[1].arguments))
+
+
+def test_ignored_and_shortened_arguments(any_store: Store) -> None:
+    calls: list[Any] = []
+
+    @cached(store=any_store, ignore=["timeout"], key={"user": lambda user: user["id"]})
+    def f(user: dict[str, Any], timeout: float = 1) -> int:
+        calls.append((user, timeout))
+        return int(user["id"]) * 2
+
+    assert f({"id": 1, "seen": 5}) == f({"id": 1, "seen": object()}, timeout=9) == 2
+    assert (f({"id": 2}), len(calls)) == (4, 2)
+
+    @cached(store=any_store, key=lambda a, b=0: a + b)
+    def g(a: int, b: int = 0) -> int:
+        calls.append((a, b))
+        return a + b
+
+    assert g(1, 2) == g(3) == g(b=3, a=0) == 3
+    assert len(calls) == 3
+
+
+def test_functions_tenants_and_tags_are_apart(any_store: Store) -> None:
+    def made(n: int, **options: Any) -> Callable[[int], list[int]]:
+        def g(x: int) -> list[int]:
+            return [n, x]
+
+        return cached(store=any_store, **options)(g)
+
+    places: list[dict[str, str]] = [{"tag": "a"}, {"tag": "b"}, {"tag": "a", "tenant": "t"}, {"tag": "a", "user": "u"}]
+    functions = [made(n, **options) for n, options in enumerate(places)]
+
+    def other(x: int) -> str:
+        return f"other {x}"
+
+    @cached(store=any_store)
+    def f(x: int) -> str:
+        return f"f {x}"
+
+    for _ in range(2):
+        assert [function(1) for function in functions] == [[0, 1], [1, 1], [2, 1], [3, 1]]
+    assert (f(1), cached(store=any_store)(other)(1), f(1)) == ("f 1", "other 1", "f 1")
+    assert name_of(other) == "tests.test_cached." + other.__qualname__
+
+
+def test_an_argument_that_is_no_data_is_named(any_store: Store) -> None:
+    @cached(store=any_store)
+    def f(query: str, db: object) -> str:
+        raise AssertionError
+
+    with pytest.raises(
+        ConfigurationError, match=r"the argument 'db' of .*f cannot tell .* leave it out with ignore=\[\"db\"\]"
+    ):
+        f("q", object())
+
+
+def test_wrong_arguments_are_the_functions_own_error() -> None:
+    @cached(store=MemoryStore())
+    def f(a: int) -> int:
+        return a
+
+    with pytest.raises(TypeError, match=r"f\(\) missing 1 required positional argument: 'a'"):
+        f()  # type: ignore[call-arg]
+
+
+# --- never in the way
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        *((kind, error) for kind in KINDS for error in (KeyError("k"), SystemExit(2))),
+        ("function", StopIteration(3)),  # of which Python itself makes another error elsewhere
+        ("function", StopAsyncIteration()),
+    ],
+    ids=repr,
+)
+def test_exceptions_come_through_and_are_never_kept(kind: str, error: BaseException) -> None:
+    fails = [True]
+
+    def result() -> int:
+        if fails.pop():
+            fails.append(False)
+            raise error
+        fails.append(False)
+        return 5
+
+    call, calls, cache = make(kind, result, store=MemoryStore())
+    with pytest.raises(type(error)) as caught:
+        call()
+    assert caught.value is error
+    assert call() == call() == ([5, 5] if "generator" in kind else 5)
+    assert (len(calls), cache.stats()["hits"]) == (2, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_function_gets_the_very_objects_of_its_caller(any_store: Store, kind: str) -> None:
+    call, calls, _ = make(kind, lambda *_, **__: 1, store=any_store)
+    given, named = [1, {"a": 2}], {"k": [3]}
+    call(given, named=named)
+    ((got,), kwargs) = calls[0]
+    assert got is given
+    assert kwargs["named"] is named
+    assert (given, named) == ([1, {"a": 2}], {"k": [3]})
+
+
+def test_an_argument_that_the_function_changes_is_still_the_one_that_was_asked_for() -> None:
+    @cached(store=MemoryStore(), keep_requests=True)
+    def f(items: list[int]) -> int:
+        items.append(0)
+        return len(items)
+
+    assert (f([1]), f([1]), f([1, 0])) == (2, 2, 3)
+    assert [found.req for found in f.cache.pool.all()] == [[1], [1, 0]]
+
+
+class Broken(MemoryStore):
+    """A store that fails while it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads, self.writes = True, True
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.reads:
+            raise StoreUnavailable("it is down")
+        return super().get(*args, **kwargs)
+
+    def write(self, *args: Any, **kwargs: Any) -> None:
+        if not self.writes:
+            raise StoreUnavailable("it is down")
+        super().write(*args, **kwargs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("reads", "writes"), [(False, False), (True, False), (False, True)])
+def test_c7_without_its_store_the_function_runs(
+    kind: str, *, reads: bool, writes: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Broken()
+    call, calls, cache = make(kind, lambda: 5, store=store)
+    store.reads, store.writes = reads, writes
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        first, second = call(), call()
+    assert first == second == ([5, 5] if "generator" in kind else 5)
+    assert len(calls) == 2
+    assert cache.stats()["errors"] >= 2
+    assert len({r.getMessage() for r in caplog.records}) == len(caplog.records) == 1
+    store.reads = store.writes = True
+    call(), call()
+    assert len(calls) <= 3
+    assert cache.stats()["hits"] >= 1
+
+
+def test_an_outage_can_be_an_error() -> None:
+    store = Broken()
+    call, calls, _ = make("function", lambda: 5, store=store, on_error="raise")
+    store.reads = False
+    with pytest.raises(StoreUnavailable):
+        call()
+    store.reads, store.writes = True, False
+    with pytest.raises(StoreUnavailable):
+        call()
+    assert calls == []
+    store.writes = True
+    assert (call(), call(), len(calls)) == (5, 5, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bypass_and_refresh(any_store: Store, kind: str) -> None:
+    numbers = itertools.count()
+    call, calls, cache = make(kind, lambda: next(numbers), store=any_store)
+
+    def value() -> Any:
+        got = call()
+        return got[0] if "generator" in kind else got
+
+    assert (value(), value()) == (0, 0)
+    with bypass():
+        assert value() == 1
+    assert value() == 0
+    with refresh():
+        assert value() == 2
+    assert (value(), len(calls)) == (2, 3)
+    cache.pool.enable_write = False
+    assert value() == 2
+    cache.pool.enabled = False
+    assert (value(), value()) == (3, 4)
+
+
+def test_nothing_is_opened_before_the_first_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    @cached
+    def f() -> int:
+        return 1
+
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("LANGMEM_STORE_URL", f"sqlite:///{tmp_path}/mine.db")
+    assert (f(), f()) == (1, 1)
+    assert (tmp_path / "mine.db").exists()
+    assert not (tmp_path / "langmem.db").exists()
+
+
+def test_no_argument_is_at_rest_unless_something_reads_it(tmp_path: Any) -> None:
+    store = SQLiteStore(tmp_path / "s.db")
+
+    @cached(store=store)
+    def f(api_key: str) -> str:
+        return "answer"
+
+    f("sk-secret")
+    store.close()
+    raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"answer" in raw
+    assert b"sk-secret" not in raw
+
+
+# --- streams
+
+
+def test_a_broken_off_stream_is_not_kept(any_store: Store) -> None:
+    closed = []
+
+    @cached(store=any_store)
+    def stream(n: int) -> Iterator[int]:
+        try:
+            yield from range(n)
+        finally:
+            closed.append(n)
+
+    one = stream(3)
+    assert next(one) == 0
+    one.close()  # type: ignore[attr-defined]
+    assert closed == [3]
+    for _ in stream(3):
+        break
+    gc.collect()
+    assert stream.cache.pool.count() == 0
+    assert list(stream(3)) == list(stream(3)) == [0, 1, 2]
+    assert len(closed) == 3
+
+
+async def test_a_broken_off_async_stream_is_not_kept(any_store: Store) -> None:
+    closed = []
+
+    @cached(store=any_store)
+    async def stream(n: int) -> AsyncIterator[int]:
+        try:
+            for i in range(n):
+                yield i
+        finally:
+            closed.append(n)
+
+    one = stream(3)
+    assert await one.__anext__() == 0
+    await one.aclose()  # type: ignore[attr-defined]
+    assert closed == [3]
+    assert await stream.cache.pool.acount() == 0
+    assert [i async for i in stream(3)] == [i async for i in stream(3)] == [0, 1, 2]
+    assert len(closed) == 2
+
+
+def test_a_stream_that_is_spoken_to_is_not_kept_and_hears_everything() -> None:
+    @cached(store=MemoryStore())
+    def echo() -> Generator[Any, Any, Any]:
+        got: Any = "ready"
+        while got != "stop":
+            try:
+                got = yield got
+            except KeyError as error:
+                got = error.args[0]
+        return "returned"
+
+    for _ in range(2):
+        talk = echo()
+        assert (next(talk), talk.send("a"), talk.throw(KeyError("b"))) == ("ready", "a", "b")
+        with pytest.raises(StopIteration) as end:
+            talk.send("stop")
+        assert end.value.value == "returned"
+    assert echo.cache.stats()["stored"] == 0
+
+
+def test_a_stream_that_an_error_was_thrown_into_is_not_kept() -> None:
+    @cached(store=MemoryStore())
+    def f() -> Generator[str, None, None]:
+        try:
+            yield "a"
+        except KeyError:
+            yield "only after an error"
+
+    stream = f()
+    assert (next(stream), stream.throw(KeyError())) == ("a", "only after an error")
+    assert list(stream) == []
+    assert f.cache.pool.count() == 0
+
+
+async def test_an_async_stream_that_is_spoken_to_is_not_kept_and_hears_everything() -> None:
+    @cached(store=MemoryStore())
+    async def echo() -> typing.AsyncGenerator[Any, Any]:
+        got: Any = "ready"
+        while got != "stop":
+            try:
+                got = yield got
+            except KeyError as error:
+                got = error.args[0]
+
+    for _ in range(2):
+        talk = echo()
+        assert (await talk.asend(None), await talk.asend("a"), await talk.athrow(KeyError("b"))) == ("ready", "a", "b")
+        with pytest.raises(StopAsyncIteration):
+            await talk.asend("stop")
+    assert echo.cache.stats()["stored"] == 0
+
+
+def test_a_stream_that_returns_something_is_not_kept() -> None:
+    @cached(store=MemoryStore())
+    def f() -> Generator[int, None, str]:
+        yield 1
+        return "end"
+
+    def outer() -> Generator[int, None, str]:
+        return (yield from f())
+
+    for _ in range(2):
+        stream = outer()
+        assert next(stream) == 1
+        with pytest.raises(StopIteration) as end:
+            next(stream)
+        assert end.value.value == "end"
+
+
+def test_an_empty_stream_is_a_hit_and_two_of_one_kind_do_not_wait_for_each_other() -> None:
+    calls = []
+
+    @cached(store=MemoryStore())
+    def f(n: int) -> Iterator[int]:
+        calls.append(n)
+        yield from range(n)
+
+    assert (list(f(0)), list(f(0)), calls) == ([], [], [0])
+    before = time.monotonic()
+    assert list(zip(f(2), f(2), strict=True)) == [(0, 0), (1, 1)]
+    assert time.monotonic() - before < 5
+
+
+# --- C5: poison
+
+
+def _poison() -> dict[str, Callable[[dict[str, Any]], bytes]]:
+    return {
+        "not JSON": lambda record: b"\xff\xfe\x00 no JSON",
+        "wrong version": lambda record: json.dumps({**record, "v": 99}).encode(),
+        "wrong type": lambda record: json.dumps({**record, "resp": {"name": ["no", "name"]}}).encode(),
+        "truncated": lambda record: json.dumps(record).encode()[:-9],
+        "foreign class": lambda record: json.dumps(
+            {**record, "resp": {"$type": "os.system", "$value": "touch pwned"}}
+        ).encode(),
+        "huge": lambda record: b'{"v":1,"form":"typed","resp":' + b"[" * 2_000_000,
+        "absent field": lambda record: json.dumps({k: v for k, v in record.items() if k != "resp"}).encode(),
+        "absent form": lambda record: json.dumps({k: v for k, v in record.items() if k != "form"}).encode(),
+        "foreign form": lambda record: json.dumps({**record, "form": "os.system"}).encode(),
+        "another class's constructor": lambda record: json.dumps(
+            {**record, "resp": {"lc": 1, "type": "secret", "id": ["PATH"]}}
+        ).encode(),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("poison", _poison())
+def test_c5_a_poisoned_record_is_a_miss_and_is_healed(any_store: Store, kind: str, poison: str) -> None:
+    call, calls, cache = make(kind, lambda: PARIS, store=any_store, returns=City, tag="t")
+    wanted = call()
+    place = ("experience", "", "", "t")
+    ((key, data),) = any_store.get(place).items()
+    any_store.write(place, put={key: _poison()[poison](json.loads(data))})
+    assert same(call(), wanted)
+    assert len(calls) == 2
+    assert same(call(), wanted)
+    assert (len(calls), cache.pool.stats()["unreadable"]) == (2, 1)
+    assert set(any_store.get(place)) == {key}
+
+
+def test_c5_a_response_that_was_lost_is_not_taken_for_none() -> None:
+    store = MemoryStore()
+    call, calls, _ = make("function", lambda: 5, store=store, tag="t")
+    call()
+    ((key, data),) = store.get(("experience", "", "", "t")).items()
+    lost = {name: value for name, value in json.loads(data).items() if name != "resp"}
+    store.write(("experience", "", "", "t"), put={key: json.dumps(lost).encode()})
+    assert (call(), len(calls)) == (5, 2)
+
+
+def test_c5_a_type_that_has_changed_is_a_miss() -> None:
+    store = MemoryStore()
+    make("function", lambda: 5, store=store, returns=int, tag="t")[0]()
+    call, calls, _ = make("function", lambda: "five", store=store, returns=str, tag="t")
+    assert (call(), call(), len(calls)) == ("five", "five", 1)
+
+
+# --- what is kept, and until when
+
+
+def test_should_store_ttl_and_bounds() -> None:
+    clock = FakeClock()
+    call, calls, cache = make("function", lambda x: x, store=MemoryStore(), should_store=bool, ttl=60, clock=clock)
+    assert (call(0), call(0), len(calls)) == (0, 0, 2)
+    assert (call(1), call(1), len(calls)) == (1, 1, 3)
+    clock.advance(61)
+    assert (call(1), len(calls)) == (1, 4)
+    assert cache.stats()["refused"] == 2
+    call, calls, cache = make("generator", lambda x: x, store=MemoryStore(), should_store=any, max_entries=2)
+    for n in (0, 1, 2, 3, 0):
+        call(n)
+    assert (len(calls), cache.pool.count()) == (5, 2)
+
+
+def test_part7_what_hits_have_saved() -> None:
+    ticks = itertools.count(0, 2)
+    call, _, cache = make(
+        "function",
+        lambda: {"in": 1000, "out": 500},
+        store=MemoryStore(),
+        prices={"small": (1.0, 2.0)},
+        metric=lambda got: Metric.model_validate(
+            {"model": "small", "input_tokens": got["in"], "output_tokens": got["out"]}
+        ),
+        timer=lambda: float(next(ticks)),
+        wait=0,
+    )
+    for _ in range(3):
+        call()
+    assert cache.pool.saved() == (4.0, 3000, 0.004)
+
+
+# --- what is refused at once
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"url": "memory:", "store": MemoryStore()}, "one of url, store and pool"),
+        ({"pool": ExperiencePool(MemoryStore()), "ttl": 5}, "a pool has its tag, index, bounds"),
+        ({"pool": ExperiencePool(MemoryStore()), "tag": "x"}, "a pool has its tag, index, bounds"),
+        ({"ignore": ["z"]}, "has no argument 'z'; it has a, b"),
+        ({"ignore": "a"}, 'a list of names, such as \\["timeout"\\]'),
+        ({"key": {"z": len}}, "has no argument 'z'"),
+        ({"on_error": "x"}, 'on_error is "degrade" or "raise"'),
+        ({"query_type": "near"}, 'query_type is "exact" or "semantic"'),
+        ({"query_type": "semantic"}, "needs a judge"),
+        ({"context_builder": lambda req, exps: req}, "which argument of .* is the request"),
+        ({"serializer": 5}, "a serializer has serialize_req"),
+        ({"colour": "red"}, "cached has no option colour"),
+        ({"prices": {"m": 5}, "wait": -1}, "wait is a number of seconds"),
+    ],
+)
+def test_wrong_options_are_refused_in_a_sentence(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+
+        @cached(**options)
+        def f(a: int, b: int) -> int:
+            return a
+
+
+def test_what_cannot_be_decorated_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="put @classmethod above @cached"):
+
+        class Class:
+            @cached
+            @classmethod
+            def f(cls) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="cached decorates functions, not int"):
+        cached(5)  # type: ignore[call-overload]
+
+
+def test_a_pool_of_ones_own() -> None:
+    pool = ExperiencePool(MemoryStore(), tag="mine")
+    calls = []
+
+    @cached(pool=pool)
+    def f(a: int) -> int:
+        calls.append(a)
+        return a
+
+    assert (f(1), f(1), pool.count(), calls) == (1, 1, 1, [1])
+    assert f.cache.pool is pool
+    assert isinstance(f.cache.lookup(1), Experience)
+
+
+async def test_the_faces_of_a_cache_in_async_code() -> None:
+    call = cached(store=MemoryStore())(_double)
+    assert await call(2) == 4
+    cache = call.cache
+    found = await cache.alookup(2)
+    assert found is not None
+    assert found.resp == 4
+    assert (await cache.ainvalidate(2), await cache.ainvalidate(2), await cache.alookup(2)) == (True, False, None)
+
+
+async def _double(n: int) -> int:
+    return n * 2

@@ -1,0 +1,492 @@
+"""cached: many who want the same at the same time, in threads, tasks and processes (C8)."""
+
+# ruff: noqa: ARG001, ARG002, ASYNC110 - functions to be cached need their arguments
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langmem_adapters import StoreUnavailable, cached
+from langmem_adapters.codec import encode
+from langmem_adapters.experience.leases import Leases
+from langmem_adapters.flow import run
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.testing import FakeClock
+
+ROOT = Path(__file__).parent.parent
+_CROWD = 50
+
+
+class Crowd:
+    """A function that is held until everybody else is waiting for it."""
+
+    def __init__(self, *outcomes: Any) -> None:
+        self.calls = 0
+        self.outcomes = list(outcomes)
+        self.release = threading.Event()
+        self._lock = threading.Lock()
+
+    def __call__(self) -> Any:
+        with self._lock:
+            self.calls += 1
+            outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
+        assert self.release.wait(30)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+
+def on_threads(work: Callable[[], Any], release: Callable[[], Any]) -> list[Any]:
+    got: list[Any] = []
+
+    def attempt() -> None:
+        try:
+            got.append(work())
+        except BaseException as error:  # noqa: BLE001 - it is what came of it
+            got.append(error)
+
+    threads = [threading.Thread(target=attempt) for _ in range(_CROWD)]
+    for thread in threads:
+        thread.start()
+    release()
+    for thread in threads:
+        thread.join(60)
+    assert len(got) == _CROWD
+    return got
+
+
+def waiting(cache: Any, crowd: Crowd, misses: int = _CROWD) -> Callable[[], None]:
+    """Let the crowd go when all have looked into the pool."""
+
+    def release() -> None:
+        until = time.monotonic() + 30
+        while cache.pool.stats()["misses"] < misses and time.monotonic() < until:
+            time.sleep(0.001)
+        crowd.release.set()
+
+    return release
+
+
+def test_c8_fifty_threads_make_one_call(any_store: Store) -> None:
+    crowd = Crowd([1, {"a": 2}])
+
+    @cached(store=any_store)
+    def f(n: int) -> Any:
+        return crowd()
+
+    got = on_threads(lambda: f(1), waiting(f.cache, crowd))
+    assert got == [[1, {"a": 2}]] * _CROWD
+    assert crowd.calls == 1
+    assert len({id(value) for value in got}) == _CROWD  # nobody has another's object
+    assert f.cache.stats()["hits"] == _CROWD - 1
+
+
+async def test_c8_fifty_tasks_make_one_call(any_store: Store) -> None:
+    calls = 0
+    release = asyncio.Event()
+
+    @cached(store=any_store)
+    async def f(n: int) -> list[int]:
+        nonlocal calls
+        calls += 1
+        await release.wait()
+        return [n]
+
+    tasks = [asyncio.create_task(f(1)) for _ in range(_CROWD)]
+    while f.cache.pool.stats()["misses"] < _CROWD:
+        await asyncio.sleep(0.001)
+    release.set()
+    assert await asyncio.gather(*tasks) == [[1]] * _CROWD
+    assert calls == 1
+
+
+def test_c8_a_failed_leader_does_not_fail_its_followers() -> None:
+    crowd = Crowd(KeyError("the leader's"), "fine")
+
+    @cached(store=MemoryStore())
+    def f() -> Any:
+        return crowd()
+
+    got = on_threads(f, waiting(f.cache, crowd))
+    assert crowd.calls == 2
+    failed = [value for value in got if isinstance(value, KeyError)]
+    assert (len(failed), got.count("fine")) == (1, _CROWD - 1)
+
+
+async def test_c8_a_cancelled_leader_does_not_cancel_its_followers_nor_a_follower_the_leader() -> None:
+    calls = 0
+    entered, release = asyncio.Event(), asyncio.Event()
+
+    @cached(store=MemoryStore())
+    async def f() -> int:
+        nonlocal calls
+        calls += 1
+        entered.set()
+        await release.wait()
+        return calls
+
+    leader = asyncio.create_task(f())
+    await entered.wait()
+    followers = [asyncio.create_task(f()) for _ in range(3)]
+    while f.cache.pool.stats()["misses"] < 4:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.05)  # so that they wait
+    followers[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await followers[0]
+    leader.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leader
+    release.set()
+    assert await asyncio.wait_for(asyncio.gather(*followers[1:]), 30) == [2, 2]
+
+
+async def test_a_task_that_is_cancelled_as_it_gets_its_turn_leaves_nobody_waiting() -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    class Slow(MemoryStore):
+        def write(self, *args: Any, **kwargs: Any) -> None:
+            super().write(*args, **kwargs)
+            entered.set()
+            assert release.wait(30)
+
+    @cached(store=Slow(), wait=25)
+    async def f(n: int) -> int:
+        return n
+
+    task = asyncio.create_task(f(1))
+    await asyncio.to_thread(entered.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    release.set()
+    before = time.monotonic()
+    assert await f(1) == 1
+    assert time.monotonic() - before < 10
+
+
+def test_results_that_cannot_be_kept_are_made_side_by_side() -> None:
+    together = threading.Barrier(_CROWD - 1, timeout=30)
+    crowd = Crowd(object())
+    first = threading.Lock()
+
+    @cached(store=MemoryStore())
+    def f() -> Any:
+        if first.acquire(blocking=False):
+            return crowd()
+        together.wait()  # all the others are in here at once
+        return object()
+
+    got = on_threads(f, waiting(f.cache, crowd))
+    assert len({id(value) for value in got}) == _CROWD
+    assert not any(isinstance(value, BaseException) for value in got)
+
+
+def test_nobody_waits_longer_than_the_bound() -> None:
+    crowd = Crowd("late")
+    first = threading.Lock()
+
+    @cached(store=MemoryStore(), wait=0.05)
+    def f() -> str:
+        return crowd() if first.acquire(blocking=False) else "own"
+
+    leader = threading.Thread(target=f)
+    leader.start()
+    while not crowd.calls:
+        time.sleep(0.001)
+    assert f() == "own"
+    crowd.release.set()
+    leader.join()
+
+
+def test_without_waiting_everybody_makes_their_own() -> None:
+    together = threading.Barrier(_CROWD, timeout=30)
+
+    @cached(store=MemoryStore(), wait=0)
+    def f() -> int:
+        return together.wait() and 1
+
+    assert set(on_threads(f, lambda: None)) <= {0, 1}
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_call_from_inside_of_the_same_call_does_not_wait_for_itself(kind: str) -> None:
+    depth = []
+
+    @cached(store=MemoryStore())
+    def f(n: int) -> int:
+        depth.append(n)
+        return f(n) if len(depth) < 3 else 7
+
+    @cached(store=MemoryStore())
+    async def g(n: int) -> int:
+        depth.append(n)
+        return await asyncio.create_task(g(n)) if len(depth) < 3 else 7
+
+    before = time.monotonic()
+    assert (f(1) if kind == "sync" else asyncio.run(g(1))) == 7
+    assert time.monotonic() - before < 10
+    assert len(depth) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_its_parents_calls() -> None:
+    crowd = Crowd("parent")
+    parent = os.getpid()
+
+    store = MemoryStore()
+
+    @cached(store=store, tag="f")
+    def f() -> str:
+        return crowd() if os.getpid() == parent else "child"
+
+    leader = threading.Thread(target=f)
+    leader.start()
+    while not crowd.calls:
+        time.sleep(0.001)
+    store.clear(("experience", "", "", "f", "leases"))  # of which the child has a copy
+    assert in_a_fork(f) == "child"
+    crowd.release.set()
+    leader.join()
+
+
+def in_a_fork(function: Callable[[], str]) -> str:
+    """What a forked child gets."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(writer, function().encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        said = pipe.read()
+    os.waitpid(pid, 0)
+    return said
+
+
+# --- across processes
+
+
+_WORKER = """
+import json, os, sys, threading, time
+from pathlib import Path
+from langmem_adapters import cached, open_store
+from langmem_adapters.stores.redis import RedisStore
+
+url, prefix, folder, mode = sys.argv[1:]
+store = RedisStore(url, prefix=prefix) if url.startswith("redis") else open_store(url)
+folder = Path(folder)
+calls = 0
+
+@cached(store=store, tag="f", wait=20.0)
+def f(n):
+    global calls
+    calls += 1
+    (folder / f"in-{os.getpid()}").touch()
+    if mode == "die":
+        os.kill(os.getpid(), 9)
+    time.sleep(0.5)  # a slow model
+    return {"n": n, "by": os.getpid()}
+
+(folder / f"ready-{os.getpid()}").touch()
+while not (folder / "go").exists():
+    time.sleep(0.002)
+got = []
+threads = [threading.Thread(target=lambda: got.append(f(1))) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(json.dumps({"got": got, "calls": calls, "stats": f.cache.stats()}))
+"""
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/shared.db", ""
+    return request.getfixturevalue("redis_server").url(), request.getfixturevalue("key_prefix")
+
+
+@contextlib.contextmanager
+def workers(number: int, place: tuple[str, str], folder: Path, mode: str = "work") -> Iterator[list[Any]]:
+    command = [sys.executable, "-W", "error", "-c", _WORKER, *place, str(folder), mode]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) for _ in range(number)]
+    try:
+        while len(list(folder.glob("ready-*"))) < number:
+            assert all(worker.poll() is None for worker in started)
+            time.sleep(0.005)
+        yield started
+    finally:
+        for worker in started:
+            worker.kill()
+            worker.communicate()
+
+
+def test_c8_four_processes_of_eight_threads_make_one_call(place: tuple[str, str], tmp_path: Path) -> None:
+    with workers(4, place, tmp_path) as started:
+        (tmp_path / "go").touch()
+        results = [json.loads(worker.communicate(timeout=60)[0]) for worker in started]
+    assert sum(result["calls"] for result in results) == 1
+    answers = [json.dumps(got) for result in results for got in result["got"]]
+    assert (len(answers), len(set(answers))) == (32, 1)
+    assert sum(result["stats"]["errors"] for result in results) == 0
+
+
+def test_c8_a_killed_leaders_lease_ends(place: tuple[str, str], tmp_path: Path) -> None:
+    with workers(1, place, tmp_path, "die") as (worker,):
+        (tmp_path / "go").touch()
+        assert worker.wait(30) == -9
+    store = _open(place)
+    clock, slept = FakeClock(time.time()), []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.advance(seconds)
+
+    @cached(store=store, tag="f", wait=20.0, clock=clock, timer=clock, sleep=sleep)
+    def f(n: int) -> str:
+        return "mine"
+
+    assert f(1) == "mine"
+    assert 10 < sum(slept) < 21
+    assert max(slept) <= 0.25
+    assert (f(1), f.cache.stats()["stored"]) == ("mine", 1)
+    store.close()
+
+
+def _open(place: tuple[str, str]) -> Store:
+    from langmem_adapters import open_store  # noqa: PLC0415
+    from langmem_adapters.stores.redis import RedisStore  # noqa: PLC0415
+
+    return RedisStore(place[0], prefix=place[1]) if place[1] else open_store(place[0])
+
+
+def test_what_another_process_has_made_meanwhile_is_served(any_store: Store) -> None:
+    """Somebody has the lease; while we look again and again, the result comes in."""
+    looks = []
+
+    @cached(store=any_store, tag="f", wait=0)  # they have the lease already
+    def theirs(n: int) -> str:
+        return "theirs"
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            theirs(1)
+
+    @cached(store=any_store, tag="f", wait=20.0, sleep=sleep)
+    def f(n: int) -> str:
+        raise AssertionError
+
+    leases = f.cache._leases()
+    key = f.cache._identify({"n": 1})
+    assert run(leases.take(key)) is not None
+    assert f(1) == "theirs"
+    assert len(looks) == 3
+    assert f.cache.pool.stats()["misses"] == 0
+    assert f.cache.pool.stats()["hits"] == 1
+
+
+def test_leases_are_given_back(any_store: Store) -> None:
+    place = ("experience", "", "", "f", "leases")
+    seen = []
+
+    @cached(store=any_store, tag="f")
+    def f(n: int) -> int:
+        seen.append(len(any_store.get(place)))
+        if n == 2:
+            raise KeyError
+        return n
+
+    assert f(1) == 1
+    with pytest.raises(KeyError):
+        f(2)
+    until = time.monotonic() + 10
+    while any_store.get(place) and time.monotonic() < until:
+        time.sleep(0.005)
+    assert (seen, any_store.get(place)) == ([1, 1], {})
+
+
+def test_a_lease_is_one_holders_until_it_ends(any_store: Store) -> None:
+    clock, ids = FakeClock(), iter("abcdefgh")
+    leases = Leases(any_store, ("l",), seconds=60, clock=clock, new_id=lambda: next(ids))
+    first = run(leases.take("k"))
+    assert first is not None
+    assert run(leases.take("k")) is None
+    assert run(leases.take("other")) is not None
+    clock.advance(59)
+    assert run(leases.take("k")) is None
+    clock.advance(1)
+    second = run(leases.take("k"))
+    assert second is not None
+    run(leases.give_back(first))  # too late: it is another's
+    assert run(leases.take("k")) is None
+    run(leases.give_back(second))
+    assert run(leases.take("k")) is not None
+
+
+def test_a_lease_of_a_clock_that_is_ahead_is_respected(any_store: Store) -> None:
+    """It may also have been taken while our own attempt waited for the file."""
+    ours, theirs, ids = FakeClock(), FakeClock(), iter("abc")
+    theirs.advance(30)
+    assert run(Leases(any_store, ("l",), seconds=60, clock=theirs, new_id=lambda: next(ids)).take("k")) is not None
+    leases = Leases(any_store, ("l",), seconds=60, clock=ours, new_id=lambda: next(ids))
+    assert run(leases.take("k")) is None
+
+
+@pytest.mark.parametrize("nonsense", [b"", b"\xff", b"[]", b'{"until":"x"}', encode({"until": 9e99})])
+def test_a_lease_that_makes_no_sense_is_none(nonsense: bytes) -> None:
+    store = MemoryStore()
+    store.write(("l",), put={"k": nonsense})
+    leases = Leases(store, ("l",), seconds=60, clock=FakeClock(), new_id=lambda: "a")
+    assert run(leases.take("k")) is not None
+
+
+def test_an_outage_while_waiting_is_no_reason_not_to_call() -> None:
+    class Deaf(MemoryStore):
+        def write(self, *args: Any, **kwargs: Any) -> None:
+            raise StoreUnavailable("read-only")
+
+    @cached(store=Deaf())
+    def f() -> int:
+        return 5
+
+    assert (f(), f()) == (5, 5)
+
+
+async def test_a5_waiting_for_another_process_does_not_block_the_loop(any_store: Store) -> None:
+    @cached(store=any_store, tag="f", wait=0.5)
+    async def f(n: int) -> int:
+        return n
+
+    leases = f.cache._leases()
+    assert run(leases.take(f.cache._identify({"n": 1}))) is not None
+    slips, running = [], True
+
+    async def tick() -> None:
+        while running:
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            slips.append(time.monotonic() - before)
+
+    ticker = asyncio.create_task(tick())
+    assert await f(1) == 1
+    running = False
+    await ticker
+    assert max(slips) < 0.2
+    assert len(slips) > 10
