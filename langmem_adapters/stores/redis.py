@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
@@ -40,6 +41,9 @@ class RedisStore:
         clock: Gives Unix seconds, for the times in :meth:`recent`. Expiry follows the server's own clock.
         max_connections: Of a server's pool; who finds none free waits, for up to ``socket_timeout``.
         socket_timeout: Seconds to wait for a connection or an answer; None: for ever.
+        retry_for: Seconds for which a call is tried again where that may help: after lost connections, timeouts, and
+            answers such as LOADING and READONLY. When nothing has helped, calls fail at once until Redis answers again.
+            A given Redis client's own retries count instead.
 
     Raises:
         ConfigurationError: The URL, the client or the prefix is wrong.
@@ -54,11 +58,14 @@ class RedisStore:
         clock: Callable[[], float] = time.time,
         max_connections: int = 64,
         socket_timeout: float | None = 5.0,
+        retry_for: float = 1.0,
     ) -> None:
+        if not 0 <= retry_for < math.inf:
+            raise ConfigurationError(f"retry_for is a number of seconds, 0 or more, not {retry_for!r}")
         self._keys = Keys(prefix)
         self._clock = clock
         source, self._address = connect(url_or_client, max_connections=max_connections, socket_timeout=socket_timeout)
-        self._wire = Wire(source, self._address, owned=isinstance(url_or_client, str))
+        self._wire = Wire(source, self._address, owned=isinstance(url_or_client, str), retry_for=retry_for)
         self._directory = lru_cache(_REMEMBERED)(partial(Directory, self._wire, self._keys))
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:

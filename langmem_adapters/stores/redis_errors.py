@@ -13,9 +13,11 @@ from redis.exceptions import (
     ReadOnlyError,
     RedisClusterException,
     ResponseError,
+    TryAgainError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.sentinel import MasterNotFoundError
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
 
@@ -26,10 +28,24 @@ _LOADING = "is loading its data: try again in a moment"
 _LOGIN = "refuses the user name or password: correct them in the URL"
 _SLOW = "did not answer in time: see whether it is reachable and not overloaded, or raise socket_timeout"
 _DOWN = "cannot be reached: see whether it runs and whether the address is right"
+_NO_PRIMARY = (
+    "cannot be reached: none of its sentinels names a primary;"
+    " see whether they run and whether the service's name is right"
+)
 _NO_CLUSTER = "cannot be reached as a cluster: see whether its nodes run and form one"
 _PARTIAL = "is a cluster that does not serve all of its slots: try again when it does"
 _MOVED = "is a cluster: use a redis+cluster:// URL, or try again when its slots have moved"
+_MOVING = "is a cluster whose slots are moving: try again in a moment"
 _REPLICA = "is a read-only replica: use the address of the primary"
+_CROWDED = "has no room for another connection: raise its maxclients, or lower max_connections"
+_CERTIFICATE = (
+    "has a certificate that cannot be verified: give the right ssl_ca_certs= in the URL, and its own host name"
+)
+_CLIENT_CERTIFICATE = "wants a certificate of this client: give ssl_certfile= and ssl_keyfile= in the URL"
+_TLS = "and this client do not agree about TLS: use rediss:// for a port with TLS, and redis:// for one without"
+_PROTECTED = "lets nobody in from outside, as it has no password: set one, and give it in the URL"
+_DISK = "cannot save its data, and so takes no writes: look at its log and its disk"
+_ALONE = "has too few replicas to take writes: see whether they run, or lower its min-replicas-to-write"
 _MEMORY = "is out of memory: raise its maxmemory, or let more of its keys expire"
 _RIGHTS = "forbids this to the user: grant +@read +@write +@connection +@transaction on the keys of the prefix"
 _FOREIGN = "holds foreign data under a key of the store: give the store a prefix of its own"
@@ -42,13 +58,23 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (RedisConnectionError, "No connection available", StoreUnavailable, _FULL),
     (BusyLoadingError, "", StoreUnavailable, _LOADING),
     (RedisTimeoutError, "", StoreUnavailable, _SLOW),
+    (MasterNotFoundError, "", StoreUnavailable, _NO_PRIMARY),
+    (RedisConnectionError, "max number of clients", StoreUnavailable, _CROWDED),
+    (RedisConnectionError, "CERTIFICATE_VERIFY_FAILED", StoreUnavailable, _CERTIFICATE),
+    (RedisConnectionError, "certificate required", StoreUnavailable, _CLIENT_CERTIFICATE),
+    (RedisConnectionError, "SSL", StoreUnavailable, _TLS),
+    (RedisConnectionError, "protected mode", StoreUnavailable, _PROTECTED),
     (RedisConnectionError, "", StoreUnavailable, _DOWN),
     (RedisClusterException, "", StoreUnavailable, _NO_CLUSTER),
     (ClusterError, "", StoreUnavailable, _PARTIAL),
     (AskError, "", StoreUnavailable, _MOVED),
+    (TryAgainError, "", StoreUnavailable, _MOVING),
     (ReadOnlyError, "", StoreUnavailable, _REPLICA),
     (OutOfMemoryError, "", StoreError, _MEMORY),
     (NoPermissionError, "", StoreError, _RIGHTS),
+    (ResponseError, "MISCONF", StoreError, _DISK),
+    (ResponseError, "NOREPLICAS", StoreError, _ALONE),
+    (ResponseError, "protected mode", StoreUnavailable, _PROTECTED),
     (ResponseError, "WRONGTYPE", StoreError, _FOREIGN),
     (ResponseError, "DB index", StoreUnavailable, _DATABASE),
     (Exception, "", StoreError, "failed"),
@@ -62,4 +88,5 @@ def translate(error: Exception, address: str) -> StoreError:
         for driver, words, kind, sentence in _SENTENCES
         if isinstance(error, driver) and words in str(error)
     )
-    return kind(f"Redis at {address} {sentence} ({error})")
+    quoted = "" if sentence is _NO_PRIMARY else f" ({error})"  # that error's words are a client's whole repr
+    return kind(f"Redis at {address} {sentence}{quoted}")

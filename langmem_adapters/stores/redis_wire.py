@@ -1,4 +1,4 @@
-"""How the Redis store talks: whole transactions in one round trip, again after a lost connection.
+"""How the Redis store talks: whole transactions in one round trip, on connections to one server or to a cluster's.
 
 redis-py's pipelines cost about as much as the trip itself, so its connections are used without them: their pools,
 handshakes, parsing, health checks and retries.
@@ -6,47 +6,24 @@ handshakes, parsing, health checks and retries.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any
 
-import redis
 from redis import ConnectionPool, RedisCluster
-from redis.backoff import EqualJitterBackoff
-from redis.exceptions import (
-    AskError,
-    AuthenticationError,
-    ClusterDownError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-    SlotNotCoveredError,
-    TryAgainError,
-    WatchError,
-)
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
-from redis.retry import Retry
+from redis.exceptions import RedisClusterException, RedisError, ResponseError, WatchError
 
 from langmem_adapters.errors import Conflict, StoreUnavailable
 from langmem_adapters.stores.redis_errors import translate
+from langmem_adapters.stores.redis_outage import LOST, Breaker, Patience
+from langmem_adapters.stores.redis_servers import Cluster, OneServer, Servers, on
 
 __all__ = ["Wire", "pack"]
 
-T = TypeVar("T")
-_Talk: TypeAlias = "Callable[[Any], T]"
-
 _ATTEMPTS = 64  # how often a watched key may change under a writer
-_BACKOFF = EqualJitterBackoff(cap=1.0, base=0.05)  # seconds
-_RETRIES = 2
 _SCAN = 1000  # keys that one SCAN looks at
-_MOVED = (AskError, TryAgainError, ClusterDownError, SlotNotCoveredError)  # MovedError is an AskError
-_LOST = (RedisConnectionError, RedisTimeoutError)
 _DRIVER = (RedisError, RedisClusterException)
-# Pools take no argument since 5.3, and warn about one.
-_NAMED: tuple[str, ...] = () if redis.VERSION >= (5, 3) else ("MULTI",)
 
 
 def _packed(words: tuple[bytes | str | float, ...]) -> bytes:
@@ -71,26 +48,22 @@ def pack(*words: bytes | str | float) -> bytes:
 _MULTI, _EXEC = pack("MULTI"), pack("EXEC")
 
 
-class _Servers(Protocol):
-    one_slot: bool
-
-    def pool(self, key: bytes) -> ConnectionPool: ...
-
-    def pools(self) -> list[ConnectionPool]: ...
-
-    def call(self, key: bytes, talk: _Talk[T]) -> T: ...
-
-    def close(self) -> None: ...
-
-
 class Wire:
     """Sends commands and gives their replies as the server wrote them.
 
     Raises :class:`~langmem_adapters.errors.StoreError` for whatever goes wrong, in words that say what to do.
     """
 
-    def __init__(self, source: ConnectionPool | Callable[[], RedisCluster], address: str, *, owned: bool) -> None:
-        self._servers: _Servers = _Cluster(source, owned) if callable(source) else _Server(source, owned)
+    def __init__(
+        self, source: ConnectionPool | Callable[[], RedisCluster], address: str, *, owned: bool, retry_for: float
+    ) -> None:
+        patience = Patience(retry_for)
+
+        def breaker(probe: Callable[[], object]) -> Breaker:
+            return Breaker(probe, lambda error: str(translate(error, address)))
+
+        kind: Any = Cluster if callable(source) else OneServer
+        self._servers: Servers = kind(source, owned, patience, breaker)
         self._address = address
 
     @property
@@ -127,7 +100,7 @@ class Wire:
                 raise
             try:
                 return _transact(connection, commands)
-            except _LOST as error:
+            except LOST as error:
                 raise StoreUnavailable(
                     f"the connection to Redis at {self._address} was lost before it answered a guarded write,"
                     " which may have been made: read again before you write again"
@@ -158,7 +131,7 @@ class Wire:
             while True:
                 command = pack("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN)
                 with self._translated():
-                    cursor, names = _on(pool, partial(_pipeline, commands=[command]))[0]
+                    cursor, names = on(pool, partial(_pipeline, commands=[command]))[0]
                 yield from names
                 if int(cursor) == 0:
                     break
@@ -167,7 +140,9 @@ class Wire:
         """Close the connections, unless they are those of a client that was handed in."""
         self._servers.close()
 
-    def _by_server(self, keys: Sequence[bytes]) -> Iterable[list[int]]:
+    def _by_server(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
+        if self.one_slot or len(keys) == 1:  # without a look at the servers, which may be out of reach
+            return [range(len(keys))] if keys else []
         places: dict[ConnectionPool, list[int]] = {}
         for place, key in enumerate(keys):
             places.setdefault(self._servers.pool(key), []).append(place)
@@ -181,95 +156,6 @@ class Wire:
             raise
         except _DRIVER as error:
             raise translate(error, self._address) from error
-
-
-class _Server:
-    one_slot = True
-
-    def __init__(self, pool: ConnectionPool, owned: bool) -> None:
-        self._pool = pool
-        self._owned = owned
-        # Connections of a given client have been told by its owner how to try again.
-        self._retry = Retry(_BACKOFF, _RETRIES if owned else 0)
-
-    def pool(self, key: bytes) -> ConnectionPool:  # noqa: ARG002 - as in a cluster
-        return self._pool
-
-    def pools(self) -> list[ConnectionPool]:
-        return [self._pool]
-
-    def call(self, key: bytes, talk: _Talk[T]) -> T:  # noqa: ARG002 - as in a cluster
-        return self._retry.call_with_retry(lambda: _on(self._pool, talk), _give_up)
-
-    def close(self) -> None:
-        if self._owned:
-            self._pool.disconnect()
-
-
-class _Cluster:
-    one_slot = False
-
-    def __init__(self, make: Callable[[], RedisCluster], owned: bool) -> None:
-        self._make = make
-        self._owned = owned
-        self._lock = threading.Lock()
-        self._client: RedisCluster | None = None
-        self._retry = Retry(_BACKOFF, _RETRIES, (*_LOST, *_MOVED))
-
-    def pool(self, key: bytes) -> ConnectionPool:
-        client = self._connected()
-        node = client.get_node_from_key(key)  # type: ignore[no-untyped-call]
-        if node is None:
-            raise SlotNotCoveredError(f"no node serves the slot of {key!r}")
-        return client.get_redis_connection(node).connection_pool
-
-    def pools(self) -> list[ConnectionPool]:
-        client = self._connected()
-        nodes = client.get_primaries()  # type: ignore[no-untyped-call]
-        return [client.get_redis_connection(node).connection_pool for node in nodes]
-
-    def call(self, key: bytes, talk: _Talk[T]) -> T:
-        return self._retry.call_with_retry(lambda: _on(self.pool(key), talk), self._look_again)
-
-    def close(self) -> None:
-        with self._lock:
-            client, self._client = self._client, None
-        if client is not None and self._owned:
-            client.close()
-
-    def _connected(self) -> RedisCluster:
-        with self._lock:
-            if self._client is None:
-                self._client = self._make()
-            return self._client
-
-    def _look_again(self, error: Exception) -> None:
-        _give_up(error)
-        self._connected().nodes_manager.initialize()
-
-
-def _give_up(error: Exception) -> None:
-    """Raise what will be the same next time."""
-    if isinstance(error, AuthenticationError) or "No connection available" in str(error):
-        raise error
-
-
-def _on(pool: ConnectionPool, talk: _Talk[T]) -> T:
-    connection: Any = pool.get_connection(*_NAMED)
-
-    def drop(error: Exception) -> None:
-        connection.disconnect()
-        _give_up(error)
-
-    try:
-        return connection.retry.call_with_retry(lambda: talk(connection), drop)  # type: ignore[no-any-return]
-    except (ResponseError, WatchError):
-        raise  # all replies were read
-    except BaseException:
-        connection.disconnect()
-        raise
-    finally:
-        pool.release(connection)
 
 
 def _transact(connection: Any, commands: Sequence[bytes]) -> list[Any]:

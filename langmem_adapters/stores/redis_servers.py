@@ -1,0 +1,159 @@
+"""Whom the Redis store talks to: one server, or the nodes of a cluster; and what it does when they are out of reach."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import redis
+from redis import ConnectionPool, RedisCluster
+from redis.exceptions import AskError, ClusterDownError, ReadOnlyError, ResponseError, SlotNotCoveredError, WatchError
+
+from langmem_adapters.stores.redis_outage import Breaker, Patience, is_down, may_pass
+
+__all__ = ["Cluster", "OneServer", "Servers", "on"]
+
+T = TypeVar("T")
+_Talk: TypeAlias = "Callable[[Any], T]"
+_MakeBreaker: TypeAlias = "Callable[[Callable[[], object]], Breaker]"
+
+_MOVED = (AskError, ClusterDownError, SlotNotCoveredError)  # MovedError is an AskError
+# Pools take no argument since 5.3, and warn about one.
+_NAMED: tuple[str, ...] = () if redis.VERSION >= (5, 3) else ("MULTI",)
+
+
+class Servers(Protocol):
+    """Connections by key, and one way to use them."""
+
+    one_slot: bool
+
+    def pool(self, key: bytes) -> ConnectionPool: ...
+
+    def pools(self) -> list[ConnectionPool]: ...
+
+    def call(self, key: bytes, talk: _Talk[T]) -> T: ...
+
+    def close(self) -> None: ...
+
+
+class OneServer:
+    """The server of a pool; with a sentinel's pool, whichever is the primary when a connection is made."""
+
+    one_slot = True
+
+    def __init__(self, pool: ConnectionPool, owned: bool, patience: Patience, breaker: _MakeBreaker) -> None:
+        self._pool = pool
+        self._owned = owned
+        # Connections of a given client have been told by its owner how to try again.
+        self._patience = patience if owned else Patience(0)
+        self._breaker = breaker(lambda: on(pool, _ping))
+
+    def pool(self, key: bytes) -> ConnectionPool:  # noqa: ARG002 - as in a cluster
+        return self._pool
+
+    def pools(self) -> list[ConnectionPool]:
+        return [self._pool]
+
+    def call(self, key: bytes, talk: _Talk[T]) -> T:  # noqa: ARG002 - as in a cluster
+        return self._breaker.guard(lambda: self._patience.call(lambda: on(self._pool, talk)))
+
+    def close(self) -> None:
+        if self._owned:
+            self._pool.disconnect()
+
+
+class Cluster:
+    """The nodes of a cluster. One that is down does not keep the calls to the others from being made."""
+
+    one_slot = False
+
+    def __init__(
+        self, make: Callable[[], RedisCluster], owned: bool, patience: Patience, breaker: _MakeBreaker
+    ) -> None:
+        self._make = make
+        self._owned = owned
+        self._patience = patience
+        self._breaker = breaker
+        self._breakers: dict[str, Breaker] = {}  # by the node that is asked; "" where none is known
+        self._lock = threading.Lock()
+        self._client: RedisCluster | None = None
+
+    def pool(self, key: bytes) -> ConnectionPool:
+        client = self._connected()
+        node = client.get_node_from_key(key)  # type: ignore[no-untyped-call]
+        if node is None:
+            raise SlotNotCoveredError(f"no node serves the slot of {key!r}")
+        return client.get_redis_connection(node).connection_pool
+
+    def pools(self) -> list[ConnectionPool]:
+        client = self._connected()
+        nodes = client.get_primaries()  # type: ignore[no-untyped-call]
+        return [client.get_redis_connection(node).connection_pool for node in nodes]
+
+    def call(self, key: bytes, talk: _Talk[T]) -> T:
+        return self._breaker_of(key).guard(
+            lambda: self._patience.call(lambda: on(self.pool(key), talk), _may_pass_in_a_cluster, self._look_again)
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None and self._owned:
+            client.close()
+
+    def _connected(self) -> RedisCluster:
+        with self._lock:
+            if self._client is None:
+                self._client = self._make()
+            return self._client
+
+    def _breaker_of(self, key: bytes) -> Breaker:
+        name = ""
+        with suppress(SlotNotCoveredError):  # the call itself says so
+            node = self._client and self._client.get_node_from_key(key)  # type: ignore[no-untyped-call]
+            name = str(node.name) if node else ""
+
+        def probe() -> None:
+            self._look_again()  # another node may have taken over
+            on(self.pool(key), _ping)
+
+        return self._breakers.get(name) or self._breakers.setdefault(name, self._breaker(probe))
+
+    def _look_again(self, _: Exception | None = None) -> None:
+        """Ask the nodes who serves which slots."""
+        try:
+            self._connected().nodes_manager.initialize()
+        except Exception as error:
+            if not is_down(error):  # else the next try says so
+                raise
+
+
+def _may_pass_in_a_cluster(error: Exception) -> bool:
+    return may_pass(error) or isinstance(error, _MOVED)
+
+
+def on(pool: ConnectionPool, talk: _Talk[T]) -> T:
+    """Talk on a connection of a pool."""
+    connection: Any = pool.get_connection(*_NAMED)
+
+    def drop(error: Exception) -> None:
+        connection.disconnect()
+        if not is_down(error):
+            raise error
+
+    try:
+        return connection.retry.call_with_retry(lambda: talk(connection), drop)  # type: ignore[no-any-return]
+    except BaseException as error:
+        # After a refusal all replies were read. A replica is left, as its name may lead to the primary by now.
+        if not isinstance(error, ResponseError | WatchError) or isinstance(error, ReadOnlyError):
+            connection.disconnect()
+        raise
+    finally:
+        pool.release(connection)
+
+
+def _ping(connection: Any) -> None:
+    connection.send_command("PING")
+    connection.read_response()

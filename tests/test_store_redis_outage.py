@@ -1,0 +1,601 @@
+"""Redis out of reach: what is tried again, what fails at once, how soon all is well again, and what is said."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import redis
+from redis import exceptions
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from langmem_adapters import Settings
+from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
+from langmem_adapters.stores import shared_store
+from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.stores.redis_outage import Breaker, Patience, is_down, may_pass
+from tests.servers import RedisServer
+from tests.test_store_redis import NS, ids, on_threads, told
+
+DOWN = exceptions.ConnectionError("Connection refused")
+REFUSED = exceptions.ResponseError("WRONGTYPE")
+
+
+# --- trying again -------------------------------------------------------------------------------------------
+
+
+class Time:
+    """Seconds that pass by sleeping only."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.pauses: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+def failing(*errors: Exception, then: str = "done") -> Callable[[], str]:
+    left = list(errors)
+
+    def call() -> str:
+        if left:
+            raise left.pop(0)
+        return then
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DOWN,
+        exceptions.TimeoutError("Timeout reading from socket"),
+        exceptions.ReadOnlyError("You can't write against a read only replica."),
+        exceptions.BusyLoadingError("Redis is loading the dataset in memory"),
+        exceptions.TryAgainError("Multiple keys request during rehashing of slot"),
+        exceptions.ConnectionError("max number of clients reached"),
+        exceptions.MaxConnectionsError("Too many connections"),
+    ],
+    ids=repr,
+)
+def test_what_may_pass_is_tried_again(error: Exception) -> None:
+    now = Time()
+    seen: list[Exception] = []
+    assert Patience(1, now, now.sleep).call(failing(error, error), before_next=seen.append) == "done"
+    assert len(now.pauses) == 2
+    assert seen == [error, error]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        REFUSED,
+        exceptions.AuthenticationError("invalid username-password pair"),
+        exceptions.AuthorizationError("no"),
+        exceptions.NoPermissionError("no"),
+        exceptions.OutOfMemoryError("used memory > 'maxmemory'"),
+        exceptions.WatchError("Watched variable changed."),
+        exceptions.ConnectionError("No connection available."),
+        exceptions.ConnectionError("Error 1: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate"),
+        exceptions.RedisClusterException("Cluster mode is not enabled on this node"),
+        StoreUnavailable("a guarded write's answer was lost"),
+        ZeroDivisionError(),
+    ],
+    ids=repr,
+)
+def test_what_will_be_the_same_next_time_is_not(error: Exception) -> None:
+    now = Time()
+    with pytest.raises(type(error)):
+        Patience(1, now, now.sleep).call(failing(error))
+    assert now.pauses == []
+
+
+def test_pauses_grow_with_jitter_and_end_in_time() -> None:
+    runs = []
+    for _ in range(20):
+        now = Time()
+        with pytest.raises(exceptions.ConnectionError):
+            Patience(3, now, now.sleep).call(failing(*[DOWN] * 99))
+        assert 2 < now.now - 100 <= 3
+        for pause, longest in zip(now.pauses, (0.05, 0.1, 0.2, 0.4, *[0.5] * 20), strict=False):
+            assert longest / 2 <= pause <= longest
+        runs.append(now.pauses[0])
+    assert len(set(runs)) > 10
+
+
+def test_no_patience_is_one_try() -> None:
+    now = Time()
+    with pytest.raises(exceptions.ConnectionError):
+        Patience(0, now, now.sleep).call(failing(DOWN))
+    assert now.pauses == []
+
+
+def test_a_slow_failure_leaves_no_time_for_another_try() -> None:
+    now = Time()
+    tries: list[float] = []
+
+    def slow() -> None:
+        tries.append(now.now)
+        now.now += 5
+        raise exceptions.TimeoutError("Timeout reading from socket")
+
+    with pytest.raises(exceptions.TimeoutError):
+        Patience(2, now, now.sleep).call(slow)
+    assert len(tries) == 1
+
+
+def test_the_last_node_of_a_cluster_decides_whether_it_is_down() -> None:
+    lost = exceptions.RedisClusterException("Redis Cluster cannot be connected")
+    lost.__cause__ = DOWN
+    assert is_down(lost)
+    assert may_pass(lost)
+    lost.__cause__ = exceptions.AuthenticationError("invalid username-password pair")
+    assert not is_down(lost)
+
+
+# --- failing at once ----------------------------------------------------------------------------------------
+
+
+class Probe:
+    """Answers when it is let, and as it is told."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Semaphore(0)
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self.error: Exception | None = DOWN
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+        self.asked.release()
+        assert self.may_answer.wait(10)
+        if self.error:
+            raise self.error
+
+
+@pytest.fixture
+def probe() -> Iterator[Probe]:
+    probe = Probe()
+    yield probe
+    probe.may_answer.set()
+
+
+def breaker(probe: Probe, now: Callable[[], float], *, grace: float = 10) -> Breaker:
+    return Breaker(probe, lambda error: f"it is down ({error})", clock=now, pause=0.5, grace=grace)
+
+
+def broken(probe: Probe, now: Callable[[], float], *, grace: float = 10) -> Breaker:
+    subject = breaker(probe, now, grace=grace)
+    with pytest.raises(exceptions.ConnectionError):
+        subject.guard(failing(DOWN))
+    return subject
+
+
+def must_not_be_called() -> str:
+    pytest.fail("the server was asked")
+
+
+def test_a_server_that_is_down_is_not_asked_until_a_probe_finds_it_back(probe: Probe) -> None:
+    now = Time()
+    subject = broken(probe, now)
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable, match=r"^it is down \(Connection refused\); it is asked again"):
+            subject.guard(must_not_be_called)
+    assert probe.count == 1
+    now.now += 0.49
+    with pytest.raises(StoreUnavailable):
+        subject.guard(must_not_be_called)
+    assert probe.count == 1
+    now.now += 0.02
+    probe.error = None
+    assert subject.guard(lambda: "served") == "served"
+    assert probe.count == 2
+    assert subject.guard(lambda: "served") == "served"
+    assert probe.count == 2
+
+
+def test_each_outage_is_probed_at_once(probe: Probe) -> None:
+    subject = broken(probe, Time())
+    for n in range(3):
+        probe.error = None
+        assert subject.guard(lambda: "served") == "served"
+        with pytest.raises(exceptions.ConnectionError):
+            subject.guard(failing(DOWN))
+        assert probe.count == n + 1
+
+
+def test_the_sentence_is_that_of_the_last_probe(probe: Probe) -> None:
+    subject = broken(probe, Time())
+    probe.error = exceptions.BusyLoadingError("loading")
+    with pytest.raises(StoreUnavailable, match=r"^it is down \(loading\)"):
+        subject.guard(must_not_be_called)
+
+
+def test_one_call_waits_for_a_probe_and_only_for_a_moment(probe: Probe) -> None:
+    subject = broken(probe, Time(), grace=0.01)
+    probe.may_answer.clear()
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        subject.guard(must_not_be_called)
+    subject._grace = 60
+    for _ in range(100):  # a probe is on its way: nobody waits, and no other is sent
+        with pytest.raises(StoreUnavailable):
+            subject.guard(must_not_be_called)
+    assert time.monotonic() - began < 5
+    assert probe.count == 1
+    thread = subject._probing
+    assert thread
+    assert thread.daemon
+    probe.error = None
+    probe.may_answer.set()
+    thread.join(10)
+    assert subject.guard(lambda: "served") == "served"
+
+
+@pytest.mark.parametrize("error", [REFUSED, exceptions.AuthenticationError("no"), exceptions.WatchError("no")])
+def test_a_server_that_refuses_is_not_down(error: Exception, probe: Probe) -> None:
+    subject = breaker(probe, Time())
+    with pytest.raises(type(error)):
+        subject.guard(failing(error))
+    assert subject.guard(lambda: "served") == "served"
+    assert probe.count == 0
+
+
+def test_a_call_that_fails_while_others_succeed_breaks_nothing(probe: Probe) -> None:
+    subject = breaker(probe, Time())
+
+    def slow() -> None:
+        assert subject.guard(lambda: "served") == "served"
+        raise exceptions.TimeoutError("Timeout reading from socket")
+
+    with pytest.raises(exceptions.TimeoutError):
+        subject.guard(slow)
+    assert subject.guard(lambda: "served") == "served"
+    assert probe.count == 0
+
+
+def test_a_call_that_was_on_its_way_mends_it(probe: Probe) -> None:
+    subject = breaker(probe, Time())
+
+    def meanwhile() -> str:
+        with pytest.raises(exceptions.ConnectionError):
+            subject.guard(failing(DOWN))
+        return "served"
+
+    assert subject.guard(meanwhile) == "served"
+    assert subject.guard(lambda: "served") == "served"
+    assert probe.count == 0
+
+
+def test_an_outage_and_its_end_are_logged_once(probe: Probe, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "langmem_adapters"):
+        subject = broken(probe, Time())
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable):
+                subject.guard(must_not_be_called)
+        subject._rests_until = 0
+        probe.error = None
+        subject.guard(lambda: "served")
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", "it is down (Connection refused); calls fail at once until it answers"),
+        ("INFO", "Redis answers again"),
+    ]
+
+
+def test_no_thread_can_be_started_any_more(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = broken(probe, Time())
+    probe.error = None
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert subject.guard(lambda: "served") == "served"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_its_parents_probe(probe: Probe) -> None:
+    subject = broken(probe, Time(), grace=0.01)
+    probe.may_answer.clear()
+    with pytest.raises(StoreUnavailable):
+        subject.guard(must_not_be_called)
+    subject._grace = 10
+    subject._lock.acquire()  # as another thread may have, at the moment of the fork
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            probe.error = None
+            probe.may_answer.set()
+            status = 0 if subject.guard(lambda: "served") == "served" else 2
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    subject._lock.release()
+
+
+# --- real servers -------------------------------------------------------------------------------------------
+
+
+def until(ready: Callable[[], object], seconds: float = 30) -> float:
+    """Wait for a server's event; gives how long that took."""
+    began = time.monotonic()
+    while not ready():
+        assert time.monotonic() - began < seconds, "it does not happen"
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def works(store: RedisStore) -> bool:
+    try:
+        store.get(NS)
+    except StoreUnavailable:
+        return False
+    return True
+
+
+def fails_at_once(store: RedisStore, calls: int = 200) -> None:
+    began = time.perf_counter()
+    for _ in range(calls):
+        with pytest.raises(StoreUnavailable, match=r"cannot be reached|did not answer in time"):
+            store.get(NS)
+    each = (time.perf_counter() - began) / calls
+    assert each < 0.005, f"{each * 1e6:.0f} µs a call"
+
+
+def test_a_server_that_stopped_costs_little_and_is_back_at_once(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis("--appendonly", "yes")
+    store = RedisStore(server.url(), retry_for=0.2)
+    store.append(NS, [("a", b"1")])
+    server.kill()
+    assert not works(store)
+    fails_at_once(store)
+    server.start()
+    assert until(lambda: works(store)) < 2
+    assert store.append(NS, [("b", b"2")]).total == 2
+    assert ids(store) == ["a", "b"]
+    store.close()
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "redis+sentinel"])
+def test_one_that_was_never_there_costs_little_either(scheme: str) -> None:
+    store = RedisStore(f"{scheme}://127.0.0.1:1/{'mine' if scheme == 'redis+sentinel' else ''}", retry_for=0.1)
+    assert not works(store)
+    fails_at_once(store)
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        store.append(NS, [("a", b"")])
+    store.close()
+
+
+def test_a_server_that_hangs_costs_one_timeout_not_one_each(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis()
+    store = RedisStore(server.url(), socket_timeout=0.5, retry_for=0.2)
+    store.append(NS, [("a", b"1")])
+    assert server._process
+    os.kill(server._process.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(StoreUnavailable, match="did not answer in time"):
+            store.append(NS, [("b", b"2")])
+        fails_at_once(store)
+    finally:
+        os.kill(server._process.pid, signal.SIGCONT)
+    assert until(lambda: works(store)) < 2
+    store.append(NS, [("b", b"2"), ("c", b"3")])  # the first try may have been made, or not
+    assert ids(store) == ["a", "b", "c"]
+    store.close()
+
+
+def test_a_restart_is_waited_for(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis("--appendonly", "yes")
+    store = RedisStore(server.url(), retry_for=20)
+    store.append(NS, [("a", b"1")])
+    server.kill()
+    starting = threading.Thread(target=server.start)
+    starting.start()
+    assert store.append(NS, [("b", b"2")]).new == [True]
+    starting.join()
+    assert ids(store) == ["a", "b"]
+    store.close()
+
+
+def test_a_replica_that_becomes_the_primary_is_waited_for(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis()
+    with redis.Redis.from_url(server.url()) as raw:
+        raw.execute_command("REPLICAOF", "127.0.0.1", "1")
+        store = RedisStore(server.url(), retry_for=20)
+        promoting = threading.Timer(0.2, raw.execute_command, ("REPLICAOF", "NO", "ONE"))
+        promoting.start()
+        assert store.append(NS, [("a", b"1")]).new == [True]
+        store.write(NS, put={"k": b"v"}, guard={"k": None})
+        promoting.join()
+    store.close()
+
+
+def test_a_given_clients_owner_decides_how_often_to_try(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis()
+    client = redis.Redis(port=server.port, retry=Retry(NoBackoff(), 0))
+    store = RedisStore(client, retry_for=60)
+    server.stop()
+    began = time.monotonic()
+    assert not works(store)
+    fails_at_once(store)
+    assert time.monotonic() - began < 10
+    client.close()
+
+
+def test_writers_lose_and_double_nothing_over_a_restart(start_redis: Callable[..., RedisServer]) -> None:
+    """With ``appendfsync always``, what was acknowledged is there; what was not may be, once."""
+    server = start_redis("--appendonly", "yes", "--appendfsync", "always")
+    store = RedisStore(server.url(), retry_for=0.2)
+    acknowledged: list[list[str]] = [[] for _ in range(4)]
+    unknown: set[str] = set()
+    stop = threading.Event()
+
+    def write(writer: int) -> None:
+        n = 0
+        while not stop.is_set():
+            id_ = f"{writer}-{n:06}"
+            try:
+                store.append(NS, [(id_, b"x")])
+            except StoreUnavailable:
+                unknown.add(id_)
+                stop.wait(0.001)
+            else:
+                acknowledged[writer].append(id_)
+            n += 1
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(2):
+            before = [len(own) for own in acknowledged]
+            until(lambda: all(len(own) > n + 20 for own, n in zip(acknowledged, before, strict=True)))  # noqa: B023
+            server.kill()
+            until(lambda: unknown)
+            server.start()
+        before = [len(own) for own in acknowledged]
+        until(lambda: all(len(own) > n for own, n in zip(acknowledged, before, strict=True)))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    found = ids(store)
+    assert len(found) == len(set(found))
+    for writer, own in enumerate(acknowledged):
+        mine = [id_ for id_ in found if id_.startswith(f"{writer}-")]
+        assert mine == sorted(mine)
+        assert [id_ for id_ in mine if id_ not in unknown] == own
+    store.close()
+
+
+def test_a10_a_thousand_objects_on_one_url_share_few_connections(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis()
+    with redis.Redis.from_url(server.url()) as raw:
+        settings = Settings(url=server.url())
+        memories = [settings.working(user=str(n)) for n in range(1000)]
+        assert len(raw.client_list()) == 1  # the administrator's: constructing makes none
+        work = iter(memories)
+
+        def use() -> None:
+            for memory in work:
+                memory.update("c", "x")
+
+        on_threads([use] * 100)
+        assert len(raw.client_list()) <= 64 + 1
+        assert raw.dbsize() == 1000 * 4
+        shared_store(server.url()).close()
+        until(lambda: len(raw.client_list()) == 1)
+
+
+# --- what is said -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def refusing(answer: bytes) -> Iterator[int]:
+    """A server that has one answer to every command."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            while data := self.request.recv(65536):
+                self.request.sendall(answer * len(re.findall(rb"(?:^|\r\n)\*\d+\r\n", data)))
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+        block_on_close = False  # a test that fails has not closed its connections
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield int(server.server_address[1])
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "sentence"),
+    [
+        (b"-MISCONF Redis is configured to save RDB snapshots\r\n", StoreError, "look at its log and its disk"),
+        (b"-NOREPLICAS Not enough good replicas to write.\r\n", StoreError, "lower its min-replicas-to-write"),
+        (b"-DENIED Redis is running in protected mode\r\n", StoreUnavailable, "has no password: set one"),
+        (b"-ERR max number of clients reached\r\n", StoreUnavailable, "raise its maxclients"),
+        (b"-OOM command not allowed when used memory > 'maxmemory'.\r\n", StoreError, "raise its maxmemory"),
+        (b"-NOAUTH Authentication required.\r\n", StoreUnavailable, "refuses the user name or password"),
+        (b"-WRONGPASS invalid username-password pair\r\n", StoreUnavailable, "correct them in the URL"),
+        (b"-NOPERM this user has no permissions\r\n", StoreError, r"grant \+@read \+@write"),
+        (b"-MOVED 1 127.0.0.1:1\r\n", StoreUnavailable, r"use a redis\+cluster:// URL"),
+        (b"-TRYAGAIN Multiple keys\r\n", StoreUnavailable, "whose slots are moving: try again"),
+    ],
+)
+def test_each_refusal_is_one_sentence_that_says_what_to_do(
+    answer: bytes, kind: type[StoreError], sentence: str
+) -> None:
+    with refusing(answer) as port:
+        store = RedisStore(f"redis://127.0.0.1:{port}", retry_for=0)
+        with pytest.raises(kind, match=sentence) as caught:
+            store.get(NS)
+        assert type(caught.value) is kind
+        assert "\n" not in str(caught.value)
+        store.close()
+
+
+def test_a_server_without_replicas(start_redis: Callable[..., RedisServer]) -> None:
+    store = RedisStore(start_redis("--min-replicas-to-write", "1").url())
+    with pytest.raises(StoreError, match="has too few replicas to take writes"):
+        store.append(NS, [("a", b"")])
+    assert ids(store) == []
+    store.close()
+
+
+def test_a_server_without_room(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis("--maxclients", "1")
+    with redis.Redis.from_url(server.url()) as raw:
+        assert raw.ping()
+        store = RedisStore(server.url(), retry_for=0)
+        with pytest.raises(StoreUnavailable, match="has no room for another connection: raise its maxclients"):
+            store.get(NS)
+    until(lambda: works(store))
+    store.close()
+
+
+def test_sentinels_that_name_no_primary() -> None:
+    store = RedisStore("redis+sentinel://127.0.0.1:1/mine", retry_for=0)
+    with pytest.raises(StoreUnavailable, match=r"cannot be reached: none of its sentinels .* name is right$"):
+        store.get(NS)
+    store.close()
+
+
+def test_a_broken_breaker_shows_no_password(caplog: pytest.LogCaptureFixture) -> None:
+    store = RedisStore("redis://user:S3cret@127.0.0.1:1", retry_for=0)
+    with caplog.at_level(logging.DEBUG):
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match=r"user:\*\*\*@127\.0\.0\.1:1 cannot be reached") as caught:
+                store.get(NS)
+            assert not [text for text in told(caught.value) if "S3cret" in text]
+    assert caplog.records
+    assert "S3cret" not in caplog.text
+    store.close()
+
+
+@pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf")])
+def test_patience_is_a_number_of_seconds(wrong: float) -> None:
+    with pytest.raises(ConfigurationError, match="retry_for is a number of seconds"):
+        RedisStore("redis://h", retry_for=wrong)

@@ -1,0 +1,157 @@
+"""Redis behind TLS, with certificates that the tests make: who is trusted, and what is said where nobody is."""
+
+from __future__ import annotations
+
+import socketserver
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from socket import create_connection
+from typing import NamedTuple
+
+import pytest
+
+from langmem_adapters.errors import StoreUnavailable
+from langmem_adapters.stores.redis import RedisStore
+from tests.servers import RedisServer, _free_port, redis_servers
+from tests.test_store_redis import NS, answering, ids
+
+
+def _speaks_tls(path: Path) -> bool:
+    done = subprocess.run([path, "--port", "0", "--tls-port", "1"], capture_output=True, timeout=30, check=False)
+    return b"tls-cert-file" in done.stdout + done.stderr  # the first thing that it misses
+
+
+_TLS_SERVER = next((path for path in redis_servers().values() if _speaks_tls(path)), None)
+
+
+class Certificates(NamedTuple):
+    """Files: whom to trust, and a certificate with its key of each side."""
+
+    authority: Path
+    server: Path
+    server_key: Path
+    client: Path
+    client_key: Path
+    stranger: Path
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    folder = tmp_path_factory.mktemp("certificates")
+    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+
+    def openssl(*words: str | Path) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    for name in ("authority", "stranger"):
+        openssl("req", "-x509", *new_key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")
+    issued = ["-CA", "authority.pem", "-CAkey", "authority.key", "-addext", "subjectAltName=IP:127.0.0.1"]
+    for name in ("server", "client"):
+        openssl(
+            "req", "-x509", *new_key, *issued, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem"
+        )
+    files = ("authority.pem", "server.pem", "server.key", "client.pem", "client.key", "stranger.pem")
+    return Certificates(*(folder / file for file in files))
+
+
+@contextmanager
+def tls_front(server: RedisServer, certificates: Certificates) -> Iterator[int]:
+    """Speaks TLS before a server that does not."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.server, certificates.server_key)
+    context.load_verify_locations(certificates.authority)
+    context.verify_mode = ssl.CERT_REQUIRED
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with (
+                suppress(OSError),
+                create_connection(("127.0.0.1", server.port)) as behind,
+                context.wrap_socket(self.request, server_side=True) as front,
+            ):
+                while data := front.recv(65536):
+                    behind.sendall(data)
+                    front.sendall(behind.recv(65536))
+
+    class Front(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+        block_on_close = False
+
+    with Front(("127.0.0.1", 0), Handler) as listening:
+        thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield int(listening.server_address[1])
+        finally:
+            listening.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module", params=["front", *(["server"] if _TLS_SERVER else [])])
+def port(request: pytest.FixtureRequest, certificates: Certificates, redis_server: RedisServer) -> Iterator[int]:
+    """Of a server that speaks TLS with those who show a certificate."""
+    if request.param == "front" or _TLS_SERVER is None:
+        with tls_front(redis_server, certificates) as port:
+            yield port
+        return
+    port = _free_port()
+    options = {
+        "--tls-port": str(port),
+        "--tls-cert-file": str(certificates.server),
+        "--tls-key-file": str(certificates.server_key),
+        "--tls-ca-cert-file": str(certificates.authority),
+    }
+    with RedisServer(_TLS_SERVER, args=tuple(word for option in options.items() for word in option)):
+        yield port
+
+
+def own(certificates: Certificates) -> str:
+    return f"ssl_certfile={certificates.client}&ssl_keyfile={certificates.client_key}"
+
+
+def refusal(url: str) -> str:
+    """What is said, long before the patience ends: nothing of this passes by itself."""
+    store = RedisStore(url, retry_for=60)
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable) as caught:
+        store.get(NS)
+    assert time.monotonic() - began < 30
+    store.close()
+    return str(caught.value)
+
+
+def test_certificates_that_fit(port: int, certificates: Certificates, key_prefix: str) -> None:
+    url = f"rediss://127.0.0.1:{port}?ssl_ca_certs={certificates.authority}&{own(certificates)}"
+    store = RedisStore(url, prefix=key_prefix)
+    store.append(NS, [("a", b"1")])
+    store.write(NS, put={"k": b"v"}, guard={"k": None})
+    assert ids(store) == ["a"]
+    store.clear(NS)
+    store.close()
+
+
+def test_a_server_that_nobody_vouches_for(port: int, certificates: Certificates) -> None:
+    for trusted in (f"&ssl_ca_certs={certificates.stranger}", ""):
+        said = refusal(f"rediss://127.0.0.1:{port}?{own(certificates)}{trusted}")
+        assert "has a certificate that cannot be verified: give the right ssl_ca_certs= in the URL" in said
+
+
+def test_a_server_of_another_name(port: int, certificates: Certificates) -> None:
+    said = refusal(f"rediss://localhost:{port}?ssl_ca_certs={certificates.authority}&{own(certificates)}")
+    assert "and its own host name" in said
+
+
+def test_a_client_without_a_certificate(port: int, certificates: Certificates) -> None:
+    said = refusal(f"rediss://127.0.0.1:{port}?ssl_ca_certs={certificates.authority}")
+    assert "wants a certificate of this client: give ssl_certfile= and ssl_keyfile= in the URL" in said
+
+
+def test_tls_where_there_is_none() -> None:
+    with answering(b"-ERR unknown command\r\n") as port:
+        said = refusal(f"rediss://127.0.0.1:{port}")
+    assert "do not agree about TLS: use rediss:// for a port with TLS" in said
