@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
+from langmem_adapters.errors import ConfigurationError, Conflict
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.keys import Namespace, fingerprint
-from langmem_adapters.model import Memory, Message, Occurrence, Recalled, Scope
-from langmem_adapters.protocols import Index, Store
+from langmem_adapters.keys import Namespace
+from langmem_adapters.memories import merged, normal, note, read_memory, searchable
+from langmem_adapters.model import Memory, Message, Recalled, Scope
+from langmem_adapters.protocols import Index, SemanticIndex, Store
+from langmem_adapters.recall import Recall
 from langmem_adapters.records import Records
+from langmem_adapters.semantic import Semantic
+from langmem_adapters.signals import weights_of
 
 __all__ = ["RECALLED", "LongTermMemory", "longterm_namespace"]
 
@@ -20,9 +23,6 @@ RECALLED = "recalled"
 """Key in a message's metadata: set on what was recalled into a prompt, so that it is never stored again."""
 
 _LONGEST_QUERY = 10_000  # characters
-_OCCURRENCES = 101
-_SPEAKERS = ("user", "assistant")
-_log = logging.getLogger("langmem_adapters")
 
 
 def longterm_namespace(scope: Scope) -> Namespace:
@@ -45,6 +45,10 @@ class LongTermMemory:
     Args:
         store: Where the memories are kept. It is the truth.
         index: What finds them, :func:`~langmem_adapters.open_index` for one. It can be dropped at any time.
+        vectors: A second index, which finds them by meaning. Adding does not wait for it, and where it fails,
+            the search goes on without it.
+        strict: Raise where ``vectors`` fails in a search.
+        weights: Other weights of signals by name; see :data:`langmem_adapters.signals.SIGNALS`.
         user, tenant: Whose memories these are; those of others are never searched.
         session: Keeps the memories to one session, where there is no user.
         similarity_top_k: How many :meth:`search` returns if it is not told.
@@ -65,10 +69,13 @@ class LongTermMemory:
         store: Store,
         index: Index,
         *,
+        vectors: SemanticIndex | None = None,
         user: str = "",
         tenant: str = "",
         session: str = "",
         similarity_top_k: int = 5,
+        strict: bool = False,
+        weights: Mapping[str, float] | None = None,
         ttl: float | None = None,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
@@ -79,7 +86,13 @@ class LongTermMemory:
         self.ttl = ttl
         self.similarity_top_k = similarity_top_k
         self._clock = clock
-        self._records = Records(store, longterm_namespace(self.scope), index=index, text_of=_searchable, new_id=new_id)
+        namespace = longterm_namespace(self.scope)
+        self._records = Records(store, namespace, index=index, vectors=vectors, text_of=searchable, new_id=new_id)
+        self._counts = {"searches": 0, "degraded": 0, "behind": 0}
+        self._semantic = (
+            None if vectors is None else Semantic(self._records, vectors, strict=strict, counts=self._counts)
+        )
+        self._recall = Recall(self._records, index, self._semantic, weights_of(weights))
 
     def add(self, messages: Sequence[Message], *, session: str = "") -> None:
         """Keep messages. ``session`` says where they were said; adding the same ones again changes nothing."""
@@ -89,19 +102,44 @@ class LongTermMemory:
         """:meth:`add`, without blocking the event loop."""
         await arun(self.add_flow(messages, session=session))
 
-    def search(self, query: str, k: int | None = None, *, shown: Sequence[Message] = ()) -> list[Recalled]:
+    def search(
+        self,
+        query: str,
+        k: int | None = None,
+        *,
+        shown: Sequence[Message] = (),
+        where: Callable[[Memory], bool] | None = None,
+        scope: Scope | None = None,
+        explain: bool = False,
+    ) -> list[Recalled]:
         """The ``k`` memories that fit the query best, best first; none that shares nothing with it.
+
+        Who said it, when, and what was said beside it in the same session count too, so that an answer is found by
+        the words of its question. See :mod:`langmem_adapters.signals`.
 
         Args:
             query: What to look for. An empty one finds nothing.
             k: How many at the most; 0 or less finds nothing.
             shown: Messages that the reader sees anyway: what says the same is left out.
+            where: Says of a memory whether it is wanted; the ``k`` best of those are found.
+            scope: Narrows a user's memories to those of one session. One of another user or tenant is a
+                ConfigurationError.
+            explain: Fill ``signals`` of what is found: what each signal added to its score.
         """
-        return run(self.search_flow(query, k, shown=shown))
+        return run(self.search_flow(query, k, shown=shown, where=where, scope=scope, explain=explain))
 
-    async def asearch(self, query: str, k: int | None = None, *, shown: Sequence[Message] = ()) -> list[Recalled]:
+    async def asearch(
+        self,
+        query: str,
+        k: int | None = None,
+        *,
+        shown: Sequence[Message] = (),
+        where: Callable[[Memory], bool] | None = None,
+        scope: Scope | None = None,
+        explain: bool = False,
+    ) -> list[Recalled]:
         """:meth:`search`, without blocking the event loop."""
-        return await arun(self.search_flow(query, k, shown=shown))
+        return await arun(self.search_flow(query, k, shown=shown, where=where, scope=scope, explain=explain))
 
     def get(self, memory_id: str) -> Memory | None:
         """A memory by its id."""
@@ -121,11 +159,11 @@ class LongTermMemory:
 
     def delete(self, memory_ids: Sequence[str]) -> int:
         """Forget memories; returns how many there were."""
-        return run(step(self._records.delete, _ids(memory_ids), ttl=self.ttl))
+        return run(self._delete(memory_ids))
 
     async def adelete(self, memory_ids: Sequence[str]) -> int:
         """:meth:`delete`, without blocking the event loop."""
-        return await arun(step(self._records.delete, _ids(memory_ids), ttl=self.ttl))
+        return await arun(self._delete(memory_ids))
 
     def all(self) -> list[Memory]:
         """Every memory of the scope, oldest first."""
@@ -152,15 +190,15 @@ class LongTermMemory:
         await arun(step(self._records.clear))
 
     def flush(self, report: Callable[[int], None] | None = None) -> None:
-        """Index what was added since the last search, which would do it otherwise.
+        """Index what was added since the last search, which would do it otherwise, and embed it.
 
         ``report`` is told after each page how many changes it held.
         """
-        run(step(self._records.follow, report))
+        run(self._flush(report))
 
     async def aflush(self, report: Callable[[int], None] | None = None) -> None:
         """:meth:`flush`, without blocking the event loop."""
-        await arun(step(self._records.follow, report))
+        await arun(self._flush(report))
 
     def rebuild(self, report: Callable[[int], None] | None = None) -> None:
         """Drop the index of this scope and make it anew from the store."""
@@ -169,6 +207,10 @@ class LongTermMemory:
     async def arebuild(self, report: Callable[[int], None] | None = None) -> None:
         """:meth:`rebuild`, without blocking the event loop."""
         await arun(self._rebuild(report))
+
+    def stats(self) -> dict[str, int]:
+        """Counts since construction: ``searches``, and with ``vectors`` those that were ``degraded`` to words."""
+        return dict(self._counts)
 
     def __repr__(self) -> str:
         return f"LongTermMemory({self._records.store!r}, {self.scope!r})"
@@ -180,40 +222,73 @@ class LongTermMemory:
         fresh: dict[str, Memory] = {}
         for message in messages:
             if not message.metadata.get(RECALLED):
-                _note(fresh, message, session or self.scope.session, self._clock)
+                note(fresh, message, session or self.scope.session, self._clock)
         while fresh:
             known = yield from step(self._records.get, list(fresh))
-            merged = {id_: _merged(memory, known.get(id_)) for id_, memory in fresh.items()}
-            changed = {id_: data for id_, data in merged.items() if data != known.get(id_)}
+            stored = {id_: merged(memory, known.get(id_)) for id_, memory in fresh.items()}
+            changed = {id_: data for id_, data in stored.items() if data != known.get(id_)}
             try:
                 guard = {id_: known.get(id_) for id_ in changed}
                 yield from step(self._records.put, changed, guard=guard, ttl=self.ttl)
             except Conflict:
                 continue  # the same was said elsewhere in this moment
-            return
+            break
+        if fresh:
+            self._changed()
 
-    def search_flow(self, query: str, k: int | None = None, *, shown: Sequence[Message] = ()) -> Flow[list[Recalled]]:
+    def search_flow(
+        self,
+        query: str,
+        k: int | None = None,
+        *,
+        shown: Sequence[Message] = (),
+        where: Callable[[Memory], bool] | None = None,
+        scope: Scope | None = None,
+        explain: bool = False,
+    ) -> Flow[list[Recalled]]:
         """:meth:`search`, as a part of a larger flow."""
+        session = self._session_of(scope)
         k = self.similarity_top_k if k is None else k
         if k <= 0 or not query.strip():
             return []
-        seen = {_normal(message.text) for message in shown}
+        self._counts["searches"] += 1
+        seen = {normal(message.text) for message in shown}
+
+        memories: dict[bytes, Memory] = {}
 
         def wanted(data: bytes) -> bool:
-            memory = _read(data)
-            return memory is not None and _normal(memory.message.text) not in seen
+            memory = memories[data] if data in memories else read_memory(data)
+            if memory is None:
+                return False
+            memories[data] = memory
+            if normal(memory.message.text) in seen:
+                return False
+            if session and all(occurrence.session != session for occurrence in memory.occurrences):
+                return False
+            return where is None or where(memory)
 
-        found = yield from step(self._records.search, query[:_LONGEST_QUERY], k, wanted)
-        return [Recalled(Memory.from_bytes(data), score) for _, score, data in found]
+        found = yield from step(self._recall.best, query[:_LONGEST_QUERY], k, wanted)
+        return [Recalled(memories[data], one.score, one.signals if explain else {}) for one, data in found]
+
+    def _session_of(self, scope: Scope | None) -> str:
+        """The session that a search is narrowed to, if to any; never wider than the memory is."""
+        if scope is None:
+            return ""
+        own = self.scope
+        if (scope.tenant, scope.user) != (own.tenant, own.user):
+            raise ConfigurationError("the scope of a search names the tenant and the user of the memory, and no others")
+        if scope.session and not own.user and scope.session != own.session:
+            raise ConfigurationError("a memory of one session cannot be searched for another session")
+        return scope.session
 
     def _get(self, memory_id: str) -> Flow[Memory | None]:
         found = yield from step(self._records.get, [memory_id])
-        return _read(found[memory_id]) if found else None
+        return read_memory(found[memory_id]) if found else None
 
     def _update(self, memory_id: str, text: str) -> Flow[bool]:
         while True:
             found = yield from step(self._records.get, [memory_id])
-            memory = _read(found[memory_id]) if found else None
+            memory = read_memory(found[memory_id]) if found else None
             if memory is None:
                 return False
             message = memory.message.model_copy(update={"content": text})
@@ -222,64 +297,31 @@ class LongTermMemory:
                 yield from step(self._records.put, {memory_id: changed.to_bytes()}, guard=found, ttl=self.ttl)
             except Conflict:
                 continue
+            self._changed()
             return True
 
+    def _delete(self, memory_ids: Sequence[str]) -> Flow[int]:
+        if isinstance(memory_ids, str):
+            raise ConfigurationError("delete takes a list of ids, not one text")
+        gone = yield from step(self._records.delete, list(memory_ids), ttl=self.ttl)
+        self._changed()
+        return gone
+
+    def _changed(self) -> None:
+        if self._semantic is not None:
+            self._semantic.follow_later()
+
     def _all(self) -> Flow[list[Memory]]:
-        found = yield from step(lambda: [_read(data) for _, data in self._records.all()])
+        found = yield from step(lambda: [read_memory(data) for _, data in self._records.all()])
         return [memory for memory in found if memory is not None]
 
-    def _rebuild(self, report: Callable[[int], None] | None) -> Flow[None]:
-        index = self._records.index
-        if index is not None:
-            yield from step(index.clear, self._records.namespace)
+    def _flush(self, report: Callable[[int], None] | None) -> Flow[None]:
         yield from step(self._records.follow, report)
+        if self._semantic is not None:
+            yield from step(self._semantic.follow)
 
-
-def _read(data: bytes) -> Memory | None:
-    """A stored memory; None, with a warning, where it is damaged: one must not take the others along."""
-    try:
-        return Memory.from_bytes(data)
-    except SerializationError as damage:
-        _log.warning("the long-term memory holds a damaged memory: %s", damage)
-        return None
-
-
-def _note(memories: dict[str, Memory], message: Message, session: str, clock: Callable[[], float]) -> None:
-    said_at = clock() if message.created_at is None else message.created_at
-    occurrence = Occurrence(session=session, message_id=message.id, created_at=said_at)
-    said = _normal(message.content) if isinstance(message.content, str) else message.content
-    calls = [call.model_dump() for call in message.tool_calls]
-    id_ = fingerprint(message.role, message.name, said, calls, message.tool_call_id)
-    memory = memories.setdefault(id_, Memory(id=id_, message=message))
-    memory.occurrences.append(occurrence)
-
-
-def _merged(memory: Memory, known: bytes | None) -> bytes:
-    """The stored form of a memory, with the occurrences that are known already in front."""
-    old = _read(known) if known is not None else None
-    if known is None or old is None:
-        return memory.to_bytes()
-    places = {(o.session, o.message_id) for o in old.occurrences}
-    new = [o for o in memory.occurrences if not o.message_id or (o.session, o.message_id) not in places]
-    if not new:
-        return known
-    occurrences = (old.occurrences + new)[-_OCCURRENCES:]
-    return old.model_copy(update={"occurrences": old.occurrences[:1] + occurrences[1:]}).to_bytes()
-
-
-def _searchable(data: bytes) -> str | None:
-    memory = _read(data)
-    if memory is None or memory.message.role not in _SPEAKERS:
-        return None
-    message = memory.message
-    return f"{message.name} {message.text}" if message.name else message.text
-
-
-def _normal(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _ids(memory_ids: Sequence[str]) -> list[str]:
-    if isinstance(memory_ids, str):
-        raise ConfigurationError("delete takes a list of ids, not one text")
-    return list(memory_ids)
+    def _rebuild(self, report: Callable[[int], None] | None) -> Flow[None]:
+        for index in (self._records.index, self._records.vectors):
+            if index is not None:
+                yield from step(index.clear, self._records.namespace)
+        yield from self._flush(report)

@@ -8,7 +8,20 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Hit
 
-__all__ = ["Appended", "Document", "Index", "Item", "Listed", "Page", "SemanticIndex", "Store"]
+__all__ = [
+    "Appended",
+    "ConversationIndex",
+    "Document",
+    "Evidence",
+    "Index",
+    "Item",
+    "Listed",
+    "Page",
+    "SemanticIndex",
+    "Store",
+    "Stretch",
+    "Turn",
+]
 
 
 class Item(NamedTuple):
@@ -126,10 +139,17 @@ class Store(Protocol):
 
 
 class Document(NamedTuple):
-    """What an index is given: an id of its own namespace and the text to be found by."""
+    """What an index is given: an id of its own namespace and the text to be found by.
+
+    Of a message it may also be told who said it, in which thread, and when (Unix time). Documents of one thread
+    stand in the order in which they were first added.
+    """
 
     id: str
     text: str
+    speaker: str = ""
+    thread: str = ""
+    at: float | None = None
 
 
 @runtime_checkable
@@ -177,4 +197,73 @@ class SemanticIndex(Index, Protocol):
 
     def score(self, namespace: Namespace, query: str, ids: Sequence[str]) -> dict[str, float]:
         """The scores of these documents; those that the index does not have are left out."""
+        ...
+
+
+class Turn(NamedTuple):
+    """A document as it stands in its conversation. ``marks`` are those of :mod:`langmem_adapters.cues`."""
+
+    id: str
+    length: int
+    speaker: str
+    at: float | None
+    marks: int
+
+
+class Stretch(NamedTuple):
+    """A thread, or a part of a long one: how many documents, how long together, and whether they follow each other."""
+
+    documents: int
+    length: int
+    ordered: bool
+
+
+class Evidence(NamedTuple):
+    """All that an index knows of the documents that a query may mean.
+
+    A place is a number; the neighbours of a document have the places before and after it in the same stretch.
+    """
+
+    query: str
+    """The query without the names of speakers."""
+    named: frozenset[str]
+    """The speakers whom it names."""
+    idf: list[float]
+    """How much each term of the query tells."""
+    stretch_idf: list[float]
+    """How much it tells of a stretch."""
+    found: float
+    """The share of the query, by weight, that the namespace has at all."""
+    candidates: list[int]
+    """Places of the documents that may be meant."""
+    turns: dict[int, Turn]
+    """By place: the candidates and their neighbours."""
+    words: dict[int, tuple[int, dict[int, int]]]
+    """By place: what shares words with the query in their stretches, with its length and how often it has each term."""
+    stretches: dict[int, Stretch]
+    """By number."""
+    average: float
+    """The mean length of a document."""
+    average_stretch: float
+    """The mean length of a stretch."""
+
+    @staticmethod
+    def stretch_of(place: int) -> int:
+        """The stretch in which a place is."""
+        return place >> 8
+
+
+@runtime_checkable
+class ConversationIndex(Index, Protocol):
+    """An index that knows of each document who said it, when, and what was said beside it."""
+
+    def nameless(self, namespace: Namespace, query: str) -> str:
+        """The query without the names of those who speak in the namespace, unless nothing else is in it."""
+        ...
+
+    def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
+        """What is known of the ``k`` best documents, of those ``also`` named by their ids, and of what stands beside.
+
+        None, where nothing is.
+        """
         ...

@@ -1,7 +1,7 @@
-"""Keyed records of one namespace and the index that follows them.
+"""Keyed records of one namespace and the indexes that follow them.
 
 Each change of a record leaves an entry in the namespace's log that names the record's key, written in the same
-transaction. An index remembers the last entry it has seen; whatever happens to it, it reads on from there: after
+transaction. Each index remembers the last entry it has seen; whatever happens to it, it reads on from there: after
 a crash, on another machine, or from the beginning when its store was cleared.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.keys import Namespace
@@ -18,6 +19,14 @@ from langmem_adapters.protocols import Document, Index, Item, Store
 __all__ = ["Records", "followed"]
 
 _PAGE = 500
+
+
+class _Found(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+R = TypeVar("R", bound=_Found)
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -28,7 +37,8 @@ class Records:
         store: Where the records are.
         namespace: The namespace they fill.
         index: What finds them by text, if anything does.
-        text_of: Gives the text of a record by which it is to be found; None: not to be found.
+        vectors: A second index of the same records, which may be behind the first.
+        text_of: Gives the text of a record by which it is to be found, or a document of it; None: not to be found.
         new_id: Gives ids to entries of the log.
     """
 
@@ -38,15 +48,17 @@ class Records:
         namespace: Namespace,
         *,
         index: Index | None,
-        text_of: Callable[[bytes], str | None],
+        vectors: Index | None = None,
+        text_of: Callable[[bytes], str | Document | None],
         new_id: Callable[[], str],
     ) -> None:
         self.store = store
         self.namespace = namespace
         self.index = index
+        self.vectors = vectors
         self._text_of = text_of
         self._new_id = new_id
-        self._following = threading.Lock()
+        self._following = {id(each): threading.Lock() for each in (index, vectors) if each is not None}
 
     def get(self, keys: Sequence[str]) -> dict[str, bytes]:
         """Read records; those that do not exist are left out."""
@@ -75,10 +87,11 @@ class Records:
         return self._new_id(), encode(keys)
 
     def clear(self) -> None:
-        """Remove all records, and what the index has of them."""
+        """Remove all records, and what the indexes have of them."""
         self.store.clear(self.namespace)
-        if self.index is not None:
-            self.index.clear(self.namespace)
+        for index in (self.index, self.vectors):
+            if index is not None:
+                index.clear(self.namespace)
 
     def all(self) -> Iterator[tuple[str, bytes]]:
         """Go through the records, a page at a time, in the order in which they were first written."""
@@ -94,19 +107,23 @@ class Records:
             yield items
             after = items[-1].seq
 
-    def follow(self, report: Callable[[int], None] | None = None) -> None:
-        """Bring the index up to the store. ``report`` is told after each page how many entries it held."""
-        if self.index is None:
+    def follow(self, report: Callable[[int], None] | None = None, *, index: Index | None = None) -> None:
+        """Bring one of the indexes up to the store, the first if none is given.
+
+        ``report`` is told after each page how many entries it held.
+        """
+        index = index or self.index
+        if index is None:
             return
-        with self._following:
-            after = followed(self.store, self.index, self.namespace) or 0
+        with self._following[id(index)]:
+            after = followed(self.store, index, self.namespace) or 0
             for items in self._pages(after):
                 keys = _keys(items)
                 found = self.get(keys)
-                texts = {key: self._text_of(data) for key, data in found.items()}
-                self.index.apply(
+                texts = {key: _document(key, self._text_of(data)) for key, data in found.items()}
+                index.apply(
                     self.namespace,
-                    upsert=[Document(key, text) for key, text in texts.items() if text],
+                    upsert=[document for key in keys if (document := texts.get(key))],
                     delete=[key for key in keys if not texts.get(key)],
                     position=(items[-1].seq, items[-1].id),
                 )
@@ -117,17 +134,31 @@ class Records:
         self, query: str, k: int, wanted: Callable[[bytes], bool] = lambda _: True
     ) -> list[tuple[str, float, bytes]]:
         """The ``k`` best of the wanted records as (key, score, data), best first, from an index that is up to date."""
-        if self.index is None or k <= 0:
+        index = self.index
+        if index is None or k <= 0:
             return []
         self.follow()
+        found = self.best(lambda ask: index.search(self.namespace, query, ask), k, wanted)
+        return [(hit.id, hit.score, data) for hit, data in found]
+
+    def best(
+        self, ranked: Callable[[int], Sequence[R]], k: int, wanted: Callable[[bytes], bool]
+    ) -> list[tuple[R, bytes]]:
+        """The first ``k`` wanted records of a ranking, of which more and more is asked for until they are found."""
         ask = k + 8
         while True:
-            hits = self.index.search(self.namespace, query, ask)
+            hits = ranked(ask)
             data = self.get([hit.id for hit in hits])
-            found = [(hit.id, hit.score, data[hit.id]) for hit in hits if hit.id in data and wanted(data[hit.id])]
+            found = [(hit, data[hit.id]) for hit in hits if hit.id in data and wanted(data[hit.id])]
             if len(found) >= k or len(hits) < ask:
                 return found[:k]
             ask *= 4
+
+
+def _document(key: str, text: str | Document | None) -> Document | None:
+    if isinstance(text, Document):
+        return text._replace(id=key) if text.text or text.speaker else None
+    return Document(key, text) if text else None
 
 
 def _keys(items: Sequence[Item]) -> list[str]:

@@ -307,7 +307,8 @@ def test_content_blocks_of_the_system_prompt_stay() -> None:
 def _remember(ours: BrainMemoryMiddleware, *said: str, user: str = "ada") -> LongTermMemory:
     long_term = ours.brain("earlier", user=user).long_term
     assert long_term is not None
-    long_term.add([Message(role="user", content=text, created_at=1_700_000_000.0) for text in said], session="earlier")
+    for n, text in enumerate(said):
+        long_term.add([Message(role="user", content=text, created_at=1_700_000_000.0)], session=f"earlier {n}")
     return long_term
 
 

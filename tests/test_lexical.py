@@ -6,6 +6,7 @@ import contextlib
 import math
 import multiprocessing
 import random
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
@@ -262,6 +263,81 @@ def test_another_analyzer_starts_anew(index: LexicalIndex, tmp_path: Path) -> No
         assert (newer.position(NOTES), found(newer, "bike")) == ((2, "b"), ["b"])
     assert (index.position(NOTES), found(index, "bike")) == (None, [])
     assert found(index, "bike", ("other",)) == ["a"]
+
+
+def test_a_file_of_an_older_version_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as old:
+        old.execute("CREATE TABLE langmem_schema (name TEXT PRIMARY KEY, version INTEGER NOT NULL)")
+        old.execute("INSERT INTO langmem_schema VALUES ('lexical', 3)")
+        for table in ("namespaces", "documents", "postings"):
+            old.execute(f"CREATE TABLE langmem_lexical_{table} (number INTEGER PRIMARY KEY, name TEXT)")
+        old.execute("INSERT INTO langmem_lexical_namespaces VALUES (1, 'notes')")
+    with contextlib.closing(LexicalIndex(path)) as index:
+        assert (index.position(NOTES), found(index, "bike")) == (None, [])
+        index.apply(NOTES, upsert=documents(a="bike"), position=(1, "a"))
+        assert found(index, "bike") == ["a"]
+
+
+def test_irregular_forms_find_each_other(index: LexicalIndex) -> None:
+    index.apply(NOTES, upsert=documents(a="We went home", b="She bought shoes", c="rose garden"))
+    assert [found(index, query) for query in ("going", "buy", "child", "rise")] == [["a"], ["b"], [], []]
+
+
+# ---- what a document is told of its conversation
+
+
+def test_a_document_is_found_by_its_speaker_and_its_date(index: LexicalIndex) -> None:
+    index.apply(NOTES, upsert=[Document("a", "hello", "Anna Smith", "t", 1683547200.0), Document("b", "hello")])
+    assert [found(index, query) for query in ("Smith", "May 2023", "monday")] == [["a"]] * 3
+    evidence = index.gather(NOTES, "Anna's hello", 5)
+    assert evidence is not None
+    assert (evidence.named, evidence.query.split()) == (frozenset({"Anna Smith"}), ["hello"])
+    assert index.nameless(NOTES, "Anna") == "Anna"
+    index.apply(NOTES, delete=["a"])
+    assert index.nameless(NOTES, "Anna's hello") == "Anna's hello"
+    assert index.gather(NOTES, "Smith", 5) is None
+
+
+def test_neighbours_are_those_of_the_thread_in_the_order_of_their_adding(index: LexicalIndex) -> None:
+    threads = "xyxxyxx"
+    index.apply(NOTES, upsert=[Document(str(n), f"word{n}", thread=t) for n, t in enumerate(threads)])
+    index.apply(NOTES, upsert=[Document("2", "word2 again", thread="x")])
+    index.apply(NOTES, delete=["5"])
+    evidence = index.gather(NOTES, "word2", 5)
+    assert evidence is not None
+    assert [evidence.turns[place].id for place in evidence.candidates] == ["0", "2", "3"]
+    assert sorted(turn.id for turn in evidence.turns.values()) == ["0", "2", "3", "6"] or len(evidence.turns) == 3
+    (stretch,) = evidence.stretches.values()
+    assert (stretch.documents, stretch.ordered) == (4, True)
+
+
+def test_the_statistics_of_a_namespace_are_those_of_its_documents(index: LexicalIndex) -> None:
+    chance = random.Random(3)
+    for n in range(300):
+        thread = chance.choice(["", "a", "b"])
+        index.apply(NOTES, upsert=[Document(str(chance.randrange(40)), f"w w{n}", chance.choice(["", "Al"]), thread)])
+        index.apply(NOTES, delete=[str(chance.randrange(40))])
+    with index._database.reading() as connection:
+        kept = connection.execute("SELECT documents, length, stretches FROM langmem_lexical_namespaces").fetchall()
+        per = connection.execute(
+            "SELECT number / 256, COUNT(*), SUM(length) FROM langmem_lexical_documents GROUP BY 1 ORDER BY 1"
+        ).fetchall()
+        stretches = connection.execute(
+            "SELECT number, documents, length FROM langmem_lexical_stretches WHERE documents > 0 ORDER BY number"
+        ).fetchall()
+        speakers = connection.execute("SELECT name, documents FROM langmem_lexical_speakers").fetchall()
+        named = connection.execute("SELECT COUNT(*) FROM langmem_lexical_documents WHERE speaker != x''").fetchone()[0]
+    assert per == stretches
+    assert kept == [(sum(p[1] for p in per), sum(p[2] for p in per), len(per))]
+    assert speakers == [(b"Al", named)]
+    for n in range(40):
+        index.apply(NOTES, delete=[str(n)])
+    assert index.gather(NOTES, "w", 5) is None
+    index.clear(NOTES)
+    with index._database.reading() as connection:
+        for table in ("namespaces", "documents", "postings", "stretches", "speakers"):
+            assert connection.execute(f"SELECT COUNT(*) FROM langmem_lexical_{table}").fetchone() == (0,)
 
 
 def test_an_own_analyzer_needs_an_own_name() -> None:

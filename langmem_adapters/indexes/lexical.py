@@ -8,41 +8,27 @@ BM25 and Beyond" (2009), with Lucene's idf, which is never negative.
 from __future__ import annotations
 
 import contextlib
-import heapq
-import json
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 from langmem_adapters.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
+from langmem_adapters.cues import date_words, marks, named
 from langmem_adapters.database import Database
 from langmem_adapters.errors import ConfigurationError, SearchError, StoreError
+from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, drop, ids_of, remove, speakers_of, to_bytes, to_text
+from langmem_adapters.indexes.lexical_scores import Corpus, best, weigh
+from langmem_adapters.indexes.lexical_turns import evidence
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.model import Hit
-from langmem_adapters.protocols import Document
+from langmem_adapters.protocols import Document, Evidence
 
 __all__ = ["LexicalIndex"]
 
-_SCHEMA = (
-    """CREATE TABLE langmem_lexical_namespaces (
-        number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, analyzer TEXT NOT NULL,
-        documents INTEGER NOT NULL DEFAULT 0, length INTEGER NOT NULL DEFAULT 0, seq INTEGER, entry BLOB)""",
-    """CREATE TABLE langmem_lexical_documents (
-        number INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, id BLOB NOT NULL,
-        length INTEGER NOT NULL, terms TEXT NOT NULL, UNIQUE (namespace, id))""",
-    """CREATE TABLE langmem_lexical_postings (
-        namespace INTEGER NOT NULL, term BLOB NOT NULL, document INTEGER NOT NULL,
-        tf INTEGER NOT NULL, length INTEGER NOT NULL,
-        PRIMARY KEY (namespace, term, document)) WITHOUT ROWID""",
-)
-
 _QUERY_CHARACTERS = 100_000  # of a longer query, so many at its beginning and at its end
-_QUERY_TERMS = 64
-_LOOKUP_COST = 2  # reading one posting by its document costs about as much as this many in a row
-_ROUNDING = 1 + 1e-9  # sums in another order differ in the last digits, and must not cost a document its place
 
 
 class LexicalIndex:
@@ -67,7 +53,7 @@ class LexicalIndex:
         k1: How slowly repetitions of a word lose weight; 0 counts a word once.
         b: How much long documents are held back, from 0 (not) to 1 (in proportion).
 
-    >>> from langmem_adapters.protocols import Document
+    >>> from langmem_adapters.protocols import Document, Evidence
     >>> index = LexicalIndex(":memory:")
     >>> index.apply(("notes",), upsert=[Document("n1", "My bike is in the shed.")])
     >>> index.search(("notes",), "Where are the bikes?", k=3)[0].id
@@ -88,7 +74,7 @@ class LexicalIndex:
             raise ConfigurationError(f"k1 is at least 0 and b from 0 to 1, not k1={k1!r}, b={b!r}")
         if analyzer is not analyze and analyzer_id == ANALYZER_ID:
             raise ConfigurationError("an analyzer of your own needs an analyzer_id of its own")
-        self._database = Database(path, schema=_SCHEMA, name="lexical")
+        self._database = Database(path, schema=SCHEMA, name="lexical")
         self._analyzer = analyzer
         self._analyzer_id = analyzer_id
         self._stop_words = frozenset(stop_words)
@@ -105,18 +91,17 @@ class LexicalIndex:
     ) -> None:
         """Remove, then add or replace documents and remember the position, all or nothing."""
         name = encode_namespace(namespace)
-        added = [(_bytes(document.id), Counter(self._analyzer(document.text))) for document in upsert]
+        added = [self._row(document) for document in upsert]
         with _search_errors(), self._database.writing() as connection:
             number = self._begin(connection, name)
             for id_ in delete:
-                _remove(connection, number, _bytes(id_))
-            for id_bytes, counts in added:
-                _remove(connection, number, id_bytes)
-                _add(connection, number, id_bytes, counts)
+                remove(connection, number, to_bytes(id_))
+            for row in added:
+                add(connection, number, row)
             if position is not None:
                 connection.execute(
                     "UPDATE langmem_lexical_namespaces SET seq = ?, entry = ? WHERE number = ?",
-                    (position[0], _bytes(position[1]), number),
+                    (position[0], to_bytes(position[1]), number),
                 )
 
     def position(self, namespace: Namespace) -> tuple[int, str] | None:
@@ -126,7 +111,7 @@ class LexicalIndex:
                 "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AND analyzer = ?",
                 (encode_namespace(namespace), self._analyzer_id),
             ).fetchone()
-        return None if row is None or row[0] is None else (row[0], _text(row[1]))
+        return None if row is None or row[0] is None else (row[0], to_text(row[1]))
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         """Find the ``k`` best documents, best first; those that share no word with the query are left out."""
@@ -134,19 +119,39 @@ class LexicalIndex:
         if k <= 0 or not terms:
             return []
         with _search_errors(), self._database.reading() as connection:
-            row = connection.execute(
-                "SELECT number, documents, length FROM langmem_lexical_namespaces WHERE name = ? AND analyzer = ?",
-                (name, self._analyzer_id),
-            ).fetchone()
-            if row is None or row[2] == 0:
+            corpus = self._corpus(connection, name)
+            if corpus is None:
                 return []
-            number, documents, length = row
-            corpus = _Corpus(number, documents, length, self._k1, self._b)
-            weighed = [_weigh(connection, corpus, term, times) for term, times in terms.items()]
-            best = _best(connection, corpus, weighed, k)
-            ids = _ids(connection, [number for _, number in best])
+            weighed = [weigh(connection, corpus, term, times) for term, times in terms.items()]
+            found = best(connection, corpus, weighed, k)
+            ids = ids_of(connection, [number for _, number in found])
         ideal = sum(term.weight for term in weighed)
-        return [Hit(ids[number], min(score / ideal, 1.0)) for score, number in best]
+        return [Hit(ids[number], min(score / ideal, 1.0)) for score, number in found]
+
+    def nameless(self, namespace: Namespace, query: str) -> str:
+        """The query without the names of those who speak in the namespace, unless nothing else is in it."""
+        name = encode_namespace(namespace)
+        with _search_errors(), self._database.reading() as connection:
+            corpus = self._corpus(connection, name)
+            return query if corpus is None else self._nameless(connection, corpus.namespace, query)[1]
+
+    def _nameless(self, connection: sqlite3.Connection, namespace: int, query: str) -> tuple[frozenset[str], str]:
+        who, rest = named(_cut(query), speakers_of(connection, namespace))
+        return who, rest if self._query_terms(rest) else query
+
+    def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
+        """What is known of the ``k`` best documents, of those ``also`` named by their ids, and of what stands beside.
+
+        None, where nothing is.
+        """
+        name = encode_namespace(namespace)
+        with _search_errors(), self._database.reading() as connection:
+            corpus = self._corpus(connection, name)
+            if corpus is None:
+                return None
+            who, rest = self._nameless(connection, corpus.namespace, query)
+            weighed = [weigh(connection, corpus, *term) for term in self._query_terms(rest).items()]
+            return evidence(connection, corpus, weighed, k, also, query=rest, named=who)
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
@@ -154,7 +159,7 @@ class LexicalIndex:
         with _search_errors(), self._database.writing() as connection:
             row = connection.execute("SELECT number FROM langmem_lexical_namespaces WHERE name = ?", (name,)).fetchone()
             if row is not None:
-                _drop(connection, row[0])
+                drop(connection, row[0])
 
     def close(self) -> None:
         """Close the file. The index may be used again and then opens it anew."""
@@ -163,11 +168,24 @@ class LexicalIndex:
     def __repr__(self) -> str:
         return f"LexicalIndex({self._database.path!r})"
 
+    def _row(self, document: Document) -> Row:
+        """A document's words are also the name of who said it and the date of when."""
+        parts = (document.text, document.speaker, date_words(document.at))
+        text = "\n".join(part for part in parts if part)
+        return Row(document, Counter(self._analyzer(text)), marks(document.text))
+
     def _query_terms(self, query: str) -> Counter[str]:
-        if len(query) > 2 * _QUERY_CHARACTERS:
-            query = f"{query[:_QUERY_CHARACTERS]} {query[-_QUERY_CHARACTERS:]}"
-        terms = self._analyzer(query)
+        terms = self._analyzer(_cut(query))
         return Counter([term for term in terms if term not in self._stop_words] or terms)
+
+    def _corpus(self, connection: sqlite3.Connection, name: str) -> Corpus | None:
+        """A namespace's statistics; None, where it has no words."""
+        row = connection.execute(
+            "SELECT number, documents, length, stretches FROM langmem_lexical_namespaces"
+            " WHERE name = ? AND analyzer = ?",
+            (name, self._analyzer_id),
+        ).fetchone()
+        return Corpus(row[0], row[1], row[2], row[3], self._k1, self._b) if row is not None and row[2] else None
 
     def _begin(self, connection: sqlite3.Connection, name: str) -> int:
         """Find the namespace's number, or give it one; what another analyzer built goes."""
@@ -177,7 +195,7 @@ class LexicalIndex:
         if row is not None and row[1] == self._analyzer_id:
             return int(row[0])
         if row is not None:
-            _drop(connection, row[0])
+            drop(connection, row[0])
         cursor = connection.execute(
             "INSERT INTO langmem_lexical_namespaces (name, analyzer) VALUES (?, ?)", (name, self._analyzer_id)
         )
@@ -192,147 +210,5 @@ def _search_errors() -> Iterator[None]:
         raise SearchError(f"the lexical index failed: {error}") from error
 
 
-# ---- rows
-
-
-def _bytes(text: str) -> bytes:
-    """Any string has these bytes, lone surrogates too; SQLite's own text has no place for them."""
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
-
-
-def _add(connection: sqlite3.Connection, namespace: int, id_: bytes, counts: Counter[str]) -> None:
-    length = counts.total()
-    document = connection.execute(
-        "INSERT INTO langmem_lexical_documents (namespace, id, length, terms) VALUES (?, ?, ?, ?)",
-        (namespace, id_, length, json.dumps(list(counts))),
-    ).lastrowid
-    connection.executemany(
-        "INSERT INTO langmem_lexical_postings VALUES (?, ?, ?, ?, ?)",
-        [(namespace, _bytes(term), document, tf, length) for term, tf in sorted(counts.items())],
-    )
-    _count(connection, namespace, 1, length)
-
-
-def _remove(connection: sqlite3.Connection, namespace: int, id_: bytes) -> None:
-    row = connection.execute(
-        "SELECT number, length, terms FROM langmem_lexical_documents WHERE namespace = ? AND id = ?",
-        (namespace, id_),
-    ).fetchone()
-    if row is None:
-        return
-    document, length, terms = row
-    connection.executemany(
-        "DELETE FROM langmem_lexical_postings WHERE namespace = ? AND term = ? AND document = ?",
-        [(namespace, _bytes(term), document) for term in json.loads(terms)],
-    )
-    connection.execute("DELETE FROM langmem_lexical_documents WHERE number = ?", (document,))
-    _count(connection, namespace, -1, -length)
-
-
-def _count(connection: sqlite3.Connection, namespace: int, documents: int, length: int) -> None:
-    connection.execute(
-        "UPDATE langmem_lexical_namespaces SET documents = documents + ?, length = length + ? WHERE number = ?",
-        (documents, length, namespace),
-    )
-
-
-def _drop(connection: sqlite3.Connection, namespace: int) -> None:
-    for table, key in (("postings", "namespace"), ("documents", "namespace"), ("namespaces", "number")):
-        connection.execute(f"DELETE FROM langmem_lexical_{table} WHERE {key} = ?", (namespace,))  # noqa: S608 - ours
-
-
-def _ids(connection: sqlite3.Connection, documents: Sequence[int]) -> dict[int, str]:
-    rows = connection.execute(
-        "SELECT number, id FROM langmem_lexical_documents WHERE number IN (SELECT value FROM json_each(?))",
-        (json.dumps(documents),),
-    )
-    return {number: _text(id_) for number, id_ in rows}
-
-
-# ---- scores
-
-
-class _Corpus(NamedTuple):
-    """A namespace's statistics and the two parameters of BM25."""
-
-    namespace: int
-    documents: int
-    length: int
-    k1: float
-    b: float
-
-    def idf(self, frequency: int) -> float:
-        """Say how much a term tells that is in ``frequency`` documents."""
-        return math.log1p((self.documents - frequency + 0.5) / (frequency + 0.5))
-
-    @property
-    def norm(self) -> tuple[float, float]:
-        """The c and d of ``tf / (tf + c + d * length)``, which a document makes of a term's weight.
-
-        BM25's factor ``k1 + 1`` is left out, because the ideal score has it too.
-        """
-        return self.k1 * (1 - self.b), self.k1 * self.b * self.documents / self.length
-
-
-class _Term(NamedTuple):
-    """A term of a query: in how many documents it is, its weight, and the most it can add to a score."""
-
-    frequency: int
-    term: bytes
-    weight: float
-    bound: float
-
-
-def _weigh(connection: sqlite3.Connection, corpus: _Corpus, term: str, times: int) -> _Term:
-    key = _bytes(term)
-    frequency, tf, length = connection.execute(
-        "SELECT COUNT(*), MAX(tf), MIN(length) FROM langmem_lexical_postings WHERE namespace = ? AND term = ?",
-        (corpus.namespace, key),
-    ).fetchone()
-    weight = times * corpus.idf(frequency)
-    c, d = corpus.norm
-    return _Term(frequency, key, weight, weight * tf / (tf + c + d * length) if frequency else 0.0)
-
-
-def _best(connection: sqlite3.Connection, corpus: _Corpus, terms: Sequence[_Term], k: int) -> list[tuple[float, int]]:
-    """Find the k best documents, as (score, number), from the rarest term to the most frequent (max-score).
-
-    As soon as the terms that are left cannot lift a new document into the best k, they are looked up only in
-    the documents that can still be among them.
-    Source: H. Turtle and J. Flood, "Query evaluation: strategies and optimizations" (1995).
-    """
-    scores: dict[int, float] = {}
-    found = sorted(term for term in terms if term.frequency)[:_QUERY_TERMS]
-    for n, term in enumerate(found):
-        rest = math.fsum(left.bound for left in found[n:]) * _ROUNDING
-        floor = heapq.nlargest(k, scores.values())[-1] if len(scores) >= k else 0.0
-        if rest >= floor:
-            for document, score in _scan(connection, corpus, term):
-                scores[document] = scores.get(document, 0.0) + score
-            continue
-        scores = {document: score for document, score in scores.items() if score + rest >= floor}
-        few = len(scores) * _LOOKUP_COST < term.frequency
-        for document, score in _scan(connection, corpus, term, scores if few else None):
-            if document in scores:
-                scores[document] += score
-    return heapq.nlargest(k, ((score, document) for document, score in scores.items()))
-
-
-def _scan(
-    connection: sqlite3.Connection, corpus: _Corpus, term: _Term, documents: Collection[int] | None = None
-) -> Iterable[tuple[int, float]]:
-    """Read what a term adds to the score of all its documents, or of those given."""
-    values = (term.weight, *corpus.norm, corpus.namespace, term.term)
-    if documents is None:
-        return connection.execute(_CONTRIBUTIONS, values)
-    return connection.execute(_CONTRIBUTIONS_OF, (*values, json.dumps(list(documents))))
-
-
-_CONTRIBUTIONS = """
-    SELECT document, ? * tf / (tf + ? + ? * length) FROM langmem_lexical_postings
-    WHERE namespace = ? AND term = ?"""
-_CONTRIBUTIONS_OF = _CONTRIBUTIONS + " AND document IN (SELECT value FROM json_each(?))"  # noqa: S608 - constants
+def _cut(query: str) -> str:
+    return query if len(query) <= 2 * _QUERY_CHARACTERS else f"{query[:_QUERY_CHARACTERS]} {query[-_QUERY_CHARACTERS:]}"

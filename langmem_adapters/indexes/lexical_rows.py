@@ -1,0 +1,168 @@
+"""The rows of the lexical index: documents in the order of their threads, postings, and who speaks.
+
+A document's number is its place: 256 numbers belong to a stretch, which is a thread or a part of a long one, so that
+what was said beside it has the numbers before and after, in the postings too. What is removed leaves its place empty.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+from langmem_adapters.protocols import Document
+
+__all__ = ["SCHEMA", "STRETCH", "Row", "add", "drop", "ids_of", "remove", "speakers_of", "to_bytes", "to_text"]
+
+STRETCH = 256  # documents
+_SPEAKERS = 1000  # so many names of a namespace are looked for in a query
+
+_FIRST_SCHEMA = ("SELECT 'the tables of the first version are made anew below'",) * 3
+SCHEMA = (
+    *_FIRST_SCHEMA,
+    "DROP TABLE IF EXISTS langmem_lexical_namespaces",
+    "DROP TABLE IF EXISTS langmem_lexical_documents",
+    "DROP TABLE IF EXISTS langmem_lexical_postings",
+    """CREATE TABLE langmem_lexical_namespaces (
+        number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, analyzer TEXT NOT NULL,
+        documents INTEGER NOT NULL DEFAULT 0, length INTEGER NOT NULL DEFAULT 0,
+        stretches INTEGER NOT NULL DEFAULT 0, seq INTEGER, entry BLOB)""",
+    """CREATE TABLE langmem_lexical_stretches (
+        number INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, thread BLOB NOT NULL,
+        used INTEGER NOT NULL DEFAULT 0, documents INTEGER NOT NULL DEFAULT 0, length INTEGER NOT NULL DEFAULT 0)""",
+    "CREATE INDEX langmem_lexical_threads ON langmem_lexical_stretches (namespace, thread, number)",
+    """CREATE TABLE langmem_lexical_documents (
+        number INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, id BLOB NOT NULL, length INTEGER NOT NULL,
+        speaker BLOB NOT NULL, at REAL, marks INTEGER NOT NULL, terms TEXT NOT NULL, UNIQUE (namespace, id))""",
+    """CREATE TABLE langmem_lexical_postings (
+        namespace INTEGER NOT NULL, term BLOB NOT NULL, document INTEGER NOT NULL,
+        tf INTEGER NOT NULL, length INTEGER NOT NULL,
+        PRIMARY KEY (namespace, term, document)) WITHOUT ROWID""",
+    """CREATE TABLE langmem_lexical_speakers (
+        namespace INTEGER NOT NULL, name BLOB NOT NULL, documents INTEGER NOT NULL,
+        PRIMARY KEY (namespace, name)) WITHOUT ROWID""",
+)
+
+
+class Row(NamedTuple):
+    """A document with its terms and its marks."""
+
+    document: Document
+    counts: Counter[str]
+    marks: int
+
+
+def to_bytes(text: str) -> bytes:
+    """Any string has these bytes, lone surrogates too; SQLite's own text has no place for them."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def to_text(data: bytes) -> str:
+    """What :func:`to_bytes` was given."""
+    return data.decode("utf-8", "surrogatepass")
+
+
+def add(connection: sqlite3.Connection, namespace: int, row: Row) -> None:
+    """Add a document at the end of its thread, or replace it where it stands in one that has a name."""
+    document, length, speaker = row.document, row.counts.total(), to_bytes(row.document.speaker)
+    thread = to_bytes(document.thread)
+    number = remove(connection, namespace, to_bytes(document.id), keep=thread)
+    number = _next(connection, namespace, thread) if number is None else number
+    connection.execute(
+        "INSERT INTO langmem_lexical_documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (number, namespace, to_bytes(document.id), length, speaker, document.at, row.marks, json.dumps([*row.counts])),
+    )
+    connection.executemany(
+        "INSERT INTO langmem_lexical_postings VALUES (?, ?, ?, ?, ?)",
+        [(namespace, to_bytes(term), number, tf, length) for term, tf in sorted(row.counts.items())],
+    )
+    _count(connection, namespace, number, speaker, documents=1, length=length)
+
+
+def remove(connection: sqlite3.Connection, namespace: int, id_: bytes, *, keep: bytes | None = None) -> int | None:
+    """Remove a document. Its number is returned, and stays its own, if it stood in the thread ``keep``."""
+    row = connection.execute(
+        "SELECT number, length, speaker, terms FROM langmem_lexical_documents WHERE namespace = ? AND id = ?",
+        (namespace, id_),
+    ).fetchone()
+    if row is None:
+        return None
+    number, length, speaker, terms = row
+    connection.executemany(
+        "DELETE FROM langmem_lexical_postings WHERE namespace = ? AND term = ? AND document = ?",
+        [(namespace, to_bytes(term), number) for term in json.loads(terms)],
+    )
+    connection.execute("DELETE FROM langmem_lexical_documents WHERE number = ?", (number,))
+    (thread,) = connection.execute(
+        "SELECT thread FROM langmem_lexical_stretches WHERE number = ?", (number // STRETCH,)
+    ).fetchone()
+    _count(connection, namespace, number, speaker, documents=-1, length=-length)
+    return cast(int, number) if thread and thread == keep else None
+
+
+def _next(connection: sqlite3.Connection, namespace: int, thread: bytes) -> int:
+    """The number after the last one of a thread; a full stretch is followed by a new one."""
+    row = connection.execute(
+        "SELECT number, used FROM langmem_lexical_stretches WHERE namespace = ? AND thread = ?"
+        " ORDER BY number DESC LIMIT 1",
+        (namespace, thread),
+    ).fetchone()
+    if row is None or row[1] == STRETCH:
+        connection.execute(
+            "INSERT INTO langmem_lexical_stretches (namespace, thread) VALUES (?, ?)", (namespace, thread)
+        )
+        row = (connection.execute("SELECT last_insert_rowid()").fetchone()[0], 0)
+    connection.execute("UPDATE langmem_lexical_stretches SET used = used + 1 WHERE number = ?", (row[0],))
+    return cast(int, row[0] * STRETCH + row[1])
+
+
+def _count(
+    connection: sqlite3.Connection, namespace: int, number: int, speaker: bytes, *, documents: int, length: int
+) -> None:
+    stretch = number // STRETCH
+    ((before,),) = connection.execute("SELECT documents FROM langmem_lexical_stretches WHERE number = ?", (stretch,))
+    begun_or_gone = (before + documents > 0) - (before > 0)
+    connection.execute(
+        "UPDATE langmem_lexical_stretches SET documents = documents + ?, length = length + ? WHERE number = ?",
+        (documents, length, stretch),
+    )
+    connection.execute(
+        "UPDATE langmem_lexical_namespaces"
+        " SET documents = documents + ?, length = length + ?, stretches = stretches + ? WHERE number = ?",
+        (documents, length, begun_or_gone, namespace),
+    )
+    if speaker:
+        connection.execute(
+            "INSERT INTO langmem_lexical_speakers VALUES (?, ?, ?)"
+            " ON CONFLICT (namespace, name) DO UPDATE SET documents = documents + excluded.documents",
+            (namespace, speaker, documents),
+        )
+    if documents < 0:
+        connection.execute("DELETE FROM langmem_lexical_speakers WHERE namespace = ? AND documents = 0", (namespace,))
+
+
+def drop(connection: sqlite3.Connection, namespace: int) -> None:
+    """Remove a namespace with all it holds."""
+    tables = ("postings", "documents", "stretches", "speakers")
+    for table, key in (*((table, "namespace") for table in tables), ("namespaces", "number")):
+        connection.execute(f"DELETE FROM langmem_lexical_{table} WHERE {key} = ?", (namespace,))  # noqa: S608 - ours
+
+
+def ids_of(connection: sqlite3.Connection, documents: Sequence[int]) -> dict[int, str]:
+    """The ids of documents by their numbers."""
+    rows = connection.execute(
+        "SELECT number, id FROM langmem_lexical_documents WHERE number IN (SELECT value FROM json_each(?))",
+        (json.dumps(documents),),
+    )
+    return {number: to_text(id_) for number, id_ in rows}
+
+
+def speakers_of(connection: sqlite3.Connection, namespace: int) -> list[str]:
+    """Who speaks in a namespace, those who say most first."""
+    rows = connection.execute(
+        "SELECT name FROM langmem_lexical_speakers WHERE namespace = ? ORDER BY documents DESC, name LIMIT ?",
+        (namespace, _SPEAKERS),
+    )
+    return [to_text(name) for (name,) in rows]

@@ -1,0 +1,109 @@
+"""What the lexical index knows of a query's candidates: their words, their neighbours, and where they stand."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Sequence
+
+from langmem_adapters.indexes.lexical_rows import STRETCH, to_bytes, to_text
+from langmem_adapters.indexes.lexical_scores import QUERY_TERMS, Corpus, Term, best, idf
+from langmem_adapters.protocols import Evidence, Stretch, Turn
+
+__all__ = ["evidence"]
+
+_BESIDE = 2  # places before and after a document that count as beside it
+
+
+def evidence(
+    connection: sqlite3.Connection,
+    corpus: Corpus,
+    terms: Sequence[Term],
+    k: int,
+    also: Sequence[str],
+    *,
+    query: str,
+    named: frozenset[str],
+) -> Evidence | None:
+    """Gather what is known of the ``k`` best documents, of those ``also`` named, and of what stands beside them."""
+    pool = [number for _, number in best(connection, corpus, terms, k)]
+    pool = list(dict.fromkeys([*pool, *_numbers(connection, corpus.namespace, also)]))
+    if not pool:
+        return None
+    stretches = _stretches(connection, {number // STRETCH for number in pool})
+    used = sorted(term for term in terms if term.frequency)[:QUERY_TERMS]
+    words = _words(connection, corpus.namespace, used, stretches)
+    beside = [near for number in pool for near in _near(number, stretches[number // STRETCH], _BESIDE)]
+    near = {far for number in beside for far in _near(number, stretches[number // STRETCH], _BESIDE)}
+    turns = _turns(connection, near)
+    everything = sum(term.weight for term in terms)
+    return Evidence(
+        query=query,
+        named=named,
+        idf=[term.weight for term in used],
+        stretch_idf=[_stretch_idf(corpus, term) for term in used],
+        found=sum(term.weight for term in used) / everything if everything else 0.0,
+        candidates=sorted({number for number in beside if number in turns}),
+        turns=turns,
+        words=words,
+        stretches=stretches,
+        average=corpus.length / corpus.documents,
+        average_stretch=corpus.length / max(1, corpus.stretches),
+    )
+
+
+def _numbers(connection: sqlite3.Connection, namespace: int, ids: Sequence[str]) -> list[int]:
+    find = "SELECT number FROM langmem_lexical_documents WHERE namespace = ? AND id = ?"
+    found = (connection.execute(find, (namespace, to_bytes(id_))).fetchone() for id_ in ids)
+    return [row[0] for row in found if row is not None]
+
+
+def _near(number: int, stretch: Stretch, far: int) -> range:
+    """The places beside a document, with its own; a thread without a name has no order, and nothing beside it."""
+    if not stretch.ordered:
+        return range(number, number + 1)
+    first = number - number % STRETCH
+    return range(max(first, number - far), min(first + STRETCH, number + far + 1))
+
+
+def _stretches(connection: sqlite3.Connection, numbers: Collection[int]) -> dict[int, Stretch]:
+    rows = connection.execute(
+        "SELECT number, documents, length, thread != x'' FROM langmem_lexical_stretches"
+        " WHERE number IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(numbers)),),
+    )
+    return {number: Stretch(documents, length, bool(ordered)) for number, documents, length, ordered in rows}
+
+
+def _words(
+    connection: sqlite3.Connection, namespace: int, terms: Sequence[Term], stretches: Collection[int]
+) -> dict[int, tuple[int, dict[int, int]]]:
+    """The length of each document of the stretches that has any term, and how often it has each, by its number."""
+    found: dict[int, tuple[int, dict[int, int]]] = {}
+    where = json.dumps(list(stretches))
+    for number, term in enumerate(terms):
+        for document, tf, length in connection.execute(_POSTINGS, (where, namespace, term.term)):
+            found.setdefault(document, (length, {}))[1][number] = tf
+    return found
+
+
+_POSTINGS = f"""
+    SELECT p.document, p.tf, p.length FROM json_each(?) AS stretch CROSS JOIN langmem_lexical_postings AS p
+    WHERE p.namespace = ? AND p.term = ?
+    AND p.document >= stretch.value * {STRETCH} AND p.document < (stretch.value + 1) * {STRETCH}"""  # noqa: S608 - ours
+
+
+def _turns(connection: sqlite3.Connection, numbers: Collection[int]) -> dict[int, Turn]:
+    rows = connection.execute(
+        "SELECT number, id, length, speaker, at, marks FROM langmem_lexical_documents"
+        " WHERE number IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(numbers)),),
+    )
+    return {row[0]: Turn(to_text(row[1]), row[2], to_text(row[3]), row[4], row[5]) for row in rows}
+
+
+def _stretch_idf(corpus: Corpus, term: Term) -> float:
+    """What a term tells of a stretch: in how many it is, were its documents spread at random."""
+    stretches = max(1, corpus.stretches)
+    share = 1 - (1 - term.frequency / corpus.documents) ** (corpus.documents / stretches)
+    return idf(stretches * share, stretches)

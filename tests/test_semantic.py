@@ -1,0 +1,297 @@
+"""Vectors beside words: a second index of a memory that may be behind, fail or be wrong, and never does harm (H2)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_adapters.errors import ConfigurationError, LangmemError, ModelError, SearchError
+from langmem_adapters.indexes import open_index
+from langmem_adapters.keys import Namespace
+from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.model import Hit, Message, Recalled, Scope
+from langmem_adapters.protocols import ConversationIndex, Document, Index, SemanticIndex, Store
+from langmem_adapters.stores.memory import MemoryStore
+
+SAME = [{"bike", "bicycle"}, {"dog", "puppy"}, {"soup", "broth"}]
+
+
+class Meanings:
+    """An exact index of made-up meanings: a text is as near to another as the share of meanings they have in common."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Namespace, dict[str, set[int]]] = {}
+        self.positions: dict[Namespace, tuple[int, str]] = {}
+        self.failure: LangmemError | None = None
+        self.applied = threading.Event()
+        self.wait = threading.Event()
+        self.wait.set()
+        self.queries: list[str] = []
+
+    def _meant(self, text: str) -> set[int]:
+        if self.failure:
+            raise self.failure
+        words = set(text.lower().strip(".?").split())
+        return {number for number, same in enumerate(SAME) if words & same}
+
+    def apply(
+        self,
+        namespace: Namespace,
+        *,
+        upsert: Sequence[Document] = (),
+        delete: Sequence[str] = (),
+        position: tuple[int, str] | None = None,
+    ) -> None:
+        assert self.wait.wait(30)
+        new = {document.id: self._meant(document.text) for document in upsert}
+        kept = self.kept.setdefault(namespace, {})
+        for id_ in delete:
+            kept.pop(id_, None)
+        kept.update(new)
+        if position:
+            self.positions[namespace] = position
+        self.applied.set()
+
+    def position(self, namespace: Namespace) -> tuple[int, str] | None:
+        return self.positions.get(namespace)
+
+    def score(self, namespace: Namespace, query: str, ids: Sequence[str]) -> dict[str, float]:
+        meant, kept = self._meant(query), self.kept.get(namespace, {})
+        return {id_: (1 + len(meant & kept[id_]) / max(1, len(meant | kept[id_]))) / 2 for id_ in ids if id_ in kept}
+
+    def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
+        self.queries.append(query)
+        scores = self.score(namespace, query, list(self.kept.get(namespace, {})))
+        return [Hit(id_, score) for id_, score in sorted(scores.items(), key=lambda s: (-s[1], s[0]))][:k]
+
+    def clear(self, namespace: Namespace) -> None:
+        self.kept.pop(namespace, None)
+        self.positions.pop(namespace, None)
+
+    def close(self) -> None:
+        pass
+
+
+class PlainIndex:
+    """An index that knows of words only, as one of your own may be."""
+
+    def __init__(self) -> None:
+        self._index = open_index("memory:")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"gather", "nameless"}:
+            raise AttributeError(name)
+        return getattr(self._index, name)
+
+
+def say(text: str, name: str | None = None) -> Message:
+    return Message(role="user", content=text, name=name)
+
+
+def texts(found: list[Recalled]) -> list[str]:
+    return [recalled.text for recalled in found]
+
+
+def memory_of(vectors: Meanings, index: Any = None, **more: Any) -> LongTermMemory:
+    return LongTermMemory(MemoryStore(), index or open_index("memory:"), vectors=vectors, user="ada", **more)
+
+
+def test_the_protocols_tell_the_indexes_apart() -> None:
+    assert isinstance(Meanings(), SemanticIndex)
+    assert isinstance(open_index("memory:"), ConversationIndex)
+    assert not isinstance(Meanings(), ConversationIndex)
+    assert isinstance(PlainIndex(), Index)
+    assert not isinstance(PlainIndex(), ConversationIndex)
+
+
+@pytest.mark.parametrize("index", [None, PlainIndex])
+def test_what_means_the_same_is_found_beside_what_has_the_words(index: Any) -> None:
+    memory = memory_of(Meanings(), index() if index else None)
+    memory.add([say("My bicycle is red."), say("A bike is a vehicle."), say("Soup for lunch."), say("Nothing.")])
+    memory.flush()
+    found = memory.search("bike", explain=True)
+    assert texts(found) == ["A bike is a vehicle.", "My bicycle is red."]
+    assert 1 >= found[0].score > found[1].score > 0
+    assert found[1].signals["meaning"] > 0
+    for recalled in found:
+        assert sum(recalled.signals.values()) == pytest.approx(recalled.score)
+    assert texts(memory.search("bike", where=lambda m: "bicycle" in m.message.text)) == ["My bicycle is red."]
+    assert memory.search("aeroplane") == []
+    assert memory.stats() == {"searches": 3, "degraded": 0, "behind": 0}
+
+
+def test_names_of_speakers_are_not_embedded() -> None:
+    vectors = Meanings()
+    memory = memory_of(vectors)
+    memory.add([say("My bicycle is red.", "Anna")])
+    memory.flush()
+    assert texts(memory.search("What about Anna's bike?")) == ["My bicycle is red."]
+    assert "Anna" not in vectors.queries[-1]
+
+
+def test_h2_adding_does_not_wait_for_the_vectors_and_they_follow_by_themselves() -> None:
+    vectors = Meanings()
+    vectors.wait.clear()
+    memory = memory_of(vectors)
+    memory.add([say("My bicycle is red.")])
+    assert vectors.kept == {}
+    assert texts(memory.search("red")) == ["My bicycle is red."]
+    memory.add([say("My dog is brown.")])  # while the first are under way
+    vectors.wait.set()
+    assert vectors.applied.wait(30)
+    memory.flush()
+    assert texts(memory.search("puppy")) == ["My dog is brown."]
+    assert texts(memory.search("bike")) == ["My bicycle is red."]
+
+
+def test_what_is_not_embedded_yet_counts_as_near_as_others_are() -> None:
+    vectors = Meanings()
+    memory = memory_of(vectors)
+    memory.add([say("My bicycle is red.")])
+    memory.flush()
+    vectors.wait.clear()
+    memory.add([say("A bike.")])
+    found = {r.text: r.signals.get("meaning", 0.0) for r in memory.search("bike", explain=True)}
+    vectors.wait.set()
+    assert found["A bike."] == pytest.approx(found["My bicycle is red."])
+    assert found["A bike."] > 0
+
+
+def test_a_filter_leaves_its_places_to_what_is_found_by_meaning_alone() -> None:
+    memory = memory_of(Meanings())
+    memory.add([say(f"bicycle number {n}") for n in range(200)])
+    memory.flush()
+    found = memory.search("bike", 1, where=lambda m: m.message.text.endswith(" 77"))
+    assert texts(found) == ["bicycle number 77"]
+
+
+def test_updates_deletions_and_clear_reach_the_vectors() -> None:
+    vectors = Meanings()
+    memory = memory_of(vectors)
+    memory.add([say("My bicycle is red."), say("My soup is hot.")])
+    memory.update(memory.all()[0].id, "My dog is red.")
+    memory.flush()
+    assert (texts(memory.search("bike")), texts(memory.search("puppy"))) == ([], ["My dog is red."])
+    memory.delete([memory.all()[0].id])
+    memory.flush()
+    assert memory.search("puppy") == []
+    memory.rebuild()
+    assert texts(memory.search("broth")) == ["My soup is hot."]
+    memory.clear()
+    assert vectors.kept == {}
+
+
+@pytest.mark.parametrize("failure", [ModelError("the embedder failed"), SearchError("the vectors failed")])
+def test_failing_vectors_cost_a_search_nothing_but_what_they_find(
+    failure: LangmemError, caplog: pytest.LogCaptureFixture
+) -> None:
+    vectors = Meanings()
+    memory, store = memory_of(vectors), MemoryStore()
+    memory.add([say("My bicycle is red.")])
+    memory.flush()
+    vectors.failure = failure
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        memory.add([say("My dog is brown.")])
+        for _ in range(3):
+            assert texts(memory.search("red bike")) == ["My bicycle is red."]
+        with pytest.raises(type(failure)):
+            memory.flush()
+    assert memory.stats()["searches"] == 3
+    assert memory.stats()["degraded"] >= 3
+    searches = [r for r in caplog.records if "goes on by words" in r.message]
+    assert 1 <= len(searches) <= 2  # of the search and of the following, once each
+    assert "bicycle" not in caplog.text
+    strict = LongTermMemory(store, open_index("memory:"), vectors=vectors, user="ada", strict=True)
+    strict.add([say("My dog is brown.")])
+    with pytest.raises(type(failure)):
+        strict.search("dog")
+    vectors.failure = None
+    memory.flush()
+    assert texts(memory.search("puppy")) == ["My dog is brown."]
+
+
+# --- filters and scopes
+
+
+def test_a_scope_narrows_to_a_session_and_never_widens() -> None:
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada", tenant="acme")
+    for session in ("monday", "tuesday"):
+        memory.add([say(f"The bike of {session}.")], session=session)
+    assert len(memory.search("bike", scope=Scope(tenant="acme", user="ada"))) == 2
+    assert texts(memory.search("bike", scope=Scope(tenant="acme", user="ada", session="monday"))) == [
+        "The bike of monday."
+    ]
+    assert memory.search("bike", scope=Scope(tenant="acme", user="ada", session="never")) == []
+    for other in (Scope(user="ada"), Scope(tenant="acme", user="eve"), Scope(tenant="acme", session="monday"), Scope()):
+        with pytest.raises(ConfigurationError, match="names the tenant and the user of the memory"):
+            memory.search("", scope=other)
+    alone = LongTermMemory(MemoryStore(), open_index("memory:"), session="monday")
+    alone.add([say("A bike.")])
+    assert len(alone.search("bike", scope=Scope(session="monday"))) == 1
+    with pytest.raises(ConfigurationError, match="another session"):
+        alone.search("bike", scope=Scope(session="tuesday"))
+
+
+def test_a_filter_leaves_its_places_to_others(any_store: Store) -> None:
+    memory = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    memory.add([say(f"bike number {n}") for n in range(300)], session="s")
+    found = memory.search("bike", 3, where=lambda m: m.message.text.endswith("77"))
+    assert sorted(texts(found)) == ["bike number 177", "bike number 277", "bike number 77"]
+
+
+TEXTS = st.lists(st.sampled_from(["bike", "bicycle", "dog", "puppy", "Anna", "when?", "red"]), min_size=1).map(" ".join)
+SAID = st.lists(st.tuples(TEXTS, st.sampled_from(["a", "b", ""]), st.sampled_from(["ada", "eve"])), max_size=25)
+
+
+@given(SAID, TEXTS, st.integers(1, 6), st.sampled_from(["a", "b", ""]), st.booleans())
+def test_e2_no_result_ever_leaves_its_scope_or_its_filter(
+    said: list[tuple[str, str, str]], query: str, k: int, session: str, with_vectors: bool
+) -> None:
+    store, index, vectors = MemoryStore(), open_index("memory:"), Meanings() if with_vectors else None
+    memories = {u: LongTermMemory(store, index, vectors=vectors, user=u) for u in ("ada", "eve")}
+    for n, (text, session_, user) in enumerate(said):
+        memories[user].add([Message(role="user", content=f"{text} n{n}", metadata={"n": n})], session=session_)
+    for memory in memories.values():
+        memory.flush()
+
+    def even(memory: Any) -> bool:
+        return bool(memory.message.metadata["n"] % 2 == 0)
+
+    found = memories["ada"].search(query, k, where=even, scope=Scope(user="ada", session=session))
+    for recalled in found:
+        number = recalled.memory.message.metadata["n"]
+        assert number % 2 == 0
+        assert said[number][2] == "ada"
+        assert not session or said[number][1] == session
+    words = set(query.lower().split()) - {"when?"}
+    if "Anna" not in query and words:
+        sure = [
+            n
+            for n, (text, s, u) in enumerate(said)
+            if n % 2 == 0 and u == "ada" and (not session or s == session) and words & set(text.lower().split())
+        ]
+        assert len(found) >= min(k, len(sure))
+    index.close()
+
+
+def test_two_indexes_follow_with_positions_of_their_own(tmp_path: Path) -> None:
+    vectors = Meanings()
+    index = open_index(f"sqlite:///{tmp_path / 'index.db'}")
+    memory = memory_of(vectors, index)
+    vectors.failure = ModelError("the embedder is away")
+    memory.add([say("My bicycle is red.")])
+    memory.search("red")
+    namespace = ("longterm", "", "ada")
+    assert index.position(namespace) is not None
+    assert vectors.position(namespace) is None
+    vectors.failure = None
+    memory.flush()
+    assert vectors.position(namespace) == index.position(namespace)
+    index.close()
