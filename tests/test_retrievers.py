@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import ConfigurableField
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock, ToolCallBlock
 from llama_index.core.llms import MockLLM
+from llama_index.core.postprocessor import LongContextReorder, SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, open_index
 from langmem_adapters.langchain import BrainChatMessageHistory
@@ -157,6 +161,263 @@ def test_e2_two_retrievers_on_one_store_and_index_do_not_mix() -> None:
     for _ in range(500):
         for user, retriever in retrievers.items():
             assert [node.text for node in retriever.retrieve("bike")] == [f"{user}'s bike"]
+
+
+# --- filters: E2, E3 ----------------------------------------------------------------------------------------
+
+_plain = st.sampled_from(["red", "Reddish", "", "shed"]) | st.integers(0, 3) | st.sampled_from([0.5, 2.0])
+_metadata = st.fixed_dictionaries(
+    {},
+    optional={
+        "color": _plain,
+        "tags": st.lists(st.sampled_from(["red", "old", "big"]), max_size=3),
+        "n": st.integers(0, 3),
+        "gone": st.none(),
+    },
+)
+_corpora = st.lists(st.tuples(_users.filter(bool), _words, _metadata, st.sampled_from(["mo", "tu"])), max_size=12)
+_fields = ["color", "tags", "n", "gone", "absent", "session", "role"]
+_leaves = st.builds(
+    MetadataFilter,
+    key=st.sampled_from(_fields),
+    value=_plain
+    | st.lists(st.sampled_from(["red", "old", "mo"]), max_size=2)
+    | st.lists(st.integers(0, 3), max_size=2),
+    operator=st.sampled_from(list(FilterOperator)),
+)
+_conditions = st.sampled_from([*FilterCondition, None])
+_flat = st.builds(MetadataFilters, filters=st.lists(_leaves, max_size=3), condition=_conditions)
+_nested = st.recursive(
+    _flat,
+    lambda inner: st.builds(MetadataFilters, filters=st.lists(_leaves | inner, max_size=3), condition=_conditions),
+)
+
+
+def _fill(corpus: list[tuple[str, str, dict[str, Any], str]]) -> tuple[MemoryStore, Any]:
+    store, index = MemoryStore(), open_index("memory:")
+    for number, (user, text, metadata, session) in enumerate(corpus):
+        said = Message(role="user", content=text, metadata={**metadata, "user": user}, name=f"{user}{number}")
+        LongTermMemory(store, index, user=user).add([said], session=session)
+    return store, index
+
+
+def _allows(filters: MetadataFilters, metadata: dict[str, Any]) -> bool:
+    """LlamaIndex's own judgement, with nested filters taken apart; what it cannot compare is not allowed."""
+    answers = []
+    for part in filters.filters:
+        if isinstance(part, MetadataFilters):
+            answers.append(_allows(part, metadata))
+            continue
+        try:
+            answers.append(build_metadata_filter_fn(lambda _: metadata, MetadataFilters(filters=[part]))(""))
+        except TypeError:
+            answers.append(False)
+    if not answers:
+        return True
+    if filters.condition == FilterCondition.NOT:
+        return not any(answers)
+    return any(answers) if filters.condition == FilterCondition.OR else all(answers)
+
+
+@given(_corpora, _users.filter(bool), _nested, _words, st.integers(1, 15))
+def test_e2_filters_mean_what_llamaindex_means(
+    corpus: list[Any], user: str, filters: MetadataFilters, query: str, k: int
+) -> None:
+    store, index = _fill(corpus)
+    memory = LongTermMemory(store, index, user=user)
+    nodes = LlamaIndexRetriever(memory, similarity_top_k=k, filters=filters).retrieve(query)
+    free = LlamaIndexRetriever(memory, similarity_top_k=100).retrieve(query)
+    assert [(n.node.id_, n.score) for n in nodes] == [
+        (n.node.id_, n.score) for n in free if _allows(filters, n.metadata)
+    ][:k]
+    assert {node.metadata["user"] for node in nodes} <= {user}
+
+
+_mongo_leaves = st.dictionaries(
+    st.sampled_from(_fields),
+    _plain
+    | st.dictionaries(st.sampled_from(["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"]), _plain, min_size=1, max_size=2)
+    | st.dictionaries(st.sampled_from(["$in", "$nin"]), st.lists(_plain, max_size=3), min_size=1),
+    max_size=2,
+)
+_mongo = st.recursive(
+    _mongo_leaves,
+    lambda inner: (
+        st.fixed_dictionaries({"$and": st.lists(inner, max_size=2)})
+        | st.fixed_dictionaries({"$or": st.lists(inner, max_size=2)})
+        | st.fixed_dictionaries({"$not": inner})
+    ),
+)
+
+
+def _mongo_allows(filter_: dict[str, Any], metadata: dict[str, Any]) -> bool:
+    for key, wanted in filter_.items():
+        if key == "$and":
+            ok = all(_mongo_allows(each, metadata) for each in wanted)
+        elif key == "$or":
+            ok = any(_mongo_allows(each, metadata) for each in wanted)
+        elif key == "$not":
+            ok = not _mongo_allows(wanted, metadata)
+        elif isinstance(wanted, dict):
+            ok = all(_compares(operator, metadata.get(key), value) for operator, value in wanted.items())
+        else:
+            ok = metadata.get(key) == wanted
+        if not ok:
+            return False
+    return True
+
+
+def _compares(operator: str, found: Any, wanted: Any) -> bool:
+    if operator in {"$in", "$nin"}:
+        return (found in wanted) is (operator == "$in")
+    if operator in {"$eq", "$ne"}:
+        return (found == wanted) is (operator == "$eq")
+    numbers = all(isinstance(value, int | float) for value in (found, wanted))
+    if not numbers and not all(isinstance(value, str) for value in (found, wanted)):
+        return False
+    order = {"$gt": found > wanted, "$gte": found >= wanted, "$lt": found < wanted, "$lte": found <= wanted}
+    return bool(order[operator])
+
+
+@given(_corpora, _users.filter(bool), st.tuples(_mongo, _mongo), _words, st.integers(1, 15))
+def test_e2_langchain_filters_narrow_and_never_leak(
+    corpus: list[Any], user: str, filters: tuple[dict[str, Any], dict[str, Any]], query: str, k: int
+) -> None:
+    own, other = filters
+    store, index = _fill(corpus)
+    memory = LongTermMemory(store, index, user=user)
+    free = LangChainRetriever(memory=memory, k=100).invoke(query)
+    found = LangChainRetriever(memory=memory, k=k, filter=own).invoke(query, filter=other)
+    assert found == [d for d in free if _mongo_allows(own, d.metadata) and _mongo_allows(other, d.metadata)][:k]
+    assert {document.metadata["user"] for document in found} <= {user}
+
+
+@given(st.lists(_words, min_size=1, max_size=6, unique=True), _words)
+def test_e2_many_better_matches_do_not_hide_the_one_that_is_wanted(others: list[str], query: str) -> None:
+    assume(query not in others)
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+    for n, text in enumerate(others * 30):
+        memory.add([Message(role="user", content=f"{query} {text}", name=f"other {n}", metadata={"n": 0})])
+    memory.add([Message(role="user", content=f"{query} {'far ' * 40}", metadata={"n": 1})])
+    filters = MetadataFilters(filters=[MetadataFilter(key="n", value=1)])
+    assert len(LlamaIndexRetriever(memory, similarity_top_k=1, filters=filters).retrieve(query)) == 1
+    assert len(LangChainRetriever(memory=memory, k=1).invoke(query, filter={"n": 1})) == 1
+
+
+def test_an_unknown_llamaindex_operator_is_named_before_anything_is_searched() -> None:
+    memory = long_term(MemoryStore())
+    wrongs: list[tuple[Any, str]] = [
+        (MetadataFilter.model_construct(key="n", value=1, operator=cast("Any", "regex")), "regex"),
+        (
+            MetadataFilters.model_construct(filters=[MetadataFilter(key="n", value=1)], condition=cast("Any", "xor")),
+            "xor",
+        ),
+    ]
+    for wrong, named in wrongs:
+        filters = MetadataFilters.model_construct(
+            filters=[MetadataFilters.model_construct(filters=[wrong], condition=None)], condition=FilterCondition.OR
+        )
+        with pytest.raises(ConfigurationError, match=named):
+            LlamaIndexRetriever(memory, filters=filters)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"n": {"$regex": "x"}}, r"\$regex"),
+        ({"$nor": []}, r"\$nor"),
+        ({"$and": {"n": 1}}, r"\$and"),
+        ({"$or": [{"n": {"$in": "text"}}]}, r"\$in"),
+        ({"$not": 3}, "int"),
+        ("n == 1", "str"),
+    ],
+)
+async def test_an_unknown_langchain_filter_is_named_before_anything_is_searched(wrong: Any, named: str) -> None:
+    retriever = LangChainRetriever(memory=LongTermMemory(MemoryStore(), open_index("memory:"), user="ada"))
+    with pytest.raises(ConfigurationError, match=named):
+        retriever.invoke("", filter=wrong)
+    with pytest.raises(ConfigurationError, match=named):
+        await retriever.ainvoke("bike", filter=wrong)
+
+
+async def test_langchain_filters_by_call_by_function_and_by_config(any_store: Store) -> None:
+    memory = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    for session in ("monday", "tuesday"):
+        said = [Message(role=role, content=f"{role} {session} bike") for role in ("user", "assistant")]
+        memory.add(said, session=session)
+    retriever = LangChainRetriever(memory=memory, filter={"session": "monday"})
+
+    def texts(documents: list[Document]) -> set[str]:
+        return {document.page_content for document in documents}
+
+    assert texts(retriever.invoke("bike")) == {"user monday bike", "assistant monday bike"}
+    assert texts(retriever.invoke("bike", filter={"role": "user"})) == {"user monday bike"}
+    assert texts(await retriever.ainvoke("bike", filter=lambda found: found["role"] != "user")) == {
+        "assistant monday bike"
+    }
+    assert retriever.invoke("bike", filter={"session": "tuesday"}) == []  # narrower, never wider
+    assert len(await retriever.ainvoke("bike", k=1)) == 1
+    configurable = LangChainRetriever(memory=memory).configurable_fields(filter=ConfigurableField(id="filter"))
+    found = await configurable.ainvoke("bike", config={"configurable": {"filter": {"session": "tuesday"}}})
+    assert texts(found) == {"user tuesday bike", "assistant tuesday bike"}
+    assert len(configurable.invoke("bike")) == 4
+
+
+def test_what_was_said_twice_is_found_by_either_time(any_store: Store) -> None:
+    memory = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    for session in ("monday", "tuesday"):
+        memory.add([Message(role="user", content="bike", id=session)], session=session)
+    for session in ("monday", "tuesday"):
+        filters = MetadataFilters(filters=[MetadataFilter(key="session", value=session)])
+        (node,) = LlamaIndexRetriever(memory, filters=filters).retrieve("bike")
+        (document,) = LangChainRetriever(memory=memory).invoke("bike", filter={"session": session})
+        for metadata in (node.metadata, document.metadata):
+            assert (metadata["session"], metadata["message_id"]) == (session, session)
+
+
+def test_postprocessors_stand_on_top_in_a_query_engine(any_store: Store) -> None:
+    memory = long_term(any_store, said=["bike bike bike", "a bike and much else besides of other things", "dog"])
+    retriever = LlamaIndexRetriever(memory)
+    best, other = retriever.retrieve("bike")
+    assert other.score is not None
+    line = (best.get_score() + other.score) / 2
+    processors = [SimilarityPostprocessor(similarity_cutoff=line), LongContextReorder()]
+    engine = RetrieverQueryEngine(retriever, get_response_synthesizer(llm=MockLLM()), node_postprocessors=processors)
+    answer = engine.query("bike")
+    assert [node.text for node in answer.source_nodes] == ["bike bike bike"]
+    assert "much else" not in str(answer)
+
+
+async def test_e2_two_sessions_on_one_retriever_object_do_not_mix() -> None:
+    """Each call says its session; interleaved a thousand times."""
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+    for session in ("one", "two"):
+        memory.add([Message(role="user", content=f"bike of {session}")], session=session)
+    retriever = LangChainRetriever(memory=memory)
+    for _ in range(50):
+        calls = [retriever.ainvoke("bike", filter={"session": ("one", "two")[n % 2]}) for n in range(20)]
+        found = await asyncio.gather(*calls)
+        assert [[d.page_content for d in ds] for ds in found] == [["bike of one"], ["bike of two"]] * 10
+
+
+@pytest.mark.parametrize("host", ["langchain", "llamaindex"])
+async def test_e1_the_loop_goes_on_while_a_search_is_slow(host: str) -> None:
+    memory = long_term(_SlowStore())
+    memory.flush()
+    retriever: Any = LangChainRetriever(memory=memory) if host == "langchain" else LlamaIndexRetriever(memory)
+    slips: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            started = time.perf_counter()
+            await asyncio.sleep(0.01)
+            slips.append(time.perf_counter() - started - 0.01)
+
+    ticker = asyncio.create_task(tick())
+    search = retriever.ainvoke if host == "langchain" else retriever.aretrieve
+    await asyncio.gather(*(search("bike") for _ in range(10)))
+    ticker.cancel()
+    assert max(slips) < 0.25  # a blocked loop would be 0.5 s late; a busy machine is no failure
 
 
 # --- BrainRetriever -----------------------------------------------------------------------------------------

@@ -9,8 +9,10 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field
 
+from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.langchain.filters import MetadataFilter, metadata_predicate
 from langmem_adapters.longterm import RECALLED, LongTermMemory
-from langmem_adapters.model import Recalled
+from langmem_adapters.model import Memory, Occurrence, Recalled
 
 __all__ = ["LongTermRetriever"]
 
@@ -20,11 +22,17 @@ class LongTermRetriever(BaseRetriever):
 
     A document's text is what was said; its id is the memory's; its metadata hold ``score`` (in [0, 1], higher is
     better), ``role``, ``name``, ``session``, ``message_id``, ``created_at`` (Unix seconds) of when it was first
-    said, what the message's own metadata hold, and ``recalled``, by which it is known and not stored again.
+    said, what the message's own metadata hold, and ``recalled``, by which it is known and not stored again. Of what
+    was said several times, the metadata are those of the first time that the filter lets through.
 
     Args:
         memory: What is searched.
         k: How many documents at the most; also per call: ``retriever.invoke(query, k=3)``.
+        filter: Which memories are looked at, by the metadata above without the score: ``{"session": "monday"}``,
+            ``{"created_at": {"$gte": 0}}`` with ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in``,
+            ``$nin``, ``$and``, ``$or`` and ``$not``, or a function of the metadata. It is applied in the search, so
+            that the best of those that are wanted are found. Also per call: ``retriever.invoke(query, filter={…})``,
+            which narrows the retriever's own filter and never widens it.
 
     >>> from langmem_adapters import LongTermMemory, Message, open_index, open_store
     >>> from langmem_adapters.langchain import LongTermRetriever
@@ -38,6 +46,7 @@ class LongTermRetriever(BaseRetriever):
 
     memory: LongTermMemory
     k: int = Field(default=5, ge=1)
+    filter: MetadataFilter | None = None
 
     def _get_relevant_documents(
         self,
@@ -45,9 +54,10 @@ class LongTermRetriever(BaseRetriever):
         *,
         run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002 - LangChain passes it by name
         k: int | None = None,
+        filter: MetadataFilter | None = None,  # noqa: A002 - as LangChain's vector stores call it
         **_: Any,
     ) -> list[Document]:
-        return [_document(found) for found in self.memory.search(query, self.k if k is None else k)]
+        return run(self._find(query, k, filter))
 
     async def _aget_relevant_documents(
         self,
@@ -55,24 +65,40 @@ class LongTermRetriever(BaseRetriever):
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,  # noqa: ARG002 - LangChain passes it by name
         k: int | None = None,
+        filter: MetadataFilter | None = None,  # noqa: A002 - as LangChain's vector stores call it
         **_: Any,
     ) -> list[Document]:
-        return [_document(found) for found in await self.memory.asearch(query, self.k if k is None else k)]
+        return await arun(self._find(query, k, filter))
+
+    def _find(self, query: str, k: int | None, narrower: MetadataFilter | None) -> Flow[list[Document]]:
+        own, other = metadata_predicate(self.filter), metadata_predicate(narrower)
+
+        def wanted(memory: Memory) -> Occurrence | None:
+            for said in memory.occurrences or [Occurrence()]:
+                if own(_metadata(memory, said)) and other(_metadata(memory, said)):
+                    return said
+            return None
+
+        found = yield from self.memory.search_flow(
+            query, self.k if k is None else k, where=lambda memory: wanted(memory) is not None
+        )
+        said = ((recalled, wanted(recalled.memory)) for recalled in found)
+        return [_document(recalled, occurrence) for recalled, occurrence in said if occurrence is not None]
 
 
-def _document(found: Recalled) -> Document:
-    message, first = found.memory.message, found.memory.occurrences[0]
-    return Document(
-        id=found.memory.id,
-        page_content=message.text,
-        metadata={
-            **message.metadata,
-            "score": found.score,
-            "role": message.role,
-            "name": message.name,
-            "session": first.session,
-            "message_id": first.message_id,
-            "created_at": first.created_at,
-            RECALLED: True,
-        },
-    )
+def _document(found: Recalled, said: Occurrence) -> Document:
+    metadata = {**_metadata(found.memory, said), "score": found.score}
+    return Document(id=found.memory.id, page_content=found.text, metadata=metadata)
+
+
+def _metadata(memory: Memory, said: Occurrence) -> dict[str, Any]:
+    message = memory.message
+    return {
+        **message.metadata,
+        "role": message.role,
+        "name": message.name,
+        "session": said.session,
+        "message_id": said.message_id,
+        "created_at": said.created_at,
+        RECALLED: True,
+    }

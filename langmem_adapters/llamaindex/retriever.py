@@ -7,12 +7,15 @@ from typing import Any
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.vector_stores.types import MetadataFilters
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import open_index
+from langmem_adapters.llamaindex.filters import metadata_predicate
 from langmem_adapters.longterm import RECALLED, LongTermMemory
-from langmem_adapters.model import Message, Occurrence, Recalled
+from langmem_adapters.model import Memory, Message, Occurrence, Recalled
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.session_search import SessionSearch
 from langmem_adapters.stores import shared_store
@@ -86,11 +89,15 @@ class LongTermRetriever(BaseRetriever):
     A node's text is what was said; its id is the memory's; its score lies in [0, 1], higher is better; its
     metadata hold ``role``, ``name``, ``session``, ``message_id``, ``created_at`` (Unix seconds) of when it was
     first said, what the message's own metadata hold, and ``recalled``, by which it is known and not stored again.
-    A model is shown ``role`` and ``name`` of them.
+    A model is shown ``role`` and ``name`` of them. Of what was said several times, the metadata are those of the
+    first time that the filters let through.
 
     Args:
         memory: What is searched.
         similarity_top_k: How many nodes at the most.
+        filters: Which memories are looked at, by the metadata above; nested ones too. They are applied in the search,
+            so that the best of those that are wanted are found. An operator that is not LlamaIndex's is a
+            ConfigurationError.
 
     >>> from langmem_adapters import LongTermMemory, Message, open_index, open_store
     >>> from langmem_adapters.llamaindex import LongTermRetriever
@@ -105,28 +112,39 @@ class LongTermRetriever(BaseRetriever):
         memory: LongTermMemory,
         *,
         similarity_top_k: int = 5,
+        filters: MetadataFilters | None = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         self._memory = memory
         self._similarity_top_k = similarity_top_k
+        self._is_wanted = metadata_predicate(filters)
         super().__init__(callback_manager=callback_manager)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = self._memory.search(query_bundle.query_str, self._similarity_top_k)
-        return [_recalled(recalled) for recalled in found]
+        return run(self._find(query_bundle.query_str))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = await self._memory.asearch(query_bundle.query_str, self._similarity_top_k)
-        return [_recalled(recalled) for recalled in found]
+        return await arun(self._find(query_bundle.query_str))
+
+    def _find(self, query: str) -> Flow[list[NodeWithScore]]:
+        found = yield from self._memory.search_flow(
+            query, self._similarity_top_k, where=lambda memory: self._wanted(memory) is not None
+        )
+        said = ((recalled, self._wanted(recalled.memory)) for recalled in found)
+        return [_recalled(recalled, occurrence) for recalled, occurrence in said if occurrence is not None]
+
+    def _wanted(self, memory: Memory) -> Occurrence | None:
+        """The first time it was said that the filters let through."""
+        said = memory.occurrences or [Occurrence()]
+        return next((each for each in said if self._is_wanted(_metadata(memory.message, each))), None)
 
 
-def _recalled(recalled: Recalled) -> NodeWithScore:
-    memory = recalled.memory
-    return _node(memory.message, recalled.score, memory.id, memory.occurrences[0])
+def _recalled(recalled: Recalled, said: Occurrence) -> NodeWithScore:
+    return _node(recalled.memory.message, recalled.score, recalled.memory.id, said)
 
 
-def _node(message: Message, score: float, id_: str, said: Occurrence) -> NodeWithScore:
-    metadata: dict[str, Any] = {
+def _metadata(message: Message, said: Occurrence) -> dict[str, Any]:
+    return {
         **message.metadata,
         "role": message.role,
         "name": message.name,
@@ -135,6 +153,10 @@ def _node(message: Message, score: float, id_: str, said: Occurrence) -> NodeWit
         "created_at": said.created_at,
         RECALLED: True,
     }
+
+
+def _node(message: Message, score: float, id_: str, said: Occurrence) -> NodeWithScore:
+    metadata = _metadata(message, said)
     hidden = [key for key in metadata if key not in {"role", "name"}]
     node = TextNode(
         id_=id_,

@@ -1,0 +1,111 @@
+"""ChatGPT's export, ``conversations.json``: conversations as trees, of which the branch shown last is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from langmem_adapters.conversation import TITLE
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.importing.transcript import Numbered, Transcript, conversation, flaw
+from langmem_adapters.model import Message
+
+__all__ = ["read_chatgpt"]
+
+
+class _Author(BaseModel):
+    role: str
+    name: str | None = None
+
+
+class _Content(BaseModel):
+    content_type: str = "text"
+    parts: list[Any] | None = None
+    text: str | None = None
+
+    def said(self) -> str:
+        parts = [part for part in self.parts or [] if isinstance(part, str)]
+        return "\n".join([*parts, *([self.text] if self.text else [])])
+
+    def other(self) -> list[Any]:
+        """Pictures and other files: the export names them, and does not hold them."""
+        return [part for part in self.parts or [] if not isinstance(part, str)]
+
+
+class _Message(BaseModel):
+    id: str
+    author: _Author
+    create_time: float | None = None
+    content: _Content | None = None
+
+
+class _Node(BaseModel):
+    message: _Message | None = None
+    parent: str | None = None
+
+
+class _Conversation(BaseModel):
+    title: str | None = None
+    id: str | None = None
+    conversation_id: str | None = None
+    current_node: str | None = None
+    mapping: dict[str, _Node] = Field(default_factory=dict)
+
+    def branch(self) -> list[_Message]:
+        """The messages from the root to the node that was shown last, without those that say nothing."""
+        messages = [node.message for node in self._path()][::-1]
+        return [each for each in messages if each and each.content and (each.content.said() or each.content.other())]
+
+    def _path(self) -> Iterator[_Node]:
+        parents = {node.parent for node in self.mapping.values()}
+        leaves = [name for name in self.mapping if name not in parents]
+        name = self.current_node or (leaves[-1] if leaves else None)
+        seen: set[str] = set()
+        while name is not None:
+            if name not in self.mapping or name in seen:
+                raise SerializationError(f"its node {name!r:.60} is missing, or its own ancestor")
+            seen.add(name)
+            yield self.mapping[name]
+            name = self.mapping[name].parent
+
+
+def read_chatgpt(values: Sequence[Numbered]) -> list[Transcript]:
+    """Each conversation is a session, by its id, with its title. Raises SerializationError, naming the place."""
+    found: dict[str, Transcript] = {}
+    for place, value in values:
+        try:
+            whole = _Conversation.model_validate(value)
+            messages = whole.branch()
+        except ValidationError as error:
+            raise SerializationError(f"{place} is not a conversation of ChatGPT: {flaw(error)}") from error
+        except SerializationError as error:
+            raise SerializationError(f"{place} is not a conversation of ChatGPT: {error}") from error
+        name = whole.conversation_id or whole.id
+        if not name or name in found:
+            raise SerializationError(f"{place} has no id of its own")
+        found[name] = _transcript(name, whole, messages)
+    return list(found.values())
+
+
+def _transcript(name: str, whole: _Conversation, messages: Sequence[_Message]) -> Transcript:
+    numbered = [Numbered("", message) for message in messages]
+    transcript = conversation(numbered, name, lambda _, message: _converted(message))
+    if whole.title:
+        values = {"v": 1, "type": "session", "session": name, "values": {TITLE: whole.title}}
+        transcript.lines.insert(0, values)
+    return transcript
+
+
+def _converted(message: _Message) -> Message:
+    content = message.content or _Content()
+    kind = {} if content.content_type == "text" else {"content_type": content.content_type}
+    return Message(
+        id=message.id,
+        role=message.author.role,
+        name=message.author.name,
+        content=content.said(),
+        created_at=message.create_time,
+        metadata={**kind, **({"parts": content.other()} if content.other() else {})},
+    )

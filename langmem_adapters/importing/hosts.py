@@ -1,0 +1,97 @@
+"""Message lists as LangChain and LlamaIndex write them. Classes are picked from fixed tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langmem_adapters.errors import LangmemError, MissingDependency, SerializationError
+from langmem_adapters.importing.transcript import Numbered, Transcript, conversation
+from langmem_adapters.model import Message
+
+__all__ = ["langchain_message", "llamaindex_message", "llamaindex_sessions"]
+
+_KINDS = {
+    "HumanMessage": "human",
+    "AIMessage": "ai",
+    "SystemMessage": "system",
+    "ToolMessage": "tool",
+    "FunctionMessage": "function",
+    "ChatMessage": "chat",
+    "HumanMessageChunk": "HumanMessageChunk",
+    "AIMessageChunk": "AIMessageChunk",
+    "SystemMessageChunk": "SystemMessageChunk",
+    "ToolMessageChunk": "ToolMessageChunk",
+    "FunctionMessageChunk": "FunctionMessageChunk",
+    "ChatMessageChunk": "ChatMessageChunk",
+}
+_REFUSED = (ValueError, TypeError, KeyError, AttributeError, LangmemError)  # what hosts make of damaged fields
+
+
+def langchain_message(place: str, value: Any) -> Message:
+    """Read a message that ``messages_to_dict`` or ``dumps`` wrote, with ``langchain-core``.
+
+    Raises SerializationError, naming the place, for anything else; nothing but messages is ever built.
+    """
+    try:
+        from langchain_core.messages import messages_from_dict  # noqa: PLC0415 - an optional package
+
+        from langmem_adapters.langchain.convert import to_message  # noqa: PLC0415 - needs it too
+    except ImportError as error:
+        raise MissingDependency("langchain-core", "langchain") from error
+    kind, data = _langchain_fields(value)
+    if not isinstance(data, dict):
+        raise SerializationError(f"{place} is not a message of LangChain")
+    try:
+        return to_message(messages_from_dict([{"type": kind, "data": data}])[0])
+    except _REFUSED as error:
+        raise SerializationError(f"{place} is not a message of LangChain: its fields are wrong") from error
+
+
+def _langchain_fields(value: Any) -> tuple[Any, Any]:
+    if not isinstance(value, dict):
+        return None, None
+    if "lc" not in value:
+        return value.get("type"), value.get("data")
+    path = value.get("id")
+    if value.get("type") != "constructor" or not isinstance(path, list) or not path:
+        return None, None
+    return _KINDS.get(str(path[-1])), value.get("kwargs")
+
+
+def llamaindex_message(place: str, value: Any) -> Message:
+    """Read a dumped ``ChatMessage``, with ``llama-index-core``; no file is opened, and nothing is fetched.
+
+    Raises SerializationError, naming the place, for anything else.
+    """
+    try:
+        from llama_index.core.base.llms.types import ChatMessage, TextBlock  # noqa: PLC0415 - an optional package
+
+        from langmem_adapters.llamaindex.blocks import build_block  # noqa: PLC0415 - needs it too
+        from langmem_adapters.llamaindex.convert import to_message  # noqa: PLC0415 - needs it too
+    except ImportError as error:
+        raise MissingDependency("llama-index-core", "llama-index") from error
+    try:
+        chat = ChatMessage(role=value["role"])
+        blocks: list[Any] = [build_block(fields) for fields in value.get("blocks") or []]
+        # "content" is what versions before 0.12 wrote
+        chat.blocks = blocks if "blocks" in value else [TextBlock(text=value.get("content") or "")]
+        chat.additional_kwargs = dict(value.get("additional_kwargs") or {})
+        return to_message(chat)
+    except _REFUSED as error:
+        raise SerializationError(f"{place} is not a chat message of LlamaIndex: its fields are wrong") from error
+
+
+def llamaindex_sessions(values: Sequence[Numbered]) -> list[Transcript] | None:
+    """The sessions of a persisted ``SimpleChatStore``; None, where this is not one."""
+    whole = values[0].value if len(values) == 1 else None
+    store = whole.get("store") if isinstance(whole, Mapping) else None
+    if not isinstance(store, dict):
+        return None
+    found = []
+    for session, messages in store.items():
+        if not session or not isinstance(messages, list):
+            raise SerializationError(f"the session {session!r:.60} is not a list of messages")
+        numbered = [Numbered(f"session {session!r:.60}, message {n}", each) for n, each in enumerate(messages, start=1)]
+        found.append(conversation(numbered, session, llamaindex_message))
+    return found

@@ -1,0 +1,115 @@
+"""MetaGPT's long-term memory: the Chroma collections in which ``RoleZeroLongTermMemory`` keeps messages.
+
+Source: MetaGPT's ``metagpt/memory/role_zero_memory.py``. Each entry's metadata hold the message as ``obj_json``, by
+itself or in ``_node_content``; the names of classes beside it are not looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from langmem_adapters.errors import MissingDependency, SerializationError
+from langmem_adapters.importing.transcript import Numbered, Transcript, conversation, flaw
+from langmem_adapters.metagpt import METAGPT
+from langmem_adapters.model import Message
+
+__all__ = ["read_collections"]
+
+_PAGE = 500
+_OWN = ("cause_by", "sent_from", "send_to", "instruct_content")
+
+
+class _Said(BaseModel):
+    id: str = ""
+    content: str = ""
+    role: str = "user"
+    cause_by: str = ""
+    sent_from: str = ""
+    send_to: list[str] = Field(default_factory=list)
+    instruct_content: Any = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class _Item(BaseModel):
+    """MetaGPT's ``LongTermMemoryItem``."""
+
+    message: _Said
+    created_at: float | None = None
+
+
+def read_collections(path: Path) -> list[Transcript]:
+    """Each collection (a role of MetaGPT) is a session, its messages in the order of their times.
+
+    A copy of the folder is read, as Chroma changes what it opens. Collections without messages are left out.
+    Raises SerializationError, naming the entry, where one cannot be read; OSError, where there is no folder.
+    """
+    try:
+        import chromadb  # noqa: PLC0415 - an optional package
+        from chromadb.config import Settings  # noqa: PLC0415 - same
+        from chromadb.errors import ChromaError  # noqa: PLC0415 - same
+    except ImportError as error:
+        raise MissingDependency("chromadb", "chroma") from error
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        copy = Path(shutil.copytree(path, Path(folder) / "copy"))
+        if not (copy / "chroma.sqlite3").is_file():
+            raise SerializationError("there is no Chroma database in this folder")
+        try:
+            client = chromadb.PersistentClient(str(copy), Settings(anonymized_telemetry=False))
+            names = sorted(getattr(each, "name", str(each)) for each in client.list_collections())
+            entries = {name: _entries(client.get_collection(name, embedding_function=None)) for name in names}
+            if hasattr(client, "close"):  # early versions have none
+                client.close()
+        except (ChromaError, ValueError, RuntimeError) as error:
+            raise SerializationError(f"Chroma cannot read it ({type(error).__name__})") from error
+    found = [_session(name, each) for name, each in entries.items()]
+    return [transcript for transcript in found if transcript.lines]
+
+
+def _entries(collection: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    while True:
+        page = collection.get(include=["metadatas"], limit=_PAGE, offset=len(found))
+        found += zip(page["ids"], [each or {} for each in page["metadatas"]], strict=True)
+        if len(page["ids"]) < _PAGE:
+            return found
+
+
+def _session(name: str, entries: list[tuple[str, Mapping[str, Any]]]) -> Transcript:
+    items = [(id_, _item(f"entry {id_!r:.60} of the collection {name!r:.60}", each)) for id_, each in entries]
+    items.sort(key=lambda item: (item[1].created_at or 0.0, item[0]))
+    numbered = [Numbered(id_, item) for id_, item in items]
+    return conversation(numbered, name, lambda id_, item: _message(item, id_))
+
+
+def _item(place: str, metadata: Mapping[str, Any]) -> _Item:
+    try:
+        return _Item.model_validate_json(_obj_json(metadata))
+    except ValidationError as error:
+        raise SerializationError(f"{place} is not a message of MetaGPT: {flaw(error)}") from error
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise SerializationError(f"{place} is not a message of MetaGPT") from error
+
+
+def _obj_json(metadata: Mapping[str, Any]) -> str:
+    if "obj_json" in metadata:
+        return str(metadata["obj_json"])
+    return str(json.loads(metadata["_node_content"])["metadata"]["obj_json"])
+
+
+def _message(item: _Item, id_: str) -> Message:
+    said = item.message
+    own = {name: value for name in _OWN if (value := getattr(said, name))}
+    return Message(
+        id=said.id or id_,
+        role=said.role or "user",
+        content=said.content,
+        created_at=item.created_at,
+        metadata={**said.metadata, **({METAGPT: own} if own else {})},
+    )

@@ -1,0 +1,144 @@
+"""Which format a source has, and its values with their places."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.importing.chatgpt import read_chatgpt
+from langmem_adapters.importing.hosts import langchain_message, llamaindex_message, llamaindex_sessions
+from langmem_adapters.importing.locomo import read_locomo
+from langmem_adapters.importing.metagpt import read_collections
+from langmem_adapters.importing.openai import chat_message
+from langmem_adapters.importing.transcript import Numbered, Transcript, conversations, is_json
+from langmem_adapters.sessions import Line, parse_lines
+
+__all__ = ["FileFormat", "read_transcripts"]
+
+FileFormat = Literal["auto", "jsonl", "openai", "langchain", "llama-index", "chatgpt", "locomo", "metagpt"]
+
+_GZIP = b"\x1f\x8b"
+_UNKNOWN = "is neither an export, nor a list of chat messages, nor a LoCoMo file"
+_MESSAGES = {"openai": chat_message, "langchain": langchain_message, "llama-index": llamaindex_message}
+
+
+def read_transcripts(path: Path, *, format_: FileFormat = "auto", session: str = "") -> list[Transcript]:
+    """Read the sessions of a file, or of the folder in which MetaGPT keeps its long-term memory.
+
+    Args:
+        path: The file. Gzip is recognised by its content.
+        format_: How it is written; "auto" tells by the first value, and takes a folder with a Chroma database for
+            MetaGPT's.
+        session: Names the session of chat messages; default: the file's name without its suffixes.
+
+    Raises SerializationError, naming the first wrong place, OSError where the file cannot be read, and
+    MissingDependency where a format needs an extra that is not installed.
+    """
+    try:
+        if format_ == "metagpt" or (format_ == "auto" and (path / "chroma.sqlite3").is_file()):
+            _refuse(session, "metagpt")
+            return read_collections(path)
+        text = _text(path.read_bytes())
+        values = _values(text, lines=format_ == "jsonl" or ".jsonl" in path.suffixes)
+        format_ = _detected(values) if format_ == "auto" else format_
+        sessions = llamaindex_sessions(values) if format_ == "llama-index" else None
+        if format_ not in _MESSAGES or sessions is not None:
+            _refuse(session, format_)
+        if sessions is not None:
+            return sessions
+        if format_ == "jsonl":
+            return _export(text)
+        if format_ in _MESSAGES:
+            return conversations(values, session or path.name.split(".")[0] or path.name, _MESSAGES[format_])
+        return read_chatgpt(values) if format_ == "chatgpt" else read_locomo(values)
+    except SerializationError as error:
+        raise SerializationError(f"{path}: {error}") from error
+
+
+def _refuse(session: str, format_: FileFormat) -> None:
+    if session:
+        raise ConfigurationError(f"a file of the format {format_} names its sessions itself: leave --session out")
+
+
+def _text(data: bytes) -> str:
+    try:
+        data = gzip.decompress(data) if data.startswith(_GZIP) else data
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise SerializationError(f"it is gzipped, but damaged: {error}") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        number = data.count(b"\n", 0, error.start) + 1
+        raise SerializationError(f"line {number} is not UTF-8 text") from error
+
+
+def _values(text: str, *, lines: bool) -> list[Numbered]:
+    """The items of a JSON list, the lines of JSON Lines, or the one value that the file is."""
+    if lines:
+        return list(_json_lines(text))
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        first = next((line for line in text.split("\n") if line.strip()), "")
+        if is_json(first) or not first:
+            return list(_json_lines(text))
+        raise _not_json(getattr(error, "lineno", 1), error) from error
+    if isinstance(whole, list):
+        return [Numbered(f"item {number}", value) for number, value in enumerate(whole, start=1)]
+    return [Numbered("line 1", whole)]
+
+
+def _json_lines(text: str) -> Iterator[Numbered]:
+    for number, line in enumerate(text.split("\n"), start=1):  # splitlines() would split at U+2028 inside of a text
+        if line.strip():
+            try:
+                yield Numbered(f"line {number}", json.loads(line))
+            except (ValueError, RecursionError) as error:
+                raise _not_json(number, error) from error
+
+
+def _not_json(number: int, error: Exception) -> SerializationError:
+    return SerializationError(f"line {number} is not JSON: {getattr(error, 'msg', error)}")
+
+
+def _detected(values: Sequence[Numbered]) -> FileFormat:
+    if not values:
+        raise SerializationError("it is empty")
+    first = values[0].value if isinstance(values[0].value, dict) else {}
+    if "conversations" in first or "turns" in first:
+        return "locomo"
+    if "mapping" in first:
+        return "chatgpt"
+    if "session" in first and first.get("type") in {"session", "message"}:
+        return "jsonl"
+    if isinstance(first.get("store"), dict):
+        return "llama-index"
+    inner = first.get("messages")
+    if format_ := _of_message(inner[0] if isinstance(inner, list) and inner else first):
+        return format_
+    if "messages" in first:
+        return "openai"
+    raise SerializationError(f"{values[0].place} {_UNKNOWN}; --format says which it is meant to be")
+
+
+def _of_message(message: Any) -> FileFormat | None:
+    if not isinstance(message, dict):
+        return None
+    if "lc" in message or isinstance(message.get("data"), dict):
+        return "langchain"
+    if "role" in message:
+        return "llama-index" if "blocks" in message or "additional_kwargs" in message else "openai"
+    return None
+
+
+def _export(text: str) -> list[Transcript]:
+    """Our own export."""
+    found: dict[str, list[Line]] = {}
+    for line in parse_lines(text.split("\n")):
+        found.setdefault(line["session"], []).append(line)
+    return [Transcript(None, session, lines) for session, lines in found.items()]

@@ -1,0 +1,82 @@
+"""What every format is turned into: sessions as lines of our own export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.model import Message
+from langmem_adapters.sessions import Line
+
+__all__ = ["Numbered", "Transcript", "conversation", "conversations", "flaw", "is_json", "line"]
+
+
+class Transcript(NamedTuple):
+    """A session as lines of an export. ``user`` is None where the file does not say whose session it is."""
+
+    user: str | None
+    session: str
+    lines: list[Line]
+
+    def messages(self) -> list[Message]:
+        """The messages of the lines."""
+        return [Message.from_bytes(json.dumps(x["message"]).encode()) for x in self.lines if x["type"] == "message"]
+
+
+class Numbered(NamedTuple):
+    """A value of a file, and how an error names its place."""
+
+    place: str
+    value: Any
+
+
+def line(session: str, message: Message) -> Line:
+    """A message as a line of an export."""
+    return {"v": 1, "type": "message", "session": session, "message": json.loads(message.to_bytes())}
+
+
+def conversation(values: Sequence[Numbered], session: str, read: Callable[[str, Any], Message]) -> Transcript:
+    """One session, its messages read one by one; those without an id get one of their place and content."""
+    lines: dict[str, Line] = {}
+    for number, (place, value) in enumerate(values):
+        message = read(place, value)
+        if not message.id or message.id in lines:
+            message.id = fingerprint(session, number, value)
+        lines[message.id] = line(session, message)
+    return Transcript(None, session, list(lines.values()))
+
+
+def conversations(values: Sequence[Numbered], session: str, read: Callable[[str, Any], Message]) -> list[Transcript]:
+    """A list of messages, or objects that hold one each under "messages" (a file for fine-tuning, for one)."""
+    if not any(isinstance(value, dict) and "messages" in value for _, value in values):
+        return [conversation(values, session, read)]
+    found = []
+    for number, (place, value) in enumerate(values, start=1):
+        messages = value.get("messages") if isinstance(value, dict) else None
+        if not isinstance(messages, list):
+            raise SerializationError(f'{place} has no list of "messages"')
+        inner = f"{place}, message" if len(values) > 1 else "message"
+        name = f"{session}-{number}" if len(values) > 1 else session
+        numbered = [Numbered(f"{inner} {n}", message) for n, message in enumerate(messages, start=1)]
+        found.append(conversation(numbered, name, read))
+    return found
+
+
+def flaw(error: ValidationError) -> str:
+    """The first place that is wrong, and why; without the value, which may be long or secret."""
+    first = error.errors(include_input=False)[0]
+    return f"{'.'.join(str(part) for part in first['loc']) or 'value'}: {first['msg']}"
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is JSON as a whole."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,213 @@
+"""ExperienceNodeCache: what a graph's nodes answered before, in SQLite or in Redis without modules."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+from langgraph.cache.base import BaseCache, FullKey, Namespace
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
+from langmem_adapters.flow import arun, run, step
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores import shared_store
+
+__all__ = ["ExperienceNodeCache"]
+
+ValueT = TypeVar("ValueT")
+
+_ENTRY = "entry"
+_VERSION = 1
+_KINDS = {"null", "bytes", "bytearray", "msgpack"}  # what LangGraph writes; its "json" and "pickle" are never read
+_WRITES = "__pregel_ns_writes"  # the first label of what graphs cache
+_LOSSY = (tuple, list)  # msgpack has no tuples
+_log = logging.getLogger("langmem_adapters")
+
+
+class ExperienceNodeCache(BaseCache[ValueT]):
+    """A node cache for ``compile(cache=…)`` with ``CachePolicy`` (implements ``langgraph.cache.base.BaseCache``).
+
+    Reading never builds anything but LangGraph's own safe types (messages, documents, dates and the like) and the
+    classes given as ``types``. A value that would not come back as it was is not stored: the node runs each time.
+    Tuples come back as lists, as from LangGraph's checkpointers. An entry that cannot be read is a miss.
+
+    Args:
+        url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
+        store: A store of your own instead of a URL.
+        tenant: Whose entries; those of others are never served.
+        types: Classes of your own (pydantic models, dataclasses, enums) that nodes return.
+        serde: A serializer of your own instead; then ``types`` are its affair.
+        on_error: What an outage of the store does to a run: "degrade" runs the node, is logged once for each cause
+            and counted in :meth:`stats`; "raise" raises.
+        clock: Gives Unix seconds.
+
+    >>> from langmem_adapters.langgraph import ExperienceNodeCache
+    >>> cache = ExperienceNodeCache("memory:")
+    >>> cache.set({(("node",), "key"): ({"answer": 42}, 60)})
+    >>> cache.get([(("node",), "key")])
+    {(('node',), 'key'): {'answer': 42}}
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        store: Store | None = None,
+        tenant: str = "",
+        types: Iterable[type] = (),
+        serde: SerializerProtocol | None = None,
+        on_error: Literal["degrade", "raise"] = "degrade",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if url is not None and store is not None:
+            raise ConfigurationError("give ExperienceNodeCache a url or a store, not both")
+        if on_error not in {"degrade", "raise"}:
+            raise ConfigurationError(f'on_error is "degrade" or "raise", not {on_error!r}')
+        if getattr(serde, "pickle_fallback", False):
+            raise ConfigurationError("a serializer that falls back to pickle would run code from the store")
+        super().__init__(serde=serde or JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=[*types]))
+        self._store = shared_store(url) if store is None else store
+        self._place = ("nodes", tenant)
+        self._on_error = on_error
+        self._clock = clock
+        self._counts: Counter[str] = Counter()
+        self._causes: set[str] = set()
+
+    def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
+        """The values that are kept under these keys."""
+        return run(step(self._read_all, keys))
+
+    async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
+        """:meth:`get`, without blocking the event loop."""
+        return await arun(step(self._read_all, keys))
+
+    def set(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
+        """Keep values, each for so many seconds; None: for ever."""
+        run(step(self._write_all, pairs))
+
+    async def aset(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
+        """:meth:`set`, without blocking the event loop."""
+        await arun(step(self._write_all, pairs))
+
+    def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
+        """Forget what is kept under these namespaces, or everything of the tenant; nothing else is touched."""
+        run(step(self._forget, namespaces))
+
+    async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
+        """:meth:`clear`, without blocking the event loop."""
+        await arun(step(self._forget, namespaces))
+
+    def stats(self) -> dict[str, int]:
+        """Counts since construction: hits, misses, stored and unreadable entries, refused values, and errors."""
+        names = ("hits", "misses", "stored", "unreadable", "refused", "errors")
+        return {name: self._counts[name] for name in names}
+
+    def __repr__(self) -> str:
+        return f"ExperienceNodeCache({self._store!r})"
+
+    # --- entries: a namespace of the store for each, as that is what expires there
+
+    def _read_all(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
+        found: dict[FullKey, ValueT] = {}
+        for namespace, key in dict.fromkeys((tuple(namespace), key) for namespace, key in keys):
+            try:
+                data = self._store.get((*self._place, *namespace, key), [_ENTRY]).get(_ENTRY)
+            except LangmemError as error:
+                self._degrade(error)
+                data = None
+            entry = None if data is None else self._read(data, namespace)
+            self._counts["misses" if entry is None else "hits"] += 1
+            if entry is not None:
+                found[namespace, key] = entry[0]
+        return found
+
+    def _read(self, data: bytes, namespace: Namespace) -> tuple[ValueT] | None:
+        try:
+            fields = decode(data)
+            kind, expires_at = fields["kind"], fields["expires_at"]
+            if expires_at is not None and expires_at <= self._clock():
+                return None
+            if fields["v"] == _VERSION and kind in _KINDS and type(fields["data"]) is bytes:
+                value = self.serde.loads_typed((kind, fields["data"]))
+                if namespace[:1] != (_WRITES,) or _are_writes(value):
+                    return (value,)
+        except Exception as error:  # noqa: BLE001 - whatever damaged bytes do to a serializer, it is a miss
+            _log.debug("an entry of the node cache cannot be read: %s", type(error).__name__)
+        self._counts["unreadable"] += 1
+        return None
+
+    def _write_all(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
+        for (namespace, key), (value, ttl) in pairs.items():
+            if ttl is not None and not ttl > 0:
+                continue  # it would have expired already
+            try:
+                put = {_ENTRY: self._written(value, ttl)}
+                self._store.write((*self._place, *namespace, key), put=put, ttl=ttl)
+                self._counts["stored"] += 1
+            except SerializationError as error:
+                self._counts["refused"] += 1
+                self._tell(f"a node's answer is not cached: {error}")
+            except LangmemError as error:
+                self._degrade(error)
+
+    def _written(self, value: ValueT, ttl: int | None) -> bytes:
+        try:
+            kind, data = self.serde.dumps_typed(value)
+            copy = self.serde.loads_typed((kind, data))
+        except Exception as error:
+            raise SerializationError(f"it holds what cannot be written ({type(error).__name__})") from error
+        if kind not in _KINDS:
+            raise SerializationError(f"its serializer writes {kind}, which is not read again")
+        if name := _lost(value, copy):
+            raise SerializationError(f"{name} would not come back as it was; give the cache types=[…]")
+        expires_at = None if ttl is None else self._clock() + ttl
+        return encode({"v": _VERSION, "kind": kind, "data": bytes(data), "expires_at": expires_at})
+
+    def _forget(self, namespaces: Sequence[Namespace] | None) -> None:
+        places = [self._place] if namespaces is None else [(*self._place, *namespace) for namespace in namespaces]
+        for place in places:
+            found = self._store.namespaces(place) if namespaces is None else self._children(place)
+            for entry in list(found):
+                self._store.clear(entry)
+
+    def _children(self, place: Namespace) -> list[Namespace]:
+        return [row.namespace for row in self._store.recent(place)]
+
+    def _degrade(self, error: LangmemError) -> None:
+        if self._on_error == "raise":
+            raise error
+        self._counts["errors"] += 1
+        self._tell(f"the graph goes on without its cache: {type(error).__name__}: {error}")
+
+    def _tell(self, cause: str) -> None:
+        if cause not in self._causes:
+            self._causes.add(cause)
+            _log.warning("%s", cause)
+
+
+def _are_writes(value: Any) -> bool:
+    """Whether a graph can use this: pairs of a channel and what is written to it."""
+    if not isinstance(value, list | tuple | deque):
+        return False
+    return all(isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in value)  # noqa: PLR2004 - a pair
+
+
+def _lost(value: Any, copy: Any) -> str:
+    """The class of the first part of a value that is not what it was; empty, if there is none."""
+    if type(value) is not type(copy) and not (isinstance(value, _LOSSY) and type(copy) is list):
+        return type(value).__qualname__
+    if isinstance(value, Mapping):
+        if value.keys() != copy.keys():
+            return "a key"
+        return next((name for key in value if (name := _lost(value[key], copy[key]))), "")
+    if isinstance(value, list | tuple | deque):
+        if len(value) != len(copy):
+            return type(value).__qualname__
+        return next((name for one, other in zip(value, copy, strict=True) if (name := _lost(one, other))), "")
+    return "a text" if isinstance(value, str) and value != copy else ""

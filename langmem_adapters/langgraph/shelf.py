@@ -1,0 +1,297 @@
+"""The items of one LangGraph namespace, in one namespace of a store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.errors import Conflict, SerializationError
+from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
+from langmem_adapters.langgraph.tree import LINGER
+from langmem_adapters.protocols import Index, Item, Store
+from langmem_adapters.records import Records
+
+__all__ = ["Kept", "Shelf"]
+
+_CENSUS = "census"  # no encoded key is equal to it
+_SLACK = 64  # log entries without meaning that are left until there are more of them than items
+_VERSION = 1
+_log = logging.getLogger("langmem_adapters")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An item as it is stored. Times are Unix seconds, ``ttl`` seconds; ``fields`` says by what it is found."""
+
+    value: dict[str, Any]
+    created_at: float
+    updated_at: float
+    ttl: float | None = None
+    expires_at: float | None = None
+    fields: list[str] | Literal[False] | None = None
+
+    def to_bytes(self) -> bytes:
+        """The stored form. Raises SerializationError for a value that cannot be kept without loss."""
+        return encode({"v": _VERSION, **self.__dict__})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Kept | None:
+        """Read a stored item; None, with a warning, where it is damaged: one must not take the others along."""
+        try:
+            fields = decode(data)
+            if fields.pop("v") == _VERSION and isinstance(fields["value"], dict):
+                return cls(**fields)
+            damage = "it has another format"
+        except (SerializationError, AttributeError, TypeError, KeyError):
+            damage = "it cannot be read"
+        _log.warning("the long-term store holds a damaged item: %s", damage)
+        return None
+
+    def is_there(self, now: float) -> bool:
+        """Whether the item has not expired."""
+        return self.expires_at is None or now < self.expires_at
+
+    def refreshed(self, now: float) -> Kept:
+        """The item as it is after it was read."""
+        return self if self.ttl is None else replace(self, expires_at=now + self.ttl)
+
+
+@dataclass(frozen=True)
+class _Census:
+    """What is known of the items together, so that nobody needs to read them all.
+
+    ``last`` is when the last of them expires, None if one stays; ``due`` is when the first may expire. ``stamp``
+    changes with each item that comes or goes, or expires at another time. Every write is guarded by it, so that none
+    undoes another; those that replace items that stay do not disturb each other.
+    """
+
+    count: int = 0
+    due: float | None = None
+    last: float | None = None
+    stamp: str = ""
+
+    @classmethod
+    def of(cls, data: bytes | None) -> _Census:
+        return cls() if data is None else cls(**decode(data))
+
+    def with_(self, items: Sequence[Kept], *, count: int, stamp: str) -> _Census:
+        """The census after these were put."""
+        times = [item.expires_at for item in items]
+        ends = times if self.count == 0 else [*times, self.last]
+        starts = [time for time in (self.due if self.count else None, *times) if time is not None]
+        last = None if None in ends else max(end for end in ends if end is not None)
+        return _Census(count, min(starts, default=None), last, stamp)
+
+    def ttl(self, now: float) -> float | None:
+        """Seconds after which the whole namespace may go."""
+        if self.count == 0:
+            return LINGER
+        return None if self.last is None else max(self.last - now, 1.0)
+
+    def to_bytes(self) -> bytes:
+        return encode(asdict(self))
+
+
+class Shelf:
+    """Blocking; meant for a flow's steps.
+
+    Args:
+        store: Where the items are.
+        place: The namespace they fill.
+        index: What finds them by text.
+        text_of: Gives the text of an item by which it is to be found; empty: not to be found.
+        appear: Is called before the first item is written.
+        clock: Gives Unix seconds.
+        new_id: Gives ids to entries of the log.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        place: Namespace,
+        *,
+        index: Index,
+        text_of: Callable[[Kept], str],
+        appear: Callable[[], None],
+        clock: Callable[[], float],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._store = store
+        self._place = place
+        self._index = index
+        self._appear = appear
+        self._clock = clock
+        self._new_id = new_id
+        self._records = Records(store, place, index=index, text_of=lambda data: _text(data, text_of), new_id=new_id)
+
+    def get(self, keys: Sequence[str]) -> dict[str, Kept]:
+        """Read items; those that do not exist, or have expired, are left out."""
+        return self._read(self._store.get(self._place, [_name(key) for key in keys]))
+
+    def all(self) -> dict[str, Kept]:
+        """Read all items; what has expired is removed."""
+        values = self._store.get(self._place)
+        if self._is_due(_Census.of(values.get(_CENSUS))):
+            self.tidy()
+        return self._read(values)
+
+    def is_empty(self) -> bool:
+        """Whether there is no item; what has expired is removed."""
+        census = self._census()
+        if self._is_due(census):
+            self.tidy()
+            census = self._census()
+        return census.count == 0
+
+    def find(self, query: str, k: int, wanted: Callable[[Kept], bool]) -> list[tuple[str, float, Kept]]:
+        """The ``k`` best of the wanted items as (key, score, item), best first."""
+        now = self._clock()
+
+        def is_wanted(data: bytes) -> bool:
+            item = Kept.from_bytes(data)
+            return item is not None and item.is_there(now) and wanted(item)
+
+        found = [
+            (_key(name), score, Kept.from_bytes(data))
+            for name, score, data in self._records.search(query, k, is_wanted)
+        ]
+        return [(key, score, item) for key, score, item in found if item is not None]
+
+    def put(self, changes: Mapping[str, Kept | None]) -> None:
+        """Add, replace and (None) remove items, all or none. One that was there keeps when it was created."""
+        while not self._put(changes):
+            pass
+
+    def _put(self, changes: Mapping[str, Kept | None]) -> bool:
+        page = self._store.scan(self._place, limit=0, keys=[_CENSUS, *map(_name, changes)])
+        before = _Census.of(page.values.get(_CENSUS))
+        old = {_name(key): item for key, item in self._read(page.values).items()}
+        put = {_name(key): _since(item, old.get(_name(key))) for key, item in changes.items() if item is not None}
+        gone = [name for key, item in changes.items() if item is None and (name := _name(key)) in page.values]
+        if not put and not gone:
+            return True
+        if before.count == 0:
+            self._appear()
+        count = before.count + sum(name not in page.values for name in put) - len(gone)
+        steady = not gone and all(
+            item.expires_at is None and (known := old.get(name)) is not None and known.expires_at is None
+            for name, item in put.items()
+        )
+        after = before.with_([*put.values()], count=count, stamp=before.stamp if steady else self._new_id())
+        done = self._write(page.values, after, put, gone, told=[*put, *gone])
+        if done and page.total > 2 * count + _SLACK:
+            self.tidy()
+        return done
+
+    def refresh(self, items: Mapping[str, Kept]) -> None:
+        """Let items that were just read expire later, unless they have changed since."""
+        fresh = {_name(key): item.refreshed(self._clock()) for key, item in items.items() if item.ttl is not None}
+        while fresh:
+            values = self._store.get(self._place, [_CENSUS, *fresh])
+            read = {_name(key): item for key, item in items.items()}
+            fresh = {name: item for name, item in fresh.items() if _same(values.get(name), read[name])}
+            before = _Census.of(values.get(_CENSUS))
+            after = before.with_([*fresh.values()], count=before.count, stamp=self._new_id())
+            if not fresh or self._write(values, after, fresh):
+                return
+
+    def tidy(self) -> int:
+        """Remove expired items, and log entries that tell nothing any more; returns how many items that were."""
+        self._records.follow()  # the log may forget what was removed
+        items = self._store.scan(self._place).items  # before the values: what comes in between is not looked at
+        values = self._store.get(self._place)
+        before = _Census.of(values.get(_CENSUS))
+        now = self._clock()
+        known = {name: Kept.from_bytes(data) for name, data in values.items() if name != _CENSUS}
+        gone = [name for name, item in known.items() if item is not None and not item.is_there(now)]
+        left = [item for name, item in known.items() if item is not None and name not in gone]
+        count = before.count - len(gone)
+        after = _Census().with_(left, count=count, stamp=self._new_id()) if left else _Census(count)
+        stale = _stale(items, known.keys() - {*gone})
+        # A key whose entry goes now is told of at the end, so that an index that is behind forgets it.
+        done = (not gone and not stale) or self._write(values, after, {}, gone, told=gone, remove=stale)
+        return len(gone) if done else 0
+
+    def close(self) -> bool:
+        """Let what is left of an empty namespace go; False, if it is not empty, or not any more."""
+        data = self._store.get(self._place, [_CENSUS]).get(_CENSUS)
+        if _Census.of(data).count:
+            return False
+        after = _Census(stamp=self._new_id()).to_bytes()
+        try:
+            self._store.write(self._place, put={_CENSUS: after}, guard={_CENSUS: data}, ttl=LINGER)
+        except Conflict:
+            return False
+        self._index.clear(self._place)
+        return True
+
+    def _write(
+        self,
+        values: Mapping[str, bytes],
+        after: _Census,
+        put: Mapping[str, Kept],
+        gone: Sequence[str] = (),
+        *,
+        told: Sequence[str] = (),
+        remove: Sequence[Item] = (),
+    ) -> bool:
+        """Make a change, unless another came in between; ``told`` are the keys of which the index must know."""
+        try:
+            self._store.write(
+                self._place,
+                put={**{name: item.to_bytes() for name, item in put.items()}, _CENSUS: after.to_bytes()},
+                delete=gone,
+                append=[(self._new_id(), encode([*told]))] if told else [],
+                remove=remove,
+                guard={_CENSUS: values.get(_CENSUS)},
+                ttl=after.ttl(self._clock()),
+            )
+        except Conflict:
+            return False
+        return True
+
+    def _census(self) -> _Census:
+        return _Census.of(self._store.get(self._place, [_CENSUS]).get(_CENSUS))
+
+    def _is_due(self, census: _Census) -> bool:
+        return census.due is not None and census.due <= self._clock()
+
+    def _read(self, values: Mapping[str, bytes]) -> dict[str, Kept]:
+        now = self._clock()
+        items = {_key(name): Kept.from_bytes(data) for name, data in values.items() if name != _CENSUS}
+        return {key: item for key, item in items.items() if item is not None and item.is_there(now)}
+
+
+def _name(key: str) -> str:
+    return encode_namespace((key,))
+
+
+def _key(name: str) -> str:
+    return decode_namespace(name)[0]
+
+
+def _text(data: bytes, text_of: Callable[[Kept], str]) -> str | None:
+    item = Kept.from_bytes(data)
+    return None if item is None or item.fields is False else text_of(item)
+
+
+def _since(item: Kept, old: Kept | None) -> Kept:
+    return item if old is None else replace(item, created_at=old.created_at)
+
+
+def _same(data: bytes | None, item: Kept) -> bool:
+    return data is not None and Kept.from_bytes(data) == item
+
+
+def _stale(items: Sequence[Item], live: set[str]) -> list[Item]:
+    """The entries of which each key is told of later, or gone."""
+    stale, told = [], set[str]()
+    for item in reversed(items):
+        names = set(decode(item.data))
+        if not names & live - told:
+            stale.append(item)
+        told |= names
+    return stale

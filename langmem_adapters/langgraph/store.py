@@ -1,0 +1,280 @@
+"""LongTermStore: the memory that LangGraph's threads share, in SQLite or in Redis without modules."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from functools import lru_cache, partial
+from typing import Any, Literal
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+    get_text_at_path,
+)
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.flow import arun, run, step
+from langmem_adapters.indexes import open_index, shared_index
+from langmem_adapters.keys import Namespace
+from langmem_adapters.langgraph.matching import check, common_prefix, item_filter, matches
+from langmem_adapters.langgraph.shelf import Kept, Shelf
+from langmem_adapters.langgraph.tree import Tree
+from langmem_adapters.protocols import Index, Store
+from langmem_adapters.stores import shared_store
+
+__all__ = ["LongTermStore"]
+
+_SHELVES = 1024  # namespaces whose index is followed by one thread at a time
+_MINUTE = 60.0
+
+
+class LongTermStore(BaseStore):
+    """Items by namespace and key, found by words (implements ``langgraph.store.base.BaseStore``).
+
+    It answers as ``InMemoryStore`` does, with these differences: the items of a search without a query come with
+    the latest updated first; a ``query`` finds the items that share a word with it, and no others; a namespace is
+    listed as long as it has items; ``created_at`` stays when an item is replaced.
+
+    All changes of a batch in one namespace are made together or not at all; the namespaces of a batch are written
+    one after the other. Of several changes of one key in a batch the last one counts, and what a batch reads is as
+    it was before the batch. A search or a listing looks at nothing outside of its prefix.
+
+    A ttl (minutes, as everywhere in LangGraph) begins anew with each write of the item, and with each read unless
+    ``refresh_on_read`` or ``refresh_ttl`` is False. An expired item is never seen; it is removed by the next search
+    or listing that meets it, by :meth:`sweep_ttl`, or together with its namespace.
+
+    Args:
+        url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
+        store: A store of your own instead of a URL.
+        index: What finds items by text; default: the lexical index of the URL, or one in memory.
+        tenant: Whose items; those of others are never seen.
+        fields: Paths of the fields by which items are found, as ``["title", "messages[*].content"]``; default: all
+            texts and numbers. ``put(…, index=…)`` says otherwise for an item.
+        ttl: ``default_ttl`` (minutes) and ``refresh_on_read``, as for LangGraph's own stores.
+        clock: Gives Unix seconds.
+        new_id: Gives ids that never repeat.
+
+    >>> from langmem_adapters.langgraph import LongTermStore
+    >>> store = LongTermStore("memory:")
+    >>> store.put(("memories", "ada"), "bike", {"text": "My bike is in the shed."})
+    >>> [item.key for item in store.search(("memories", "ada"), query="Where is the bike?")]
+    ['bike']
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        store: Store | None = None,
+        index: Index | None = None,
+        tenant: str = "",
+        fields: Sequence[str] | None = None,
+        ttl: TTLConfig | None = None,
+        clock: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        if url is not None and store is not None:
+            raise ConfigurationError("give LongTermStore a url or a store, not both")
+        if isinstance(fields, str):
+            raise ConfigurationError("fields is a list of paths, not one text")
+        self.ttl_config = ttl
+        self._store = shared_store(url) if store is None else store
+        self._index = index or (shared_index(url) if store is None else open_index("memory:"))
+        self._place = ("langgraph", tenant, "items")
+        self._fields = fields
+        self._clock = clock
+        self._new_id = new_id
+        self._tree = Tree(self._store, ("langgraph", tenant, "tree"), new_id=new_id)
+        self._shelf = lru_cache(_SHELVES)(self._make_shelf)
+        _seconds((ttl or {}).get("default_ttl"))
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Answer operations in their order."""
+        return run(step(self._answer, list(ops)))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """:meth:`batch`, without blocking the event loop."""
+        return await arun(step(self._answer, list(ops)))
+
+    def sweep_ttl(self) -> int:
+        """Remove what has expired, in all namespaces; returns how many items that were."""
+        return run(step(self._sweep))
+
+    async def asweep_ttl(self) -> int:
+        """:meth:`sweep_ttl`, without blocking the event loop."""
+        return await arun(step(self._sweep))
+
+    def __repr__(self) -> str:
+        return f"LongTermStore({self._store!r})"
+
+    def _make_shelf(self, namespace: Namespace) -> Shelf:
+        return Shelf(
+            self._store,
+            (*self._place, *namespace),
+            index=self._index,
+            text_of=self._text,
+            appear=partial(self._tree.add, namespace),
+            clock=self._clock,
+            new_id=self._new_id,
+        )
+
+    def _text(self, item: Kept) -> str:
+        paths = item.fields if isinstance(item.fields, list) else self._fields
+        return "\n".join(_leaves(item.value) if paths is None else _at(item.value, paths))
+
+    def _answer(self, ops: Sequence[Op]) -> list[Result]:
+        for op in ops:
+            check(op)
+        puts = self._puts([op for op in ops if isinstance(op, PutOp)])
+        found = self._get([op for op in ops if isinstance(op, GetOp)])
+        results = [self._result(op, found) for op in ops]
+        for namespace, changes in puts.items():
+            self._shelf(namespace).put(changes)
+        return results
+
+    def _result(self, op: Op, found: Mapping[tuple[Namespace, str], Item]) -> Result:
+        if isinstance(op, GetOp):
+            return found.get((tuple(op.namespace), op.key))
+        if isinstance(op, SearchOp):
+            return self._search(op)
+        return self._list(op) if isinstance(op, ListNamespacesOp) else None
+
+    # --- reading
+
+    def _get(self, ops: Sequence[GetOp]) -> dict[tuple[Namespace, str], Item]:
+        """The items of all gets, read with one look at each namespace."""
+        keys: dict[Namespace, dict[str, bool]] = {}
+        for op in ops:
+            wanted = keys.setdefault(tuple(op.namespace), {})
+            wanted[op.key] = op.refresh_ttl or wanted.get(op.key, False)
+        items: dict[tuple[Namespace, str], Item] = {}
+        for namespace, wanted in keys.items():
+            shelf = self._shelf(namespace)
+            kept = shelf.get([*wanted])
+            shelf.refresh({key: item for key, item in kept.items() if wanted[key]})
+            items |= {(namespace, key): _item(Item, namespace, key, item) for key, item in kept.items()}
+        return items
+
+    def _search(self, op: SearchOp) -> list[SearchItem]:
+        stop = op.offset + op.limit
+        wanted = item_filter(op.filter)
+        prefix = tuple(op.namespace_prefix)
+        found: list[tuple[float | None, Namespace, str, Kept]] = []
+        for namespace in self._namespaces(prefix):
+            if op.query:
+                best = self._shelf(namespace).find(op.query, stop, lambda item: wanted(item.value))
+                found += [(score, namespace, key, item) for key, score, item in best]
+            else:
+                kept = self._shelf(namespace).all()
+                found += [(None, namespace, key, item) for key, item in kept.items() if wanted(item.value)]
+                self._forget(namespace, kept)
+        found.sort(key=lambda hit: (-(hit[0] or 0.0), -hit[3].updated_at, *hit[1:3]))
+        page = found[op.offset : stop]
+        if op.refresh_ttl:
+            self._refresh(page)
+        return [_item(SearchItem, namespace, key, item, score=score) for score, namespace, key, item in page]
+
+    def _refresh(self, page: Iterable[tuple[float | None, Namespace, str, Kept]]) -> None:
+        read: dict[Namespace, dict[str, Kept]] = {}
+        for _, namespace, key, item in page:
+            read.setdefault(namespace, {})[key] = item
+        for namespace, items in read.items():
+            self._shelf(namespace).refresh(items)
+
+    def _list(self, op: ListNamespacesOp) -> list[Namespace]:
+        stop = op.offset + op.limit
+        found = {
+            namespace[: op.max_depth]
+            for namespace in self._namespaces(common_prefix(op))
+            if matches(namespace, op) and not self._is_empty(namespace)
+        }
+        return sorted(found)[op.offset : stop]
+
+    def _namespaces(self, prefix: Namespace) -> Iterator[Namespace]:
+        """The namespaces that may have items, from the prefix down."""
+        if prefix:
+            yield prefix
+        yield from self._tree.below(prefix)
+
+    def _is_empty(self, namespace: Namespace) -> bool:
+        is_empty = self._shelf(namespace).is_empty()
+        if is_empty:
+            self._tree.remove(namespace, if_=self._shelf(namespace).close)
+        return is_empty
+
+    def _forget(self, namespace: Namespace, kept: Mapping[str, Kept]) -> None:
+        if not kept:
+            self._is_empty(namespace)
+
+    def _sweep(self) -> int:
+        return sum(self._swept(namespace) for namespace in list(self._tree.below(())))
+
+    def _swept(self, namespace: Namespace) -> int:
+        gone = self._shelf(namespace).tidy()
+        self._is_empty(namespace)
+        return gone
+
+    # --- writing
+
+    def _puts(self, ops: Iterable[PutOp]) -> dict[Namespace, dict[str, Kept | None]]:
+        """The changes that count, by namespace; all are checked before anything is written."""
+        now = self._clock()
+        changes: dict[Namespace, dict[str, Kept | None]] = {}
+        for op in ops:
+            changes.setdefault(tuple(op.namespace), {})[op.key] = None if op.value is None else _kept(op, now)
+        for items in changes.values():
+            for item in items.values():
+                if item is not None:
+                    item.to_bytes()
+        return changes
+
+
+def _kept(op: PutOp, now: float) -> Kept:
+    ttl = _seconds(op.ttl)
+    fields: list[str] | Literal[False] | None = op.index and list(op.index)
+    return Kept(dict(op.value or {}), now, now, ttl, None if ttl is None else now + ttl, fields)
+
+
+def _seconds(minutes: float | None) -> float | None:
+    if minutes is not None and not minutes > 0:
+        raise ConfigurationError(f"a ttl is a number of minutes above 0, not {minutes}")
+    return None if minutes is None else minutes * _MINUTE
+
+
+def _item(kind: Callable[..., Any], namespace: Namespace, key: str, kept: Kept, **more: Any) -> Any:
+    return kind(
+        namespace=namespace,
+        key=key,
+        value=kept.value,
+        created_at=datetime.fromtimestamp(kept.created_at, tz=timezone.utc),
+        updated_at=datetime.fromtimestamp(kept.updated_at, tz=timezone.utc),
+        **more,
+    )
+
+
+def _at(value: dict[str, Any], paths: Iterable[str]) -> list[str]:
+    return [text for path in paths for text in (_leaves(value) if path == "$" else get_text_at_path(value, path))]
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    """The texts and numbers in a value, at any depth; names of fields are not among them."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple | set | frozenset):
+        for part in value:
+            yield from _leaves(part)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield str(value)

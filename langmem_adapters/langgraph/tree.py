@@ -1,0 +1,94 @@
+"""Which namespaces a LongTermStore has, as a tree: what lies below a prefix is found without looking elsewhere.
+
+Each node is a namespace of the store whose values are its children's labels. A value is a token, new each time
+that the child is added: who removes a child that was empty does so only if it was not added again meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Literal, NamedTuple
+
+from langmem_adapters.errors import Conflict
+from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
+from langmem_adapters.protocols import Store
+
+__all__ = ["LINGER", "Tree"]
+
+LINGER = 60.0
+"""Seconds after which what was emptied is gone: a guarded write can empty a namespace, and not remove it."""
+
+_Kind = Literal["items", "below"]
+_ADDED = ""  # the token of the latest addition to a node
+
+
+class _Child(NamedTuple):
+    """A child may have items, or a node of its own, or both: each is a value by itself."""
+
+    kind: _Kind
+    label: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind} {encode_namespace((self.label,))}"
+
+
+class Tree:
+    """Blocking; meant for a flow's steps. ``root`` is where its nodes are kept."""
+
+    def __init__(self, store: Store, root: Namespace, *, new_id: Callable[[], str]) -> None:
+        self._store = store
+        self._root = root
+        self._new_id = new_id
+
+    def add(self, namespace: Namespace) -> None:
+        """Add a namespace, from the leaf up: whoever finds a branch empty finds it so before its token changes."""
+        kind: _Kind = "items"
+        while namespace:
+            *parent, label = namespace
+            namespace = tuple(parent)
+            token = self._new_id().encode()
+            self._store.write((*self._root, *namespace), put={_Child(kind, label).key: token, _ADDED: token})
+            kind = "below"
+
+    def below(self, prefix: Namespace) -> Iterator[Namespace]:
+        """Go through the namespaces that begin with the prefix and are longer."""
+        for kind, label in self._children(prefix):
+            if kind == "items":
+                yield (*prefix, label)
+            else:
+                yield from self.below((*prefix, label))
+
+    def _children(self, node: Namespace) -> list[_Child]:
+        return sorted(_child(key) for key in self._store.get((*self._root, *node)) if key != _ADDED)
+
+    def remove(self, namespace: Namespace, *, if_: Callable[[], bool]) -> None:
+        """Remove a namespace, and the branches that led to it alone, if it is not added again in this moment."""
+        child: _Kind = "items"
+        with suppress(Conflict):
+            while namespace and self._remove(namespace, child, if_):
+                namespace = namespace[:-1]
+                child = "below"
+                node = namespace
+
+                def is_bare(node: Namespace = node) -> bool:
+                    return not self._children(node)
+
+                if_ = is_bare
+
+    def _remove(self, namespace: Namespace, kind: _Kind, if_: Callable[[], bool]) -> bool:
+        """Remove a child of a node; says whether the node has none any more."""
+        node = (*self._root, *namespace[:-1])
+        key = _Child(kind, namespace[-1]).key
+        guard: dict[str, bytes | None] = {_ADDED: None, **self._store.get(node, [key, _ADDED])}
+        if key not in guard or not if_():
+            return False
+        last = not self._store.get(node).keys() - {key, _ADDED}
+        self._store.write(node, delete=[key, _ADDED] if last else [key], guard=guard, ttl=LINGER if last else None)
+        return last
+
+
+def _child(key: str) -> _Child:
+    kind, _, label = key.partition(" ")
+    return _Child("items" if kind == "items" else "below", *decode_namespace(label))

@@ -1,0 +1,407 @@
+"""Conversations from other libraries: what is read, what is refused, and that nothing in the data names code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import chromadb
+import pytest
+from chromadb.config import Settings
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.load import dumps
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    messages_to_dict,
+)
+from llama_index.core.base.llms.types import ChatMessage as LlamaMessage
+from llama_index.core.base.llms.types import ImageBlock, TextBlock, ThinkingBlock, ToolCallBlock
+
+from langmem_adapters import ConfigurationError, MissingDependency, SerializationError
+from langmem_adapters.importing import FileFormat, read_transcripts
+from langmem_adapters.langchain import from_message as to_langchain
+from langmem_adapters.llamaindex import from_message as to_llamaindex
+from langmem_adapters.metagpt import METAGPT
+from langmem_adapters.model import Message
+from tests.test_cli import fails, messages, run
+
+
+def written(path: Path, content: Any) -> Path:
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def only(path: Path, **settings: Any) -> list[Message]:
+    (transcript,) = read_transcripts(path, **settings)
+    return transcript.messages()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/memory.db"
+
+
+# --- LangChain ----------------------------------------------------------------------------------------------
+
+LANGCHAIN: list[BaseMessage] = [
+    SystemMessage("Be kind."),
+    HumanMessage([{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": "x"}}], id="1"),
+    AIMessage("", tool_calls=[{"name": "look", "args": {"x": 1}, "id": "c", "type": "tool_call"}], id="2"),
+    ToolMessage("a cat", tool_call_id="c", id="3", status="error"),
+    FunctionMessage(content="old", name="f", id="4"),
+    ChatMessage(content="critic's words", role="critic", id="5"),
+    AIMessage("It is a cat.", usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}, id="6"),
+]
+
+
+@pytest.mark.parametrize("wrap", [lambda m: m, lambda m: {"messages": m}], ids=["list", "object"])
+@pytest.mark.parametrize("how", ["dict", "dumps", "lines"])
+def test_langchain_messages_come_back_equal(tmp_path: Path, how: str, wrap: Any) -> None:
+    data = json.loads(dumps(LANGCHAIN)) if how == "dumps" else messages_to_dict(LANGCHAIN)
+    lines = "\n".join(json.dumps(each) for each in data)
+    file = written(tmp_path / "talk.json", lines if how == "lines" else wrap(data))
+    found = only(file)
+    assert found == only(file, format_="langchain")
+    restored = [to_langchain(message) for message in found]
+    restored[0].id = None  # it got one of its place and content
+    assert found[0].id
+    assert restored == LANGCHAIN
+
+
+def test_a_chunk_becomes_a_whole_message(tmp_path: Path) -> None:
+    file = written(tmp_path / "talk.json", dumps([AIMessageChunk(content="half", id="1")]))
+    assert [to_langchain(message) for message in only(file)] == [AIMessage("half", id="1")]
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        {"lc": 1, "type": "secret", "id": ["OPENAI_API_KEY"]},
+        {"lc": 1, "type": "constructor", "id": ["os", "system"], "kwargs": {"command": "true"}},
+        {"lc": 1, "type": "constructor", "id": ["langchain", "llms", "OpenAI"], "kwargs": {}},
+        {"lc": 1, "type": "not_implemented", "id": ["x", "HumanMessage"], "kwargs": {}},
+        {"lc": 1, "type": "constructor", "id": [], "kwargs": {}},
+        {"lc": 1, "type": "constructor", "id": "HumanMessage", "kwargs": {"content": "x"}},
+        {"lc": 1, "type": "constructor", "id": ["HumanMessage"], "kwargs": {"content": {"x": 1}}},
+        {"lc": 1, "type": "constructor", "id": ["HumanMessage"]},
+        {"type": "remove", "data": {"id": "1"}},
+        {"type": "tool", "data": {"content": "no id"}},
+        {"type": "human", "data": 3},
+        {"type": ["human"], "data": {"content": "x"}},
+        7,
+    ],
+)
+def test_c6_nothing_but_messages_is_built(tmp_path: Path, planted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    file = written(tmp_path / "talk.json", [*messages_to_dict([HumanMessage("hi")]), planted])
+    with pytest.raises(SerializationError, match="item 2 is not a message of LangChain") as caught:
+        read_transcripts(file)
+    assert "sk-secret" not in str(caught.value)
+
+
+def test_a_secret_within_a_message_stays_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    secret = {"lc": 1, "type": "secret", "id": ["OPENAI_API_KEY"]}
+    planted = {"lc": 1, "type": "constructor", "id": ["HumanMessage"]}
+    file = written(
+        tmp_path / "talk.json", [{**planted, "kwargs": {"content": "x", "additional_kwargs": {"k": secret}}}]
+    )
+    (message,) = only(file)
+    assert "sk-secret" not in message.to_bytes().decode()
+
+
+# --- LlamaIndex ---------------------------------------------------------------------------------------------
+
+LLAMA = [
+    LlamaMessage(role="system", content="Be kind."),
+    LlamaMessage(role="user", blocks=[TextBlock(text="What is this?"), ImageBlock(url="http://localhost/x.png")]),
+    LlamaMessage(
+        role="assistant",
+        blocks=[TextBlock(text="a"), ToolCallBlock(tool_call_id="c", tool_name="n", tool_kwargs={"a": 1})],
+    ),
+    LlamaMessage(role="tool", content="a cat", additional_kwargs={"tool_call_id": "c"}),
+    LlamaMessage(role="assistant", blocks=[ThinkingBlock(content="hm"), TextBlock(text="It is a cat.")]),
+]
+
+
+def dumped(message: LlamaMessage) -> dict[str, Any]:
+    blocks = [json.loads(block.model_dump_json(exclude_none=True)) for block in message.blocks]
+    return {"role": message.role.value, "additional_kwargs": message.additional_kwargs, "blocks": blocks}
+
+
+def test_llamaindex_messages_come_back_equal(tmp_path: Path) -> None:
+    file = written(tmp_path / "talk.json", [dumped(message) for message in LLAMA])
+    found = only(file)
+    assert [to_llamaindex(message) for message in found] == LLAMA
+    assert all(message.id for message in found)
+    assert found == only(file, format_="llama-index")
+
+
+def test_a_persisted_chat_store_has_its_own_sessions(tmp_path: Path) -> None:
+    store = {"one": [dumped(LLAMA[1])], "two": [dumped(LLAMA[4]), dumped(LLAMA[4])], "empty": []}
+    file = written(tmp_path / "chat_store.json", {"store": store, "class_name": "SimpleChatStore"})
+    found = read_transcripts(file)
+    assert [(each.session, len(each.messages())) for each in found] == [("one", 1), ("two", 2), ("empty", 0)]
+    assert to_llamaindex(found[0].messages()[0]) == LLAMA[1]
+    with pytest.raises(ConfigurationError, match="names its sessions itself"):
+        read_transcripts(file, session="s")
+
+
+def test_messages_of_llamaindex_before_blocks(tmp_path: Path) -> None:
+    file = written(tmp_path / "talk.json", [{"role": "user", "content": "hi", "additional_kwargs": {"name": "Ada"}}])
+    (message,) = only(file)
+    assert (message.role, message.text, message.name) == ("user", "hi", "Ada")
+
+
+def test_no_file_is_opened_for_a_picture(tmp_path: Path) -> None:
+    secret = written(tmp_path / "secret.png", "planted")
+    block = {"block_type": "image", "path": str(secret)}
+    file = written(tmp_path / "talk.json", [{"role": "user", "blocks": [block], "additional_kwargs": {}}])
+    (message,) = only(file)
+    assert "planted" not in message.to_bytes().decode()
+    assert "cGxhbnRlZA" not in message.to_bytes().decode()  # nor as base64
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ([dumped(LLAMA[0]), {"role": "user", "blocks": [{"block_type": "os.system"}]}], "item 2 is not a chat message"),
+        ([dumped(LLAMA[0]), {"role": "nobody", "blocks": []}], "item 2 is not a chat message"),
+        ([dumped(LLAMA[0]), {"role": "user", "blocks": 3}], "item 2 is not a chat message"),
+        ([dumped(LLAMA[0]), 5], "item 2 is not a chat message"),
+        ({"store": {"s": [dumped(LLAMA[0]), {"blocks": []}]}}, "session 's', message 2 is not a chat message"),
+        ({"store": {"s": {"role": "user"}}}, "session 's' is not a list"),
+        ({"store": {"": []}}, "session '' is not a list"),
+    ],
+)
+def test_a_wrong_llamaindex_message_is_named(tmp_path: Path, wrong: Any, named: str) -> None:
+    with pytest.raises(SerializationError, match=named):
+        read_transcripts(written(tmp_path / "talk.json", wrong))
+
+
+# --- ChatGPT's export ---------------------------------------------------------------------------------------
+
+
+def node(name: str, parent: str | None, role: str = "user", **content: Any) -> dict[str, Any]:
+    said = content or {"parts": [f"says {name}"]}
+    message = {"id": name, "author": {"role": role}, "create_time": 1.5, "content": {"content_type": "text", **said}}
+    return {"id": name, "parent": parent, "children": [], "message": message}
+
+
+def talk(*nodes: dict[str, Any], name: str = "talk-1", **fields: Any) -> dict[str, Any]:
+    mapping: dict[str, Any] = {"root": {"id": "root", "parent": None, "message": None, "children": []}}
+    return {"conversation_id": name, "title": "A talk", "mapping": mapping | {n["id"]: n for n in nodes}, **fields}
+
+
+def test_the_branch_that_was_shown_is_taken(tmp_path: Path) -> None:
+    nodes = [
+        node("hidden", "root", "system", parts=[""]),
+        node("q", "hidden"),
+        node("a1", "q", "assistant"),
+        node("a2", "q", "assistant"),
+        node("code", "a1", "tool", content_type="execution_output", text="42"),
+        node("picture", "code", "user", content_type="multimodal_text", parts=[{"asset_pointer": "file:1"}, "look"]),
+    ]
+    file = written(tmp_path / "conversations.json", [talk(*nodes, current_node="picture"), talk(*nodes[:4], name="2")])
+    first, second = read_transcripts(file)
+    assert [message.text for message in first.messages()] == ["says q", "says a1", "42", "look"]
+    assert [message.role for message in first.messages()] == ["user", "assistant", "tool", "user"]
+    assert first.messages()[0].id == "q"
+    assert first.messages()[0].created_at == 1.5
+    assert first.messages()[2].metadata == {"content_type": "execution_output"}
+    assert first.messages()[3].metadata["parts"] == [{"asset_pointer": "file:1"}]
+    assert [message.text for message in second.messages()] == ["says q", "says a2"]  # the last leaf
+    assert (first.session, second.session) == ("talk-1", "2")
+    assert first.lines[0]["values"] == {"title": "A talk"}
+
+
+def test_chatgpt_by_the_command_line(tmp_path: Path, url: str) -> None:
+    file = written(tmp_path / "conversations.json", [talk(node("q", "root"), node("a", "q", "assistant"))])
+    for new in (2, 0):
+        said = run("import", file, "--url", url, "--user", "ada").stdout
+        assert said == f"{new} of 2 messages were new, in 1 sessions.\n"
+    assert [message.text for message in messages(url, "talk-1", "ada")] == ["says q", "says a"]
+    assert "A talk" in run("sessions", "--url", url, "--user", "ada").stdout
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (talk(node("a", "b"), node("b", "a"), current_node="a"), "item 2 .*its own ancestor"),
+        (talk(node("a", "nowhere"), current_node="a"), "item 2 .*'nowhere' is missing"),
+        (talk(current_node="nowhere"), "item 2 .*'nowhere' is missing"),
+        ({"mapping": {}}, "item 2 has no id"),
+        (talk(), "item 2 has no id of its own"),
+        ({"mapping": 3, "id": "x"}, "item 2 is not a conversation of ChatGPT: mapping"),
+        (5, "item 2 is not a conversation of ChatGPT"),
+    ],
+)
+def test_a_wrong_conversation_is_named(tmp_path: Path, wrong: Any, named: str) -> None:
+    with pytest.raises(SerializationError, match=named):
+        read_transcripts(written(tmp_path / "conversations.json", [talk(), wrong]))
+
+
+# --- MetaGPT's collections ----------------------------------------------------------------------------------
+
+
+def item(text: str, at: float, **fields: Any) -> str:
+    message = {"id": text, "content": text, "role": "user", "cause_by": "metagpt.actions.UserRequirement", **fields}
+    return json.dumps({"message": message, "created_at": at})
+
+
+def metadata(obj_json: str, *, nested: bool = False) -> dict[str, Any]:
+    """As LlamaIndex's ChromaVectorStore writes an ObjectNode of MetaGPT."""
+    own = {"is_obj": True, "obj_json": obj_json, "obj_cls_name": "system", "obj_mod_name": "os"}
+    content = {"_node_content": json.dumps({"metadata": own, "text": ""}), "_node_type": "ObjectNode"}
+    return content if nested else own | content
+
+
+def collection(path: Path, name: str, rows: dict[str, dict[str, Any] | None]) -> Path:
+    client: Any = chromadb.PersistentClient(str(path), Settings(anonymized_telemetry=False))
+    made = client.get_or_create_collection(name, embedding_function=None)
+    for id_, row in rows.items():
+        made.add(ids=[id_], embeddings=[[0.1, 0.2]], documents=["text"], metadatas=None if row is None else [row])
+    client.close()
+    return path
+
+
+def test_metagpts_collections_are_sessions(tmp_path: Path, url: str) -> None:
+    path = collection(
+        tmp_path / "data",
+        "role_zero",
+        {
+            "n2": metadata(item("second bike", 2.0, role="assistant", sent_from="Mike", send_to=["<all>"])),
+            "n1": metadata(item("first bike", 1.0, id="", instruct_content={"class": "os.system"}), nested=True),
+        },
+    )
+    collection(path, "empty", {})
+    before = {each: each.read_bytes() for each in path.rglob("*") if each.is_file()}
+    (transcript,) = read_transcripts(path)
+    assert transcript.session == "role_zero"
+    first, second = transcript.messages()
+    assert (first.id, first.role, first.text, first.created_at) == ("n1", "user", "first bike", 1.0)
+    assert first.metadata[METAGPT]["instruct_content"] == {"class": "os.system"}
+    assert (second.id, second.role) == ("second bike", "assistant")
+    assert second.metadata[METAGPT]["sent_from"] == "Mike"
+    assert "metagpt.actions" not in sys.modules
+    assert {each: each.read_bytes() for each in path.rglob("*") if each.is_file()} == before
+
+    for new in (2, 0):
+        said = run("import", path, "--long-term", "--url", url, "--user", "ada").stdout
+        assert said == f"{new} of 2 messages were new, in 1 sessions.\n"
+    assert "first bike" in run("recall", "bike", "--url", url, "--user", "ada").stdout
+
+
+def test_a_large_collection_is_read_whole(tmp_path: Path) -> None:
+    client: Any = chromadb.PersistentClient(str(tmp_path / "data"), Settings(anonymized_telemetry=False))
+    made = client.create_collection("role_zero", embedding_function=None)
+    rows: list[Any] = [metadata(item(f"m{n}", float(n))) for n in range(1001)]
+    made.add(ids=[f"n{n}" for n in range(1001)], embeddings=[[0.1]] * 1001, metadatas=rows)
+    client.close()
+    assert [message.text for message in only(tmp_path / "data")] == [f"m{n}" for n in range(1001)]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        None,
+        {"other": 1},
+        {"obj_json": "{"},
+        {"obj_json": "[]"},
+        {"obj_json": '{"message": {"content": 5}}'},
+        {"_node_content": "nonsense"},
+        {"_node_content": "[]"},
+        {"_node_content": '{"metadata": null}'},
+    ],
+)
+def test_a_wrong_entry_is_named_and_nothing_is_given(tmp_path: Path, row: dict[str, Any] | None) -> None:
+    path = collection(tmp_path / "data", "role_zero", {"good": metadata(item("a", 1.0)), "bad": row})
+    with pytest.raises(SerializationError, match="entry 'bad' of the collection 'role_zero'"):
+        read_transcripts(path)
+
+
+def test_a_folder_that_is_no_database_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(SerializationError, match="no Chroma database"):
+        read_transcripts(tmp_path, format_="metagpt")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "chroma.sqlite3").write_bytes(b"not a database")
+    with pytest.raises(SerializationError, match="Chroma cannot read it"):
+        read_transcripts(tmp_path / "broken")
+    assert "No such file" in fails("import", tmp_path / "absent", "--format", "metagpt", "--url", url)
+    with pytest.raises(ConfigurationError, match="names its sessions itself"):
+        read_transcripts(tmp_path / "broken", session="s")
+
+
+@pytest.mark.parametrize(
+    ("package", "format_", "extra"),
+    [
+        ("chromadb", "metagpt", "chroma"),
+        ("langchain_core", "langchain", "langchain"),
+        ("llama_index", "llama-index", "llama-index"),
+    ],
+)
+def test_a_missing_package_is_named(tmp_path: Path, package: str, format_: FileFormat, extra: str) -> None:
+    """In a process of its own: what is loaded here cannot be made missing."""
+    file = written(tmp_path / "talk.json", [{"role": "user", "type": "human", "data": {}, "blocks": []}])
+    code = (
+        "import sys, pathlib\n"
+        f"sys.modules[{package!r}] = None\n"
+        "from langmem_adapters.importing import read_transcripts\n"
+        f"read_transcripts(pathlib.Path({str(file)!r}), format_={format_!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip().endswith(f"Install it with: pip install 'langmem_adapters[{extra}]'")
+    assert MissingDependency.__name__ in done.stderr
+
+
+# --- all formats --------------------------------------------------------------------------------------------
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["role", "content", "messages", "mapping", "store", "lc", "type", "data", "blocks", "id"]
+                )
+                | st.text(max_size=3),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=12,
+    ),
+    st.sampled_from(["auto", "jsonl", "openai", "langchain", "llama-index", "chatgpt", "locomo"]),
+)
+def test_any_json_is_read_or_refused_in_one_sentence(tmp_path_factory: Any, value: Any, format_: FileFormat) -> None:
+    file = written(tmp_path_factory.mktemp("any") / "x.json", value)
+    refusal = str(file)
+    try:
+        for transcript in read_transcripts(file, format_=format_):
+            transcript.messages()
+    except SerializationError as error:
+        refusal = str(error)
+    assert refusal.startswith(str(file))
+    assert "\n" not in refusal
+
+
+def test_chroma_is_read_in_another_thread_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = collection(tmp_path / "data", "role_zero", {"n": metadata(item("a", 1.0))})
+    with ThreadPoolExecutor(1) as pool:
+        (transcript,) = pool.submit(read_transcripts, path).result()
+    assert [message.text for message in transcript.messages()] == ["a"]
+    assert [each.name for each in tmp_path.iterdir()] == ["data"]

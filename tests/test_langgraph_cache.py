@@ -1,0 +1,433 @@
+"""ExperienceNodeCache in real graphs with CachePolicy: LG e, C6, C8."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import doctest
+import enum
+import logging
+import time
+import uuid
+from collections import deque
+from datetime import datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+import ormsgpack
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.cache.memory import InMemoryCache
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import CachePolicy, Send
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+import langmem_adapters.langgraph.cache as module
+from langmem_adapters import ConfigurationError, StoreUnavailable
+from langmem_adapters.codec import encode
+from langmem_adapters.langgraph import ExperienceNodeCache
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.testing import FakeClock
+
+NS = ("node", "a")
+KEY = (NS, "key")
+
+
+class Point(BaseModel):
+    x: int
+
+
+@dataclasses.dataclass
+class Pair:
+    left: Point
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+class State(TypedDict, total=False):
+    question: str
+    answer: str
+    point: Point
+    messages: Annotated[list[Any], add_messages]
+
+
+def test_the_example_of_the_docstring_holds() -> None:
+    assert doctest.testmod(module).failed == 0
+
+
+# --- graphs -------------------------------------------------------------------------------------------------
+
+
+class Nodes:
+    """Count how often they run."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def answer(self, state: State) -> State:
+        self.runs += 1
+        return {
+            "answer": f"{state['question']}!",
+            "messages": [AIMessage(f"run {self.runs}", id=f"m{self.runs}")],
+        }
+
+    async def aanswer(self, state: State) -> State:
+        return self.answer(state)
+
+    def fail(self, _: State) -> State:
+        self.runs += 1
+        raise RuntimeError("the node failed")
+
+    def point(self, _: State) -> State:
+        self.runs += 1
+        return {"point": Point(x=self.runs)}
+
+
+def graph(node: Any, cache: Any, *, ttl: int | None = None) -> Any:
+    builder = StateGraph(State)
+    builder.add_node("node", node, cache_policy=CachePolicy(ttl=ttl))
+    builder.add_edge(START, "node")
+    builder.add_edge("node", END)
+    return builder.compile(cache=cache)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_lg_e_a_node_runs_once_for_the_same_input(any_store: Store, mode: str) -> None:
+    nodes, clock = Nodes(), FakeClock()
+
+    async def ask(question: str) -> Any:
+        cache: Any = ExperienceNodeCache(store=any_store, clock=clock)  # a new one, as in another process
+        if mode == "sync":
+            return graph(nodes.answer, cache, ttl=60).invoke({"question": question})
+        return await graph(nodes.aanswer, cache, ttl=60).ainvoke({"question": question})
+
+    first = await ask("why")
+    assert await ask("why") == first
+    assert first["messages"] == [AIMessage("run 1", id="m1")]
+    assert nodes.runs == 1
+    assert (await ask("how"))["answer"] == "how!"
+    assert nodes.runs == 2
+    clock.advance(61)
+    assert (await ask("why"))["messages"] == [AIMessage("run 3", id="m3")]
+
+
+async def test_c8_async_and_sync_share_what_is_kept(any_store: Store) -> None:
+    nodes = Nodes()
+    cache: Any = ExperienceNodeCache(store=any_store)
+    sync, async_ = graph(nodes.answer, cache), graph(nodes.aanswer, cache)
+    assert sync.invoke({"question": "why"}) == await sync.ainvoke({"question": "why"})
+    await async_.ainvoke({"question": "why"})
+    runs = nodes.runs
+    assert async_.get_name() == sync.get_name()
+    await asyncio.gather(*(sync.ainvoke({"question": "why"}) for _ in range(10)))
+    assert nodes.runs == runs <= 2
+    sync.clear_cache()
+    sync.invoke({"question": "why"})
+    assert nodes.runs == runs + 1
+    await sync.aclear_cache()
+    await sync.ainvoke({"question": "why"})
+    assert nodes.runs == runs + 2
+
+
+def test_a_node_that_fails_is_not_cached(any_store: Store) -> None:
+    nodes = Nodes()
+    failing = graph(nodes.fail, ExperienceNodeCache(store=any_store))
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            failing.invoke({"question": "why"})
+    assert nodes.runs == 2
+
+
+def test_a_class_of_ones_own_comes_back_if_it_is_named_and_never_as_something_else(any_store: Store) -> None:
+    nodes = Nodes()
+    named = graph(nodes.point, ExperienceNodeCache(store=any_store, types=[Point]))
+    assert named.invoke({"question": "a"})["point"] == named.invoke({"question": "a"})["point"] == Point(x=1)
+    cache: Any = ExperienceNodeCache(store=any_store, tenant="unnamed")
+    unnamed = graph(nodes.point, cache)
+    assert [unnamed.invoke({"question": "a"})["point"] for _ in range(2)] == [Point(x=2), Point(x=3)]
+    assert cache.stats()["refused"] == 2
+
+
+class Gathered(TypedDict, total=False):
+    question: str
+    messages: Annotated[list[Any], add_messages]
+
+
+def test_each_task_of_a_fan_out_is_cached(any_store: Store) -> None:
+    ran: list[str] = []
+
+    def node(state: Gathered) -> Gathered:
+        ran.append(state["question"])
+        return {"messages": [AIMessage(state["question"], id=state["question"])]}
+
+    def fan(state: Gathered) -> list[Send]:
+        return [Send("node", {"question": n}) for n in state["question"]]
+
+    builder = StateGraph(Gathered)
+    builder.add_node("node", node, cache_policy=CachePolicy())
+    builder.add_conditional_edges(START, fan, ["node"])
+    compiled: Any = builder.compile(cache=ExperienceNodeCache(store=any_store))
+    assert len(compiled.invoke({"question": "ab"})["messages"]) == 2
+    found = compiled.invoke({"question": "abc"})["messages"]
+    assert [message.text for message in found] == ["a", "b", "c"]
+    assert sorted(ran) == ["a", "b", "c"]
+
+
+# --- values -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        0,
+        "",
+        False,
+        [],
+        b"\x00",
+        bytearray(b"x"),
+        {"a": [1, 2.5, None, {"b": {1, 2}}], 3: "x"},
+        [("channel", AIMessage("hi", id="1", tool_calls=[{"name": "x", "args": {"y": 1}, "id": "c"}]))],
+        deque([HumanMessage("x"), Document("text", metadata={"a": 1})]),
+        datetime(2026, 1, 2, tzinfo=timezone.utc),
+        uuid.UUID(int=5),
+        Decimal("1.10"),
+        Path("a/b"),
+        Send("node", {"a": 1}),
+        Point(x=1),
+        Pair(Point(x=2)),
+        Color.RED,
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_value_comes_back_equal(any_store: Store, value: Any) -> None:
+    cache: Any = ExperienceNodeCache(store=any_store, types=[Point, Pair, Color])
+    cache.set({KEY: (value, None)})
+    found = cache.get([KEY, (NS, "other")])
+    assert list(found) == [KEY]
+    expected = [["channel", value[0][1]]] if isinstance(value, list) and value else value  # msgpack has no tuples
+    assert found[KEY] == expected
+    assert type(found[KEY]) is type(expected)
+
+
+@pytest.mark.parametrize("value", [Point(x=1), [{"a": Pair(Point(x=1))}], Color.RED, "\ud800", 2**70, object(), {1j}])
+def test_what_would_come_back_as_something_else_is_not_kept(value: Any, caplog: pytest.LogCaptureFixture) -> None:
+    cache: Any = ExperienceNodeCache(store=MemoryStore())
+    cache.set({KEY: (value, None), (NS, "good"): (1, None)})
+    cache.set({KEY: (value, None)})
+    assert cache.get([KEY, (NS, "good")]) == {(NS, "good"): 1}
+    assert (cache.stats()["refused"], cache.stats()["stored"]) == (2, 1)
+    assert caplog.text.count("is not cached") == 1
+
+
+def test_a_hit_is_a_new_object() -> None:
+    cache: Any = ExperienceNodeCache(store=MemoryStore())
+    value = {"list": [1]}
+    cache.set({KEY: (value, None)})
+    value["list"].append(2)
+    cache.get([KEY])[KEY]["list"].append(3)
+    assert cache.get([KEY]) == {KEY: {"list": [1]}}
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_it_does_what_langgraphs_own_cache_does(any_store: Store, mode: str) -> None:
+    ours: Any = ExperienceNodeCache(store=any_store)
+    theirs: Any = InMemoryCache()
+    for cache in (ours, theirs):
+
+        async def call(name: str, *args: Any, cache: Any = cache) -> Any:
+            method = getattr(cache, name if mode == "sync" else f"a{name}")
+            return method(*args) if mode == "sync" else await method(*args)
+
+        a, deep, b = ("a",), ("a", "b"), ("b/ %",)
+        await call("set", {(a, "k"): (1, None), (a, "b"): (2, 60), (deep, "k"): (3, None), (b, ""): (4, None)})
+        everything = [(a, "k"), (a, "b"), (deep, "k"), (b, ""), (b, "k")]
+        assert await call("get", everything) == dict(zip(everything, (1, 2, 3, 4), strict=False))
+        assert await call("get", []) == {}
+        await call("set", {(a, "k"): (5, None)})
+        assert await call("get", [(a, "k")]) == {(a, "k"): 5}
+        await call("clear", [a, ("none",)])
+        assert await call("get", everything) == {(deep, "k"): 3, (b, ""): 4}
+        await call("clear")
+        assert await call("get", everything) == {}
+
+
+def test_clear_touches_only_what_is_ours(any_store: Store) -> None:
+    any_store.write(("brain", "s"), put={"k": b"x"})
+    one: Any = ExperienceNodeCache(store=any_store, tenant="one")
+    two: Any = ExperienceNodeCache(store=any_store, tenant="two")
+    for cache in (one, two):
+        cache.set({KEY: (cache is one, None)})
+    one.clear()
+    assert one.get([KEY]) == {}
+    assert two.get([KEY]) == {KEY: False}
+    assert any_store.get(("brain", "s")) == {"k": b"x"}
+
+
+def test_an_entry_expires_and_is_gone() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock=clock)
+    cache: Any = ExperienceNodeCache(store=store, clock=clock)
+    cache.set({KEY: ("planted", 10), (NS, "stays"): (1, None), (NS, "never"): (2, 0)})
+    clock.advance(9)
+    assert cache.get([KEY, (NS, "never")]) == {KEY: "planted"}
+    clock.advance(1)
+    assert cache.get([KEY, (NS, "stays")]) == {(NS, "stays"): 1}
+    assert ("nodes", "", *NS, "key") not in list(store.namespaces())
+
+
+# --- C6 and damage ------------------------------------------------------------------------------------------
+
+_ran: list[str] = []
+
+
+class Planted:
+    def __init__(self, *args: Any, **_: Any) -> None:
+        _ran.append(str(args))
+
+
+def ext(code: int, *parts: Any) -> bytes:
+    return ormsgpack.packb(ormsgpack.Ext(code, ormsgpack.packb(parts)))
+
+
+PLANTED = [
+    *(ext(code, "tests.test_langgraph_cache", "Planted", args) for code, args in ((0, "x"), (1, ["x"]), (2, {}))),
+    *(ext(code, "tests.test_langgraph_cache", "Planted", {}) for code in (4, 5)),
+    ext(3, "tests.test_langgraph_cache", "Planted", "x", "__init__"),
+    ext(0, "os", "system", "echo planted"),
+    ext(1, "builtins", "eval", ["1"]),
+    ext(0, "this_module_is_nowhere", "x", "x"),
+]
+
+
+@pytest.mark.parametrize("data", PLANTED)
+def test_c6_a_planted_constructor_is_never_called(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    store = MemoryStore()
+    cache: Any = ExperienceNodeCache(store=store, types=[Point])
+    entry = {"v": 1, "kind": "msgpack", "data": data, "expires_at": None}
+    store.write(("nodes", "", *NS, "key"), put={"entry": encode(entry)})
+    found = cache.get([KEY])
+    assert _ran == []
+    assert not isinstance(found.get(KEY), Planted)
+    assert isinstance(found.get(KEY), str | list | dict | None)
+
+
+SECRET = b'{"lc": 1, "type": "secret", "id": ["OPENAI_API_KEY"]}'
+GOOD: dict[str, Any] = {"v": 1, "kind": "msgpack", "data": ormsgpack.packb([["answer", "x"]]), "expires_at": None}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"{}",
+        encode({**GOOD, "v": 2}),
+        encode({**GOOD, "data": "text"}),
+        encode({**GOOD, "data": b"\xc1"}),
+        encode({**GOOD, "expires_at": "never"}),
+        encode({**GOOD, "kind": "pickle", "data": b"cos\nsystem\n(S'echo planted'\ntR."}),
+        encode({**GOOD, "kind": "json", "data": SECRET}),
+        encode({**GOOD, "kind": "json", "data": b'{"lc": 2, "type": "constructor", "id": ["os", "system"]}'}),
+        encode({**GOOD, "kind": "json", "data": b'[["answer", "planted"]]'}),
+        encode({**GOOD, "kind": ["msgpack"]}),
+        encode({**GOOD, "data": ormsgpack.packb(3)}),
+        encode({**GOOD, "data": ormsgpack.packb(["answer"])}),
+        encode({**GOOD, "data": ormsgpack.packb([[1, 2]])}),
+        encode({**GOOD, "data": ormsgpack.packb({"a": 1})}),
+    ],
+)
+def test_an_entry_that_cannot_be_read_is_a_miss_and_is_healed(entry: bytes, any_store: Store) -> None:
+    nodes = Nodes()
+    cache: Any = ExperienceNodeCache(store=any_store)
+    compiled = graph(nodes.answer, cache)
+    compiled.invoke({"question": "why"})
+    (place,) = list(any_store.namespaces(("nodes",)))
+    any_store.write(place, put={"entry": entry})
+    assert compiled.invoke({"question": "why"})["messages"][0].text == "run 2"
+    assert cache.stats()["unreadable"] == 1
+    assert compiled.invoke({"question": "why"})["messages"][0].text == "run 2"
+    assert nodes.runs == 2
+
+
+def test_what_has_expired_already_is_not_written(any_store: Store) -> None:
+    cache: Any = ExperienceNodeCache(store=any_store, on_error="raise")
+    cache.set({KEY: (1, 0), (NS, "good"): (2, 5)})
+    assert cache.get([KEY, (NS, "good")]) == {(NS, "good"): 2}
+    assert cache.stats()["stored"] == 1
+
+
+def test_nothing_of_the_input_is_named_in_the_keys(any_store: Store) -> None:
+    graph(Nodes().answer, ExperienceNodeCache(store=any_store)).invoke({"question": "a planted secret"})
+    assert "planted" not in str(list(any_store.namespaces()))
+
+
+# --- outage -------------------------------------------------------------------------------------------------
+
+
+class _Gone(MemoryStore):
+    def get(self, *_: Any) -> dict[str, bytes]:
+        raise StoreUnavailable("it is gone")
+
+    def write(self, *_: Any, **__: Any) -> None:
+        raise StoreUnavailable("it is gone")
+
+
+async def test_an_outage_is_a_policy(caplog: pytest.LogCaptureFixture) -> None:
+    nodes = Nodes()
+    cache: Any = ExperienceNodeCache(store=_Gone())
+    compiled = graph(nodes.answer, cache)
+    for _ in range(2):
+        assert compiled.invoke({"question": "why"})["answer"] == "why!"
+        assert (await compiled.ainvoke({"question": "why"}))["answer"] == "why!"
+    assert nodes.runs == 4
+    assert cache.stats() == {"hits": 0, "misses": 4, "stored": 0, "unreadable": 0, "refused": 0, "errors": 8}
+    assert [record.levelno for record in caplog.records if "without its cache" in record.message] == [logging.WARNING]
+    strict: Any = ExperienceNodeCache(store=_Gone(), on_error="raise")
+    with pytest.raises(StoreUnavailable):
+        strict.get([KEY])
+    with pytest.raises(StoreUnavailable):
+        await strict.aset({KEY: (1, None)})
+
+
+class _Slow(MemoryStore):
+    def get(self, *args: Any) -> dict[str, bytes]:
+        time.sleep(0.05)
+        return super().get(*args)
+
+
+async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:
+    cache: Any = ExperienceNodeCache(store=_Slow())
+    await cache.aset({KEY: (1, None)})
+    slips: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            started = time.perf_counter()
+            await asyncio.sleep(0.01)
+            slips.append(time.perf_counter() - started - 0.01)
+
+    ticker = asyncio.create_task(tick())
+    assert await asyncio.gather(*(cache.aget([KEY]) for _ in range(10))) == [{KEY: 1}] * 10
+    ticker.cancel()
+    assert max(slips) < 0.25  # a blocked loop would be 0.5 s late; a busy machine is no failure
+
+
+def test_wrong_settings_are_one_clear_sentence() -> None:
+    with pytest.raises(ConfigurationError, match="not both"):
+        ExperienceNodeCache("memory:", store=MemoryStore())
+    with pytest.raises(ConfigurationError, match="on_error"):
+        ExperienceNodeCache(store=MemoryStore(), on_error="ignore")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="pickle"):
+        ExperienceNodeCache(store=MemoryStore(), serde=JsonPlusSerializer(pickle_fallback=True))
+    assert repr(ExperienceNodeCache(store=MemoryStore())) == "ExperienceNodeCache(MemoryStore())"

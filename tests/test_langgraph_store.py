@@ -1,0 +1,806 @@
+"""LongTermStore against LangGraph's own store, in agents, and under writers who disturb each other: LG b, H5, A5."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime, timezone
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langchain.agents import create_agent
+from langchain.tools import ToolRuntime
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, MatchCondition, Op, PutOp, SearchOp
+from langgraph.store.memory import InMemoryStore
+
+from langmem_adapters import ConfigurationError, SerializationError, open_index, open_store
+from langmem_adapters.langgraph import LongTermStore
+from langmem_adapters.langgraph.tree import Tree
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.testing import FakeClock
+from tests.servers import RedisServer
+from tests.test_langchain_middleware import Scripted
+
+ADA, BOB = ("memories", "ada"), ("memories", "bob")
+
+
+def ids() -> Callable[[], str]:
+    numbers = count()
+    return lambda: str(next(numbers))
+
+
+def make(store: Store, **settings: Any) -> LongTermStore:
+    return LongTermStore(store=store, **settings)
+
+
+def everything(store: LongTermStore, prefix: tuple[str, ...] = ()) -> dict[tuple[tuple[str, ...], str], Any]:
+    return {(item.namespace, item.key): item.value for item in store.search(prefix, limit=10_000)}
+
+
+# --- the same answers as LangGraph's own store --------------------------------------------------------------
+
+_labels = st.sampled_from(["memories", "ada", "bob", "a/b", "%", " ", "*", "故乡"])
+_namespaces = st.lists(_labels, min_size=1, max_size=3).map(tuple)
+_keys = st.sampled_from(["", "k", "K", "a.b", "\x00", "k/", "census", "故乡", "\ud800"])
+_scalars = st.none() | st.integers(0, 3) | st.sampled_from(["red", "shed", "2", 1.5, True])
+_values = st.fixed_dictionaries(
+    {}, optional={"n": st.integers(0, 3), "color": _scalars, "in": st.fixed_dictionaries({"x": _scalars})}
+)
+_filters = st.none() | st.fixed_dictionaries(
+    {},
+    optional={
+        "color": _scalars | st.fixed_dictionaries({"$ne": _scalars}) | st.fixed_dictionaries({"$eq": _scalars}),
+        "in": st.fixed_dictionaries({"x": _scalars}),
+    },
+)
+_puts = st.builds(PutOp, _namespaces, _keys, _values | st.none(), st.sampled_from([None, False, ["n"]]), st.none())
+_gets = st.builds(GetOp, _namespaces, _keys)
+_pages: dict[str, Any] = {"limit": st.integers(0, 8), "offset": st.integers(0, 3)}
+_searches = st.builds(
+    SearchOp, st.lists(_labels, max_size=2).map(tuple), _filters, query=st.sampled_from([None, ""]), **_pages
+)
+_paths = st.lists(_labels | st.just("*"), max_size=3).map(tuple)
+_conditions = st.lists(st.builds(MatchCondition, st.sampled_from(["prefix", "suffix"]), _paths), max_size=2).map(tuple)
+_lists = st.builds(ListNamespacesOp, _conditions | st.none(), st.none() | st.integers(1, 3), **_pages)
+_batches = st.lists(st.lists(_puts | _gets | _searches | _lists, max_size=6), max_size=12)
+
+
+class Oracle:
+    """LangGraph's store, without the namespaces that it lists because they were read, or had items once."""
+
+    def __init__(self) -> None:
+        self.store = InMemoryStore()
+
+    def batch(self, ops: list[Op]) -> list[Any]:
+        results = [None if isinstance(op, PutOp) else self._read(op) for op in ops]
+        self.store.batch([op for op in ops if isinstance(op, PutOp)])
+        return results
+
+    def _read(self, op: Op) -> Any:
+        for namespace in [name for name, items in self.store._data.items() if not items]:
+            del self.store._data[namespace]
+        return self.store.batch([op._replace(limit=10_000, offset=0) if isinstance(op, SearchOp) else op])[0]
+
+
+def is_same(op: Op, ours: Any, theirs: Any) -> bool:
+    if isinstance(op, GetOp):
+        return (ours is None) is (theirs is None) and (ours is None or (ours.value, ours.key) == (theirs.value, op.key))
+    if isinstance(op, SearchOp):
+        found = [(item.namespace, item.key, item.value) for item in ours]
+        times = [item.updated_at for item in ours]
+        return (
+            len(found) == len(theirs[op.offset : op.offset + op.limit])
+            and all(one in [(item.namespace, item.key, item.value) for item in theirs] for one in found)
+            and len({item[:2] for item in found}) == len(found)
+            and times == sorted(times, reverse=True)
+            and all(item.score is None for item in ours)
+        )
+    return bool(ours == theirs)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(batches=_batches)
+def test_it_answers_as_langgraphs_own_store(any_store: Store, batches: list[list[Op]]) -> None:
+    clock = FakeClock()
+    ours, oracle = make(any_store, tenant=uuid.uuid4().hex, clock=clock), Oracle()
+    created: dict[Any, datetime] = {}
+    for ops in batches:
+        clock.advance(1)
+        for op, mine, theirs in zip(ops, ours.batch(ops), oracle.batch(ops), strict=True):
+            assert is_same(op, mine, theirs), (op, mine, theirs)
+        last = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
+        for where, op in last.items():
+            if op.value is None:
+                created.pop(where, None)
+            else:
+                created.setdefault(where, datetime.fromtimestamp(clock(), tz=timezone.utc))
+    whole = ours.search((), limit=1000)
+    assert {(item.namespace, item.key): item.created_at for item in whole} == created
+    pages = [ours.search((), limit=3, offset=offset) for offset in range(0, len(whole) + 3, 3)]
+    assert [item for page in pages for item in page] == whole
+
+
+@pytest.mark.parametrize("operator", ["$gt", "$gte", "$lt", "$lte"])
+def test_orders_compare_as_langgraphs_own_store_does(operator: str) -> None:
+    ours, theirs = make(MemoryStore()), InMemoryStore()
+    for store in (ours, theirs):
+        for n, value in enumerate([0, 1.5, "2", 3, True]):
+            store.put(ADA, str(n), {"n": value})
+    for limit in (0, 1, "1.5", 2, 2.5):
+        found = [{item.key for item in store.search(ADA, filter={"n": {operator: limit}})} for store in (ours, theirs)]
+        assert found[0] == found[1]
+
+
+def test_what_has_no_order_is_not_found_and_does_no_harm() -> None:
+    store = make(MemoryStore())
+    for n, value in enumerate([None, "tall", [1], {"$gt": 1}]):
+        store.put(ADA, str(n), {"n": value})
+    assert store.search(ADA, filter={"n": {"$gt": 0}}) == []
+    assert [item.key for item in store.search(ADA, filter={"n": [1]})] == ["2"]
+    assert {item.key for item in store.search(ADA, filter={"n": {"$ne": None}})} == {"1", "2", "3"}
+
+
+@pytest.mark.parametrize(
+    ("filter_", "named"),
+    [({"n": {"$regex": "x"}}, r"\$regex"), ({"n": {"$gt": "tall"}}, r"\$gt"), ({"a": {"b": {"$in": [1]}}}, r"\$in")],
+)
+def test_an_unknown_operator_is_refused_though_nothing_is_there(filter_: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        make(MemoryStore()).search(ADA, filter=filter_)
+
+
+@pytest.mark.parametrize("namespace", [("a.b",), ("",), ("a", "x\x00"), (1,)])
+@pytest.mark.parametrize("kind", ["get", "put", "search", "list"])
+def test_labels_that_langgraph_forbids_are_refused_in_a_batch_too(namespace: Any, kind: str) -> None:
+    ops: dict[str, Op] = {
+        "get": GetOp(namespace, "k"),
+        "put": PutOp(namespace, "k", {}),
+        "search": SearchOp(namespace),
+        "list": ListNamespacesOp((MatchCondition("prefix", namespace),)),
+    }
+    store = make(MemoryStore())
+    with pytest.raises(InvalidNamespaceError):
+        store.batch([PutOp(ADA, "k", {}), ops[kind]])
+    assert everything(store) == {}  # a batch that is refused has changed nothing
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        SearchOp((), limit=-1),
+        ListNamespacesOp(offset=-1),
+        ListNamespacesOp((MatchCondition("infix", ("a",)),)),  # type: ignore[arg-type]
+        PutOp(ADA, "k", {}, ttl=0),
+        "get",
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_written(op: Any) -> None:
+    store = make(MemoryStore())
+    store.put(BOB, "k", {})
+    with pytest.raises(ConfigurationError):
+        store.batch([PutOp(ADA, "k", {}), op])
+    with pytest.raises(InvalidNamespaceError):
+        store.batch([PutOp((), "k", {})])
+    assert everything(store) == {(BOB, "k"): {}}
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="not both"):
+        LongTermStore("memory:", store=MemoryStore())
+    with pytest.raises(ConfigurationError, match="list of paths"):
+        make(MemoryStore(), fields="text")
+    with pytest.raises(ConfigurationError, match="minutes above 0"):
+        make(MemoryStore(), ttl={"default_ttl": -1})
+
+
+def test_a_value_that_cannot_be_kept_leaves_the_whole_batch_undone(any_store: Store) -> None:
+    store = make(any_store)
+    with pytest.raises(SerializationError):
+        store.batch([PutOp(ADA, "k", {"fine": 1}), PutOp(BOB, "k", {"bad": object()})])
+    assert everything(store) == {}
+
+
+def test_values_are_copies_and_keep_their_types(any_store: Store) -> None:
+    store = make(any_store)
+    value: dict[str, Any] = {"list": [1, 2.0, None, True], "deep": {"bytes": b"\x00", "day": date(2026, 1, 2)}}
+    store.put(ADA, "k", value)
+    value["list"].append(3)
+    item = store.get(ADA, "k")
+    assert item is not None
+    assert item.value == {"list": [1, 2.0, None, True], "deep": {"bytes": b"\x00", "day": date(2026, 1, 2)}}
+    item.value.clear()
+    assert store.get(ADA, "k") == store.search(ADA)[0]
+    assert item.created_at.tzinfo is timezone.utc
+
+
+# --- finding ------------------------------------------------------------------------------------------------
+
+
+def test_a_query_finds_words_in_the_fields_that_are_to_be_found(any_store: Store) -> None:
+    store = make(any_store)
+    store.put(ADA, "bike", {"text": "My bike is in the shed.", "tags": ["blue", "old"], "year": 1999})
+    store.put(ADA, "boat", {"text": "The boat lies in the shed.", "note": "blue"}, index=["text"])
+    store.put(ADA, "secret", {"text": "The key of the shed."}, index=False)
+    store.put(ADA, "none", {"text": "The door of the shed."}, index=[])
+    store.put((*ADA, "deep"), "tree", {"list": [{"text": "shed"}, {"text": "oak"}]}, index=["list[1].text"])
+
+    def found(query: str, **more: Any) -> list[str]:
+        return [item.key for item in store.search(ADA, query=query, **more)]
+
+    assert set(found("sheds")) == {"bike", "boat"}
+    assert found("blue") == found("1999") == ["bike"]
+    assert found("oak") == ["tree"]
+    assert found("text") == found("nothing alike") == []
+    assert found("bike shed") == ["bike", "boat"]
+    assert found("shed", filter={"year": 1999}) == ["bike"]
+    assert found("bike shed", limit=1, offset=1) == ["boat"]
+    scores = [item.score for item in store.search(ADA, query="bike shed")]
+    assert [score for score in scores if score is not None and 0 < score <= 1] == scores
+    assert scores == sorted(scores, key=lambda score: -(score or 0))
+
+
+def test_a_query_follows_changes_and_deletions(any_store: Store) -> None:
+    store = make(any_store, fields=["text"])
+    other = make(any_store, fields=["text"])  # with an index of its own, as on another machine
+    store.put(ADA, "k", {"text": "bike", "hidden": "lake"})
+    assert [item.key for item in other.search(ADA, query="bike")] == ["k"]
+    assert other.search(ADA, query="lake") == []
+    store.put(ADA, "k", {"text": "boat"})
+    assert other.search(ADA, query="bike") == []
+    assert [item.value for item in other.search(ADA, query="boat")] == [{"text": "boat"}]
+    store.delete(ADA, "k")
+    assert other.search(ADA, query="boat") == []
+    assert other.search(ADA) == []
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(
+    said=st.lists(st.tuples(_namespaces, st.sampled_from(["bike shed", "shed", "dog"])), max_size=10),
+    prefix=st.lists(_labels, max_size=2).map(tuple),
+    query=st.sampled_from(["bike", "shed", None]),
+)
+def test_h5_nothing_outside_of_the_prefix_is_found(
+    any_store: Store, said: list[tuple[Any, str]], prefix: Any, query: str | None
+) -> None:
+    store = make(any_store, tenant=uuid.uuid4().hex)
+    for n, (namespace, text) in enumerate(said):
+        store.put(namespace, str(n), {"text": text})
+    found = store.search(prefix, query=query, limit=100)
+    wanted = {
+        (namespace, str(n))
+        for n, (namespace, text) in enumerate(said)
+        if namespace[: len(prefix)] == prefix and (query is None or query in text)
+    }
+    assert {(item.namespace, item.key) for item in found} == wanted
+
+
+class _Watched(MemoryStore):
+    """Remembers which namespaces are looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, ...]] = []
+
+    def _look(self, namespace: tuple[str, ...]) -> Any:
+        self.seen.append(namespace[2:])
+        return super()._look(namespace)
+
+    def namespaces(self, *_: Any) -> Any:
+        raise AssertionError("all namespaces of the store were gone through")
+
+
+def test_reading_a_prefix_looks_at_nothing_else() -> None:
+    watched = _Watched()
+    store = make(watched)
+    for n in range(50):
+        store.put(("memories", f"user{n}"), "k", {"text": "shed"})
+    store.put(("memories", "user7", "deep"), "k", {"text": "shed"})
+    watched.seen.clear()
+    assert len(store.search(("memories", "user7"))) == 2
+    assert len(store.search(("memories", "user7"), query="shed")) == 2
+    assert store.list_namespaces(prefix=("memories", "user7"), suffix=("deep",)) == [("memories", "user7", "deep")]
+    assert store.search(("memories", "nobody")) == []
+    places = {"/".join(name) for name in watched.seen}
+    assert places == {
+        f"{kind}/memories/{name}" for kind in ("items", "tree") for name in ("user7", "user7/deep", "nobody")
+    } - {"tree/memories/user7/deep"} | {"tree/memories"}  # where the empty one is asked for by its name
+    assert len(watched.seen) < 40
+
+
+def test_tenants_do_not_meet(any_store: Store) -> None:
+    one, two = make(any_store, tenant="one"), make(any_store, tenant="two")
+    one.put(ADA, "k", {"text": "shed"})
+    assert two.get(ADA, "k") is None
+    assert two.search((), query="shed") == two.search(()) == two.list_namespaces() == []
+    two.delete(ADA, "k")
+    assert one.get(ADA, "k") is not None
+
+
+def test_a_damaged_item_does_not_take_the_others_along(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    store = make(any_store)
+    store.put(ADA, "good", {"text": "shed"})
+    place = ("langgraph", "", "items", *ADA)
+    for n, damage in enumerate(
+        [b"\xff", b"[]", b'{"v": 2}', b'{"v": 1, "value": 3}', b'{"v": 1, "value": {}, "x": 1}']
+    ):
+        any_store.write(place, put={f"bad{n}/": damage}, append=[(f"bad{n}", b'["bad%d/"]' % n)])
+    assert set(everything(store)) == {(ADA, "good")}
+    assert [item.key for item in store.search(ADA, query="shed")] == ["good"]
+    assert store.get(ADA, "bad0") is None
+    assert "damaged" in caplog.text
+    assert "shed" not in caplog.text
+    store.put(ADA, "bad0", {"text": "healed"})
+    assert set(everything(store)) == {(ADA, "good"), (ADA, "bad0")}
+
+
+# --- expiry -------------------------------------------------------------------------------------------------
+
+KINDS = ["memory", "sqlite"]  # whose clock a test can set
+
+
+def timed(kind: str, tmp_path: Path, clock: FakeClock) -> Store:
+    from langmem_adapters.stores.sqlite import SQLiteStore  # noqa: PLC0415 - one of the two
+
+    return MemoryStore(clock=clock) if kind == "memory" else SQLiteStore(tmp_path / "store.db", clock=clock)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_item_expires_and_is_refreshed_by_reading(kind: str, tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = make(timed(kind, tmp_path, clock), clock=clock, ttl={"default_ttl": 10})
+    store.put(ADA, "read", {"text": "shed"})
+    store.put(ADA, "found", {"text": "oak"})
+    store.put(ADA, "left", {"text": "lake"})
+    store.put(ADA, "stays", {"text": "stone"}, ttl=None)
+    store.put(ADA, "short", {"text": "mud"}, ttl=1)
+    for _ in range(4):
+        clock.advance(5 * 60)
+        assert store.get(ADA, "read") is not None
+        assert [item.key for item in store.search(ADA, query="oak")] == ["found"]
+        assert store.get(ADA, "short", refresh_ttl=False) is None
+    assert store.get(ADA, "left") is None
+    assert store.search(ADA, query="lake") == []
+    assert {key for _, key in everything(store)} == {"read", "found", "stays"}
+    clock.advance(9 * 60)
+    assert len(store.search(ADA, refresh_ttl=False)) == 3
+    assert store.get(ADA, "read", refresh_ttl=False) is not None
+    clock.advance(2 * 60)
+    assert {key for _, key in everything(store)} == {"stays"}
+    clock.advance(1e9)
+    assert {key for _, key in everything(store)} == {"stays"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reading_refreshes_only_if_it_is_configured(kind: str, tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = make(timed(kind, tmp_path, clock), clock=clock, ttl={"default_ttl": 10, "refresh_on_read": False})
+    store.put(ADA, "a", {})
+    store.put(ADA, "b", {})
+    clock.advance(9 * 60)
+    assert store.get(ADA, "a", refresh_ttl=True) is not None
+    assert store.get(ADA, "b") is not None
+    clock.advance(9 * 60)
+    assert store.get(ADA, "b") is None
+    assert store.get(ADA, "a") is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", ["search", "list", "sweep", "write", "nothing"])
+def test_what_has_expired_is_gone_for_good(kind: str, how: str, tmp_path: Path) -> None:
+    clock = FakeClock()
+    inner = timed(kind, tmp_path, clock)
+    store = make(inner, clock=clock)
+    store.put(ADA, "gone", {"text": "planted"}, ttl=5)
+    if how != "nothing":
+        store.put(ADA, "stays", {"text": "stone"})
+    clock.advance(6 * 60)
+    if how == "search":
+        assert len(store.search(ADA)) == 1
+    elif how == "list":
+        assert store.list_namespaces() == [ADA]
+    elif how == "sweep":
+        assert store.sweep_ttl() == 1
+        assert store.sweep_ttl() == 0
+    elif how == "write":
+        for n in range(100):
+            store.put(ADA, "stays", {"text": f"stone {n}"})
+    else:
+        for n in range(300):
+            store.put(BOB, str(n), {})  # the whole namespace has expired, and the store forgets it beside writes
+    place = ("langgraph", "", "items", *ADA)
+    assert b"planted" not in b"".join(inner.get(place).values())
+    if how == "nothing":
+        assert place not in list(inner.namespaces())
+        assert store.list_namespaces() == [BOB]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_namespace_that_was_emptied_leaves_no_name_behind(kind: str, tmp_path: Path) -> None:
+    clock = FakeClock()
+    inner = timed(kind, tmp_path, clock)
+    index = open_index("memory:")
+    store = make(inner, clock=clock, index=index)
+    deep = ("memories", "eve", "a", "b")
+    store.put(deep, "k", {"text": "shed"})
+    store.put(ADA, "k", {"text": "shed"})
+    assert len(store.search((), query="shed")) == 2
+    store.delete(deep, "k")
+    assert store.list_namespaces() == [ADA]
+    assert index.position(("langgraph", "", "items", *deep)) is None
+    clock.advance(61)
+    for n in range(300):
+        store.put(ADA, str(n), {})
+    assert not [name for name in inner.namespaces() if "eve" in name]
+    assert "eve" not in str(inner.get(("langgraph", "", "tree", "memories")))
+    store.put(deep, "again", {})
+    assert set(store.list_namespaces()) == {ADA, deep}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_namespace_that_was_emptied_goes_though_nobody_looks(kind: str, tmp_path: Path) -> None:
+    clock = FakeClock()
+    inner = timed(kind, tmp_path, clock)
+    store = make(inner, clock=clock)
+    store.put(BOB, "k", {})
+    store.delete(BOB, "k")
+    clock.advance(61)
+    for n in range(300):
+        store.put(ADA, str(n), {})
+    assert ("langgraph", "", "items", *BOB) not in list(inner.namespaces())
+
+
+def test_an_emptied_namespace_that_is_filled_again_stays(any_store: Store) -> None:
+    clock = FakeClock()
+    store = make(any_store, clock=clock)
+    for round_ in range(3):
+        store.put(ADA, "k", {"round": round_})
+        store.put(ADA, "l", {}, ttl=1)
+        store.delete(ADA, "k")
+        store.delete(ADA, "l")
+        assert store.search(()) == store.list_namespaces() == []
+    store.put(ADA, "k", {"round": 3})
+    assert store.list_namespaces() == [ADA]
+    assert everything(store) == {(ADA, "k"): {"round": 3}}
+
+
+def test_the_last_lasting_item_does_not_keep_the_others_for_ever(any_store: Store) -> None:
+    clock = FakeClock()
+    store = make(any_store, clock=clock)
+    store.put(ADA, "stays", {})
+    store.put(ADA, "goes", {}, ttl=5)
+    store.delete(ADA, "stays")
+    clock.advance(400)
+    assert store.list_namespaces() == []
+    assert store.search(()) == []
+
+
+def test_an_item_that_is_to_stay_does_not_expire_with_the_others(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = make(timed("sqlite", tmp_path, clock), clock=clock)
+    store.put(ADA, "k", {}, ttl=5)
+    store.put(ADA, "k", {})
+    store.put(ADA, "other", {}, ttl=5)
+    clock.advance(600)
+    assert set(everything(store)) == {(ADA, "k")}
+    store.put(ADA, "third", {}, ttl=5)
+    clock.advance(600)
+    assert set(everything(store)) == {(ADA, "k")}
+
+
+def test_a_log_stays_in_proportion_to_the_items(any_store: Store) -> None:
+    store = make(any_store)
+    other = make(any_store)
+    for n in range(500):
+        store.put(ADA, "counter", {"text": f"number {n}"})
+        if n % 3 == 0:
+            store.put(ADA, f"k{n}", {"text": "brief"})
+            store.delete(ADA, f"k{n}")
+        if n == 250:
+            assert len(other.search(ADA, query="number")) == 1
+    assert any_store.scan(("langgraph", "", "items", *ADA), limit=0).total < 200
+    for each in (store, other):
+        assert [item.value for item in each.search(ADA, query="number 499")] == [{"text": "number 499"}]
+        assert each.search(ADA, query="brief") == []
+        assert each.search(ADA, query="250") == []
+
+
+def test_an_index_keeps_nothing_of_what_the_log_has_forgotten(any_store: Store) -> None:
+    index = open_index("memory:")
+    store = make(any_store, index=index)
+    store.put(ADA, "k", {"text": "planted"})
+    store.put(ADA, "stays", {"text": "stone"})
+    assert len(store.search(ADA, query="planted")) == 1
+    store.delete(ADA, "k")
+    for n in range(150):
+        store.put(ADA, "counter", {"text": f"number {n}"})
+    assert len(store.search(ADA, query="stone")) == 1
+    assert index.search(("langgraph", "", "items", *ADA), "planted", 5) == []
+
+
+# --- writers who disturb each other -------------------------------------------------------------------------
+
+
+def test_no_write_of_many_threads_is_lost(any_store: Store) -> None:
+    def write(worker: int) -> None:
+        store = make(any_store)
+        for n in range(20):
+            store.batch([PutOp(ADA, f"{worker}-{n}", {"n": n}), PutOp((*ADA, f"{worker}"), str(n), {})])
+            store.put(ADA, "shared", {"by": worker})
+            store.delete(ADA, f"{worker}-{n - 1}")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    store = make(any_store)
+    assert {item.key for item in store.search(ADA, limit=1000) if item.namespace == ADA} == {
+        "shared",
+        *(f"{worker}-19" for worker in range(8)),
+    }
+    assert len(everything(store)) == 9 + 160
+    assert len(store.list_namespaces()) == 9
+    for key in [key for (namespace, key) in everything(store) if namespace == ADA]:
+        store.delete(ADA, key)
+    assert ADA not in store.list_namespaces()
+
+
+def test_no_namespace_is_lost_while_others_are_emptied_and_listed(any_store: Store) -> None:
+    names = [("a", "b", "c"), ("a", "b"), ("a", "x", "y")]
+
+    def disturb(worker: int) -> None:
+        store = make(any_store)
+        for n in range(25):
+            name = names[(worker + n) % 3]
+            store.put(name, f"{worker}", {})
+            if n % 3 == 0:
+                store.list_namespaces()
+            store.delete(name, f"{worker}")
+        store.put(names[worker % 3], f"last-{worker}", {})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(disturb, range(4)))
+    assert {key for _, key in everything(make(any_store))} == {f"last-{n}" for n in range(4)}
+
+
+def test_a_branch_that_grows_while_it_is_removed_stays(any_store: Store) -> None:
+    tree = Tree(any_store, ("tree",), new_id=ids())
+    name = ("a", "b", "c")
+
+    def grow_same() -> bool:
+        tree.add(name)
+        return True
+
+    tree.add(name)
+    tree.remove(name, if_=grow_same)
+    assert list(tree.below(())) == [name]
+
+    def grow_sibling() -> bool:
+        tree.add(("a", "b", "d"))
+        return True
+
+    tree.remove(name, if_=grow_sibling)
+    assert ("a", "b", "d") in list(tree.below(()))
+    tree.remove(name, if_=lambda: False)
+    assert name in list(tree.below(()))
+    tree.remove(name, if_=lambda: True)
+    assert list(tree.below(())) == [("a", "b", "d")]
+    tree.remove(("a", "b", "d"), if_=lambda: True)
+    assert list(tree.below(())) == []
+    assert any_store.get(("tree",)) == any_store.get(("tree", "a")) == {}
+
+
+class _Interrupted(MemoryStore):
+    """Does something just before a write to a place."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock=clock)
+        self.before: Callable[[], None] | None = None
+        self.place: tuple[str, ...] = ()
+
+    def write(self, namespace: tuple[str, ...], **change: Any) -> None:
+        if self.before and namespace == self.place:
+            before, self.before = self.before, None
+            before()
+        super().write(namespace, **change)
+
+
+def test_an_item_that_comes_while_its_namespace_is_closed_is_found() -> None:
+    clock = FakeClock()
+    inner = _Interrupted(clock)
+    inner.place = ("langgraph", "", "items", *ADA)
+    one, two = make(inner, clock=clock), make(inner, clock=clock)
+    one.put(ADA, "k", {})
+    one.delete(ADA, "k")
+    inner.before = lambda: two.put(ADA, "new", {"text": "shed"})
+    assert one.list_namespaces() == []  # which closes the empty one
+    assert everything(one) == everything(two) == {(ADA, "new"): {"text": "shed"}}
+
+    def empty() -> None:
+        two.delete(ADA, "new")
+        two.list_namespaces()
+
+    inner.before = empty
+    one.put(ADA, "newer", {})
+    assert list(everything(one)) == [(ADA, "newer")]
+    clock.advance(1000)
+    assert one.list_namespaces() == [ADA]
+
+
+def test_a_lasting_item_that_comes_beside_an_expiring_one_lasts() -> None:
+    clock = FakeClock()
+    inner = _Interrupted(clock)
+    inner.place = ("langgraph", "", "items", *ADA)
+    one, two = make(inner, clock=clock), make(inner, clock=clock)
+    one.put(ADA, "k", {}, ttl=1)
+    inner.before = lambda: two.put(ADA, "k", {"stays": True})
+    one.put(ADA, "other", {}, ttl=1)
+    inner.before = lambda: two.put(ADA, "third", {})
+    one.get(ADA, "other")  # which refreshes it
+    clock.advance(1000)
+    assert set(everything(one)) == {(ADA, "k"), (ADA, "third")}
+
+
+def test_an_item_that_is_changed_while_it_is_read_keeps_the_change() -> None:
+    clock = FakeClock()
+    inner = _Interrupted(clock)
+    inner.place = ("langgraph", "", "items", *ADA)
+    one, two = make(inner, clock=clock), make(inner, clock=clock)
+    one.put(ADA, "k", {"n": 1}, ttl=1)
+    inner.before = lambda: two.put(ADA, "k", {"n": 2})
+    assert one.get(ADA, "k") is not None
+    assert everything(one) == {(ADA, "k"): {"n": 2}}
+    one.put(ADA, "k", {"n": 1}, ttl=1)
+    inner.before = lambda: two.put(ADA, "k", {"n": 2}, ttl=1)  # after which as many expire, and at the same time
+    assert one.get(ADA, "k") is not None
+    assert everything(one) == {(ADA, "k"): {"n": 2}}
+    one.put(ADA, "l", {"n": 1}, ttl=1)
+    inner.before = lambda: two.delete(ADA, "l")
+    assert one.get(ADA, "l") is not None
+    assert everything(one) == {(ADA, "k"): {"n": 2}}
+
+
+def test_a_batch_is_all_or_nothing_in_a_namespace() -> None:
+    inner = _Interrupted(FakeClock())
+    inner.place = ("langgraph", "", "items", *ADA)
+    store = make(inner)
+
+    def fail() -> None:
+        raise RuntimeError("power cut")
+
+    inner.before = fail
+    with pytest.raises(RuntimeError):
+        store.batch([PutOp(ADA, "a", {}), PutOp(ADA, "b", {})])
+    assert everything(store) == {}
+    store.batch([PutOp(ADA, "a", {}), PutOp(ADA, "b", {})])
+    assert len(everything(store)) == 2
+
+
+# --- async, restart, size -----------------------------------------------------------------------------------
+
+
+class _Slow(MemoryStore):
+    def get(self, *args: Any) -> dict[str, bytes]:
+        time.sleep(0.05)
+        return super().get(*args)
+
+
+async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:
+    store = make(_Slow())
+    await store.aput(ADA, "k", {"text": "shed"})
+    slips: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            started = time.perf_counter()
+            await asyncio.sleep(0.01)
+            slips.append(time.perf_counter() - started - 0.01)
+
+    ticker = asyncio.create_task(tick())
+    found = await asyncio.gather(*(store.asearch(ADA, query="shed") for _ in range(10)))
+    ticker.cancel()
+    assert all(len(items) == 1 for items in found)
+    assert max(slips) < 0.25  # a blocked loop would be 0.5 s late; a busy machine is no failure
+
+
+async def test_async_answers_as_sync_does(any_store: Store) -> None:
+    store = make(any_store)
+    await store.aput(ADA, "k", {"text": "shed"}, ttl=5)
+    assert await store.aget(ADA, "k") == store.get(ADA, "k") == (await store.asearch(ADA, query="shed"))[0]
+    assert await store.alist_namespaces(suffix=("*",)) == store.list_namespaces(prefix=("*",)) == [ADA]
+    assert await store.asweep_ttl() == 0
+    await store.adelete(ADA, "k")
+    assert await store.asearch(()) == store.search(()) == []
+
+
+def test_a_restart_finds_all(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    LongTermStore(store=open_store(url), index=open_index(url)).put(ADA, "k", {"text": "shed"})
+    again = LongTermStore(url)
+    assert [item.key for item in again.search((), query="shed")] == ["k"]
+    assert again.list_namespaces() == [ADA]
+    assert repr(again) == f"LongTermStore(SQLiteStore('{tmp_path}/memory.db'))"
+
+
+def test_a6_a_plain_redis_is_asked_for_no_scan_of_its_keys(any_redis_server: RedisServer, key_prefix: str) -> None:
+    import redis  # noqa: PLC0415 - the driver's own client, to look behind the store
+
+    with redis.Redis.from_url(any_redis_server.url()) as client, client.monitor() as monitor:
+        commands = monitor.listen()
+        store = make(RedisStore(any_redis_server.url(), prefix=key_prefix))
+        store.put(ADA, "k", {"text": "shed"}, ttl=10)
+        assert len(store.search(("memories",), query="shed")) == 1
+        assert store.list_namespaces() == [ADA]
+        store.delete(ADA, "k")
+        assert store.sweep_ttl() == 0
+        client.echo("the end")
+        seen = []
+        for command in commands:
+            if "the end" in command["command"]:
+                break
+            seen.append(command["command"].split()[0].upper())
+    forbidden = {"SCAN", "KEYS", "EVAL", "EVALSHA", "INFO", "MODULE", "FT.SEARCH", "JSON.GET"}
+    assert not forbidden & set(seen)
+    assert "HMGET" in seen
+
+
+# --- agents -------------------------------------------------------------------------------------------------
+
+
+@tool
+def remember(text: str, runtime: ToolRuntime[Any, Any]) -> str:
+    """Keep something for later."""
+    assert runtime.store is not None
+    user = runtime.config["configurable"]["user"]
+    runtime.store.put(("memories", user), text, {"text": text})
+    return "kept"
+
+
+@tool
+async def recall(query: str, runtime: ToolRuntime[Any, Any]) -> str:
+    """Find something again."""
+    assert runtime.store is not None
+    user = runtime.config["configurable"]["user"]
+    found = await runtime.store.asearch(("memories", user), query=query)
+    return "; ".join(item.value["text"] for item in found) or "nothing"
+
+
+@tool("recall")
+def recall_now(query: str, runtime: ToolRuntime[Any, Any]) -> str:
+    """Find something again."""
+    assert runtime.store is not None
+    user = runtime.config["configurable"]["user"]
+    return "; ".join(item.value["text"] for item in runtime.store.search(("memories", user), query=query)) or "nothing"
+
+
+def scripted(messages: list[BaseMessage]) -> AIMessage:
+    last = messages[-1]
+    if isinstance(last, ToolMessage):
+        return AIMessage(last.text)
+    verb, _, rest = last.text.partition(": ")
+    args = {"text": rest} if verb == "remember" else {"query": rest}
+    return AIMessage("", tool_calls=[{"name": verb, "args": args, "id": f"call-{len(messages)}", "type": "tool_call"}])
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_agents_of_two_users_share_a_store_and_not_their_memories(any_store: Store, mode: str) -> None:
+    tools = [remember, recall_now if mode == "sync" else recall]
+
+    async def say(user: str, text: str) -> str:
+        agent: Any = create_agent(Scripted(answer=scripted), tools, store=make(any_store))
+        given = {"messages": [HumanMessage(text)]}
+        config = {"configurable": {"user": user}}
+        done = await agent.ainvoke(given, config) if mode == "async" else agent.invoke(given, config)
+        return str(done["messages"][-1].text)
+
+    assert await say("ada", "remember: My bike is in the shed.") == "kept"
+    assert await say("bob", "recall: bike") == "nothing"
+    assert await say("ada", "recall: Where is the bike?") == "My bike is in the shed."
