@@ -15,10 +15,11 @@ from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.metagpt import import_flow
-from langmem_adapters.model import Message, Recalled, Scope, Summary
+from langmem_adapters.model import Message, Scope, Summary
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Store
 from langmem_adapters.reflection import Reflection
+from langmem_adapters.remembering import Remembering
 from langmem_adapters.thoughts import CONTEXT_TOKENS, Thoughts
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 from langmem_adapters.turn import Turn, mark_interrupted, whole_messages
@@ -26,7 +27,7 @@ from langmem_adapters.turn import Turn, mark_interrupted, whole_messages
 __all__ = ["BrainMemory"]
 
 
-class BrainMemory(Reflection):
+class BrainMemory(Remembering, Reflection):
     """The short-term memory of one session (MetaGPT's ``BrainMemory``): history, knowledge, summary, title.
 
     Messages are appended one by one, never rewritten as a whole, so any number of writers may share a session.
@@ -120,6 +121,8 @@ class BrainMemory(Reflection):
             new_id=new_id,
         )
         self._counter = counter
+        prompts = prompts or Prompts()
+        self._heading = prompts.recalled
         budget = summarize_at or CONTEXT_TOKENS
         self._thoughts = Thoughts(
             self._flows,
@@ -133,7 +136,7 @@ class BrainMemory(Reflection):
             model=model,
             max_summary_tokens=max_summary_tokens,
             counter=counter,
-            prompts=prompts or Prompts(),
+            prompts=prompts,
             stats=self._stats,
         )
         self._summarizes: str | None = summarize_in if summarize_at is not None else None
@@ -248,14 +251,6 @@ class BrainMemory(Reflection):
         """:meth:`history_text`, without blocking the event loop."""
         return await arun(self._flows.history_text())
 
-    def clear(self) -> None:
-        """Forget the session: history, knowledge, summary and title. The long-term memory stays."""
-        run(self._flows.clear())
-
-    async def aclear(self) -> None:
-        """:meth:`clear`, without blocking the event loop."""
-        await arun(self._flows.clear())
-
     # --- knowledge, summary, title
 
     def add_knowledge(self, messages: Sequence[Message | str]) -> None:
@@ -305,16 +300,6 @@ class BrainMemory(Reflection):
     async def acontext(self, k: int | None = None, *, max_tokens: int | None = None) -> Context:
         """:meth:`context`, without blocking the event loop."""
         return await arun(self._context(k, max_tokens))
-
-    # --- recall
-
-    def recall(self, query: str, k: int | None = None) -> list[Recalled]:
-        """Search the long-term memory; what the window still shows is not repeated."""
-        return run(self._flows.recall(query, k))
-
-    async def arecall(self, query: str, k: int | None = None) -> list[Recalled]:
-        """:meth:`recall`, without blocking the event loop."""
-        return await arun(self._flows.recall(query, k))
 
     def __repr__(self) -> str:
         return f"BrainMemory({self.store!r}, {self.scope.session!r}, user={self.scope.user!r})"

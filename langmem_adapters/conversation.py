@@ -99,7 +99,7 @@ class Conversation(SessionLog):
         gone = [covered.readable[n] for n in leaving]
         new = Summary(text=summary, covers=gone[-1][0].id, updated_at=self._clock())
         if remove:
-            return (yield from self.leave(gone, covered.values, {SUMMARY: new.to_bytes()}))
+            return (yield from self.leave(gone, covered.values, put={SUMMARY: new.to_bytes()}))
         try:
             guard = {SUMMARY: covered.values.get(SUMMARY)}
             yield from self.session.write(put={SUMMARY: new.to_bytes()}, guard=guard)

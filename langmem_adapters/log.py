@@ -72,9 +72,27 @@ class SessionLog:
         self._clock = clock
         self._new_id = new_id
 
-    def clear(self) -> Flow[None]:
-        """Forget the session."""
+    def clear(self, long_term: bool | None) -> Flow[None]:
+        """Forget the session; and what of it is in the long-term memory, by default where that is the session's own."""
         yield from self.session.clear()
+        if self.long_term is None or long_term is False:
+            return
+        if not self.long_term.scope.user:
+            yield from self.long_term.clear_flow()
+        elif long_term:
+            yield from self.long_term.forget_flow(self.scope.session, None)
+
+    def delete(self, message_ids: set[str]) -> Flow[int]:
+        """Remove messages here and in the long-term memory; gives how many there were."""
+        while True:
+            page = yield from self.scan(limit=1, keys=[CREATED, *MOVES])
+            gone = yield from self._stored({entry_id(id_) for id_ in message_ids})
+            first = next((message.created_at for _, message in readable(page.items)), None)
+            if not gone or (yield from self.leave(gone, page.values, began=first)):
+                break
+        if self.long_term is None:
+            return len(gone)
+        return len(gone) + (yield from self.long_term.forget_flow(self.scope.session, message_ids))
 
     def add(self, messages: Sequence[Message]) -> Flow[None]:
         """Append messages; what was only recalled into a prompt is not added."""
@@ -161,16 +179,24 @@ class SessionLog:
                 return
 
     def leave(
-        self, gone: Sequence[tuple[Item, Message]], values: dict[str, bytes], put: dict[str, bytes] | None = None
+        self,
+        gone: Sequence[tuple[Item, Message]],
+        values: dict[str, bytes],
+        *,
+        put: dict[str, bytes] | None = None,
+        began: float | None = None,
     ) -> Flow[bool]:
         """Remove these from the log, and put values in their place, all or nothing; False: others were quicker.
 
-        ``values`` are those of the look that the messages were read with; those of MOVES and CREATED among them. What
-        is put must not have changed since then, either.
+        Args:
+            gone: What leaves, oldest first.
+            values: Those of the look that it was read with; MOVES and CREATED among them.
+            put: Values that take its place. They must not have changed since then, either.
+            began: When the session's first message was said; default: it is the first to leave.
         """
         put = put or {}
         guard = {key: values.get(key) for key in (*MOVES, *put)}
-        created = {} if CREATED in values else {CREATED: encode(gone[0][1].created_at)}
+        created = {} if CREATED in values else {CREATED: encode(began or gone[0][1].created_at)}
         departed = with_departed(values, (message for _, message in gone))
         try:
             removed = [item for item, _ in gone]

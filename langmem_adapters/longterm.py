@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from langmem_adapters.errors import ConfigurationError, Conflict
 from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.forgetting import forget
 from langmem_adapters.keys import Namespace
-from langmem_adapters.memories import merged, normal, note, read_memory, searchable
+from langmem_adapters.memories import merged, normal, note, read_memory, searchable, session_within
 from langmem_adapters.model import Memory, Message, Recalled, Scope
+from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Index, SemanticIndex, Store
 from langmem_adapters.recall import Recall
 from langmem_adapters.records import Records
+from langmem_adapters.reranking import Reranker
 from langmem_adapters.semantic import Semantic
 from langmem_adapters.signals import weights_of
 
@@ -47,8 +52,10 @@ class LongTermMemory:
         index: What finds them, :func:`~langmem_adapters.open_index` for one. It can be dropped at any time.
         vectors: A second index, which finds them by meaning. Adding does not wait for it, and where it fails,
             the search goes on without it.
-        strict: Raise where ``vectors`` fails in a search.
+        strict: Raise where ``vectors`` or ``ranker`` fails in a search.
         weights: Other weights of signals by name; see :data:`langmem_adapters.signals.SIGNALS`.
+        ranker: A model that puts what a search found into order: any LangChain or LlamaIndex model, or a function
+            from prompt to text. Where it fails, the order stays as it was. Scores are then given by place.
         user, tenant: Whose memories these are; those of others are never searched.
         session: Keeps the memories to one session, where there is no user.
         similarity_top_k: How many :meth:`search` returns if it is not told.
@@ -76,6 +83,7 @@ class LongTermMemory:
         similarity_top_k: int = 5,
         strict: bool = False,
         weights: Mapping[str, float] | None = None,
+        ranker: Any = None,
         ttl: float | None = None,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
@@ -88,7 +96,10 @@ class LongTermMemory:
         self._clock = clock
         namespace = longterm_namespace(self.scope)
         self._records = Records(store, namespace, index=index, vectors=vectors, text_of=searchable, new_id=new_id)
-        self._counts = {"searches": 0, "degraded": 0, "behind": 0}
+        self._counts = Counter({"searches": 0, "degraded": 0, "behind": 0})
+        self._reranker = (
+            None if ranker is None else Reranker(ranker, prompts=Prompts(), stats=self._counts, strict=strict)
+        )
         self._semantic = (
             None if vectors is None else Semantic(self._records, vectors, strict=strict, counts=self._counts)
         )
@@ -183,11 +194,11 @@ class LongTermMemory:
 
     def clear(self) -> None:
         """Forget everything of the scope."""
-        run(step(self._records.clear))
+        run(self.clear_flow())
 
     async def aclear(self) -> None:
         """:meth:`clear`, without blocking the event loop."""
-        await arun(step(self._records.clear))
+        await arun(self.clear_flow())
 
     def flush(self, report: Callable[[int], None] | None = None) -> None:
         """Index what was added since the last search, which would do it otherwise, and embed it.
@@ -209,7 +220,7 @@ class LongTermMemory:
         await arun(self._rebuild(report))
 
     def stats(self) -> dict[str, int]:
-        """Counts since construction: ``searches``, and with ``vectors`` those that were ``degraded`` to words."""
+        """Counts since construction: ``searches``; those ``degraded`` to words; what was asked of a ``ranker``."""
         return dict(self._counts)
 
     def __repr__(self) -> str:
@@ -247,7 +258,7 @@ class LongTermMemory:
         explain: bool = False,
     ) -> Flow[list[Recalled]]:
         """:meth:`search`, as a part of a larger flow."""
-        session = self._session_of(scope)
+        session = session_within(self.scope, scope)
         k = self.similarity_top_k if k is None else k
         if k <= 0 or not query.strip():
             return []
@@ -267,19 +278,22 @@ class LongTermMemory:
                 return False
             return where is None or where(memory)
 
-        found = yield from step(self._recall.best, query[:_LONGEST_QUERY], k, wanted)
-        return [Recalled(memories[data], one.score, one.signals if explain else {}) for one, data in found]
+        ask = k if self._reranker is None else self._reranker.candidates(k)
+        found = yield from step(self._recall.best, query[:_LONGEST_QUERY], ask, wanted)
+        recalled = [Recalled(memories[data], one.score, one.signals if explain else {}) for one, data in found]
+        if self._reranker is not None:
+            recalled = yield from self._reranker.flow(query[:_LONGEST_QUERY], recalled)
+        return recalled[:k]
 
-    def _session_of(self, scope: Scope | None) -> str:
-        """The session that a search is narrowed to, if to any; never wider than the memory is."""
-        if scope is None:
-            return ""
-        own = self.scope
-        if (scope.tenant, scope.user) != (own.tenant, own.user):
-            raise ConfigurationError("the scope of a search names the tenant and the user of the memory, and no others")
-        if scope.session and not own.user and scope.session != own.session:
-            raise ConfigurationError("a memory of one session cannot be searched for another session")
-        return scope.session
+    def forget_flow(self, session: str, message_ids: Collection[str] | None) -> Flow[int]:
+        """Take back what a session said, or these messages of it; gives how many memories that touched."""
+        touched = yield from forget(self._records, session, message_ids, ttl=self.ttl)
+        self._changed()
+        return touched
+
+    def clear_flow(self) -> Flow[None]:
+        """:meth:`clear`, as a part of a larger flow."""
+        yield from step(self._records.clear)
 
     def _get(self, memory_id: str) -> Flow[Memory | None]:
         found = yield from step(self._records.get, [memory_id])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from langmem_adapters.errors import SerializationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.model import Memory, Message, Occurrence
+from langmem_adapters.model import Memory, Message, Occurrence, Scope
 from langmem_adapters.protocols import Document
 
-__all__ = ["merged", "normal", "note", "read_memory", "searchable"]
+__all__ = ["merged", "normal", "note", "read_memory", "searchable", "session_within"]
 
 _OCCURRENCES = 101
 _SPEAKERS = ("user", "assistant")
@@ -65,3 +65,14 @@ def searchable(data: bytes) -> Document | None:
 def normal(text: str) -> str:
     """A text without differences of white space."""
     return " ".join(text.split())
+
+
+def session_within(own: Scope, scope: Scope | None) -> str:
+    """The session that a search in memories of ``own`` is narrowed to, if to any; never wider than they are."""
+    if scope is None:
+        return ""
+    if (scope.tenant, scope.user) != (own.tenant, own.user):
+        raise ConfigurationError("the scope of a search names the tenant and the user of the memory, and no others")
+    if scope.session and not own.user and scope.session != own.session:
+        raise ConfigurationError("a memory of one session cannot be searched for another session")
+    return scope.session

@@ -76,11 +76,17 @@ class Records:
             entry = self._entry(list(records))
             self.store.write(self.namespace, put=records, append=[entry], guard=guard, ttl=ttl)
 
-    def delete(self, keys: Sequence[str], *, ttl: float | None = None) -> int:
-        """Remove records; returns how many there were."""
+    def delete(
+        self,
+        keys: Sequence[str],
+        *,
+        guard: Mapping[str, bytes | None] | None = None,
+        ttl: float | None = None,
+    ) -> int:
+        """Remove records; returns how many there were. ``guard`` as in :meth:`Store.write`."""
         found = list(self.get(keys))
         if found:
-            self.store.write(self.namespace, delete=found, append=[self._entry(found)], ttl=ttl)
+            self.store.write(self.namespace, delete=found, append=[self._entry(found)], guard=guard, ttl=ttl)
         return len(found)
 
     def _entry(self, keys: list[str]) -> tuple[str, bytes]:

@@ -90,7 +90,10 @@ class Sessions:
         return await arun(self._rename(session, title))
 
     def delete_session(self, session: str) -> bool:
-        """Remove a session with its history, knowledge and summary; False, if there was none."""
+        """Remove a session: history, knowledge, summary, and without a user its own long-term memory.
+
+        False, if there was none. A user's long-term memory outlasts the session.
+        """
         return run(self._delete(session))
 
     async def adelete_session(self, session: str) -> bool:
@@ -180,6 +183,9 @@ class Sessions:
     def _delete(self, session: str) -> Flow[bool]:
         existed = yield from self._exists(session)
         yield from step(self.store.clear, self._namespace(session))
+        if not self.scope.user:
+            own = longterm_namespace(self.scope.model_copy(update={"session": session}))
+            yield from step(self.store.clear, own)
         return existed
 
     def _lines(self, session: str) -> Iterator[Line]:

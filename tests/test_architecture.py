@@ -21,7 +21,7 @@ FLOORS = {
     **dict.fromkeys(("database", "stores", "indexes"), 2),
     **dict.fromkeys(("brain", "sessions", "conversation", "log", "departed", "compaction", "expiry", "turn"), 3),
     **dict.fromkeys(("completion", "summary", "understanding", "thoughts", "reflection", "session_search"), 3),
-    **dict.fromkeys(("longterm", "records", "semantic", "recall", "reranking", "news", "forgetting"), 3),
+    **dict.fromkeys(("longterm", "records", "semantic", "recall", "reranking", "news", "forgetting", "remembering"), 3),
     **dict.fromkeys(("metagpt", "working", "experience"), 3),
     **dict.fromkeys(("langchain", "langgraph", "llamaindex", "arshai"), 4),
     **dict.fromkeys(("settings", "decorator", "cli", "demo", "importing", "terminal", "display", "testing"), 5),

@@ -1,0 +1,75 @@
+"""A search's result in the order that a model gives it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from langmem_adapters.completion import Completer, is_refusal
+from langmem_adapters.errors import ModelError
+from langmem_adapters.flow import Flow
+from langmem_adapters.model import Recalled
+from langmem_adapters.prompts import Prompts
+
+__all__ = ["Reranker"]
+
+_log = logging.getLogger("langmem_adapters")
+_CANDIDATES = 4  # for each that is wanted
+_MOST = 40
+_LONGEST = 600  # characters of a memory that the model reads
+_NUMBER = re.compile(r"\d{1,9}")
+_ANSWER = re.compile(r"[\s\[(]*\d{1,9}([\s,;.>\[\]()]+\d{1,9})*[\s\]).]*")
+
+
+class Reranker:
+    """Asks a model which of the memories found help with the question (MetaGPT's ``use_llm_ranker``).
+
+    Where the model fails, refuses or answers with anything but numbers, the order stays as it was.
+
+    Args:
+        model: Any LangChain or LlamaIndex model, or a function from prompt to text, which may be async.
+        prompts: What the model is told.
+        stats: Where calls, failures, unparsed answers and tokens are counted.
+        strict: Raise ModelError instead.
+    """
+
+    def __init__(self, model: Any, *, prompts: Prompts, stats: Counter[str], strict: bool = False) -> None:
+        self._completer = Completer(model, stats=stats)
+        self._prompts = prompts
+        self._strict = strict
+
+    @staticmethod
+    def candidates(k: int) -> int:
+        """How many memories are to be found, so that the best ``k`` can be chosen."""
+        return max(min(_CANDIDATES * k, _MOST), k)
+
+    def flow(self, query: str, found: Sequence[Recalled]) -> Flow[list[Recalled]]:
+        """The same memories, those first that the model names; scores are given anew by place, so they still fall."""
+        places = (yield from self._order(query, found)) if len(found) > 1 else []
+        order = [*places, *(n for n in range(len(found)) if n not in places)]
+        return [found[n]._replace(score=place.score) for n, place in zip(order, found, strict=True)]
+
+    def _order(self, query: str, found: Sequence[Recalled]) -> Flow[list[int]]:
+        listed = "\n".join(f"[{n}] {_line(recalled.text)}" for n, recalled in enumerate(found, start=1))
+        try:
+            answer = yield from self._completer.ask(self._prompts.rank, f"Question:\n{query}\n\nStatements:\n{listed}")
+            numbers = self._numbers(answer)
+        except ModelError as failure:
+            if self._strict:
+                raise
+            _log.warning("what was recalled stays in its order: %s", failure)
+            return []
+        return [n - 1 for n in dict.fromkeys(numbers) if 1 <= n <= len(found)]
+
+    def _numbers(self, answer: str) -> list[int]:
+        if is_refusal(answer) or not _ANSWER.fullmatch(answer):
+            self._completer.stats["unparsed"] += 1
+            raise ModelError("the model's answer is not a list of numbers")
+        return [int(number) for number in _NUMBER.findall(answer)]
+
+
+def _line(text: str) -> str:
+    return " ".join(text[:_LONGEST].split())

@@ -1,0 +1,240 @@
+"""F2c: recall joined to the window, news, and taking back what was said: in the history and the long-term memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, Sessions, open_index
+from langmem_adapters.langchain import BrainChatMessageHistory
+from langmem_adapters.longterm import RECALLED, longterm_namespace
+from langmem_adapters.model import Scope
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.testing import FakeClock
+from langmem_adapters.tokens import approximate_tokens, message_tokens
+from tests.test_text import assert_acceptable, conversations
+
+
+def said(*texts: str, role: str = "user") -> list[Message]:
+    return [Message(id=text, role=role, content=text) for text in texts]
+
+
+def remembering(store: Store, *, k: int = 2, user: str = "ada", session: str = "s", **more: Any) -> BrainMemory:
+    own = "" if user else session
+    long_term = LongTermMemory(store, open_index("memory:"), user=user, session=own, clock=FakeClock(), **more)
+    return BrainMemory(store, session, user=user, memory_k=k, long_term=long_term, clock=FakeClock())
+
+
+def texts(messages: list[Message]) -> list[str]:
+    return [message.text for message in messages]
+
+
+def kept(brain: BrainMemory) -> list[str]:
+    assert brain.long_term is not None
+    return sorted(memory.message.text for memory in brain.long_term.all())
+
+
+BIKES = ("My bike is red.", "The bike is in the shed.", "We met Tom.", "Nice.", "Where is the bike?")
+
+
+# --- the window, and what the newest question brings to mind
+
+
+async def test_a_question_brings_back_what_fits_it_in_the_order_of_its_saying(any_store: Store) -> None:
+    brain = remembering(any_store)
+    for n, message in enumerate(said(*BIKES)):
+        brain.add_messages([message.model_copy(update={"created_at": 1_700_000_000.0 + 86_400 * n})])
+    recalled, *shown = brain.remembering_window()
+    assert texts(shown) == ["Nice.", "Where is the bike?"]
+    heading, *lines = recalled.text.splitlines()
+    assert heading.startswith("Said earlier")
+    assert [line for line in lines if "bike" in line] == [
+        "- 2023-11-14 user: My bike is red.",
+        "- 2023-11-15 user: The bike is in the shed.",
+    ]
+    assert (recalled.role, recalled.metadata) == ("system", {RECALLED: True})
+    assert await brain.aremembering_window() == [recalled, *shown]
+    (one, *_), (none, *_) = brain.remembering_window(recall_k=1), brain.remembering_window(recall_k=0)
+    assert len(one.text.splitlines()) == 2
+    assert none.text == "Nice."
+
+
+def test_h1_what_is_recalled_is_not_stored_again(any_store: Store) -> None:
+    brain = remembering(any_store)
+    brain.add_messages(said(*BIKES))
+    before = kept(brain)
+    for _ in range(3):
+        brain.add_messages(brain.remembering_window())
+    assert kept(brain) == before
+    assert brain.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("last", "role"), [("It is in the shed, the bike.", "assistant"), ("zzz qqq", "user")], ids=["an answer", "no fit"]
+)
+def test_nothing_is_recalled_for_an_answer_or_where_nothing_fits(any_store: Store, last: str, role: str) -> None:
+    brain = remembering(any_store)
+    brain.add_messages(said(*BIKES[:3]))
+    brain.add_messages(said(last, role=role))
+    assert brain.remembering_window() == brain.window()
+
+
+def test_without_a_long_term_memory_it_is_the_window(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "s")
+    assert brain.remembering_window() == []
+    brain.add_talk("Where is the bike?")
+    assert brain.remembering_window() == brain.window()
+
+
+@given(conversations(), st.integers(1, 8), st.none() | st.integers(1, 200))
+def test_b1_the_joined_window_is_acceptable_and_within_its_budget(
+    messages: list[Message], k: int, budget: int | None
+) -> None:
+    brain = remembering(MemoryStore(), k=k)
+    brain.add_messages(messages)
+    brain.add_talk("hello, where is the bike?")
+    plain = brain.window(max_tokens=budget)
+    shown = brain.remembering_window(max_tokens=budget)
+    assert_acceptable(shown, has_user=True)
+    assert shown[-1].text == plain[-1].text or budget is not None
+    total = sum(message_tokens(message, approximate_tokens) for message in shown)
+    newest = message_tokens(Message(role="user", content="hello, where is the bike?"), approximate_tokens)
+    assert budget is None or total <= max(budget, newest) or len(shown) == 1
+
+
+# --- news
+
+
+async def test_news_is_neither_in_the_history_nor_in_the_long_term_memory(any_store: Store) -> None:
+    brain = remembering(any_store)
+    brain.add_messages(said(*BIKES))
+    observed = said("my bike is RED", "Nice!", "My bike is blue.")
+    assert texts(brain.find_news(observed)) == ["My bike is blue."]
+    assert texts(await brain.afind_news(observed, 1)) == ["Nice!", "My bike is blue."]
+    assert brain.count() == 2
+
+
+# --- taking back
+
+
+async def test_a_message_is_deleted_wherever_it_is(any_store: Store) -> None:
+    brain = remembering(any_store)
+    brain.add_messages(said(*BIKES))
+    assert brain.delete(["My bike is red.", "Nice.", "unknown"]) == 2
+    assert texts(brain.messages()) == ["Where is the bike?"]
+    assert kept(brain) == ["The bike is in the shed.", "We met Tom."]
+    assert not [found for found in brain.recall("red bike") if "red" in found.text]
+    brain.add_messages(said("Nice.", "My bike is red."))  # delivered again
+    assert texts(brain.messages()) == ["Where is the bike?"]
+    assert await brain.adelete(["We met Tom."]) == 1
+    assert kept(brain) == ["The bike is in the shed."]
+    with pytest.raises(ConfigurationError, match="a list of ids"):
+        brain.delete("We met Tom.")
+
+
+def test_a_session_stays_as_old_as_its_first_message(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "s")
+    brain.add_messages([m.model_copy(update={"created_at": float(n)}) for n, m in enumerate(said("a", "b", "c"), 1)])
+    brain.delete(["b"])
+    assert Sessions(any_store).list_sessions()[0].created_at == 1.0
+    brain.delete(["a"])
+    assert Sessions(any_store).list_sessions()[0].created_at == 1.0
+
+
+def test_what_somebody_else_said_too_stays_as_said_there(any_store: Store) -> None:
+    mine, other = remembering(any_store, session="mine"), remembering(any_store, session="other")
+    for brain in (mine, other):
+        brain.add_messages(said("We met Tom.", f"only {brain.scope.session}", "x", "y"))
+    assert mine.delete(["We met Tom."]) == 1
+    (memory,) = [m for m in other.long_term.all() if m.message.text == "We met Tom."] if other.long_term else []
+    assert [occurrence.session for occurrence in memory.occurrences] == ["other"]
+    mine.clear(long_term=True)
+    assert kept(other) == ["We met Tom.", "only other"]
+    assert texts(other.messages()) == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("user", "long_term", "left"),
+    [("ada", None, 3), ("ada", False, 3), ("ada", True, 0), ("", None, 0), ("", False, 3), ("", True, 0)],
+)
+async def test_f2c_clear_reaches_the_sessions_own_memory_and_a_users_if_asked(
+    any_store: Store, user: str, long_term: bool | None, left: int
+) -> None:
+    for name in ("sync", "async"):
+        brain = remembering(any_store, user=user, session=name)
+        brain.add_messages(said(*(f"{name}: {text}" for text in BIKES)))
+        if name == "sync":
+            brain.clear(long_term=long_term)
+        else:
+            await brain.aclear(long_term=long_term)
+        assert brain.count() == 0
+        assert len([text for text in kept(brain) if text.startswith(f"{name}:")]) == left
+        found = [hit for hit in brain.recall("bike shed red") if hit.text.startswith(f"{name}:")]
+        assert bool(found) == bool(left)
+
+
+def test_f2c_a_restart_finds_both(any_store: Store) -> None:
+    remembering(any_store).add_messages(said(*BIKES))
+    again = remembering(any_store)
+    assert texts(again.window()) == ["Nice.", "Where is the bike?"]
+    assert again.remembering_window()[0].metadata == {RECALLED: True}
+
+
+def test_a_chat_history_clears_its_session_alone(any_store: Store) -> None:
+    brain = remembering(any_store)
+    brain.add_messages(said(*BIKES))
+    BrainChatMessageHistory(brain=brain).clear()
+    assert len(kept(brain)) == 3
+
+
+def test_a_deleted_session_takes_its_own_long_term_memory_along(any_store: Store) -> None:
+    for user in ("", "ada"):
+        remembering(any_store, user=user).add_messages(said(*BIKES))
+        assert Sessions(any_store, user=user).delete_session("s")
+    assert not any_store.scan(longterm_namespace(Scope(session="s"))).total
+    assert any_store.scan(longterm_namespace(Scope(user="ada"))).total
+
+
+class Overtaken:
+    """A real store in front of which somebody else is quicker, once, when a memory is about to change."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.first: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "write" and self.first:
+            self.first.pop()()
+        return getattr(self.store, name)
+
+
+def test_what_is_said_again_elsewhere_meanwhile_is_not_lost(any_store: Store) -> None:
+    slow: Any = Overtaken(any_store)
+    mine = remembering(slow, session="mine")
+    mine.add_messages(said("We met Tom.", "x", "y"))
+    other = remembering(any_store, session="other")
+    slow.first.append(lambda: other.long_term.add(said("We met Tom."), session="other") if other.long_term else None)
+    assert mine.long_term is not None
+    mine.clear(long_term=True)
+    assert not slow.first
+    (memory,) = mine.long_term.all()
+    assert [occurrence.session for occurrence in memory.occurrences] == ["other"]
+
+
+# --- a ranker
+
+
+def test_a_ranker_orders_what_was_found_and_may_fail(any_store: Store) -> None:
+    answers = ["2, 1", "no idea"]
+    long_term = LongTermMemory(any_store, open_index("memory:"), user="ada", ranker=lambda _: answers.pop(0))
+    long_term.add(said("The bike is in the shed."), session="a")
+    long_term.add(said("A bike has two wheels, and the bike is red."), session="b")
+    ranked = texts([found.memory.message for found in long_term.search("bike shed", 1)])
+    unranked = texts([found.memory.message for found in long_term.search("bike shed", 1)])
+    assert sorted(ranked + unranked) == sorted(said_text.text for said_text in (m.message for m in long_term.all()))
+    assert long_term.stats()["unparsed"] == 1
+    assert long_term.stats()["calls"] == 2
