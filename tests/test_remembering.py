@@ -38,7 +38,7 @@ def kept(brain: BrainMemory) -> list[str]:
     return sorted(memory.message.text for memory in brain.long_term.all())
 
 
-BIKES = ("My bike is red.", "The bike is in the shed.", "We met Tom.", "Nice.", "Where is the bike?")
+BIKES = ("We met Tom.", "My bike is red.", "The bike is in the shed.", "Nice.", "Where is the bike?")
 
 
 # --- the window, and what the newest question brings to mind
@@ -53,9 +53,11 @@ async def test_a_question_brings_back_what_fits_it_in_the_order_of_its_saying(an
     heading, *lines = recalled.text.splitlines()
     assert heading.startswith("Said earlier")
     assert [line for line in lines if "bike" in line] == [
-        "- 2023-11-14 user: My bike is red.",
-        "- 2023-11-15 user: The bike is in the shed.",
+        "- 2023-11-15 user: My bike is red.",
+        "- 2023-11-16 user: The bike is in the shed.",
     ]
+    best = [found.text for found in brain.recall("Where is the bike?")]
+    assert [line.partition(": ")[2] for line in lines] == sorted(best, key=BIKES.index) != best
     assert (recalled.role, recalled.metadata) == ("system", {RECALLED: True})
     assert await brain.aremembering_window() == [recalled, *shown]
     (one, *_), (none, *_) = brain.remembering_window(recall_k=1), brain.remembering_window(recall_k=0)
@@ -88,6 +90,16 @@ def test_without_a_long_term_memory_it_is_the_window(any_store: Store) -> None:
     assert brain.remembering_window() == []
     brain.add_talk("Where is the bike?")
     assert brain.remembering_window() == brain.window()
+
+
+def test_what_is_recalled_takes_a_third_of_the_budget_and_the_window_makes_room(any_store: Store) -> None:
+    brain = remembering(any_store, k=12)
+    words = " and then we went on for quite a while with it"
+    brain.add_messages(said(*(f"The bike, part {n}:{words}" for n in range(20)), "Where is the bike?"))
+    recalled, *shown = brain.remembering_window(max_tokens=240, recall_k=6)
+    assert 40 < message_tokens(recalled, approximate_tokens) <= 80
+    assert sum(message_tokens(message, approximate_tokens) for message in [recalled, *shown]) <= 240
+    assert 1 < len(shown) < len(brain.window(max_tokens=240))
 
 
 @given(conversations(), st.integers(1, 8), st.none() | st.integers(1, 200))
@@ -212,17 +224,20 @@ class Overtaken:
         return getattr(self.store, name)
 
 
-def test_what_is_said_again_elsewhere_meanwhile_is_not_lost(any_store: Store) -> None:
+@pytest.mark.parametrize("before", [[], ["third"]])
+def test_what_is_said_again_elsewhere_meanwhile_is_not_lost(any_store: Store, before: list[str]) -> None:
     slow: Any = Overtaken(any_store)
     mine = remembering(slow, session="mine")
     mine.add_messages(said("We met Tom.", "x", "y"))
     other = remembering(any_store, session="other")
+    for session in before:
+        remembering(any_store, session=session).add_messages(said("We met Tom.", "x", "y"))
     slow.first.append(lambda: other.long_term.add(said("We met Tom."), session="other") if other.long_term else None)
     assert mine.long_term is not None
     mine.clear(long_term=True)
     assert not slow.first
     (memory,) = mine.long_term.all()
-    assert [occurrence.session for occurrence in memory.occurrences] == ["other"]
+    assert [occurrence.session for occurrence in memory.occurrences] == [*before, "other"]
 
 
 # --- a ranker
