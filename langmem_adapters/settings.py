@@ -20,7 +20,7 @@ from langmem_adapters.database import default_url
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.expiry import Refresh
-from langmem_adapters.indexes import shared_index
+from langmem_adapters.indexes import shared_index, shared_vectors
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sessions import Sessions
@@ -44,6 +44,7 @@ _VARIABLES = {
     "enable_longterm_memory": ("LANGMEM_ENABLE_LONGTERM_MEMORY",),
     "enable_experience_read": ("LANGMEM_ENABLE_EXPERIENCE_READ",),
     "enable_experience_write": ("LANGMEM_ENABLE_EXPERIENCE_WRITE",),
+    "vectors_url": ("LANGMEM_VECTORS_URL",),
 }
 
 
@@ -51,8 +52,8 @@ class Settings(BaseModel):
     """Where memory is kept and how much of it is shown; makes the services that go with that.
 
     What is not given is read from the environment: ``LANGMEM_STORE_URL`` (else ``REDIS_URL``), and for each other
-    setting a variable of its name, such as ``LANGMEM_MEMORY_K``. Raises ConfigurationError, which names the setting
-    that is wrong and quotes no value.
+    setting that is a value a variable of its name, such as ``LANGMEM_MEMORY_K``. Raises ConfigurationError, which
+    names the setting that is wrong and quotes no value.
 
     >>> brain = Settings(url="memory:").brain("session-1", user="ada")
     >>> brain.add_talk("Where is my bike?")
@@ -76,6 +77,13 @@ class Settings(BaseModel):
     )
     enable_experience_read: bool = Field(default_factory=lambda: _variable("enable_experience_read", True))
     enable_experience_write: bool = Field(default_factory=lambda: _variable("enable_experience_write", True))
+    vectors_url: str | None = Field(
+        default_factory=lambda: _variable("vectors_url", None),
+        description="Where vectors are, if not beside the index of words; see open_vectors.",
+        repr=False,
+    )
+    embedder: Any = Field(default=None, description="Makes vectors, for recall by meaning.", repr=False)
+    ranker: Any = Field(default=None, description="A model that orders what was recalled.", repr=False)
 
     if not TYPE_CHECKING:  # type checkers see the fields
 
@@ -101,7 +109,7 @@ class Settings(BaseModel):
         cls(**given)  # so that what is wrong from here on is wrong in the file
         try:
             theirs = _Config2.model_validate(document).settings()
-            ours = _section(document, cls.model_fields.keys())
+            ours = _section(document, _VARIABLES)
             values = {name: value for name, value in (theirs | ours).items() if not _variable(name, "")}
             settings = cls(**(values | given))
         except ValidationError as error:
@@ -148,6 +156,8 @@ class Settings(BaseModel):
         return LongTermMemory(
             self.store,
             self.index,
+            vectors=None if self.embedder is None else shared_vectors(self.vectors_url or self.url, self.embedder),
+            ranker=self.ranker,
             user=user,
             tenant=self.tenant,
             session=session,

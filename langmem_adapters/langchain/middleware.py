@@ -18,7 +18,7 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.conversation import Context
 from langmem_adapters.errors import ConfigurationError, MissingDependency, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, Step, arun, run, step
-from langmem_adapters.indexes import open_index, shared_index
+from langmem_adapters.indexes import open_index, open_vectors, shared_index, shared_vectors
 from langmem_adapters.langchain.convert import from_message, to_message
 from langmem_adapters.langchain.shown import Frame, memory_section, with_memory
 from langmem_adapters.langchain.thread import SUMMARY_KEY, is_said, joined, known
@@ -68,6 +68,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
         index: What finds long-term memories; default: the one of the URL, or for a store of your own one in memory.
+        embedder: Finds them by meaning too: a LangChain or LlamaIndex embedding model. Vectors lie beside the index.
         user, session, tenant: Whose memory: an id, or a function from the runtime to one. Default: the context's
             ``user_id``; its ``session_id``, else the thread's id; no tenant.
         long_term: Whether a user's memories outlast the session. Then a run without a user is refused.
@@ -101,6 +102,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
         *,
         store: Store | None = None,
         index: Index | None = None,
+        embedder: Any = None,
         user: Lookup | None = None,
         session: Lookup | None = None,
         tenant: Lookup = "",
@@ -131,6 +133,9 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
             summarize_at = max((max_tokens or _TOKENS) // 2, 1)
         self._store = store or shared_store(url)
         self._index = index or (open_index("memory:") if store else shared_index(url))
+        self._vectors = None
+        if embedder is not None:
+            self._vectors = open_vectors("memory:", embedder) if store else shared_vectors(url, embedder)
         self._scope = ScopeOf(user, session, tenant, needs_user=long_term)
         self._long_term, self._recall_k = long_term, recall_k
         self._memory_k, self._max_tokens, self._counter = memory_k, max_tokens, counter
@@ -305,7 +310,8 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
 
     def _made(self, scope: Scope) -> BrainMemory:
         where: dict[str, Any] = {"user": scope.user, "tenant": scope.tenant, **self._times}
-        long_term = LongTermMemory(self._store, self._index, **where) if self._long_term and scope.user else None
+        vectors, remembers = self._vectors, self._long_term and scope.user
+        long_term = LongTermMemory(self._store, self._index, vectors=vectors, **where) if remembers else None
         return BrainMemory(self._store, scope.session, long_term=long_term, **where, **self._settings)
 
     def _latest(self) -> list[BrainMemory]:

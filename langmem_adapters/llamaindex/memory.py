@@ -15,7 +15,7 @@ from llama_index.core.utils import get_tokenizer
 from pydantic import Field, PrivateAttr
 
 from langmem_adapters.errors import ConfigurationError, LangmemError
-from langmem_adapters.indexes import open_index, shared_index
+from langmem_adapters.indexes import open_index, open_vectors, shared_index, shared_vectors
 from langmem_adapters.llamaindex.convert import to_message
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, Recalled
@@ -45,6 +45,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
             whose session it is. Default: made of the following.
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL; ``index`` is what finds memories, by default one in memory.
+        embedder: Finds them by meaning too: a LlamaIndex or LangChain embedding model.
         user, tenant: Whose memories these are, in all sessions. Without a user, each session has its own.
         similarity_top_k: How many memories are recalled at the most.
         on_error: What an outage does to recall: "degrade" goes on without it, is logged once for each cause and
@@ -81,22 +82,27 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         url: str | None = None,
         store: Store | None = None,
         index: Index | None = None,
+        embedder: Any = None,
         user: str = "",
         tenant: str = "",
         **settings: Any,
     ) -> None:
         if sum(given is not None for given in (memory, url, store)) > 1:
             raise ConfigurationError("give LongTermMemoryBlock one of memory, url and store")
-        if memory is not None and (user or tenant or index):
-            raise ConfigurationError("a memory has its user, tenant and index itself")
+        if memory is not None and (user or tenant or index or embedder is not None):
+            raise ConfigurationError("a memory has its user, tenant, index and embedder itself")
         super().__init__(**settings)
         if memory is None:
             kept = shared_store(url) if store is None else store
             found_by = index or (shared_index(url) if store is None else open_index("memory:"))
 
+            vectors = None
+            if embedder is not None:
+                vectors = shared_vectors(url, embedder) if store is None else open_vectors("memory:", embedder)
+
             def memory_of(session: str) -> LongTermMemory:
                 own = "" if user else session
-                return LongTermMemory(kept, found_by, user=user, tenant=tenant, session=own)
+                return LongTermMemory(kept, found_by, vectors=vectors, user=user, tenant=tenant, session=own)
 
             self._memory_of = lru_cache(_SESSIONS)(memory_of)
         else:

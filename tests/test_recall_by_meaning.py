@@ -1,0 +1,124 @@
+"""Recall by meaning from every entry point that takes an embedder: E3, H2, D5."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import FakeListChatModel
+from llama_index.core.base.llms.types import ChatMessage
+
+from langmem_adapters import ConfigurationError, LongTermMemory, Message, Settings, open_index
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.indexes import open_vectors
+from langmem_adapters.langchain import BrainMemoryMiddleware
+from langmem_adapters.langgraph import LongTermStore
+from langmem_adapters.llamaindex import LongTermMemoryBlock
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+
+MEANINGS = ({"bike", "bicycle", "cycle"}, {"shed", "hut"}, {"cat", "pet", "tom"})
+
+
+class Meanings(Embeddings):
+    """An embedding model that knows three things, by any of their names."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.asked += texts
+        words = [set(text.lower().replace(".", "").replace("?", "").split()) for text in texts]
+        return [[float(bool(own & meaning)) for meaning in MEANINGS] for own in words]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+
+def said(*texts: str) -> list[Message]:
+    return [Message(role="user", content=text) for text in texts]
+
+
+def texts(found: Sequence[Any]) -> list[str]:
+    return [one.text for one in found]
+
+
+def test_other_words_of_the_same_meaning_are_found(any_store: Store) -> None:
+    memory = LongTermMemory(any_store, open_index("memory:"), vectors=open_vectors("memory:", Meanings()), user="ada")
+    memory.add(said("My bicycle is broken."), session="a")
+    memory.add(said("The weather is nice."), session="b")
+    memory.flush()
+    assert texts(memory.search("Where did I cycle?")) == ["My bicycle is broken."]
+    assert texts(memory.search("Is there a pet?")) == []
+
+
+def test_h2_adding_embeds_nothing_before_it_returns() -> None:
+    model, store = Meanings(), MemoryStore()
+    vectors = open_vectors("memory:", model)
+    memory = LongTermMemory(store, open_index("memory:"), vectors=vectors, user="ada")
+    memory.add([])
+    assert model.asked == []
+    memory.add(said("My bicycle is broken."))
+    memory.flush()
+    assert model.asked == ["My bicycle is broken."]  # once, whoever was quicker
+
+
+def test_settings_hand_the_embedder_and_the_ranker_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def ranker(prompt: str) -> str:
+        asked.append(prompt)
+        return "1"
+
+    url = f"sqlite:///{tmp_path}/memory.db"
+    settings = Settings(url=url, embedder=Meanings(), ranker=ranker)
+    memory = settings.long_term(user="ada")
+    told = ["My bicycle is broken.", "We went to the hut by bike."]
+    memory.add(said(*told))
+    memory.flush()
+    assert sorted(texts(memory.search("Where did I cycle?"))) == told
+    assert len(asked) == 1
+    assert "bicycle" not in repr(settings)
+    assert settings.long_term(user="ada")._semantic is not None
+    assert Settings(url=url).long_term(user="ada").search("Where did I cycle?") == []
+    monkeypatch.setenv("LANGMEM_VECTORS_URL", f"sqlite:///{tmp_path}/vectors.db")
+    elsewhere = Settings(url=url, embedder=Meanings()).long_term(user="ada")
+    elsewhere.flush()
+    assert (tmp_path / "vectors.db").exists()
+    assert texts(elsewhere.search("Where did I cycle?", 1)) == ["My bicycle is broken."]
+
+
+def test_an_agent_recalls_by_meaning() -> None:
+    memory = BrainMemoryMiddleware(store=MemoryStore(), embedder=Meanings())
+    long_term = memory.brain("earlier", user="ada").long_term
+    assert long_term is not None
+    long_term.add(said("My bicycle is broken."), session="earlier")
+    long_term.flush()
+    agent: Any = create_agent(FakeListChatModel(responses=["I see."]), middleware=[memory])
+    agent.invoke({"messages": [("user", "May I cycle?")]}, context={"user_id": "ada", "session_id": "s"})
+    assert memory.stats()["recalled"] == 1
+
+
+async def test_a_memory_block_recalls_by_meaning() -> None:
+    block = LongTermMemoryBlock(store=MemoryStore(), user="ada", embedder=Meanings())
+    await block.aput([ChatMessage("My bicycle is broken.")], session_id="earlier")
+    await block._memory("earlier").aflush()
+    assert "bicycle" in await block.aget([ChatMessage("May I cycle?")], session_id="s")
+    with pytest.raises(ConfigurationError, match="index and embedder itself"):
+        LongTermMemoryBlock(LongTermMemory(MemoryStore(), open_index("memory:"), user="a"), embedder=Meanings())
+
+
+async def test_langgraphs_store_finds_by_meaning(any_store: Store) -> None:
+    vectors = open_vectors("memory:", Embedder(Meanings()))
+    store = LongTermStore(store=any_store, index=vectors)
+    store.put(("memories", "ada"), "bike", {"text": "My bicycle is broken."})
+    store.put(("memories", "ada"), "cat", {"text": "Tom sleeps."})
+    store.put(("memories", "bob"), "bike", {"text": "A bike of Bob's."})
+    found = await store.asearch(("memories", "ada"), query="May I cycle?", limit=1)
+    (item,) = found
+    assert (item.key, item.namespace) == ("bike", ("memories", "ada"))
+    assert item.score == pytest.approx(1.0)
