@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from langmem_adapters.brain import BrainMemory as BrainMemory
     from langmem_adapters.decorator import cached as cached
     from langmem_adapters.decorator import exp_cache as exp_cache
+    from langmem_adapters.embedding import Embedder as Embedder
     from langmem_adapters.errors import ConfigurationError as ConfigurationError
     from langmem_adapters.errors import Conflict as Conflict
     from langmem_adapters.errors import LangmemError as LangmemError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from langmem_adapters.errors import StoreUnavailable as StoreUnavailable
     from langmem_adapters.experience import ExperiencePool as ExperiencePool
     from langmem_adapters.indexes import open_index as open_index
+    from langmem_adapters.indexes import open_vectors as open_vectors
     from langmem_adapters.longterm import LongTermMemory as LongTermMemory
     from langmem_adapters.model import Experience as Experience
     from langmem_adapters.model import Message as Message
@@ -36,6 +38,7 @@ _WHERE = {
     "BrainMemory": "brain",
     "ConfigurationError": "errors",
     "Conflict": "errors",
+    "Embedder": "embedding",
     "Experience": "model",
     "ExperiencePool": "experience",
     "LangmemError": "errors",
@@ -55,6 +58,7 @@ _WHERE = {
     "exp_cache": "decorator",
     "open_index": "indexes",
     "open_store": "stores",
+    "open_vectors": "indexes",
 }
 
 __all__ = list(_WHERE)
