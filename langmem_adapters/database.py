@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import sqlite3
 import threading
 import time
@@ -12,11 +13,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from langmem_adapters.breaker import Breaker
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
 
 __all__ = ["Database", "default_url", "file_of"]
 
 _IN_MEMORY = ":memory:"
+_LONGEST = 5.0  # seconds to wait for writers who get on
 
 
 class Database:
@@ -31,6 +34,8 @@ class Database:
         name: Whose schema this is. Several may share a file.
         synchronous: "normal" (a power cut may lose the last transactions, never consistency) or "full".
         timeout: Seconds to wait for another process's write.
+        fails_fast: Wait only while others get on with their writing, or so long; after one wait in vain, calls fail
+            at once until the file is free again.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class Database:
         name: str,
         synchronous: str = "normal",
         timeout: float = 5.0,
+        fails_fast: bool = False,
     ) -> None:
         if synchronous.lower() not in {"normal", "full"}:
             raise ConfigurationError(f'synchronous is "normal" or "full", not {synchronous!r}')
@@ -51,6 +57,9 @@ class Database:
         self._timeout = timeout
         self._in_memory = self.path == _IN_MEMORY
         self._alone = threading.Lock()  # held by whoever uses the only connection of an in-memory database
+        self._breaker = Breaker(self._take_turn, is_down=lambda error: isinstance(error, StoreUnavailable), grace=0)
+        self._fails_fast = fails_fast
+        self._transaction = self._watched if fails_fast else self._made
         self._start()
 
     def _start(self) -> None:
@@ -73,12 +82,22 @@ class Database:
             yield connection
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+    def _watched(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._breaker.watching(), self._made(begin) as connection:
+            yield connection
+
+    def _take_turn(self) -> None:
+        """Be the only writer for a moment, which is what a locked file refuses."""
+        with self._made("BEGIN IMMEDIATE"):
+            pass
+
+    @contextlib.contextmanager
+    def _made(self, begin: str) -> Iterator[sqlite3.Connection]:
         with self._alone if self._in_memory else contextlib.nullcontext():
             connection = self._borrow()
             try:
                 try:
-                    connection.execute(begin)
+                    self._begin(connection, begin)
                     yield connection
                     connection.execute("COMMIT")
                 except BaseException:
@@ -89,6 +108,29 @@ class Database:
                 raise self._explained(error) from error
             finally:
                 self._give_back(connection)
+
+    def _begin(self, connection: sqlite3.Connection, begin: str) -> None:
+        """In a hurry, look again every moment, and wait no longer than others get on with their writing.
+
+        SQLite itself looks again after up to 0.1 s, which is too seldom among many writers.
+        """
+        start = time.monotonic()
+        deadline, writes = start + self._timeout, None
+        while True:
+            try:
+                connection.execute(begin)
+            except sqlite3.OperationalError as error:  # noqa: PERF203 - each try may fail
+                if not (self._fails_fast and "locked" in str(error)):
+                    raise
+                now, before = time.monotonic(), writes
+                (writes,) = connection.execute("PRAGMA data_version").fetchone()
+                if writes != before:
+                    deadline = min(now + self._timeout, start + _LONGEST)
+                if now > deadline:
+                    raise
+                time.sleep(random.uniform(0.0005, 0.002))  # noqa: S311 - so that two do not keep step
+            else:
+                return
 
     def _borrow(self) -> sqlite3.Connection:
         if self._pid != os.getpid():
@@ -120,6 +162,8 @@ class Database:
             if not self._ready:
                 self._prepare(connection)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
+            if self._fails_fast:
+                connection.execute("PRAGMA busy_timeout=1")  # from here on, the waiting is done in _begin
         except BaseException:
             connection.close()
             raise

@@ -22,7 +22,7 @@ from langmem_adapters.experience.wrappers import wrapped
 from langmem_adapters.indexes import open_index, shared_index
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.stores import shared_store
+from langmem_adapters.stores import cache_store
 
 __all__ = ["cached", "exp_cache"]
 
@@ -179,7 +179,7 @@ def _decorated(
             return pool
         needs = index is None and (rules.context_builder is not None or rules.query_type == "semantic")
         return ExperiencePool(
-            store or shared_store(url),
+            store or cache_store(url),
             tag=name_of(function) if tag is None else tag,
             index=((open_index("memory:") if store else shared_index(url)) if needs else index),
             clock=clock,

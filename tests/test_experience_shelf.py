@@ -334,6 +334,17 @@ def test_a_hit_that_cannot_be_marked_as_used_is_still_a_hit(caplog: pytest.LogCa
 # --- savings
 
 
+def test_what_is_deleted_and_kept_again_is_found_again(any_store: Store) -> None:
+    pool = ExperiencePool(any_store, index=open_index("memory:"))
+    for n in range(20):
+        pool.create(Experience(req=f"question number {n}", resp=n))
+    assert [similar.experience.resp for similar in pool.query("number 3", k=1)] == [3]
+    assert pool.delete("question number 3")
+    assert 3 not in [similar.experience.resp for similar in pool.query("number 3", k=20)]
+    pool.create(Experience(req="question number 3", resp="three"))
+    assert [similar.experience.resp for similar in pool.query("number 3", k=1)] == ["three"]
+
+
 def test_part7_savings_by_metric_and_prices() -> None:
     pool = ExperiencePool(MemoryStore(), prices={"m": (3.0, 15.0)})
     usage: Any = {"model": "m", "input_tokens": 1000, "output_tokens": 100}

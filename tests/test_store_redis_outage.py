@@ -19,10 +19,11 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from langmem_adapters import Settings
+from langmem_adapters.breaker import Breaker
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
 from langmem_adapters.stores import shared_store
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.redis_outage import Breaker, Patience, is_down, may_pass
+from langmem_adapters.stores.redis_outage import Patience, is_down, may_pass
 from tests.servers import RedisServer
 from tests.test_store_redis import NS, ids, on_threads, told
 
@@ -176,7 +177,8 @@ def probe() -> Iterator[Probe]:
 
 
 def breaker(probe: Probe, now: Callable[[], float], *, grace: float = 10) -> Breaker:
-    return Breaker(probe, lambda error: f"it is down ({error})", clock=now, pause=0.5, grace=grace)
+    said = lambda error: f"it is down ({error})"  # noqa: E731 - two lines more would say no more
+    return Breaker(probe, said, is_down=is_down, clock=now, pause=0.5, grace=grace)
 
 
 def broken(probe: Probe, now: Callable[[], float], *, grace: float = 10) -> Breaker:
@@ -293,7 +295,7 @@ def test_an_outage_and_its_end_are_logged_once(probe: Probe, caplog: pytest.LogC
         subject.guard(lambda: "served")
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("INFO", "it is down (Connection refused); calls fail at once until it answers"),
-        ("INFO", "Redis answers again"),
+        ("INFO", "it answers again, after: it is down (Connection refused)"),
     ]
 
 

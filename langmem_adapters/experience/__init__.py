@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from langmem_adapters.experience.cached import CachedFunction, FunctionCache
 from langmem_adapters.experience.contexts import as_examples, role_zero_context, simple_context
+from langmem_adapters.experience.guards import GUARDS
 from langmem_adapters.experience.keeping import QueryType, Similar
 from langmem_adapters.experience.metagpt_pools import read_metagpt_pool
 from langmem_adapters.experience.policies import (
@@ -27,8 +28,10 @@ from langmem_adapters.experience.serializers import (
     TextSerializer,
 )
 from langmem_adapters.experience.switches import bypass, refresh
+from langmem_adapters.experience.verifier import Verdict, Verifier
 
 __all__ = [
+    "GUARDS",
     "AtLeast",
     "CachedFunction",
     "ContextBuilder",
@@ -50,6 +53,8 @@ __all__ = [
     "Serializer",
     "Similar",
     "TextSerializer",
+    "Verdict",
+    "Verifier",
     "as_examples",
     "bypass",
     "exact_and_perfect",

@@ -14,12 +14,15 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from langmem_adapters.langchain.cache import ExperienceCache as ExperienceCache
+    from langmem_adapters.langchain.chat_model import CachedChatModel as CachedChatModel
     from langmem_adapters.langchain.convert import from_message as from_message
     from langmem_adapters.langchain.convert import to_message as to_message
+    from langmem_adapters.langchain.experience import ExperienceMiddleware as ExperienceMiddleware
     from langmem_adapters.langchain.history import BrainChatMessageHistory as BrainChatMessageHistory
     from langmem_adapters.langchain.middleware import BrainMemoryMiddleware as BrainMemoryMiddleware
     from langmem_adapters.langchain.refine import refine_with as refine_with
     from langmem_adapters.langchain.retriever import LongTermRetriever as LongTermRetriever
+    from langmem_adapters.langchain.semantic import SemanticMode as SemanticMode
     from langmem_adapters.langchain.thread import ahistory_to_thread as ahistory_to_thread
     from langmem_adapters.langchain.thread import athread_to_history as athread_to_history
     from langmem_adapters.langchain.thread import history_to_thread as history_to_thread
@@ -28,8 +31,11 @@ if TYPE_CHECKING:
 _WHERE = {
     "BrainChatMessageHistory": "history",
     "BrainMemoryMiddleware": "middleware",
+    "CachedChatModel": "chat_model",
     "ExperienceCache": "cache",
+    "ExperienceMiddleware": "experience",
     "LongTermRetriever": "retriever",
+    "SemanticMode": "semantic",
     "ahistory_to_thread": "thread",
     "athread_to_history": "thread",
     "from_message": "convert",

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from langchain_core.caches import BaseCache
 from langchain_core.messages import AIMessage
@@ -15,12 +15,16 @@ from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.experience import ExperiencePool, bypass, refresh
-from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.experience.verified import Match, VerifiedAnswers
+from langmem_adapters.experience.verifier_tuning import Tuned
+from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.indexes import shared_vectors
 from langmem_adapters.langchain.generations import read_generations, worth_storing, write_generations
 from langmem_adapters.langchain.request import request_key
+from langmem_adapters.langchain.semantic import Question, SemanticMode
 from langmem_adapters.model import Experience
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import shared_store
+from langmem_adapters.stores import cache_store
 
 __all__ = ["ExperienceCache"]
 
@@ -42,6 +46,9 @@ class ExperienceCache(BaseCache):
         tag: Keeps these entries apart from those of other tags.
         ttl: Seconds for which an answer may be served; None: for ever.
         should_store: Decides which answers are worth keeping; default :func:`worth_storing`.
+        semantic: Serve answers to requests that mean the same, too, if there is none to the very same: a
+            :class:`~langmem_adapters.langchain.semantic.SemanticMode`, or an embedding model for one with defaults.
+            Default: no. Such a hit has ``cache`` "semantic" and ``cache_score``, how surely it means the same.
         on_error: What an outage of the store does to a model call: "degrade" goes on without the cache, is
             logged once for each cause and counted in :meth:`stats`; "raise" raises.
 
@@ -63,6 +70,7 @@ class ExperienceCache(BaseCache):
         tag: str = "langchain",
         ttl: float | None = None,
         should_store: Callable[[Sequence[Generation]], bool] = worth_storing,
+        semantic: Any = None,
         on_error: Literal["degrade", "raise"] = "degrade",
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
@@ -72,7 +80,7 @@ class ExperienceCache(BaseCache):
         if on_error not in {"degrade", "raise"}:
             raise ConfigurationError(f'on_error is "degrade" or "raise", not {on_error!r}')
         self.pool = ExperiencePool(
-            store or shared_store(url), tag=tag, tenant=tenant, ttl=ttl, clock=clock, new_id=new_id
+            store or cache_store(url), tag=tag, tenant=tenant, ttl=ttl, clock=clock, new_id=new_id
         )
         self._should_store = should_store
         self._on_error = on_error
@@ -80,6 +88,24 @@ class ExperienceCache(BaseCache):
         self._new_id = new_id
         self._counts: Counter[str] = Counter()
         self._causes: set[str] = set()
+        self._semantic = None if semantic is None else SemanticMode.of(semantic)
+        self._verified = None if self._semantic is None else self._like(url, store, self._semantic)
+
+    @property
+    def _place(self) -> tuple[str, ...]:
+        return ("experience", self.pool.scope.tenant, self.pool.scope.user, self.pool.tag)
+
+    def _like(self, url: str | None, store: Store | None, mode: SemanticMode) -> VerifiedAnswers:
+        if mode.index is None and store is not None:
+            raise ConfigurationError("with a store of your own, give the semantic mode an index: open_vectors")
+        return VerifiedAnswers(
+            self.pool.store,
+            (*self._place, "semantic"),
+            shared_vectors(url, mode.embedder) if mode.index is None else mode.index,
+            verifier=mode.verifier,
+            candidates=mode.candidates,
+            counts=self._counts,
+        )
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """The answer to this request, or None."""
@@ -100,36 +126,57 @@ class ExperienceCache(BaseCache):
     def clear(self, **kwargs: Any) -> None:
         """Forget the entries of this tenant and tag, and nothing else."""
         _refuse(kwargs)
-        self.pool.clear()
+        run(self._clear())
 
     async def aclear(self, **kwargs: Any) -> None:
         """:meth:`clear`, without blocking the event loop."""
         _refuse(kwargs)
-        await self.pool.aclear()
+        await arun(self._clear())
 
     def delete(self, hit: str | AIMessage | ChatGeneration) -> bool:
         """Forget the entry that served this answer (or has this key); False, if there is none any more."""
-        return self.pool.delete(key=_key_of(hit))
+        return run(self._delete(_key_of(hit)))
 
     async def adelete(self, hit: str | AIMessage | ChatGeneration) -> bool:
         """:meth:`delete`, without blocking the event loop."""
-        return await self.pool.adelete(key=_key_of(hit))
+        return await arun(self._delete(_key_of(hit)))
 
     def invalidate(self, where: Callable[[list[Generation]], bool]) -> int:
         """Forget the entries whose answers make ``where`` true; returns how many."""
-        return self.pool.invalidate(lambda experience: where(self._read(experience, "")))
+        return run(self._invalidate(where))
 
     async def ainvalidate(self, where: Callable[[list[Generation]], bool]) -> int:
         """:meth:`invalidate`, without blocking the event loop."""
-        return await self.pool.ainvalidate(lambda experience: where(self._read(experience, "")))
+        return await arun(self._invalidate(where))
+
+    def tune(self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95) -> Tuned:
+        """Choose the semantic mode's threshold by pairs of two requests and whether they mean the same.
+
+        It is given back with the whole curve, for a ``Verifier(threshold)``; nothing changes by itself. Raises
+        ConfigurationError, where no threshold has that precision, or where there is no semantic mode.
+        """
+        return run(self._tune(pairs, precision))
+
+    async def atune(self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95) -> Tuned:
+        """:meth:`tune`, without blocking the event loop."""
+        return await arun(self._tune(pairs, precision))
 
     bypass = staticmethod(bypass)
     refresh = staticmethod(refresh)
 
     def stats(self) -> dict[str, int]:
-        """Hits, misses, stored, unreadable and expired entries; refused answers, errors, and tokens saved."""
+        """Hits, misses, stored, unreadable and expired entries; refused answers, errors, and tokens saved.
+
+        In the semantic mode also: semantic hits (of the hits), hits of a dry run, errors of its own, texts whose
+        vectors are behind, and rejected candidates, all of them and by guard (``rejected_numbers``).
+        """
         own = {name: self._counts[name] for name in ("refused", "errors", "saved_tokens")}
-        return {**self.pool.stats(), **own}
+        return {**self.pool.stats(), **own, **(self._semantic_stats() if self._semantic else {})}
+
+    def _semantic_stats(self) -> dict[str, int]:
+        named = ("semantic_hits", "semantic_dry", "semantic_errors", "behind", "rejected")
+        guards = sorted(name for name in self._counts if name.startswith("rejected_"))
+        return {name: self._counts[name] for name in (*named, *guards)}
 
     def __repr__(self) -> str:
         return f"ExperienceCache({self.pool!r})"
@@ -140,33 +187,105 @@ class ExperienceCache(BaseCache):
         key = request_key(prompt, llm_string)
         try:
             experience = yield from self.pool.lookup_flow(key)
-            if experience is None:
-                return None
-            generations = self._read(experience, key)
+            generations = None if experience is None else self._read(experience, key)
         except LangmemError as error:
             self._degrade(error)
             return None
-        self._counts["saved_tokens"] += sum(_tokens(generation) for generation in generations)
+        if generations is None:
+            generations = yield from self._look_alike(prompt, llm_string)
+        self._counts["saved_tokens"] += sum(_tokens(generation) for generation in generations or ())
         return generations
+
+    def _look_alike(self, prompt: str, llm_string: str) -> Flow[list[Generation] | None]:
+        mode, verified = self._semantic, self._verified
+        question = mode.question(prompt, llm_string) if mode and self.pool.reads else None
+        if mode is None or verified is None or question is None:
+            return None
+        try:
+            for match in (yield from verified.find_flow(*reversed(question))):
+                generations = yield from self._served(mode, match, question)
+                if generations is not None:
+                    return generations
+        except LangmemError as error:
+            self._degrade(error, "semantic_errors")
+        return None
+
+    def _served(self, mode: SemanticMode, match: Match, question: Question) -> Flow[list[Generation] | None]:
+        """The answer to a request that means the same, if it is still there and good enough."""
+        experience = yield from self.pool.lookup_flow(match.key, again=True)
+        if experience is None:
+            yield from cast("VerifiedAnswers", self._verified).drop_flow(question.partition, match.key)
+            return None
+        served = False
+        try:
+            good = mode.judge is None or (yield from step(mode.judge, experience, question.text))
+            if not good:
+                self._counts.update(["rejected", "rejected_judge"])
+                return None
+            generations = self._read(experience, match.key)
+            if mode.dry_run:
+                self._counts["semantic_dry"] += 1
+                _log.info("dry run: %s would have been served, score %.3f", match.key, match.score)
+                return None
+            served = mode.may_serve(generations)
+        finally:
+            if not served:
+                self.pool.withdraw(experience)
+        self._counts["semantic_hits"] += served
+        mode.mark(generations, match)
+        return generations if served else None
 
     def _update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> Flow[None]:
         if not self._should_store(return_val):
             self._counts["refused"] += 1
             return
+        key = request_key(prompt, llm_string)
         try:
-            experience = Experience(resp=write_generations(return_val))
-            yield from self.pool.create_flow(experience, key=request_key(prompt, llm_string))
+            yield from self.pool.create_flow(Experience(resp=write_generations(return_val)), key=key)
         except LangmemError as error:
             self._degrade(error)
+            return
+        mode, verified = self._semantic, self._verified
+        if mode is None or verified is None or not self.pool.writes or not mode.may_serve(return_val):
+            return
+        question = mode.question(prompt, llm_string)
+        if question is None:
+            return
+        try:
+            yield from verified.keep_flow(question.partition, question.text, key)
+        except LangmemError as error:
+            self._degrade(error, "semantic_errors")
+
+    def _clear(self) -> Flow[None]:
+        yield from step(self.pool.clear)
+        if self._verified is not None:
+            yield from self._verified.clear_flow()
+
+    def _delete(self, key: str) -> Flow[bool]:
+        there = yield from step(self.pool.delete, key=key)
+        if self._verified is not None:
+            yield from self._verified.sweep_flow(lambda kept: kept == key)
+        return there
+
+    def _invalidate(self, where: Callable[[list[Generation]], bool]) -> Flow[int]:
+        gone = yield from step(self.pool.invalidate, lambda experience: where(self._read(experience, "")))
+        if self._verified is not None:
+            yield from self._verified.sweep_flow(lambda key: not self.pool.store.get(self._place, [key]))
+        return gone
+
+    def _tune(self, pairs: Sequence[tuple[str, str, bool]], precision: float) -> Flow[Tuned]:
+        if self._verified is None:
+            raise ConfigurationError("this cache has no semantic mode to tune: give it semantic=")
+        return (yield from self._verified.tune_flow(pairs, precision))
 
     def _read(self, experience: Experience, key: str) -> list[Generation]:
         age = max(0.0, self._clock() - (experience.timestamp or 0.0))
         return read_generations(experience.resp, key=key, age=age, new_id=self._new_id)
 
-    def _degrade(self, error: LangmemError) -> None:
+    def _degrade(self, error: LangmemError, count: str = "errors") -> None:
         if self._on_error == "raise":
             raise error
-        self._counts["errors"] += 1
+        self._counts[count] += 1
         cause = f"{type(error).__name__}: {error}"
         if cause not in self._causes:
             self._causes.add(cause)

@@ -16,7 +16,7 @@ from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.flow import arun, run, step
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import shared_store
+from langmem_adapters.stores import cache_store
 
 __all__ = ["ExperienceNodeCache"]
 
@@ -72,7 +72,7 @@ class ExperienceNodeCache(BaseCache[ValueT]):
         if getattr(serde, "pickle_fallback", False):
             raise ConfigurationError("a serializer that falls back to pickle would run code from the store")
         super().__init__(serde=serde or JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=[*types]))
-        self._store = shared_store(url) if store is None else store
+        self._store = cache_store(url) if store is None else store
         self._place = ("nodes", tenant)
         self._on_error = on_error
         self._clock = clock

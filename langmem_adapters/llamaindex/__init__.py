@@ -11,12 +11,14 @@ except ImportError as error:
 
 from langmem_adapters.llamaindex.chat_store import BrainChatStore, SyncBrainChatStore
 from langmem_adapters.llamaindex.convert import from_message, to_message
+from langmem_adapters.llamaindex.llm import CachedLLM
 from langmem_adapters.llamaindex.memory import LongTermMemoryBlock
 from langmem_adapters.llamaindex.retriever import BrainRetriever, LongTermRetriever
 
 __all__ = [
     "BrainChatStore",
     "BrainRetriever",
+    "CachedLLM",
     "LongTermMemoryBlock",
     "LongTermRetriever",
     "SyncBrainChatStore",

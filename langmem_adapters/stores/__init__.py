@@ -9,14 +9,16 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.telemetry import Traced, is_wanted
 
-__all__ = ["open_store", "shared_store"]
+__all__ = ["cache_store", "open_store", "shared_store"]
 
 _REDIS = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
+_PATIENCE = 0.2  # seconds that a call may be late for its cache, once, when the store does not answer
 _FORMS = '"memory:", "sqlite:///file.db" or "redis://host:6379/0"'
 
 
-def open_store(url: object = None) -> Store:
+def open_store(url: object = None, *, timeout: float | None = None) -> Store:
     """Make a store of your own. Nothing is opened or connected before the first use.
 
     Args:
@@ -24,38 +26,53 @@ def open_store(url: object = None) -> Store:
             durability against power cuts, "&timeout=seconds"), "redis://…", "rediss://…", "unix://…",
             "redis+cluster://…", "redis+sentinel://…", a ready redis-py client, or None for
             ``LANGMEM_STORE_URL``, ``REDIS_URL`` or ``sqlite:///langmem.db``.
+        timeout: For caches, which must keep nobody waiting: seconds that a call waits at the most for a store that
+            is locked or does not answer. After one such wait calls fail at once, until it answers. Default: 5, and
+            Redis is asked again for another second.
 
     >>> open_store("memory:")
     MemoryStore()
     """
     if url is None:
         url = default_url()
+    if timeout is not None and not timeout > 0:
+        raise ConfigurationError(f"timeout is a number of seconds above 0, not {timeout}")
     if not isinstance(url, str):
-        return _redis(url)
+        return _redis(url, timeout)
     scheme = url.partition(":")[0]
     if scheme == "memory":
         return MemoryStore()
     if scheme == "sqlite":
-        return _sqlite(url)
+        return _sqlite(url, timeout)
     if scheme in _REDIS:
-        return _redis(url)
+        return _redis(url, timeout)
     raise ConfigurationError(f"a store's URL is {_FORMS}; {scheme!r} is none of them")
 
 
-def shared_store(url: str | None = None) -> Store:
-    """Give the one store that everything in this process shares for a URL, so that connections are few."""
+def shared_store(url: str | None = None, *, timeout: float | None = None) -> Store:
+    """Give the one store that everything in this process shares for a URL, so that connections are few.
+
+    With ``LANGMEM_OTEL=1``, it tells OpenTelemetry what it does; see :mod:`langmem_adapters.telemetry`.
+    """
     url = url or default_url()
+    key = (url, None if url.startswith("memory:") else timeout)
     with _lock:
-        if url not in _shared:
-            _shared[url] = open_store(url)
-        return _shared[url]
+        if key not in _shared:
+            store = open_store(url, timeout=timeout)
+            _shared[key] = Traced(store) if is_wanted() else store
+        return _shared[key]
+
+
+def cache_store(url: str | None = None) -> Store:
+    """Give the one store that all caches in this process share for a URL: it keeps nobody waiting."""
+    return shared_store(url, timeout=_PATIENCE)
 
 
 _lock = threading.Lock()
-_shared: dict[str, Store] = {}
+_shared: dict[tuple[str, float | None], Store] = {}
 
 
-def _sqlite(url: str) -> SQLiteStore:
+def _sqlite(url: str, hurry: float | None) -> SQLiteStore:
     path, options = file_of(url)
     synchronous, timeout = options.pop("synchronous", "normal"), options.pop("timeout", "5")
     if options:
@@ -64,10 +81,12 @@ def _sqlite(url: str) -> SQLiteStore:
         seconds = float(timeout)
     except ValueError:
         raise ConfigurationError(f"timeout is a number of seconds, not {timeout!r}") from None
-    return SQLiteStore(path, synchronous=synchronous, timeout=seconds)
+    if hurry is None:
+        return SQLiteStore(path, synchronous=synchronous, timeout=seconds)
+    return SQLiteStore(path, synchronous=synchronous, timeout=hurry, fails_fast=True)
 
 
-def _redis(url: object) -> Store:
+def _redis(url: object, hurry: float | None) -> Store:
     from langmem_adapters.stores.redis import RedisStore  # noqa: PLC0415 - imports its driver
 
-    return RedisStore(url)
+    return RedisStore(url) if hurry is None else RedisStore(url, socket_timeout=hurry, retry_for=0)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from langmem_adapters.errors import Conflict
+from langmem_adapters.inspection import Dates, Health, KindStats, StoreStats
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 
@@ -116,6 +117,46 @@ class MemoryStore:
             self._expire()
             found = [namespace for namespace in self._namespaces if namespace[: len(prefix)] == prefix]
         yield from found
+
+    def health(self) -> Health:
+        return Health(ok=True, address="memory:", seconds=0.0)
+
+    def stats(self) -> StoreStats:
+        kinds: dict[str, KindStats] = {}
+        size = 0
+        with self._lock:
+            self._expire()
+            for namespace, content in self._namespaces.items():
+                kind = namespace[0] if namespace else ""
+                old = kinds.get(kind, KindStats())
+                expires = content.expires_at is not None
+                kinds[kind] = KindStats(old.namespaces + 1, old.expiring + expires, old.entries + len(content.log))
+                size += sum(map(len, content.values.values())) + sum(len(item.data) for item in content.log.values())
+        return StoreStats("memory:", dict(sorted(kinds.items())), size=size)
+
+    def dates(self, namespace: Namespace) -> Dates | None:
+        with self._lock:
+            self._expire()
+            content = self._namespaces.get(namespace)
+            if content is None:
+                return None
+            left = None if content.expires_at is None else content.expires_at - self._clock()
+            return Dates(content.updated_at, left)
+
+    def set_dates(self, namespace: Namespace, dates: Dates) -> None:
+        with self._lock:
+            if content := self._namespaces.get(namespace):
+                content.updated_at = dates.updated_at
+                content.expires_at = None if dates.left is None else self._clock() + dates.left
+
+    def discard(self, namespace: Namespace, before: float) -> bool:
+        with self._lock:
+            self._expire()
+            content = self._namespaces.get(namespace)
+            if content is None or content.updated_at >= before:
+                return False
+            del self._namespaces[namespace]
+            return True
 
     def close(self) -> None:
         """Nothing to release; the content stays as long as the object."""

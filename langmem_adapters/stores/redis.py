@@ -9,11 +9,12 @@ from functools import lru_cache, partial
 from typing import Any
 
 from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, StoreUnavailable
+from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 
 try:
-    from langmem_adapters.stores import redis_log
+    from langmem_adapters.stores import redis_dates, redis_log, redis_report
     from langmem_adapters.stores.redis_directory import Directory
     from langmem_adapters.stores.redis_keys import Keys, Place
     from langmem_adapters.stores.redis_url import connect
@@ -143,8 +144,7 @@ class RedisStore:
 
     def clear(self, namespace: Namespace) -> None:
         place = self._keys.place(namespace)
-        removal = pack("UNLINK", *place[:3])
-        unlisting = pack("ZREM", place.directory, place.row)
+        removal, unlisting = redis_dates.removing(place)
         if not place.directory:
             self._wire.send((place.log, removal))
         elif self._wire.one_slot:
@@ -163,6 +163,27 @@ class RedisStore:
                 seen.add(namespace)
                 yield namespace
 
+    def health(self) -> Health:
+        """Ask with PING, which is all that it needs; without retries, so an outage is told at once."""
+        return redis_report.health(self._wire, self._address)
+
+    def stats(self) -> StoreStats:
+        """Count our keys by SCAN; never KEYS."""
+        return redis_report.stats(self._wire, self._keys, self._address)
+
+    def examine(self) -> Iterator[Finding]:
+        """Look at the server, as far as the user may; needs INFO, and CONFIG GET for when snapshots are made."""
+        return redis_report.examined(self._wire)
+
+    def dates(self, namespace: Namespace) -> Dates | None:
+        return redis_dates.dates(self._wire, self._keys.place(namespace))
+
+    def set_dates(self, namespace: Namespace, dates: Dates) -> None:
+        self._commit(namespace, self._keys.place(namespace), [], dates.left, at=dates.updated_at)
+
+    def discard(self, namespace: Namespace, before: float) -> bool:
+        return redis_dates.discard(self._wire, self._keys.place(namespace), before)
+
     def close(self) -> None:
         """Close the connections; the next use connects anew. Those of a client that was handed in stay."""
         self._wire.close()
@@ -177,12 +198,15 @@ class RedisStore:
         commands: Sequence[bytes],
         ttl: float | None,
         guard: Mapping[str, bytes | None] | None = None,
+        *,
+        at: float | None = None,
     ) -> list[Any]:
         """Make a change, with the keys' expiry and the row in the directory; give the change's replies."""
         lifetime = None if ttl is None else _milliseconds(ttl)
         whole = [*commands, *place.expiring(lifetime)]
         directory = self._directory(namespace[:-1])
-        listing = directory.listing(place.row, self._clock(), lifetime) if place.directory else []
+        now = self._clock() if at is None else at
+        listing = directory.listing(place.row, now, lifetime) if place.directory else []
         if self._wire.one_slot:
             replies = listed = self._change(place, [*whole, *listing], guard)
         else:

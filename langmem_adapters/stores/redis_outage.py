@@ -1,15 +1,13 @@
 """What the Redis store does while its server does not answer: tries again for a moment, then fails at once.
 
-:class:`Patience` repeats a call whose failure may pass by itself. :class:`Breaker` remembers that nothing helped:
-from then on a call costs microseconds instead of a timeout, until a probe beside the calls finds the server back.
+:class:`Patience` repeats a call whose failure may pass by itself. A
+:class:`~langmem_adapters.breaker.Breaker` remembers that nothing helped: from then on a call costs microseconds
+instead of a timeout, until a probe beside the calls finds the server back.
 """
 
 from __future__ import annotations
 
-import logging
-import os
 import random
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,9 +24,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from langmem_adapters.errors import StoreUnavailable
-
-__all__ = ["LOST", "Breaker", "Patience", "is_down", "may_pass"]
+__all__ = ["LOST", "Patience", "is_down", "may_pass"]
 
 T = TypeVar("T")
 
@@ -38,9 +34,6 @@ LOST = (RedisConnectionError, RedisTimeoutError)
 _LASTING = ("No connection available", "SSL", "certificate", "Invalid Database")
 _FIRST_PAUSE = 0.05  # seconds; each further one is twice as long
 _LONGEST_PAUSE = 0.5
-_PROBE_PAUSE = 0.5  # seconds between two probes
-_PROBE_GRACE = 0.25  # seconds that the call which sends a probe waits for its answer
-_log = logging.getLogger("langmem_adapters")
 
 
 def is_down(error: Exception) -> bool:
@@ -88,106 +81,3 @@ class Patience:
                 self.sleep(pause)
                 before_next(error)
             longest = min(2 * longest, _LONGEST_PAUSE)
-
-
-class Breaker:
-    """Stops calls to a server that is down.
-
-    It breaks when a call fails because the server is down, and none has succeeded since that call began. Then the
-    next call has a probe sent, waits for it a moment, and fails if it does not succeed; others fail at once.
-
-    Args:
-        probe: Asks the server anything, and raises what it raises. Called on a thread of its own.
-        said: The sentence for an error.
-        clock: Gives monotonic seconds.
-        pause: Seconds between the end of a probe and the next.
-        grace: Seconds that the call which sends a probe waits for it.
-    """
-
-    def __init__(
-        self,
-        probe: Callable[[], object],
-        said: Callable[[Exception], str],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        pause: float = _PROBE_PAUSE,
-        grace: float = _PROBE_GRACE,
-    ) -> None:
-        self._probe = probe
-        self._said = said
-        self._clock = clock
-        self._pause = pause
-        self._grace = grace
-        self._successes = 0
-        self._sentence: str | None = None  # None: whole
-        self._begin()
-
-    def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._probing: threading.Thread | None = None
-        self._rests_until = 0.0
-
-    def guard(self, call: Callable[[], T]) -> T:
-        """Make a call, unless the server is known to be down: then raise StoreUnavailable."""
-        if self._sentence is not None:
-            self._look()
-        before = self._successes
-        try:
-            result = call()
-        except Exception as error:
-            if self._successes == before and is_down(error):
-                self._break(error)
-            raise
-        self._successes += 1
-        if self._sentence is not None:
-            self._mend()
-        return result
-
-    def _break(self, error: Exception) -> None:
-        if self._sentence is None:
-            self._rests_until = 0.0
-            _log.info(  # no warning, as the caller is told by the error
-                "%s; calls fail at once until it answers", self._said(error)
-            )
-        self._sentence = self._said(error)
-
-    def _mend(self) -> None:
-        self._sentence = None
-        _log.info("Redis answers again")
-
-    def _look(self) -> None:
-        if self._pid != os.getpid():
-            self._begin()  # the probe's thread is the parent's, and the lock may have been held
-        probing = self._send_probe()
-        if probing is not None and probing.ident is not None:
-            probing.join(self._grace)
-        sentence = self._sentence
-        if sentence is not None:
-            raise StoreUnavailable(
-                f"{sentence}; it is asked again in a moment, and until it answers calls fail at once"
-            )
-
-    def _send_probe(self) -> threading.Thread | None:
-        """Start a probe, if one is due and none is on its way."""
-        with self._lock:
-            if self._probing is not None or self._clock() < self._rests_until:
-                return None
-            thread = self._probing = threading.Thread(target=self._ask, name="langmem-redis-probe", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the interpreter is ending
-            self._ask()
-        return thread
-
-    def _ask(self) -> None:
-        try:
-            self._probe()
-        except Exception as error:  # noqa: BLE001 - whoever calls next is told
-            if self._sentence is not None:  # nobody else has found it back meanwhile
-                self._sentence = self._said(error)
-        else:
-            self._mend()
-        finally:
-            self._rests_until = self._clock() + self._pause
-            self._probing = None

@@ -11,7 +11,8 @@ import redis
 from redis import ConnectionPool, RedisCluster
 from redis.exceptions import AskError, ClusterDownError, ReadOnlyError, ResponseError, SlotNotCoveredError, WatchError
 
-from langmem_adapters.stores.redis_outage import Breaker, Patience, is_down, may_pass
+from langmem_adapters.breaker import Breaker
+from langmem_adapters.stores.redis_outage import Patience, is_down, may_pass
 
 __all__ = ["Cluster", "OneServer", "Servers", "on"]
 

@@ -14,9 +14,10 @@ from typing import Any
 from redis import ConnectionPool, RedisCluster
 from redis.exceptions import RedisClusterException, RedisError, ResponseError, WatchError
 
+from langmem_adapters.breaker import GRACE, Breaker
 from langmem_adapters.errors import Conflict, StoreUnavailable
 from langmem_adapters.stores.redis_errors import translate
-from langmem_adapters.stores.redis_outage import LOST, Breaker, Patience
+from langmem_adapters.stores.redis_outage import LOST, Patience, is_down
 from langmem_adapters.stores.redis_servers import Cluster, OneServer, Servers, on
 
 __all__ = ["Wire", "pack"]
@@ -60,7 +61,8 @@ class Wire:
         patience = Patience(retry_for)
 
         def breaker(probe: Callable[[], object]) -> Breaker:
-            return Breaker(probe, lambda error: str(translate(error, address)))
+            grace = min(GRACE, retry_for)
+            return Breaker(probe, lambda error: str(translate(error, address)), is_down=is_down, grace=grace)
 
         kind: Any = Cluster if callable(source) else OneServer
         self._servers: Servers = kind(source, owned, patience, breaker)
@@ -135,6 +137,12 @@ class Wire:
                 yield from names
                 if int(cursor) == 0:
                     break
+
+    def everywhere(self, command: bytes) -> Iterator[Any]:
+        """Ask each server, once: neither is a failure tried again, nor is one that is known to be down left out."""
+        with self._translated():
+            for pool in self._servers.pools():
+                yield on(pool, partial(_pipeline, commands=[command]))[0]
 
     def close(self) -> None:
         """Close the connections, unless they are those of a client that was handed in."""

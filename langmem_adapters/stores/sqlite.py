@@ -10,8 +10,10 @@ from pathlib import Path
 
 from langmem_adapters.database import Database
 from langmem_adapters.errors import Conflict
+from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
+from langmem_adapters.stores import sqlite_report
 
 __all__ = ["SQLiteStore"]
 
@@ -44,6 +46,8 @@ class SQLiteStore:
         path: The file; made, with its tables, at the first use. Its folder must exist.
         synchronous: "normal", or "full" to survive a power cut without losing the last writes.
         timeout: Seconds to wait for another process's write.
+        fails_fast: Wait only while others get on with their writing, or so long; after one wait in vain, calls fail
+            at once until the file is free again.
         clock: Gives Unix seconds.
     """
 
@@ -53,11 +57,14 @@ class SQLiteStore:
         *,
         synchronous: str = "normal",
         timeout: float = 5.0,
+        fails_fast: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = str(path)
         self._clock = clock
-        self._database = Database(path, schema=_SCHEMA, name="store", synchronous=synchronous, timeout=timeout)
+        self._database = Database(
+            path, schema=_SCHEMA, name="store", synchronous=synchronous, timeout=timeout, fails_fast=fails_fast
+        )
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         name = encode_namespace(namespace)
@@ -176,6 +183,43 @@ class SQLiteStore:
                 return
             yield from (decode_namespace(name) for (name,) in rows)
             start = rows[-1][0] + "\0"
+
+    def health(self) -> Health:
+        """See whether the file opens and can be read; makes none where there is none."""
+        return sqlite_report.health(self._database)
+
+    def stats(self) -> StoreStats:
+        return sqlite_report.stats(self._database, self._clock())
+
+    def examine(self) -> Iterator[Finding]:
+        """Check the whole file, which reads all of it, and the disk that it is on."""
+        return sqlite_report.examined(self._database)
+
+    def dates(self, namespace: Namespace) -> Dates | None:
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT updated_at, expires_at FROM langmem_namespaces WHERE name = ?", (encode_namespace(namespace),)
+            ).fetchone()
+        left = None if row is None or row[1] is None else row[1] - self._clock()
+        return None if row is None or (left is not None and left <= 0) else Dates(row[0], left)
+
+    def set_dates(self, namespace: Namespace, dates: Dates) -> None:
+        expires_at = None if dates.left is None else self._clock() + dates.left
+        with self._database.writing() as connection:
+            connection.execute(
+                "UPDATE langmem_namespaces SET updated_at = ?, expires_at = ? WHERE name = ?",
+                (dates.updated_at, expires_at, encode_namespace(namespace)),
+            )
+
+    def discard(self, namespace: Namespace, before: float) -> bool:
+        with self._database.writing() as connection:
+            row = connection.execute(
+                "SELECT number FROM langmem_namespaces WHERE name = ? AND updated_at < ?",
+                (encode_namespace(namespace), before),
+            ).fetchone()
+            if row:
+                _drop(connection, row[0])
+        return row is not None
 
     def close(self) -> None:
         """Close the connections; the next use opens the file again."""

@@ -1,0 +1,221 @@
+"""Hard guards: differences that forbid serving one request's answer for another, however near the two may be.
+
+A guard looks at two readings and at how their words stand side by side, and says why it refuses: "" where it does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+
+from langmem_adapters.experience.verifier_features import Alignment, swapped
+from langmem_adapters.experience.verifier_reading import Reading, Word
+from langmem_adapters.experience.verifier_words import NEGATIONS, OPPOSITES, PREPOSITIONS, SOFT, STOP
+
+__all__ = ["GUARDS", "Guard"]
+
+Guard = Callable[[Reading, Reading, Alignment], str]
+
+_KINDS = frozenset({"how to", "why", "how many", "how long", "when", "where", "who"})
+_OPEN = _KINDS | {"how"}
+_LONG = 60  # words
+_FEW = 2
+_SHORT = 14  # words; of more than these, some are often replaced or added in passing
+_PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "re")
+_WHETHER_OR_NOT = re.compile(r"\bor not\b|\bwhy not\b|\bnot only\b|\bif not\b")
+
+
+def numbers(left: Reading, right: Reading, _: Alignment) -> str:
+    """Numbers, years, versions, dates and amounts must be the same ones."""
+    if set(left.numbers) == set(right.numbers):
+        return ""
+    return _differ("numbers", set(left.numbers) - set(right.numbers), set(right.numbers) - set(left.numbers))
+
+
+def units(left: Reading, right: Reading, _: Alignment) -> str:
+    """A unit, day, month or time of day must not stand in the place of another."""
+    one, other = left.units - right.units, right.units - left.units
+    return _differ("units", one, other) if one and other else ""
+
+
+def negation(left: Reading, right: Reading, _: Alignment) -> str:
+    """One must not deny what the other says."""
+    one, other = _denied(left), _denied(right)
+    return f"negation differs: {', '.join(sorted(one | other))}" if len(one) % 2 != len(other) % 2 else ""
+
+
+def opposites(left: Reading, right: Reading, _: Alignment) -> str:
+    """A word must not stand in the place of its contrary: "increase" and "decrease", "export" and "import"."""
+    lefts, rights = _stems(left), _stems(right)
+    for one in sorted(lefts.keys() - rights.keys()):
+        for other in sorted(rights.keys() - lefts.keys()):
+            if (one, other) in OPPOSITES or _affixed(lefts[one], rights[other]):
+                return _differ("opposites", {lefts[one]}, {rights[other]})
+    return ""
+
+
+def symbols(left: Reading, right: Reading, _: Alignment) -> str:
+    """Signs of reckoning and of code must be the same ones: "5 + 3" is not "5 * 3"."""
+    one, other = Counter(left.symbols), Counter(right.symbols)
+    return _differ("symbols", (one - other).elements(), (other - one).elements())
+
+
+def quotations(left: Reading, right: Reading, _: Alignment) -> str:
+    """What one quotes, the other quotes or says."""
+    return _differ("quotations", _missing(left.quoted, right), _missing(right.quoted, left))
+
+
+def code(left: Reading, right: Reading, _: Alignment) -> str:
+    """Identifiers, paths, options and names with inner capitals must occur in both."""
+    return _differ("code", _missing(left.code, right), _missing(right.code, left))
+
+
+def names(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """A name of one request must occur in the other: a part of it will do, "Trump" for "Donald Trump"."""
+    one = {word.text for word in _names(left, alignment, 0) if word.stem not in right.stems}
+    return _differ("names", one, {word.text for word in _names(right, alignment, 1) if word.stem not in left.stems})
+
+
+def order(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """Things must not have exchanged their parts: "from A to B" and "from B to A"."""
+    alone = len(alignment.only_left) + len(alignment.only_right)
+    if alone > 0.4 * len(alignment.pairs):  # said in other words, and so in another order
+        return ""
+    found = swapped(left, right, alignment)
+    return f"order differs: {found[0]}, {found[1]}" if found else ""
+
+
+def question(left: Reading, right: Reading, _: Alignment) -> str:
+    """One must not ask why, where or how many, and the other something else."""
+    one, other = left.frame, right.frame
+    both = {one, other}
+    if one != other and (both <= _KINDS or ("whether" in both and both & _OPEN)):
+        return f"question differs: {one}, {other}"
+    return ""
+
+
+def language(left: Reading, right: Reading, _: Alignment) -> str:
+    """Both must be in English, or neither."""
+    return "" if left.english == right.english or left.text == right.text else "language differs"
+
+
+def restrictions(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """Neither may add a restriction: "in India", "for women", "without sugar"."""
+    if alignment.only_left and alignment.only_right:  # one word may stand for another
+        return ""
+    one, other = _restricted(left, alignment.only_left), _restricted(right, alignment.only_right)
+    return _differ("restrictions", one, other)
+
+
+def words(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """One word or two must not stand in the place of others that are no known synonyms, with all else the same.
+
+    And in a long text, which a word hardly moves, no word of weight may be one's alone. Texts of middling length often
+    have a word replaced in passing: of these the score decides.
+    """
+    one = [left.content[n] for n in alignment.only_left]
+    other = [right.content[n] for n in alignment.only_right]
+    if max(len(left.words), len(right.words)) > _LONG:
+        weighty = [{word.text for word in side if word.stem not in SOFT} for side in (one, other)]
+        return _differ("words", *weighty)
+    if (
+        _is_short(left, right)
+        and len(one) == len(other) <= _FEW
+        and not any(word.stem in SOFT for word in (*one, *other))
+    ):
+        return _differ("words", {word.text for word in one}, {word.text for word in other})
+    return ""
+
+
+def additions(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """Neither may say all that the other says, and a word of weight more: "salmon" and "frozen salmon"."""
+    if (alignment.only_left and alignment.only_right) or not _is_short(left, right):
+        return ""
+    one = {left.content[n].text for n in alignment.only_left if left.content[n].stem not in SOFT}
+    return _differ(
+        "additions", one, {right.content[n].text for n in alignment.only_right if right.content[n].stem not in SOFT}
+    )
+
+
+GUARDS: Mapping[str, Guard] = MappingProxyType(
+    {
+        "language": language,
+        "numbers": numbers,
+        "units": units,
+        "negation": negation,
+        "opposites": opposites,
+        "symbols": symbols,
+        "quotations": quotations,
+        "code": code,
+        "names": names,
+        "order": order,
+        "question": question,
+        "restrictions": restrictions,
+        "words": words,
+        "additions": additions,
+    }
+)
+"""The guards by name, in the order in which they are asked."""
+
+
+def _differ(what: str, one: Iterable[str], other: Iterable[str]) -> str:
+    found = [*sorted(one), *sorted(other)]
+    return f"{what} differ: {', '.join(found)}" if found else ""
+
+
+def _is_short(left: Reading, right: Reading) -> bool:
+    return max(len(left.words), len(right.words)) <= _SHORT
+
+
+def _denied(reading: Reading) -> set[str]:
+    words = _WHETHER_OR_NOT.sub(" ", reading.text) if "not" in reading.words else ""
+    hidden = len(re.findall(r"\bnot\b", reading.text)) - len(re.findall(r"\bnot\b", words)) if words else 0
+    found = [word for word in reading.words if word in NEGATIONS]
+    return {f"{word}{n or ''}" for n, word in enumerate(found[hidden:])}
+
+
+def _stems(reading: Reading) -> dict[str, str]:
+    return dict(zip(reading.stems, reading.words, strict=True))
+
+
+def _affixed(one: str, other: str) -> bool:
+    shorter, longer = sorted((one, other), key=len)
+    if len(shorter) < 4:  # noqa: PLR2004
+        return False
+    if longer.endswith(shorter) and longer.removesuffix(shorter) in _PREFIXES:
+        return True
+    return {shorter.removesuffix("ful"), longer.removesuffix("less")} == {shorter[:-3]} and shorter.endswith("ful")
+
+
+def _missing(wanted: frozenset[str], there: Reading) -> set[str]:
+    text = " ".join(re.findall(r"\w+", there.text))
+    joined = text.replace(" ", "")
+    return {one for one in wanted if "".join(re.findall(r"\w+", one.lower())) not in joined}
+
+
+def _names(reading: Reading, alignment: Alignment, side: int) -> list[Word]:
+    """Names that the other request does not have, nor any part of them."""
+    content = reading.content
+    if sum(word.capital for word in content) > 0.7 * len(content) and len(content) > 4:  # noqa: PLR2004
+        return []  # A Heading: Capitals Say Nothing Here
+    matched = {pair[side] for pair in alignment.pairs}
+    only = alignment.only_right if side else alignment.only_left
+
+    def in_a_known_name(n: int) -> bool:
+        near = [k for k in (n - 1, n + 1) if 0 <= k < len(content) and abs(content[k].place - content[n].place) == 1]
+        return any(k in matched and content[k].capital for k in near)
+
+    return [content[n] for n in only if content[n].capital and not in_a_known_name(n)]
+
+
+def _restricted(reading: Reading, only: Iterable[int]) -> set[str]:
+    found = set()
+    for n in only:
+        word = reading.content[n]
+        before = reading.words[max(0, word.place - 2) : word.place]
+        follows = before and (before[-1] in PREPOSITIONS or (before[-1] in STOP and before[0] in PREPOSITIONS))
+        if follows and word.stem not in SOFT and "to" not in before:
+            found.add(word.text)
+    return found

@@ -1,0 +1,183 @@
+"""Answers by the meaning of a request: nearest neighbours of the same partition, each checked before it is served."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
+from langmem_adapters.experience.shelf import Shelf
+from langmem_adapters.experience.verifier import Verifier
+from langmem_adapters.experience.verifier_tuning import Tuned, tuned
+from langmem_adapters.flow import Flow, arun, run, step, submit
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import SemanticIndex, Store
+
+__all__ = ["Match", "VerifiedAnswers"]
+
+_SHELVES = 256  # partitions that are kept open
+_log = logging.getLogger("langmem_adapters")
+
+
+class Match(NamedTuple):
+    """A kept request that means the same as the one that was asked."""
+
+    key: str
+    """The key of its answer."""
+    text: str
+    score: float
+    """How surely it means the same, by the verifier."""
+    cosine: float
+
+
+class VerifiedAnswers:
+    """Finds the keys of answers by what was asked, in any words, within a partition.
+
+    A partition holds what may stand for each other: it is part of the namespace, so nothing of another is looked at.
+    What is kept of a request is its text (in the store, so that the index can be rebuilt) and the key of its answer.
+    Texts are embedded in the background, and at the latest by the next search of their partition.
+
+    Args:
+        store: Where the texts are kept.
+        namespace: Under which the partitions lie.
+        index: Finds them by meaning.
+        verifier: Has the last word.
+        candidates: How many of the nearest are checked.
+        counts: Where refused candidates are counted, by guard: "rejected_numbers".
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        namespace: Namespace,
+        index: SemanticIndex,
+        *,
+        verifier: Verifier,
+        candidates: int = 5,
+        counts: Counter[str] | None = None,
+    ) -> None:
+        if not isinstance(index, SemanticIndex):
+            raise ConfigurationError(
+                "answers are found by meaning with an index of vectors, which can score: open_vectors"
+            )
+        if candidates < 1:
+            raise ConfigurationError(f"candidates is a number above 0, not {candidates}")
+        self.index = index
+        self.verifier = verifier
+        self.counts: Counter[str] = Counter() if counts is None else counts
+        self._store = store
+        self._namespace = namespace
+        self._candidates = candidates
+        self._shelves: OrderedDict[str, Shelf] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find_flow(self, partition: str, text: str) -> Flow[list[Match]]:
+        """The kept requests of a partition that mean the same, the surest first."""
+        found = yield from step(self._shelf(partition).search, text, self._candidates)
+        matches = []
+        for key, near, data in found:
+            kept, cosine = _text(data), 2 * near - 1
+            verdict = yield from self.verifier.flow(text, kept, cosine)
+            if verdict.accepted:
+                matches.append(Match(key, kept, verdict.score, cosine))
+            else:
+                self.counts.update(["rejected", f"rejected_{verdict.guard}"])
+        return sorted(matches, key=lambda match: match.score, reverse=True)
+
+    def keep_flow(self, partition: str, text: str, key: str) -> Flow[None]:
+        """Keep a request under the key of its answer; its vector follows in the background."""
+        shelf, data = self._shelf(partition), encode([key, text])
+        old = yield from step(shelf.get, key)
+        if old not in {None, data}:  # damaged, and passed over by the index, which looks at a log's entry once
+            yield from step(shelf.drop, lambda kept: kept == old)
+        yield from step(shelf.put, key, data)
+        submit(lambda: self._embed(shelf))
+
+    def drop_flow(self, partition: str, key: str) -> Flow[None]:
+        """Forget a request whose answer is gone."""
+        # Not by its key, which leaves the log's entry for later: until then it could not be added and found again.
+        yield from step(self._shelf(partition).drop, lambda data: _key(data) == key)
+
+    def sweep_flow(self, gone: Callable[[str], bool]) -> Flow[None]:
+        """Forget the requests, in all partitions, whose keys ``gone`` is true of. Reads them all."""
+        for shelf in (yield from step(self._all)):
+            yield from step(shelf.drop, lambda data: gone(_key(data)))
+
+    def clear_flow(self) -> Flow[None]:
+        """Forget everything."""
+        for shelf in (yield from step(self._all)):
+            yield from step(shelf.clear)
+
+    def tune(self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95) -> Tuned:
+        """Choose the verifier's threshold by pairs of two requests and whether they mean the same.
+
+        The embedder and the verifier are asked about each pair; the threshold of the verifier stays what it is. Raises
+        ConfigurationError, where no threshold has that precision.
+        """
+        return run(self.tune_flow(pairs, precision))
+
+    async def atune(self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95) -> Tuned:
+        """The async twin of :meth:`tune`."""
+        return await arun(self.tune_flow(pairs, precision))
+
+    def tune_flow(self, pairs: Sequence[tuple[str, str, bool]], precision: float) -> Flow[Tuned]:
+        """:meth:`tune`, as part of another flow."""
+        embedder: Any = getattr(self.index, "embedder", None)
+        if embedder is None:
+            raise ConfigurationError("tune asks the index's embedder, and this index has none")
+        stored = yield from embedder.texts_flow([stored for stored, _, _ in pairs])
+        scored = []
+        for (kept, asked, same), vector in zip(pairs, stored, strict=True):
+            other = yield from embedder.query_flow(asked)
+            cosine = sum(a * b for a, b in zip(vector, other, strict=True)) if vector and other else 0.0
+            verdict = yield from self.verifier.flow(asked, kept, cosine)
+            scored.append((verdict.score, bool(same)))
+        return tuned(scored, precision)
+
+    def _shelf(self, partition: str) -> Shelf:
+        with self._lock:
+            shelf = self._shelves.pop(partition, None) or self._open(partition)
+            self._shelves[partition] = shelf
+            if len(self._shelves) > _SHELVES:
+                self._shelves.popitem(last=False)
+        return shelf
+
+    def _open(self, partition: str) -> Shelf:
+        namespace = (*self._namespace, partition)
+        return Shelf(self._store, namespace, worth=lambda _: 1.0, index=self.index, text_of=_text)
+
+    def _all(self) -> list[Shelf]:
+        depth = len(self._namespace) + 1
+        found = self._store.namespaces(self._namespace)
+        return [self._open(namespace[-1]) for namespace in found if len(namespace) == depth]
+
+    def _embed(self, shelf: Shelf) -> None:
+        try:
+            shelf.search("", 1)  # a blank query finds nothing; that the index follows is all
+        except LangmemError as error:
+            self.counts["behind"] += 1
+            _log.info("what was asked is embedded later: %s", type(error).__name__)
+
+    def __repr__(self) -> str:
+        return f"VerifiedAnswers({self._store!r}, {self.index!r})"
+
+
+def _text(data: bytes) -> str:
+    return _read(data)[1]
+
+
+def _key(data: bytes) -> str:
+    return _read(data)[0]
+
+
+def _read(data: bytes) -> tuple[str, str]:
+    """What was kept; nothing, where that is damaged, which is found by nothing and equals nothing."""
+    try:
+        key, text = decode(data)
+    except (SerializationError, TypeError, ValueError):
+        return "", ""
+    return (key, text) if isinstance(key, str) and isinstance(text, str) else ("", "")

@@ -1,0 +1,316 @@
+"""What two readings have in common, and what not: the words put side by side, and figures drawn from that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from langmem_adapters.experience.verifier_reading import Reading, Word
+from langmem_adapters.experience.verifier_words import (
+    ARTICLES,
+    COMPOUNDING,
+    FRAMES,
+    I_WORDS,
+    LINKS,
+    NEGATIONS,
+    OPPOSITES,
+    PREPOSITIONS,
+    SOFT,
+    STOP,
+    SYNONYMS,
+    YOU_WORDS,
+)
+
+__all__ = ["Alignment", "align", "edits", "features", "swapped"]
+
+
+_WAYS = {"from": "from", "to": "to", "into": "to", "onto": "to", "than": "than", "before": "before", "after": "after"}
+_MANY = 24  # words: a long text has many orders
+
+
+_listed = str.split
+
+
+class Alignment(NamedTuple):
+    """Which content word of one request stands for which of the other, by their places, and how surely."""
+
+    pairs: list[tuple[int, int, float]]
+    only_left: list[int]
+    only_right: list[int]
+
+
+def align(left: Sequence[Word], right: Sequence[Word]) -> Alignment:
+    """Put equal words side by side first, then forms, synonyms and misspellings of each other."""
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(right):
+        places.setdefault(word.stem, []).append(place)
+    pairs: list[tuple[int, int, float]] = []
+    rest, used = [], set()
+    for place, word in enumerate(left):
+        found = places.get(word.stem)
+        if found:
+            other = found.pop(0)
+            used.add(other)
+            pairs.append((place, other, 1.0 if word.text == right[other].text else 0.95))
+        else:
+            rest.append(place)
+    free = [place for place in range(len(right)) if place not in used]
+    rest = _align_alike(left, right, rest, free, pairs)
+    _align_compounds(left, right, rest, free, pairs)
+    _align_compounds(right, left, free, rest, pairs, turned=True)
+    return Alignment(sorted(pairs), rest, free)
+
+
+def _align_alike(
+    left: Sequence[Word], right: Sequence[Word], rest: list[int], free: list[int], pairs: list[tuple[int, int, float]]
+) -> list[int]:
+    alone = []
+    for place in rest:
+        best, other = max(((likeness(left[place].stem, right[n].stem), -n) for n in free), default=(0.0, 0))
+        if best >= 0.6:  # noqa: PLR2004
+            free.remove(-other)
+            pairs.append((place, -other, best))
+        else:
+            alone.append(place)
+    return alone
+
+
+def _align_compounds(
+    one: Sequence[Word], other: Sequence[Word], ones: list[int], others: list[int],
+    pairs: list[tuple[int, int, float]], *, turned: bool = False,
+) -> None:  # fmt: skip
+    """Put "facebook" beside "face book", and the other way round."""
+    for place in list(ones):
+        for n in list(others):
+            if n + 1 in others and other[n].text + other[n + 1].text == one[place].text:
+                ones.remove(place)
+                others.remove(n)
+                others.remove(n + 1)
+                pairs.append((n, place, 0.95) if turned else (place, n, 0.95))
+                break
+
+
+@lru_cache(maxsize=1 << 14)
+def likeness(one: str, other: str) -> float:  # noqa: PLR0911 - a ladder
+    """How surely a stem stands for another: 1 the same, 0 not at all."""
+    if one == other:
+        return 1.0
+    if (one, other) in OPPOSITES:
+        return 0.0
+    if SYNONYMS.get(one, frozenset()) & SYNONYMS.get(other, frozenset()):
+        return 0.8
+    shorter, longer = sorted((one, other), key=len)
+    size = len(shorter)
+    if size < 4 or not (one.isalpha() and other.isalpha()):  # noqa: PLR2004
+        return 0.0
+    same = next((n for n in range(size) if one[n] != other[n]), size)
+    if same >= max(4, 0.7 * len(longer)):
+        return 0.85
+    if size >= 5 and _misspelt(one, other):  # noqa: PLR2004
+        return 0.9
+    return 0.6 if longer.startswith(shorter) else 0.0
+
+
+def _misspelt(one: str, other: str) -> bool:
+    """Whether two stems differ as slips of the pen do: a letter too many, or two exchanged.
+
+    Another letter in the place of one makes another word as often as a misspelt one: "Rhine", "Rhone".
+    """
+    if one[0] != other[0] or edits(one, other, 1) > 1:
+        return False
+    return len(one) != len(other) or sorted(one) == sorted(other)
+
+
+def edits(one: Sequence[str], other: Sequence[str], most: int) -> int:
+    """How many letters or words must be added, dropped, replaced or exchanged with the next; for more, ``most + 1``."""
+    if abs(len(one) - len(other)) > most:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        line = [i]
+        for j, b in enumerate(other, 1):
+            value = min(row[j] + 1, line[-1] + 1, row[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
+                value = min(value, before[j - 2] + 1)
+            line.append(value)
+        before, row = row, line
+        if min(row) > most:
+            return most + 1
+    return row[-1]
+
+
+def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
+    """Two words that have changed places or directions, where these matter; None, if there are none.
+
+    They have, where exchanging them brings back the other's order, or where one comes from what the other goes to. It
+    does not matter where nothing but "and", "or" and the like stands between them, where each has taken its
+    preposition along ("In Oslo, who …", "Who … in Oslo"), and in "the job of cron" for "the cron job".
+    """
+    pairs = alignment.pairs
+    order = [other for _, other, _ in pairs]
+    for one, other, _ in pairs:
+        ways = (_WAYS.get(_preposition(left, left.content[one])), _WAYS.get(_preposition(right, right.content[other])))
+        if None not in ways and ways[0] != ways[1]:
+            return left.content[one].text, str(ways[1])
+    rising = _longest_rising(order)
+    if rising == len(order) or len(order) > _MANY:
+        return None
+    for i in range(len(order)):
+        for j in range(i + 1, len(order)):
+            if order[i] > order[j]:
+                exchanged = order.copy()
+                exchanged[i], exchanged[j] = exchanged[j], exchanged[i]
+                better = _longest_rising(exchanged)
+                if (better == len(order) or better >= rising + 2) and not _may_move(left, right, pairs[i], pairs[j]):
+                    return left.content[pairs[i][0]].text, left.content[pairs[j][0]].text
+    return None
+
+
+def _may_move(left: Reading, right: Reading, one: tuple[int, int, float], other: tuple[int, int, float]) -> bool:
+    a, b = left.content[one[0]], left.content[other[0]]
+    c, d = right.content[one[1]], right.content[other[1]]
+    if {a.text, b.text} & NEGATIONS:
+        return True
+    apart = left.words[a.place + 1 : b.place], right.words[d.place + 1 : c.place]
+    if all(LINKS.intersection(words) and not PREPOSITIONS.intersection(words) for words in apart):
+        return True
+    if bool(apart[0]) != bool(apart[1]) and COMPOUNDING.issuperset([*apart[0], *apart[1]]):
+        return True
+    first, second = _preposition(left, a), _preposition(left, b)
+    return first != second and (first, second) == (_preposition(right, c), _preposition(right, d))
+
+
+def _preposition(reading: Reading, word: Word) -> str:
+    """What governs a word: the preposition before it, with nothing but stop words between."""
+    for before in reversed(reading.words[max(0, word.place - 3) : word.place]):
+        if before in PREPOSITIONS:
+            return before
+        if before not in STOP:
+            break
+    return ""
+
+
+def _longest_rising(order: Sequence[int]) -> int:
+    tails: list[int] = []
+    for value in order:
+        place = next((n for n, tail in enumerate(tails) if tail >= value), len(tails))
+        tails[place : place + 1] = [value]
+    return len(tails)
+
+
+def features(left: Reading, right: Reading, alignment: Alignment, cosine: float) -> list[float]:
+    """The figures that the verifier weighs; see :data:`NAMES`."""
+    pairs, only_left, only_right = alignment
+    one, other = [left.content[n] for n in only_left], [right.content[n] for n in only_right]
+    total = sum(map(weight, left.content)) + sum(map(weight, right.content)) or 1.0
+    shared = sum(sure * (weight(left.content[a]) + weight(right.content[b])) for a, b, sure in pairs)
+    heavy = [weight(word) for word in one], [weight(word) for word in other]
+    order = [b for _, b, _ in pairs]
+    size = len(order) * (len(order) - 1) / 2
+    rising = sum(a < b for n, a in enumerate(order) for b in order[n + 1 :])
+    difference = edits(left.stems[:60], right.stems[:60], 60)
+    stops = set(left.words) & STOP, set(right.words) & STOP
+    grams = _grams(left.text), _grams(right.text)
+    bigrams = set(pairwise(left.stems)), set(pairwise(right.stems))
+    inserted = (_restricting(left, only_left), _restricting(right, only_right))
+    substituted = _substituted(alignment, heavy)
+    lefts, rights = set(left.words), set(right.words)
+    return [
+        cosine,
+        sum(heavy[0]), sum(heavy[1]), max(heavy[0], default=0.0), max(heavy[1], default=0.0),
+        shared / total,
+        len(pairs) / ((len(pairs) + len(one) + len(other)) or 1),
+        min(len(left.content), len(right.content)),
+        max(len(left.words), len(right.words)),
+        abs(len(left.words) - len(right.words)),
+        min(_FRAME[left.frame], _FRAME[right.frame]),
+        max(_FRAME[left.frame], _FRAME[right.frame]),
+        sum(word.capital for word in one) + sum(word.capital for word in other),
+        sum(word.stem in SOFT for word in one) + sum(word.stem in SOFT for word in other),
+        rising / size if size else 1.0,
+        _share(*bigrams), _share(*stops), _share(set(left.stems), set(right.stems)), _share(*grams),
+        difference,
+        difference / (max(len(left.stems), len(right.stems)) or 1),
+        _differs(lefts, rights, I_WORDS) + 2 * _differs(lefts, rights, YOU_WORDS),
+        bool(lefts & YOU_WORDS) + bool(rights & YOU_WORDS),
+        bool(lefts & I_WORDS) + bool(rights & I_WORDS),
+        len((stops[0] ^ stops[1]) - ARTICLES),
+        max(left.sentences, right.sentences),
+        sum(inserted),
+        substituted,
+        sum(_spelt_otherwise(left.content[a].text, right.content[b].text) for a, b, _ in pairs),
+        _same_last(left, right),
+        _deictic(lefts) + _deictic(rights),
+    ]  # fmt: skip
+
+
+NAMES = tuple(
+    _listed(
+        """cosine lost_left lost_right most_left most_right shared jaccard content longest difference frame_low
+        frame_high names soft rising bigrams stops stems grams edits edit_share person you i stop_changes
+        sentences restricting substituted spellings last deictic"""
+    )
+)
+
+_FRAME = {name: n for n, (name, _) in enumerate((*FRAMES, ("none", "")))}
+
+
+def weight(word: Word) -> float:
+    """How much a word says: its being a name or a number, or long, stands for its being rare."""
+    if word.stem in SOFT:
+        return 0.6
+    if word.capital or not word.text.isalpha() or not word.text.isascii():
+        return 5.0
+    return 2.5 + 0.25 * min(len(word.stem), 8)
+
+
+def _restricting(reading: Reading, alone: Iterable[int]) -> float:
+    """Words of one request alone that follow a preposition: "in India", "for women", "without sugar"."""
+    total = 0.0
+    for n in alone:
+        place = reading.content[n].place
+        before = reading.words[max(0, place - 2) : place]
+        if before and (before[-1] in PREPOSITIONS or (before[-1] in STOP and before[0] in PREPOSITIONS)):
+            total += weight(reading.content[n])
+    return total
+
+
+def _substituted(alignment: Alignment, heavy: tuple[list[float], list[float]]) -> float:
+    """The weight of words that stand in the place of others: between the same neighbours."""
+    gaps: list[dict[int, float]] = [{}, {}]
+    for side, alone in enumerate((alignment.only_left, alignment.only_right)):
+        there = sorted(pair[side] for pair in alignment.pairs)
+        for n, place in enumerate(alone):
+            gap = sum(other < place for other in there)
+            gaps[side][gap] = gaps[side].get(gap, 0.0) + heavy[side][n]
+    return sum(min(value, gaps[1].get(gap, 0.0)) for gap, value in gaps[0].items())
+
+
+def _grams(text: str) -> set[str]:
+    return {text[n : n + 3] for n in range(len(text) - 2)}
+
+
+def _share(one: set[str] | set[tuple[str, str]], other: set[str] | set[tuple[str, str]]) -> float:
+    return len(one & other) / len(one | other) if one or other else 1.0
+
+
+def _differs(one: set[str], other: set[str], words: frozenset[str]) -> int:
+    return bool(one & words) != bool(other & words)
+
+
+def _spelt_otherwise(one: str, other: str) -> bool:
+    """Whether two words differ in more than being singular or plural."""
+    return one.removesuffix("s") != other.removesuffix("s") and one.removesuffix("es") != other.removesuffix("es")
+
+
+def _same_last(left: Reading, right: Reading) -> float:
+    if not left.content or not right.content:
+        return 0.0
+    return likeness(left.content[-1].stem, right.content[-1].stem)
+
+
+def _deictic(words: set[str]) -> bool:
+    return bool(words & {"this", "these", "below", "here", "above", "following", "attached", "given"})

@@ -1,0 +1,274 @@
+"""Answers of chat models as experiences: looked up before a call, kept after it, shared by those who ask at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation
+
+from langmem_adapters.codec import plain
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache
+from langmem_adapters.experience.arguments import Arguments
+from langmem_adapters.experience.flights import Flight
+from langmem_adapters.experience.responses import Responses
+from langmem_adapters.experience.rules import Rules, Turn
+from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.langchain.alike import Alike
+from langmem_adapters.langchain.generations import read_generations, worth_storing, write_generations
+from langmem_adapters.langchain.pieces import as_reported, copied, pieces, whole
+from langmem_adapters.model import Experience, Metric
+
+__all__ = ["Answers", "Examples", "Request"]
+
+Examples: TypeAlias = Sequence[Experience]
+"""What was answered to requests like this one; none, unless examples are wanted."""
+
+
+_reading: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
+
+
+class Request(NamedTuple):
+    """A request as a cache of LangChain is shown it, its key, and what the user asked, to find similar ones by."""
+
+    prompt: str
+    llm_string: str
+    key: str
+    question: str
+
+
+class Answers:
+    """The answers in a pool, around the calls of a model. Each method calls the model with what is similar.
+
+    Args:
+        pool: Where they are.
+        should_store: Decides which answers are worth keeping.
+        examples: How many similar experiences a model is shown on a miss. Above 0, questions are kept too, and the
+            pool needs an index; else hashes alone are kept.
+        alike: Finds and keeps answers to the same in other words; None: only the very same has an answer.
+        output_version: The form of content that the model's ``output_version`` asks for.
+        wait: Seconds to wait at the most for another who asks the same; 0: everybody asks.
+        on_error: What an outage of the store does to a model call: "degrade" goes on without, "raise" raises.
+        clock: Gives Unix seconds. ``new_id`` gives ids.
+    """
+
+    def __init__(
+        self,
+        pool: ExperiencePool,
+        *,
+        should_store: Callable[[Sequence[Generation]], bool] = worth_storing,
+        examples: int = 0,
+        alike: Alike | None = None,
+        output_version: str | None = None,
+        wait: float = 60.0,
+        on_error: Literal["degrade", "raise"] = "degrade",
+        clock: Callable[[], float],
+        new_id: Callable[[], str],
+    ) -> None:
+        self.pool = pool
+        self._output_version = output_version
+        self._saved_tokens = 0
+        self._open: dict[str, tuple[Flight, int | None]] = {}
+        rules = Rules(
+            should_store=should_store,
+            metric=_metric,
+            context_builder=_found if examples else None,
+            request="examples",
+            k=examples,
+            wait=wait,
+            on_error=on_error,
+        )
+        rules.check(_call.__qualname__, is_async=True)
+        self._alike = alike
+        self._calls = _Calls(
+            _call,
+            lambda: pool,
+            rules=rules,
+            arguments=_Requests(_call),
+            responses=_Generations(clock, new_id),
+            clock=clock,
+            new_id=new_id,
+        )
+        self._calls.alike = alike
+
+    def invoke(self, request: Request, ask: Callable[[Examples], ChatResult]) -> ChatResult:
+        """The answer to a request: a kept one, or the model's."""
+        with self._apart(request):
+            turn = run(self._calls.begin((*request, ()), {}))
+        if turn.served:
+            return ChatResult(generations=self._served(turn))
+        with self._held(turn), self._calls.led(turn):
+            result = ask(turn.args[-1])
+            generations = as_reported(result, self._output_version)
+        run(self._finish(request, turn, generations))
+        return result
+
+    async def ainvoke(self, request: Request, ask: Callable[[Examples], Awaitable[ChatResult]]) -> ChatResult:
+        """:meth:`invoke`, without blocking the event loop."""
+        with self._apart(request):
+            turn = await arun(self._calls.begin((*request, ()), {}))
+        if turn.served:
+            return ChatResult(generations=self._served(turn))
+        with self._held(turn), self._calls.led(turn):
+            result = await ask(turn.args[-1])
+            generations = as_reported(result, self._output_version)
+        await arun(self._finish(request, turn, generations))
+        return result
+
+    def stream(
+        self, request: Request, ask: Callable[[Examples], Iterator[ChatGenerationChunk]]
+    ) -> Iterator[ChatGenerationChunk]:
+        """The answer in pieces. It is kept when the last was read."""
+        with self._apart(request):
+            turn = run(self._calls.begin((*request, ()), {}))
+        if turn.served:
+            yield from pieces(self._served(turn)[0])
+            return
+        chunks: list[ChatGenerationChunk] = []
+        with self._held(turn), self._read_by(turn, threading.get_ident()):
+            for chunk in ask(turn.args[-1]):
+                chunks.append(copied(chunk))
+                yield chunk
+            generations = as_reported(whole(chunks), self._output_version)
+        run(self._finish(request, turn, generations))
+
+    async def astream(
+        self, request: Request, ask: Callable[[Examples], AsyncIterator[ChatGenerationChunk]]
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        """:meth:`stream`, without blocking the event loop."""
+        with self._apart(request):
+            turn = await arun(self._calls.begin((*request, ()), {}))
+        if turn.served:
+            for piece in pieces(self._served(turn)[0]):
+                yield piece
+            return
+        chunks: list[ChatGenerationChunk] = []
+        with self._held(turn), self._read_by(turn, None):
+            async for chunk in ask(turn.args[-1]):
+                chunks.append(copied(chunk))
+                yield chunk
+            generations = as_reported(whole(chunks), self._output_version)
+        await arun(self._finish(request, turn, generations))
+
+    def stats(self) -> dict[str, int]:
+        """The pool's counts; hits that were shared by a call in the air; refused answers, errors, and tokens saved."""
+        own = {name: self._calls.stats()[name] for name in ("shared", "refused", "errors")}
+        alike = self._alike.stats() if self._alike else {}
+        return {**alike, **self.pool.stats(), **own, "saved_tokens": self._saved_tokens}
+
+    def _finish(self, request: Request, turn: Turn, generations: list[ChatGeneration]) -> Flow[None]:
+        yield from self._calls.finish(turn, generations)
+        if self._alike is not None and turn.kept is not None:
+            yield from self._alike.keep(request.prompt, request.llm_string, request.key, generations)
+
+    @contextmanager
+    def _held(self, turn: Turn) -> Iterator[None]:
+        """While the model answers: if it fails, or nobody reads on, others may try."""
+        try:
+            yield
+        except BaseException:
+            self._calls.let_go(turn)
+            raise
+
+    @contextmanager
+    def _read_by(self, turn: Turn, thread: int | None) -> Iterator[None]:
+        """While a stream is read: its reader must not wait for itself, if it asks the same again."""
+        if turn.flight is None:
+            yield
+            return
+        self._open[turn.key] = (turn.flight, thread)
+        _reading.set((*(flight for flight in _reading.get() if not flight.landed.done()), turn.flight))
+        try:
+            yield
+        finally:
+            self._open.pop(turn.key, None)
+
+    def _apart(self, request: Request) -> AbstractContextManager[None]:
+        """Apart from a stream of the same that is being read here."""
+        flight, thread = self._open.get(request.key, (None, None))
+        own = flight in _reading.get() or thread == threading.get_ident()
+        return self._calls.led(Turn((), {}, flight=flight if own else None))
+
+    def _served(self, turn: Turn) -> list[ChatGeneration]:
+        generations: list[ChatGeneration] = turn.value
+        for generation in generations:
+            metadata = generation.message.response_metadata
+            metadata["cache_key"] = metadata.get("cache_key") or turn.key
+            self._saved_tokens += (metadata.get("cache_usage") or {}).get("total_tokens") or 0
+        return generations
+
+
+def _call(prompt: str, llm_string: str, key: str, question: str, examples: Examples) -> None:
+    """Say what a call is made with."""
+
+
+_call.__qualname__ = "the model call"  # as it is called in the log
+
+
+def _found(_: Any, experiences: Examples) -> Examples:
+    return experiences
+
+
+def _metric(generations: Sequence[ChatGeneration]) -> Metric:
+    """What an answer cost, as far as its messages tell."""
+    messages = [generation.message for generation in generations]
+    used = [message.usage_metadata for message in messages if isinstance(message, AIMessage)]
+    names = [message.response_metadata.get(name) for message in messages for name in ("model_name", "model")]
+    return Metric(
+        model=next((name for name in names if isinstance(name, str)), ""),
+        input_tokens=sum(usage.get("input_tokens") or 0 for usage in used if usage),
+        output_tokens=sum(usage.get("output_tokens") or 0 for usage in used if usage),
+    )
+
+
+class _Calls(FunctionCache):
+    """Where there is no answer to the very same, one to the same in other words is looked for, once."""
+
+    alike: Alike | None = None
+
+    def _serve(self, turn: Turn, *, again: bool = False) -> Flow[bool]:
+        if (yield from super()._serve(turn, again=again)):
+            return True
+        if again or self.alike is None:
+            return False
+        found = yield from self.alike.find(turn.counted["prompt"], turn.counted["llm_string"])
+        turn.value, turn.served = found, found is not None
+        self._counts["hits"] += turn.served
+        return turn.served
+
+
+class _Requests(Arguments):
+    """Requests come with their keys."""
+
+    def key(self, counted: Mapping[str, Any]) -> str:
+        return str(counted["key"])
+
+    def request(self, counted: Mapping[str, Any]) -> Any:
+        return counted["question"]
+
+
+class _Generations(Responses):
+    """Answers as :class:`~langmem_adapters.langchain.ExperienceCache` keeps them, so that both read both."""
+
+    def __init__(self, clock: Callable[[], float], new_id: Callable[[], str]) -> None:
+        super().__init__(_call, serializer=DataSerializer(), stream=False)
+        self._clock = clock
+        self._new_id = new_id
+
+    def experience(self, value: Any, *, req: Any, metric: Metric) -> Experience:
+        data = write_generations(value)
+        plain(data)  # raises for what is no data
+        return Experience(req=req, resp=data, metric=metric)
+
+    def of(self, experience: Experience) -> list[ChatGeneration]:
+        now = self._clock()
+        age = max(0.0, now - (experience.timestamp or now))
+        generations = read_generations(experience.resp, key="", age=age, new_id=self._new_id)
+        if not all(isinstance(generation, ChatGeneration) for generation in generations):
+            raise SerializationError("a stored answer is not that of a chat model")
+        return [generation for generation in generations if isinstance(generation, ChatGeneration)]

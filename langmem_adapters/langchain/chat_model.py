@@ -1,0 +1,297 @@
+"""CachedChatModel: a chat model that does not answer the same request twice."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.load import dumps
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from pydantic import Field, PrivateAttr
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.experience import bypass, refresh
+from langmem_adapters.langchain.alike import Alike
+from langmem_adapters.langchain.answers import Answers, Examples, Request
+from langmem_adapters.langchain.cache import ExperienceCache
+from langmem_adapters.langchain.examples import question_of, with_examples
+from langmem_adapters.langchain.pieces import pieces
+from langmem_adapters.langchain.rebinding import replaced_models
+from langmem_adapters.langchain.request import request_key
+
+__all__ = ["CachedChatModel"]
+
+
+class CachedChatModel(BaseChatModel):
+    """A chat model with its cache (implements ``langchain_core.language_models.BaseChatModel``).
+
+    What :class:`ExperienceCache` does for ``invoke``, it does for streams too: a second one asks nobody and yields
+    chunks that add up to the same message. Of several that ask the same at the same time, in this process or in
+    others on the same store, one asks; if it fails, another tries. A stream that was broken off is not kept.
+    It goes wherever the model goes: tools, structured output, chains, agents, callbacks, tracing. Its hits are those
+    of ``set_llm_cache``, and the other way round. Attributes that it does not have are the model's.
+
+    The whole request is compared, so tool calls, and answers to results of tools, are served too: the same results
+    have the same answer, and a tool that is called once more runs once more. ``should_store`` of the cache can refuse
+    calls. In the cache's semantic mode, neither is served to a request that is only alike.
+
+    Args:
+        model: The chat model, before tools are bound to it.
+        cache: Where answers are kept, and by which rules.
+        url: Short for ``cache=ExperienceCache(url)``.
+        wait: Seconds to wait at the most for another who asks the same; 0: everybody asks. Who waits for a stream
+            sees nothing of it before its reader has come to the end.
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> from langmem_adapters.langchain import CachedChatModel
+    >>> model = CachedChatModel(FakeListChatModel(responses=["In Paris.", "In Lyon."]), url="memory:")
+    >>> "".join(chunk.content for chunk in model.stream("Where is it?"))
+    'In Paris.'
+    >>> "".join(chunk.content for chunk in model.stream("Where is it?"))
+    'In Paris.'
+    """
+
+    wrapped: BaseChatModel = Field(exclude=True, repr=False)
+    streaming: bool | None = None  # looked for by BaseChatModel, where a model has it
+    _answers: Answers = PrivateAttr()
+
+    def __init__(
+        self,
+        model: BaseChatModel,
+        cache: ExperienceCache | Answers | None = None,
+        *,
+        url: str | None = None,
+        wait: float = 60.0,
+    ) -> None:
+        if not isinstance(model, BaseChatModel) or isinstance(model, CachedChatModel):
+            raise ConfigurationError(
+                f"CachedChatModel wraps a chat model of LangChain, before tools are bound to it, not a"
+                f" {type(model).__name__}"
+            )
+        if cache is not None and url is not None:
+            raise ConfigurationError("give CachedChatModel a cache or a url, not both")
+        if not (cache is None or isinstance(cache, ExperienceCache | Answers)):
+            raise ConfigurationError(
+                f"the cache of a CachedChatModel is an ExperienceCache, not {type(cache).__name__}"
+            )
+        same = ("callbacks", "disable_streaming", "metadata", "name", "output_version", "profile", "tags", "verbose")
+        fields = {name: getattr(model, name) for name in same if hasattr(model, name)}
+        if "streaming" in model.model_fields_set:
+            fields["streaming"] = getattr(model, "streaming", None)
+        super().__init__(wrapped=model, cache=False, **fields)
+        self._answers = (
+            cache if isinstance(cache, Answers) else _answers(cache or ExperienceCache(url), wait, self.output_version)
+        )
+
+    @staticmethod
+    def bypass() -> AbstractContextManager[None]:
+        """Inside of this block, neither look up nor store."""
+        return bypass()
+
+    @staticmethod
+    def refresh() -> AbstractContextManager[None]:
+        """Inside of this block, ask anew, and keep what comes."""
+        return refresh()
+
+    def stats(self) -> dict[str, int]:
+        """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, saved tokens."""
+        return self._answers.stats()
+
+    # --- calls
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        def ask(examples: Examples) -> ChatResult:
+            if limiter := self.wrapped.rate_limiter:
+                limiter.acquire(blocking=True)
+            call = self.wrapped._generate  # noqa: SLF001 - what a chat model implements
+            return call(with_examples(messages, examples), stop=stop, **_watched(call, run_manager), **kwargs)
+
+        return self._answers.invoke(self._request(messages, stop, kwargs), ask)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        async def ask(examples: Examples) -> ChatResult:
+            if limiter := self.wrapped.rate_limiter:
+                await limiter.aacquire(blocking=True)
+            call = self.wrapped._agenerate  # noqa: SLF001 - what a chat model implements
+            return await call(with_examples(messages, examples), stop=stop, **_watched(call, run_manager), **kwargs)
+
+        return await self._answers.ainvoke(self._request(messages, stop, kwargs), ask)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        if not self._streams:
+            result = self._generate(messages, stop, run_manager, **kwargs)
+            yield from pieces(result.generations[0])
+            return
+
+        def ask(examples: Examples) -> Iterator[ChatGenerationChunk]:
+            if limiter := self.wrapped.rate_limiter:
+                limiter.acquire(blocking=True)
+            call = self.wrapped._stream  # noqa: SLF001 - what a chat model implements
+            return call(with_examples(messages, examples), stop=stop, **_watched(call, run_manager), **kwargs)
+
+        if self._gives_several(kwargs):
+            yield from ask(())
+        else:
+            yield from self._answers.stream(self._request(messages, stop, kwargs), ask)
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        if not (self._streams or _implements(self.wrapped, "_astream")):
+            result = await self._agenerate(messages, stop, run_manager, **kwargs)
+            for piece in pieces(result.generations[0]):
+                yield piece
+            return
+
+        async def ask(examples: Examples) -> AsyncIterator[ChatGenerationChunk]:
+            if limiter := self.wrapped.rate_limiter:
+                await limiter.aacquire(blocking=True)
+            call = self.wrapped._astream  # noqa: SLF001 - what a chat model implements
+            shown = with_examples(messages, examples)
+            async for chunk in call(shown, stop=stop, **_watched(call, run_manager), **kwargs):
+                yield chunk
+
+        request = None if self._gives_several(kwargs) else self._request(messages, stop, kwargs)
+        async for chunk in self._answers.astream(request, ask) if request else ask(()):
+            yield chunk
+
+    def _request(self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]) -> Request:
+        """The request as LangChain would show it to a cache."""
+        prompt = dumps(list(messages))
+        llm_string = self._get_llm_string(stop=stop, **kwargs)
+        return Request(prompt, llm_string, request_key(prompt, llm_string), question_of(messages))
+
+    @property
+    def _streams(self) -> bool:
+        return _implements(self.wrapped, "_stream")
+
+    def _gives_several(self, kwargs: Mapping[str, Any]) -> bool:
+        """Whether several answers are asked for, of which a stream has one: it cannot stand for all of them."""
+        return (kwargs.get("n") or getattr(self.wrapped, "n", None) or 1) != 1
+
+    # --- whatever is made from the model
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
+        """The model with tools bound to it, and its cache."""
+        return self._rebound(self.wrapped.bind_tools(tools, **kwargs))
+
+    def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[Any, Any]:
+        """The model with structured output, and its cache."""
+        return self._rebound(self.wrapped.with_structured_output(schema, **kwargs))
+
+    def _rebound(self, runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
+        found: list[BaseChatModel] = []
+
+        def replace(model: BaseChatModel) -> BaseChatModel:
+            found.append(model)
+            return self if model is self.wrapped else CachedChatModel(model, self._answers)
+
+        made: Runnable[Any, Any] = replaced_models(runnable, replace)
+        if not found:
+            raise ConfigurationError(
+                f"what {type(self.wrapped).__name__} makes of its tools or schema has no chat model in it that could"
+                " be cached: give the model itself a cache (cache=ExperienceCache(…))"
+            )
+        return made
+
+    # --- what others want to know of the model
+
+    @property
+    def _llm_type(self) -> str:
+        return self.wrapped._llm_type  # noqa: SLF001 - what a chat model implements
+
+    @property
+    def _identifying_params(self) -> Mapping[str, Any]:
+        return self.wrapped._identifying_params  # noqa: SLF001 - what a chat model implements
+
+    @property
+    def _serialized(self) -> dict[str, Any]:
+        return self.wrapped._serialized  # noqa: SLF001 - so that traces show the model
+
+    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+        return self.wrapped._get_llm_string(stop=stop, **kwargs)  # noqa: SLF001 - so that it has the model's entries
+
+    def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
+        return self.wrapped._get_invocation_params(stop=stop, **kwargs)  # noqa: SLF001 - so that traces show them
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+        return self.wrapped._get_ls_params(stop=stop, **kwargs)  # noqa: SLF001 - so that traces show them
+
+    def _combine_llm_outputs(self, _llm_outputs: list[dict[str, Any] | None], /) -> dict[str, Any]:
+        return self.wrapped._combine_llm_outputs(_llm_outputs)  # noqa: SLF001 - what a chat model implements
+
+    def get_token_ids(self, text: str) -> list[int]:
+        """The model's own tokens of a text."""
+        return self.wrapped.get_token_ids(text)
+
+    def get_num_tokens(self, text: str) -> int:
+        """How many tokens a text has for the model."""
+        return self.wrapped.get_num_tokens(text)
+
+    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+        """How many tokens messages have for the model."""
+        return self.wrapped.get_num_tokens_from_messages(messages, tools)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Name the class alone: a model's own representation may show what is in its headers."""
+        yield "model", type(self.__dict__.get("wrapped")).__name__
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)  # type: ignore[misc] # pydantic hides it from type checkers
+        except AttributeError:
+            if name.startswith("_") or "wrapped" not in self.__dict__:
+                raise
+        return getattr(self.wrapped, name)
+
+
+def _answers(cache: ExperienceCache, wait: float, output_version: str | None) -> Answers:
+    return Answers(
+        cache.pool,
+        should_store=cache._should_store,  # noqa: SLF001 - its rules are this model's
+        on_error=cache._on_error,  # noqa: SLF001 - same
+        clock=cache._clock,  # noqa: SLF001 - same
+        new_id=cache._new_id,  # noqa: SLF001 - same
+        alike=Alike.of(cache),
+        output_version=output_version,
+        wait=wait,
+    )
+
+
+def _implements(model: BaseChatModel, method: str) -> bool:
+    return getattr(type(model), method) is not getattr(BaseChatModel, method)
+
+
+def _watched(call: Any, run_manager: Any) -> dict[str, Any]:
+    """The run manager, for those that take one."""
+    taken = inspect.signature(call).parameters
+    takes = "run_manager" in taken or any(p.kind is p.VAR_KEYWORD for p in taken.values())
+    return {"run_manager": run_manager} if takes else {}

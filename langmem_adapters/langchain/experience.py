@@ -1,0 +1,201 @@
+"""ExperienceMiddleware: answers that an agent's model gave before, and similar ones as examples."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal
+
+from langchain_core.outputs import Generation
+
+from langmem_adapters.errors import ConfigurationError, MissingDependency
+from langmem_adapters.experience import ExperiencePool, Prices, bypass, refresh
+from langmem_adapters.indexes import open_index, shared_index
+from langmem_adapters.langchain.answers import Answers
+from langmem_adapters.langchain.chat_model import CachedChatModel
+from langmem_adapters.langchain.generations import worth_storing
+from langmem_adapters.model import Scope
+from langmem_adapters.protocols import Index, Store
+from langmem_adapters.stores import cache_store
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+    from langgraph.runtime import Runtime
+
+    from langmem_adapters.langchain.scope import Lookup, ScopeOf
+except ImportError as error:
+    raise MissingDependency("langchain", "langgraph") from error
+
+__all__ = ["ExperienceMiddleware"]
+
+_PATIENCE = 0.2  # seconds that a run may be late for its cache, once, when the store does not answer
+_SCOPES = 256  # the latest, whose calls in the air and counts are kept
+
+
+class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
+    """A cache for ``create_agent`` (implements ``langchain.agents.middleware.AgentMiddleware``).
+
+    What :class:`CachedChatModel` is for a model, for an agent with any model, also one that other middleware chooses:
+    streams, tools and structured output included. Whose answers are looked at is found in the run's context, so one
+    instance serves everybody, and nobody another's. Each hit has a message id, and tool calls ids, of its own, so a
+    thread stays whole; a tool that is called once more runs once more. Put it last, so that it sees the request as it
+    is made in the end.
+
+    Args:
+        url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
+        store: A store of your own instead of a URL.
+        user, tenant: Whose answers: an id, or a function from the runtime to one. Default: the context's
+            ``user_id``; no tenant. ``user=""`` shares answers among the users of a tenant.
+        strict: Whether a run in which a user or tenant was looked for in vain goes without the cache. Otherwise it
+            has the answers of all such runs.
+        examples: How many similar requests, with their answers, the model is shown on a miss, in the system message
+            and marked as data; 0: none. With some, the users' questions are kept in the store; else only hashes are.
+        index: What finds similar requests; default: the one of the URL, or for a store of your own one in memory.
+        tag, ttl, max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
+        should_store: Decides which answers are worth keeping.
+        wait: Seconds to wait at the most for another run that asks the same; 0: everybody asks.
+        on_error: What an outage of the store does to a run: "degrade" goes on without the cache, is logged once for
+            each cause and counted in :meth:`stats`; "raise" raises.
+
+    >>> from langchain.agents import create_agent
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> from langmem_adapters.langchain import ExperienceMiddleware
+    >>> model = FakeListChatModel(responses=["In the shed.", "No idea."])
+    >>> agent = create_agent(model, middleware=[ExperienceMiddleware("memory:")])
+    >>> question = {"messages": [("user", "Where is my bike?")]}
+    >>> for user in ("ada", "ada", "bob"):
+    ...     print(agent.invoke(question, context={"user_id": user})["messages"][-1].content)
+    In the shed.
+    In the shed.
+    No idea.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        store: Store | None = None,
+        user: Lookup | None = None,
+        tenant: Lookup = "",
+        strict: bool = False,
+        examples: int = 0,
+        index: Index | None = None,
+        tag: str = "langchain",
+        ttl: float | None = None,
+        max_entries: int | None = None,
+        max_bytes: int | None = None,
+        prices: Prices | None = None,
+        should_store: Callable[[Sequence[Generation]], bool] = worth_storing,
+        wait: float = 60.0,
+        on_error: Literal["degrade", "raise"] = "degrade",
+        clock: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        super().__init__()
+        if url is not None and store is not None:
+            raise ConfigurationError("give ExperienceMiddleware a url or a store, not both")
+        if examples < 0:
+            raise ConfigurationError(f"examples is a number, or 0, not {examples}")
+        if examples and index is None:
+            index = open_index("memory:") if store else shared_index(url)
+        self._store = store or cache_store(url)
+        self._scope = ScopeOf(user, "-", tenant, needs_user=False)
+        self._strict = strict
+        self._pools: dict[str, Any] = {
+            "tag": tag,
+            "index": index if examples else None,
+            "ttl": ttl,
+            "max_entries": max_entries,
+            "max_bytes": max_bytes,
+            "prices": prices,
+            "clock": clock,
+            "new_id": new_id,
+        }
+        self._rules: dict[str, Any] = {
+            "should_store": should_store,
+            "examples": examples,
+            "wait": wait,
+            "on_error": on_error,
+            "clock": clock,
+            "new_id": new_id,
+        }
+        self._bypassed = 0
+        self._lock = threading.Lock()
+        self._answers: OrderedDict[tuple[Scope, str | None], Answers] = OrderedDict()
+        self._gone: Counter[str] = Counter()  # what was counted by those that are not kept any more
+        self._made(Scope(), None)  # so that a wrong setting is told here
+
+    # --- hooks
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Give the run's model its cache."""
+        return handler(self._with_cache(request))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        """:meth:`wrap_model_call`, without blocking the event loop."""
+        return await handler(self._with_cache(request))
+
+    # --- outside of runs
+
+    def pool(self, *, user: str = "", tenant: str = "") -> ExperiencePool:
+        """The answers of a user of a tenant: for clearing, exporting, and deleting by the ``cache_key`` of a hit."""
+        return ExperiencePool(self._store, user=user, tenant=tenant, **self._pools)
+
+    @staticmethod
+    def bypass() -> AbstractContextManager[None]:
+        """Inside of this block, neither look up nor store."""
+        return bypass()
+
+    @staticmethod
+    def refresh() -> AbstractContextManager[None]:
+        """Inside of this block, ask anew, and keep what comes."""
+        return refresh()
+
+    def stats(self) -> dict[str, int]:
+        """Hits, misses, shared, stored, refused, errors, saved tokens, as CachedChatModel has them; runs bypassed."""
+        with self._lock:
+            counts = Counter(self._gone)
+            for answers in self._answers.values():
+                counts.update(answers.stats())
+        return {**self._made(Scope(), None).stats(), **counts, "bypassed": self._bypassed}
+
+    # --- whose answers
+
+    def _with_cache(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        if isinstance(request.model, CachedChatModel):
+            return request
+        scope = self._found(request.runtime)
+        if scope is None:
+            self._bypassed += 1
+            return request
+        answers = self._of(scope, request.model.output_version)
+        return request.override(model=CachedChatModel(request.model, answers))
+
+    def _found(self, runtime: Runtime[Any]) -> Scope | None:
+        """Whose answers a run has; None, where it must not have any."""
+        scope = self._scope(runtime)
+        looked_for = (
+            scope.user if not isinstance(self._scope.user, str) else "-",
+            scope.tenant if not isinstance(self._scope.tenant, str) else "-",
+        )
+        return None if self._strict and not all(looked_for) else scope
+
+    def _of(self, scope: Scope, output_version: str | None) -> Answers:
+        with self._lock:
+            answers = self._answers.pop((scope, output_version), None) or self._made(scope, output_version)
+            self._answers[scope, output_version] = answers
+            if len(self._answers) > _SCOPES:
+                self._gone.update(self._answers.popitem(last=False)[1].stats())
+            return answers
+
+    def _made(self, scope: Scope, output_version: str | None) -> Answers:
+        pool = self.pool(user=scope.user, tenant=scope.tenant)
+        return Answers(pool, output_version=output_version, **self._rules)

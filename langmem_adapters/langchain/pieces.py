@@ -1,0 +1,71 @@
+"""An answer in the pieces of a stream, and made whole again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from langchain_core.language_models.chat_models import generate_from_stream
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages.tool import ToolCallChunk, tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+__all__ = ["as_reported", "copied", "pieces", "whole"]
+
+_WORD = re.compile(r"\S+\s*|\s+")
+_TRACED = "lc_gateway_metadata"  # LangChain's own name for what it keeps out of messages
+
+
+def pieces(generation: ChatGeneration) -> Iterator[ChatGenerationChunk]:
+    """Chunks that add up to an answer: its text by words, and with the last of them everything else.
+
+    They have no id: LangChain gives them that of the run.
+    """
+    message = generation.message
+    *first, last = _WORD.findall(message.content) or [""] if isinstance(message.content, str) else [message.content]
+    for word in first:
+        yield ChatGenerationChunk(message=AIMessageChunk(content=word))
+    own = {"content", "id", "invalid_tool_calls", "tool_calls", "type"}
+    fields = {name: value for name, value in message.__dict__.items() if name in AIMessageChunk.model_fields}
+    kept: dict[str, Any] = {name: value for name, value in fields.items() if name not in own}
+    chunk = AIMessageChunk(content=last, tool_call_chunks=list(_calls(message)), chunk_position="last", **kept)
+    yield ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
+
+
+def _calls(message: Any) -> Iterator[ToolCallChunk]:
+    if not isinstance(message, AIMessage):
+        return
+    arguments = [json.dumps(call["args"]) for call in message.tool_calls]
+    arguments += [call["args"] or "" for call in message.invalid_tool_calls]
+    for index, (call, args) in enumerate(
+        zip([*message.tool_calls, *message.invalid_tool_calls], arguments, strict=True)
+    ):
+        yield tool_call_chunk(name=call["name"], args=args, id=call["id"], index=index)
+
+
+def copied(chunk: ChatGenerationChunk) -> ChatGenerationChunk:
+    """A chunk as it is now, whatever its reader does to it."""
+    return ChatGenerationChunk(message=chunk.message.model_copy(), generation_info=chunk.generation_info)
+
+
+def whole(chunks: Sequence[ChatGenerationChunk]) -> ChatResult:
+    """The answer that chunks add up to, if there are any."""
+    return generate_from_stream(iter(chunks)) if chunks else ChatResult(generations=[])
+
+
+def as_reported(result: ChatResult, output_version: str | None) -> list[ChatGeneration]:
+    """New generations with the metadata and the form of content that LangChain would give to a cache."""
+    told = (result.llm_output or {}) if len(result.generations) == 1 else {}
+    return [_as_reported(generation, told, output_version) for generation in result.generations]
+
+
+def _as_reported(generation: ChatGeneration, told: dict[str, Any], output_version: str | None) -> ChatGeneration:
+    message = generation.message
+    info = {name: value for name, value in (generation.generation_info or {}).items() if name != _TRACED}
+    metadata = {**told, **info, **message.response_metadata}
+    update: dict[str, Any] = {"response_metadata": metadata}
+    if output_version == "v1":
+        update = {"content": message.content_blocks, "response_metadata": {**metadata, "output_version": "v1"}}
+    return ChatGeneration(message=message.model_copy(update=update), generation_info=info or None)

@@ -1,0 +1,234 @@
+"""Responses of models as experiences: looked up before a call, kept after it, shared by those who ask at once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal, cast
+
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache
+from langmem_adapters.experience.arguments import Arguments
+from langmem_adapters.experience.flights import Flight
+from langmem_adapters.experience.responses import Responses
+from langmem_adapters.experience.rules import Rules, Turn
+from langmem_adapters.flow import arun, run
+from langmem_adapters.llamaindex.responses import (
+    Response,
+    copied,
+    pieces,
+    read_response,
+    usage_of,
+    whole,
+    worth_storing,
+    write_response,
+)
+from langmem_adapters.model import Experience, Metric
+
+__all__ = ["Answers"]
+
+_log = logging.getLogger("langmem_adapters")
+_reading: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
+
+
+class Answers:
+    """The responses in a pool, around the calls of a model.
+
+    Args:
+        pool: Where they are.
+        model: Gives the model's name, for what its responses cost.
+        should_store: Decides which responses are worth keeping.
+        wait: Seconds to wait at the most for another who asks the same; 0: everybody asks.
+        on_error: What an outage of the store does to a model call: "degrade" goes on without, "raise" raises.
+        clock: Gives Unix seconds. ``new_id`` gives ids.
+    """
+
+    def __init__(
+        self,
+        pool: ExperiencePool,
+        *,
+        model: Callable[[], str],
+        should_store: Callable[[Any], bool] = worth_storing,
+        wait: float = 60.0,
+        on_error: Literal["degrade", "raise"] = "degrade",
+        clock: Callable[[], float],
+        new_id: Callable[[], str],
+    ) -> None:
+        self.pool = pool
+        self._saved_tokens = 0
+        self._unkeyed = 0
+        self._open: dict[str, tuple[Flight, int | None]] = {}
+
+        def metric(response: Any) -> Metric:
+            used = usage_of(response) or {}
+            counts = {name: used.get(name, 0) for name in ("input_tokens", "output_tokens")}
+            return Metric(model=model(), **counts)
+
+        rules = Rules(should_store=should_store, metric=metric, request="key", wait=wait, on_error=on_error)
+        rules.check(_call.__qualname__, is_async=True)
+        self._calls = FunctionCache(
+            _call,
+            lambda: pool,
+            rules=rules,
+            arguments=_Requests(_call),
+            responses=_Kept(clock, new_id),
+            clock=clock,
+            new_id=new_id,
+        )
+
+    def invoke(self, key: str | None, ask: Callable[[], Any], give: Callable[[Any], Any]) -> Any:
+        """The model's response to a request, or what ``give`` makes of a kept one. Without a key, the model's."""
+        if key is None:
+            return ask()
+        with self._apart(key):
+            turn = run(self._calls.begin((key,), {}))
+        if turn.served:
+            return give(self._served(turn))
+        with self._held(turn), self._calls.led(turn):
+            response = ask()
+        run(self._calls.finish(turn, response))
+        return response
+
+    async def ainvoke(
+        self, key: str | None, ask: Callable[[], Awaitable[Any]], give: Callable[[Any], Awaitable[Any]]
+    ) -> Any:
+        """:meth:`invoke`, without blocking the event loop."""
+        if key is None:
+            return await ask()
+        with self._apart(key):
+            turn = await arun(self._calls.begin((key,), {}))
+        if turn.served:
+            return await give(self._served(turn))
+        with self._held(turn), self._calls.led(turn):
+            response = await ask()
+        await arun(self._calls.finish(turn, response))
+        return response
+
+    def stream(self, key: str | None, ask: Callable[[], Iterator[Any]], give: Callable[[Any], Any]) -> Iterator[Any]:
+        """:meth:`invoke` for streams. A response is kept when the last of them was read."""
+        if key is None:
+            return ask()
+        with self._apart(key):
+            turn = run(self._calls.begin((key,), {}))
+        if turn.served:
+            return cast("Iterator[Any]", give(pieces(self._served(turn))))
+        with self._held(turn):
+            return self._recorded(turn, ask())
+
+    def _recorded(self, turn: Turn, stream: Iterator[Any]) -> Iterator[Any]:
+        text, last = "", None
+        with self._held(turn), self._read_by(turn, threading.get_ident()):
+            for response in stream:
+                text, last = text + (response.delta or ""), copied(response)
+                yield response
+        if last is None:
+            self._calls.let_go(turn)
+        else:
+            run(self._calls.finish(turn, whole(last, text)))
+
+    async def astream(
+        self, key: str | None, ask: Callable[[], Awaitable[Any]], give: Callable[[Any], Awaitable[Any]]
+    ) -> AsyncIterator[Any]:
+        """:meth:`stream`, without blocking the event loop."""
+        if key is None:
+            return cast("AsyncIterator[Any]", await ask())
+        with self._apart(key):
+            turn = await arun(self._calls.begin((key,), {}))
+        if turn.served:
+            return cast("AsyncIterator[Any]", await give(_async(pieces(self._served(turn)))))
+        with self._held(turn):
+            return self._arecorded(turn, await ask())
+
+    async def _arecorded(self, turn: Turn, stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        text, last = "", None
+        with self._held(turn), self._read_by(turn, None):
+            async for response in stream:
+                text, last = text + (response.delta or ""), copied(response)
+                yield response
+        if last is None:
+            self._calls.let_go(turn)
+        else:
+            await arun(self._calls.finish(turn, whole(last, text)))
+
+    def pass_by(self, error: SerializationError) -> None:
+        """Count and tell a request that has no key, as something in it is no data."""
+        self._unkeyed += 1
+        if self._unkeyed == 1:
+            _log.warning("requests go by the cache that have no key: %s", error)
+
+    def stats(self) -> dict[str, int]:
+        """The pool's counts; hits that others had just asked for; refused, errors, requests without a key, tokens."""
+        own = {name: self._calls.stats()[name] for name in ("shared", "refused", "errors")}
+        return {**self.pool.stats(), **own, "unkeyed": self._unkeyed, "saved_tokens": self._saved_tokens}
+
+    @contextmanager
+    def _held(self, turn: Turn) -> Iterator[None]:
+        """While the model answers: if it fails, or nobody reads on, others may try."""
+        try:
+            yield
+        except BaseException:
+            self._calls.let_go(turn)
+            raise
+
+    @contextmanager
+    def _read_by(self, turn: Turn, thread: int | None) -> Iterator[None]:
+        """While a stream is read: its reader must not wait for itself, if it asks the same again."""
+        if turn.flight is None:
+            yield
+            return
+        self._open[turn.key] = (turn.flight, thread)
+        _reading.set((*(flight for flight in _reading.get() if not flight.landed.done()), turn.flight))
+        try:
+            yield
+        finally:
+            self._open.pop(turn.key, None)
+
+    def _apart(self, key: str) -> AbstractContextManager[None]:
+        """Apart from a stream of the same that is being read here."""
+        flight, thread = self._open.get(key, (None, None))
+        own = flight in _reading.get() or thread == threading.get_ident()
+        return self._calls.led(Turn((), {}, flight=flight if own else None))
+
+    def _served(self, turn: Turn) -> Any:
+        kwargs = turn.value.additional_kwargs
+        kwargs["cache_key"] = turn.key
+        self._saved_tokens += (kwargs["cache_usage"] or {}).get("total_tokens", 0)
+        return turn.value
+
+
+def _call(key: str) -> None:
+    """Say what a call is made with."""
+
+
+_call.__qualname__ = "the model call"  # as it is called in the log
+
+
+async def _async(items: Iterator[Any]) -> AsyncIterator[Any]:
+    for item in items:
+        yield item
+
+
+class _Requests(Arguments):
+    """Requests come with their keys."""
+
+    def key(self, counted: Mapping[str, Any]) -> str:
+        return str(counted["key"])
+
+
+class _Kept(Responses):
+    """Responses as plain data."""
+
+    def __init__(self, clock: Callable[[], float], new_id: Callable[[], str]) -> None:
+        super().__init__(_call, serializer=DataSerializer(), stream=False)
+        self._clock = clock
+        self._new_id = new_id
+
+    def experience(self, value: Any, *, req: Any, metric: Metric) -> Experience:
+        return Experience(req=req, resp=write_response(value), metric=metric)
+
+    def of(self, experience: Experience) -> Response:
+        now = self._clock()
+        return read_response(experience.resp, age=max(0.0, now - (experience.timestamp or now)), new_id=self._new_id)

@@ -1,0 +1,300 @@
+"""CachedLLM: a LlamaIndex model that does not answer the same request twice."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal, cast
+
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LLMMetadata
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.llms import LLM
+from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from typing_extensions import Self
+
+from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.experience import ExperiencePool, Prices, bypass, refresh
+from langmem_adapters.llamaindex.answers import Answers
+from langmem_adapters.llamaindex.request import chat_key, completion_key
+from langmem_adapters.llamaindex.responses import Response, worth_storing
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores import cache_store
+
+__all__ = ["CachedLLM"]
+
+_SAME = (
+    "callback_manager",
+    "completion_to_prompt",
+    "messages_to_prompt",
+    "output_parser",
+    "pydantic_program_mode",
+    "query_wrapper_prompt",
+    "system_prompt",
+)
+
+
+class CachedLLM(LLM):
+    """A model with its cache (implements ``llama_index.core.llms.LLM``; of a FunctionCallingLLM, that).
+
+    ``chat``, ``complete``, their streams and async twins, and all that is built on them: agents, query engines,
+    structured prediction. A stream and a plain call are served from each other; the deltas of a served stream add up
+    to the same text. Of several that ask the same at the same time, in this process or in others on the same store,
+    one asks; if it fails, another tries. A stream that was broken off, and a response that was cut off, filtered or
+    empty, are not kept. Requests are kept as a hash only.
+
+    A hit has tool calls with ids of its own, no usage, and in its ``additional_kwargs`` ``cache``, ``cache_key``,
+    ``cache_age`` (seconds) and ``cache_usage``; callbacks and events tell of it as of any response. The whole request
+    is compared, so tool calls, and answers to results of tools, are served too. Attributes that it does not have are
+    the model's.
+
+    Args:
+        llm: The model. Two that differ in nothing but functions or private state need a ``tag`` each.
+        url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
+        store: A store of your own instead of a URL.
+        tenant: Whose responses; those of others are never served.
+        tag: Keeps these responses apart from those of other tags.
+        ttl: Seconds for which a response may be served; None: for ever.
+        max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
+        should_store: Decides of a ChatResponse or CompletionResponse whether it is worth keeping.
+        wait: Seconds to wait at the most for another who asks the same; 0: everybody asks. Who waits for a stream
+            sees nothing of it before its reader has come to the end.
+        on_error: What an outage of the store does to a model call: "degrade" goes on without the cache, is
+            logged once for each cause and counted in :meth:`stats`; "raise" raises.
+
+    >>> from llama_index.core.llms import MockLLM
+    >>> from langmem_adapters.llamaindex import CachedLLM
+    >>> llm = CachedLLM(MockLLM(max_tokens=3), url="memory:")
+    >>> llm.complete("Hello!").text
+    'text text text'
+    >>> "".join(response.delta for response in llm.stream_complete("Hello!"))
+    'text text text'
+    >>> llm.stats()["hits"]
+    1
+    """
+
+    _wrapped: LLM = PrivateAttr()
+    _answers: Answers = PrivateAttr()
+
+    def __new__(cls, llm: Any = None, **_: Any) -> Self:
+        """Make one that calls functions of a model that does."""
+        kind = CachedFunctionCallingLLM if isinstance(llm, FunctionCallingLLM) and cls is CachedLLM else cls
+        return cast("Self", super().__new__(kind))
+
+    def __init__(
+        self,
+        llm: LLM,
+        *,
+        url: str | None = None,
+        store: Store | None = None,
+        tenant: str = "",
+        tag: str = "llama-index",
+        ttl: float | None = None,
+        max_entries: int | None = None,
+        max_bytes: int | None = None,
+        prices: Prices | None = None,
+        should_store: Callable[[Any], bool] = worth_storing,
+        wait: float = 60.0,
+        on_error: Literal["degrade", "raise"] = "degrade",
+        clock: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        if not isinstance(llm, LLM) or isinstance(llm, CachedLLM):
+            raise ConfigurationError(f"CachedLLM wraps a model of LlamaIndex, not a {type(llm).__name__}")
+        if url is not None and store is not None:
+            raise ConfigurationError("give CachedLLM a url or a store, not both")
+        super().__init__(**{name: getattr(llm, name) for name in _SAME})
+        self._wrapped = llm
+        pool = ExperiencePool(
+            store or cache_store(url),
+            tag=tag,
+            tenant=tenant,
+            ttl=ttl,
+            max_entries=max_entries,
+            max_bytes=max_bytes,
+            prices=prices,
+            clock=clock,
+            new_id=new_id,
+        )
+        self._answers = Answers(
+            pool,
+            model=lambda: str(llm.metadata.model_name),
+            should_store=should_store,
+            wait=wait,
+            on_error=on_error,
+            clock=clock,
+            new_id=new_id,
+        )
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name of the class, for serialisation."""
+        return "CachedLLM"
+
+    @property
+    def pool(self) -> ExperiencePool:
+        """Where the responses are kept: for clearing, exporting, and what the hits have saved."""
+        return self._answers.pool
+
+    @staticmethod
+    def bypass() -> AbstractContextManager[None]:
+        """Inside of this block, neither look up nor store."""
+        return bypass()
+
+    @staticmethod
+    def refresh() -> AbstractContextManager[None]:
+        """Inside of this block, ask anew, and keep what comes."""
+        return refresh()
+
+    def stats(self) -> dict[str, int]:
+        """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, saved tokens."""
+        return self._answers.stats()
+
+    def delete(self, hit: Response) -> bool:
+        """Forget the entry that served this response; False, if there is none any more."""
+        return self.pool.delete(key=_key_of(hit))
+
+    async def adelete(self, hit: Response) -> bool:
+        """:meth:`delete`, without blocking the event loop."""
+        return await self.pool.adelete(key=_key_of(hit))
+
+    # --- calls
+
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
+        """Chat, or serve."""
+        key = self._key(chat_key, messages, kwargs)
+        told = _told(llm_chat_callback, self, messages, **kwargs)
+        return self._answers.invoke(key, lambda: self._wrapped.chat(messages, **kwargs), told)
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        """Complete, or serve."""
+        key = self._key(completion_key, prompt, formatted, kwargs)
+        told = _told(llm_completion_callback, self, prompt, formatted=formatted, **kwargs)
+        return self._answers.invoke(key, lambda: self._wrapped.complete(prompt, formatted, **kwargs), told)
+
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
+        """Chat in a stream, or serve."""
+        key = self._key(chat_key, messages, kwargs)
+        told = _told(llm_chat_callback, self, messages, **kwargs)
+        return self._answers.stream(key, lambda: self._wrapped.stream_chat(messages, **kwargs), told)
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        """Complete in a stream, or serve."""
+        key = self._key(completion_key, prompt, formatted, kwargs)
+        told = _told(llm_completion_callback, self, prompt, formatted=formatted, **kwargs)
+        return self._answers.stream(key, lambda: self._wrapped.stream_complete(prompt, formatted, **kwargs), told)
+
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
+        """:meth:`chat`, without blocking the event loop."""
+        key = self._key(chat_key, messages, kwargs)
+        told = _atold(llm_chat_callback, self, messages, **kwargs)
+        return await self._answers.ainvoke(key, lambda: self._wrapped.achat(messages, **kwargs), told)
+
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        """:meth:`complete`, without blocking the event loop."""
+        key = self._key(completion_key, prompt, formatted, kwargs)
+        told = _atold(llm_completion_callback, self, prompt, formatted=formatted, **kwargs)
+        return await self._answers.ainvoke(key, lambda: self._wrapped.acomplete(prompt, formatted, **kwargs), told)
+
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
+        """:meth:`stream_chat`, without blocking the event loop."""
+        key = self._key(chat_key, messages, kwargs)
+        told = _atold(llm_chat_callback, self, messages, **kwargs)
+        return await self._answers.astream(key, lambda: self._wrapped.astream_chat(messages, **kwargs), told)
+
+    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        """:meth:`stream_complete`, without blocking the event loop."""
+        key = self._key(completion_key, prompt, formatted, kwargs)
+        told = _atold(llm_completion_callback, self, prompt, formatted=formatted, **kwargs)
+        ask = self._wrapped.astream_complete
+        return await self._answers.astream(key, lambda: ask(prompt, formatted, **kwargs), told)
+
+    def _key(self, make: Callable[..., str], *request: Any) -> str | None:
+        try:
+            return make(self._wrapped, *request)
+        except SerializationError as error:
+            self._answers.pass_by(error)
+            return None
+
+    # --- what others want to know of the model
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """The model's."""
+        return self._wrapped.metadata
+
+    def to_payload(self) -> dict[str, Any]:
+        """The model's."""
+        return self._wrapped.to_payload()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "callback_manager":  # as Settings and query engines set it
+            self._wrapped.callback_manager = value
+
+    def __repr_args__(self) -> Generator[tuple[str, str], None, None]:
+        """Name the class alone: a model's own representation may show its key."""
+        yield "llm", type(self._wrapped).__name__
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)  # type: ignore[misc] # pydantic hides it from type checkers
+        except AttributeError:
+            if name.startswith("_"):
+                raise
+        return getattr(self._wrapped, name)
+
+
+class CachedFunctionCallingLLM(CachedLLM, FunctionCallingLLM):
+    """What :class:`CachedLLM` makes of a model that calls functions."""
+
+    _wrapped: FunctionCallingLLM = PrivateAttr()
+
+    def _prepare_chat_with_tools(
+        self, tools: Sequence[Any], *args: Any, tool_required: bool = False, **kwargs: Any
+    ) -> dict[str, Any]:
+        prepare: Any = self._wrapped._prepare_chat_with_tools_compat  # noqa: SLF001 - what such a model implements
+        return cast("dict[str, Any]", prepare(tools, *args, tool_required=tool_required, **kwargs))
+
+    def _validate_chat_with_tools_response(
+        self, response: ChatResponse, tools: Sequence[Any], *args: Any, **kwargs: Any
+    ) -> ChatResponse:
+        validate = self._wrapped._validate_chat_with_tools_response  # noqa: SLF001 - what such a model implements
+        return validate(response, tools, *args, **kwargs)
+
+    def get_tool_calls_from_response(self, response: ChatResponse, *args: Any, **kwargs: Any) -> list[Any]:
+        """The calls in a response, as the model reads them."""
+        return self._wrapped.get_tool_calls_from_response(response, *args, **kwargs)
+
+
+def _key_of(hit: Response) -> str:
+    key = hit.additional_kwargs.get("cache_key")
+    if not isinstance(key, str):
+        raise ConfigurationError("this response did not come from a cache: it has no cache_key in additional_kwargs")
+    return key
+
+
+def _told(callback: Callable[[], Any], llm: LLM, request: Any, **kwargs: Any) -> Callable[[Any], Any]:
+    """Gives a response, and tells callbacks and events of it as a model does that made it."""
+
+    def give(response: Any) -> Any:
+        def serve(*_: Any, **__: Any) -> Any:
+            return response
+
+        return callback()(serve)(llm, request, **kwargs)
+
+    return give
+
+
+def _atold(callback: Callable[[], Any], llm: LLM, request: Any, **kwargs: Any) -> Callable[[Any], Any]:
+    """:func:`_told` for coroutine functions."""
+
+    async def give(response: Any) -> Any:
+        async def serve(*_: Any, **__: Any) -> Any:
+            return response
+
+        return await callback()(serve)(llm, request, **kwargs)
+
+    return give

@@ -1,0 +1,92 @@
+"""When two calls of LlamaIndex models are the same request: one key, whatever does not change the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.llms import LLM
+from llama_index.core.tools import BaseTool
+from pydantic import BaseModel
+
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.llamaindex.convert import to_message
+from langmem_adapters.text import replaced
+
+__all__ = ["chat_key", "completion_key"]
+
+# How a call is made or watched, not what is asked.
+_OF_THE_CALL = frozenset(
+    {
+        "api_key",
+        "callback_manager",
+        "max_retries",
+        "num_workers",
+        "rate_limiter",
+        "request_timeout",
+        "reuse_client",
+        "timeout",
+        "verbose",
+    }
+)
+_OF_PROMPTS = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
+
+
+def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> str:
+    """The key of a chat: 32 hexadecimal digits from which nothing can be read back.
+
+    Ids of tool calls, keys of an API, timeouts and retries do not change it. Everything else does: the model and its
+    parameters, messages, tools, formats. Raises SerializationError for what cannot be told from something else.
+    """
+    said = [to_message(message).to_data() for message in messages]
+    return fingerprint("llama-index chat", _model(llm), _named(said), _described(_lasting(kwargs)))
+
+
+def completion_key(llm: LLM, prompt: str, formatted: bool, kwargs: Mapping[str, Any]) -> str:
+    """The key of a completion; see :func:`chat_key`."""
+    return fingerprint("llama-index completion", _model(llm), prompt, formatted, _described(_lasting(kwargs)))
+
+
+def _model(llm: LLM) -> Any:
+    """A model and its parameters: the fields that it would be dumped with, and how it makes prompts.
+
+    Of what is no data, the name.
+    """
+    names = [name for name, field in type(llm).model_fields.items() if not field.exclude or name in _OF_PROMPTS]
+    fields = {name: getattr(llm, name) for name in names}
+    return [llm.class_name(), llm.metadata.model_name, {name: _told(it) for name, it in _lasting(fields).items()}]
+
+
+def _told(value: Any) -> Any:
+    try:
+        return fingerprint(_described(value))
+    except SerializationError:
+        return ["a", getattr(value, "__qualname__", type(value).__qualname__)]
+
+
+def _lasting(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if name not in _OF_THE_CALL}
+
+
+def _described(value: Any) -> Any:
+    """A value as data; tools and classes by their name, description and schema."""
+    if isinstance(value, BaseTool):
+        metadata = value.metadata
+        return ["tool", metadata.name, metadata.description, _described(metadata.get_parameters_dict())]
+    if isinstance(value, type):
+        schema = value.model_json_schema() if issubclass(value, BaseModel) else None
+        return ["class", value.__qualname__, schema]
+    if isinstance(value, BaseModel):
+        return ["model", type(value).__qualname__, _described(dict(value))]
+    if isinstance(value, Mapping):
+        return {name: _described(item) for name, item in value.items()}
+    return [_described(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _named(said: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages with their tool calls by order: models make up a new id each time."""
+    ids = [call.get("id") for message in said for call in message.get("tool_calls", ())]
+    names = {id_: f"call {n}" for n, id_ in enumerate(ids) if isinstance(id_, str)}
+    return replaced(said, names) if names else said

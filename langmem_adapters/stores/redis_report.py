@@ -1,0 +1,161 @@
+"""What the Redis store can tell of its server: signs of life, figures, and what is set in a way that loses data."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from langmem_adapters.errors import StoreError, StoreUnavailable
+from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats
+from langmem_adapters.keys import Namespace
+from langmem_adapters.stores.redis_keys import Keys
+from langmem_adapters.stores.redis_wire import Wire, pack
+
+__all__ = ["examined", "health", "stats"]
+
+_PAGE = 1000  # keys looked at in one round trip
+_OLDEST = (6, 2)
+_NEARLY = 0.9  # of maxmemory
+_KEEPS = "noeviction"
+_GONE = -2  # as PTTL says it
+
+
+def health(wire: Wire, address: str) -> Health:
+    """Send a PING to each server that is in use."""
+    began = time.perf_counter()
+    try:
+        for _ in wire.everywhere(pack("PING")):
+            pass
+    except StoreError as error:
+        return Health(ok=False, address=address, seconds=time.perf_counter() - began, problem=str(error))
+    return Health(ok=True, address=address, seconds=time.perf_counter() - began)
+
+
+def stats(wire: Wire, keys: Keys, address: str) -> StoreStats:
+    """Go through our keys with SCAN, and count; used memory, where INFO is allowed."""
+    counted = _Counted(wire, keys)
+    found = wire.keys(keys.pattern(()))
+    while page := list(islice(found, _PAGE)):
+        counted.add(page)
+    size = limit = None
+    with suppress(StoreError):  # figures of the server, which many users may not see
+        told = [_fields(reply) for reply in wire.everywhere(pack("INFO", "memory"))]
+        size = sum(int(info["used_memory"]) for info in told if "used_memory" in info) or None
+        limit = sum(int(info.get("maxmemory", 0)) for info in told) or None
+    return StoreStats(address, counted.kinds(), len(counted.keys), size, limit)
+
+
+class _Counted:
+    """Namespaces by kind, of keys that come in any order, and some of them twice."""
+
+    def __init__(self, wire: Wire, keys: Keys) -> None:
+        self.keys: set[bytes] = set()
+        self._wire = wire
+        self._names = keys
+        self._entries: Counter[str] = Counter()
+        self._expires: dict[Namespace, bool] = {}
+
+    def add(self, page: list[bytes]) -> None:
+        new = list(dict.fromkeys(key for key in page if key not in self.keys))
+        self.keys.update(new)
+        ours = [(key, namespace) for key in new if (namespace := self._names.namespace(key)) is not None]
+        logs = [(key, namespace) for key, namespace in ours if key == self._names.place(namespace).log]
+        asked = [(key, pack("PTTL", key)) for key, _ in ours] + [(key, pack("XLEN", key)) for key, _ in logs]
+        replies = self._wire.send(*asked)
+        for (_, namespace), left in zip(ours, replies, strict=False):
+            if left != _GONE:
+                self._expires[namespace] = self._expires.get(namespace, False) or left >= 0
+        for (_, namespace), length in zip(logs, replies[len(ours) :], strict=True):
+            self._entries[_kind(namespace)] += length
+
+    def kinds(self) -> dict[str, KindStats]:
+        total = Counter(map(_kind, self._expires))
+        expiring = Counter(_kind(namespace) for namespace, expires in self._expires.items() if expires)
+        return {kind: KindStats(total[kind], expiring[kind], self._entries[kind]) for kind in sorted(total)}
+
+
+def _kind(namespace: Namespace) -> str:
+    return namespace[0] if namespace else ""
+
+
+def examined(wire: Wire) -> Iterator[Finding]:
+    """Look at the servers' version, memory and persistence, as far as the user may."""
+    try:
+        servers = [_fields(reply) for reply in wire.everywhere(pack("INFO"))]
+    except StoreUnavailable as error:
+        yield Finding("problem", "server", str(error))
+        return
+    except StoreError:
+        said = "INFO is forbidden: version, memory and persistence were not looked at"
+        yield Finding("note", "server", said, "nothing, if you know them; else grant the user +info")
+        return
+    for info in servers:
+        name = f"server {info.get('tcp_port', '')}".strip() if len(servers) > 1 else "server"
+        yield _version(name, info)
+        yield _eviction(name, info)
+        yield from _memory(name, info)
+        yield from _persistence(name, info, wire)
+
+
+def _version(name: str, info: dict[str, str]) -> Finding:
+    version = info.get("redis_version", "0")
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST:
+        return Finding("problem", name, f"version {version} is too old", "upgrade to Redis 6.2 or later, or to Valkey")
+    return Finding("ok", name, f"version {version}")
+
+
+def _eviction(name: str, info: dict[str, str]) -> Finding:
+    policy = info.get("maxmemory_policy", _KEEPS)
+    if policy == _KEEPS:
+        return Finding("ok", name, "nothing is evicted")
+    if policy.startswith("allkeys"):
+        said = f"maxmemory-policy {policy} may remove any conversation when memory is short"
+        return Finding("problem", name, said, f"set maxmemory-policy {_KEEPS}, and a ttl on what may go")
+    said = f"maxmemory-policy {policy} may remove sessions that have a ttl before their time, and parts of them"
+    return Finding("note", name, said, f"set maxmemory-policy {_KEEPS}, unless the server is a cache only")
+
+
+def _memory(name: str, info: dict[str, str]) -> Iterator[Finding]:
+    used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    if limit and used > _NEARLY * limit:
+        said = f"{used:,} of {limit:,} bytes are used"
+        yield Finding("problem", name, said, "raise maxmemory, set a shorter ttl, or prune")
+    else:
+        yield Finding("ok", name, f"{used:,} bytes are used" + (f" of {limit:,}" if limit else ", without a limit"))
+
+
+def _persistence(name: str, info: dict[str, str], wire: Wire) -> Iterator[Finding]:
+    failed = [
+        (setting, what)
+        for setting, what in (("rdb_last_bgsave_status", "snapshot"), ("aof_last_write_status", "append-only file"))
+        if info.get(setting, "ok") != "ok"
+    ]
+    for _, what in failed:
+        yield Finding("problem", name, f"the last write of the {what} failed", "look at the server's log and disk")
+    if info.get("aof_enabled") == "1":
+        yield Finding("ok", name, "an append-only file is kept")
+        return
+    saved = _snapshots(wire)
+    remedy = "set appendonly yes, with appendfsync everysec (or always, to lose nothing that was acknowledged)"
+    if saved == "":
+        yield Finding("problem", name, "nothing is kept on disk: a restart loses everything", remedy)
+    else:
+        yield Finding("note", name, "only snapshots are kept: a crash loses what was written since the last", remedy)
+
+
+def _snapshots(wire: Wire) -> str | None:
+    """When snapshots are made; None, where the user may not know."""
+    with suppress(StoreError):
+        reply = next(iter(wire.everywhere(pack("CONFIG", "GET", "save"))))
+        pairs: Any = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+        return str(pairs.get(b"save", b"unknown").decode())
+    return None
+
+
+def _fields(reply: bytes) -> dict[str, str]:
+    lines = reply.decode(errors="replace").splitlines()
+    return {name: value for name, colon, value in (line.partition(":") for line in lines) if colon}

@@ -1,0 +1,102 @@
+"""What the SQLite store can tell of its file: whether it opens, what is in it, and what is wrong with it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from langmem_adapters.database import Database
+from langmem_adapters.errors import StoreError, StoreUnavailable
+from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats
+from langmem_adapters.keys import decode_namespace
+
+__all__ = ["examined", "health", "stats"]
+
+_BESIDE = ("", "-wal", "-shm")
+_ROOMY = 1 << 30  # bytes; with less, the disk is nearly full
+_LONG_WAL = 256 << 20
+_HOLES = 0.25  # of the file
+_SHOWN = 3  # flaws
+
+
+def health(database: Database) -> Health:
+    """Open the file, if there is one, and read from it."""
+    began = time.perf_counter()
+    problem = ""
+    try:
+        if not _exists(database):
+            problem = f"there is no file {database.path} yet"
+        else:
+            with database.reading() as connection:
+                connection.execute("SELECT number FROM langmem_namespaces LIMIT 1").fetchone()
+    except StoreError as error:
+        problem = str(error)
+    return Health(not problem, _address(database), time.perf_counter() - began, problem)
+
+
+def stats(database: Database, now: float) -> StoreStats:
+    """Count in one look; what has expired counts for nothing."""
+    with database.reading() as connection:
+        rows = connection.execute(
+            "SELECT substr(name, 1, instr(name, '/')), COUNT(*), COUNT(expires_at), SUM(total) FROM langmem_namespaces"
+            " WHERE expires_at IS NULL OR expires_at > ? GROUP BY 1 ORDER BY 1",
+            (now,),
+        ).fetchall()
+    kinds = {"".join(decode_namespace(start)): KindStats(*counts) for start, *counts in rows}
+    return StoreStats(_address(database), kinds, size=sum(_sizes(database).values()))
+
+
+def examined(database: Database) -> Iterator[Finding]:
+    """Look at the file's integrity, its empty space, its write-ahead log and the disk."""
+    flaws, pages, free = _structure(database)
+    if flaws == ["ok"]:
+        yield Finding("ok", "file", "its structure is sound")
+    else:
+        remedy = "stop all writers, copy the file, and restore a backup, or save the rest with sqlite3's .recover"
+        yield Finding("problem", "file", f"it is damaged: {'; '.join(flaws)}", remedy)
+    if pages and free > _HOLES * pages:
+        yield Finding("note", "file", f"{free / pages:.0%} of it is empty", "give the space back with vacuum")
+    sizes = _sizes(database)
+    if sizes.get("-wal", 0) > _LONG_WAL:
+        said = f"its write-ahead log has {sizes['-wal']:,} bytes, as some process reads on without an end"
+        yield Finding("note", "file", said, "close the reader that holds it open")
+    if sizes:
+        yield _room(Path(database.path).resolve().parent, sizes[""])
+
+
+def _structure(database: Database) -> tuple[list[str], int, int]:
+    """What SQLite's own check says, and how many pages there are, and how many of them are empty."""
+    try:
+        with database.reading() as connection:
+            flaws = [row[0] for row in connection.execute(f"PRAGMA quick_check({_SHOWN})")]
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    except StoreUnavailable:
+        raise  # locked, or gone
+    except StoreError as error:  # so damaged that it cannot be checked
+        return [str(error.__cause__)], 0, 0
+    return flaws, pages, free
+
+
+def _room(folder: Path, size: int) -> Finding:
+    free = shutil.disk_usage(folder).free
+    if free < min(_ROOMY, max(size, _ROOMY // 8)):
+        return Finding("problem", "disk", f"{free:,} bytes are free", "make room, before writes fail")
+    if free < size:
+        return Finding("note", "disk", f"{free:,} bytes are free, too few for vacuum", "make room before vacuum")
+    return Finding("ok", "disk", f"{free:,} bytes are free")
+
+
+def _exists(database: Database) -> bool:
+    return database.path == ":memory:" or Path(database.path).exists()
+
+
+def _sizes(database: Database) -> dict[str, int]:
+    files = {ending: Path(database.path + ending) for ending in _BESIDE}
+    return {ending: file.stat().st_size for ending, file in files.items() if file.exists()}
+
+
+def _address(database: Database) -> str:
+    return f"sqlite:///{database.path}"

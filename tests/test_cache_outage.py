@@ -1,0 +1,128 @@
+"""G2, C9: a model call never fails because its cache is down, is hardly late, and the cache comes back by itself."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from langchain_core.outputs import Generation
+
+from langmem_adapters.langchain import ExperienceCache
+from langmem_adapters.stores import open_store, shared_store
+from tests.servers import RedisServer
+
+LATE = 0.25 + 0.15  # what is promised, and what a busy machine needs on top
+SOON = 2.0 + 1.0
+ANSWER = [Generation(text="In the shed.")]
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Somebody else is writing to the file, and does not come to an end."""
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+
+
+@contextmanager
+def frozen(server: RedisServer) -> Iterator[None]:
+    assert server._process is not None
+    server._process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        server._process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def killed(server: RedisServer) -> Iterator[None]:
+    server.kill()
+    try:
+        yield
+    finally:
+        server.start()
+
+
+def check(cache: ExperienceCache, outage: Callable[[], object]) -> None:
+    cache.update("before", "model", ANSWER)
+    with outage():  # type: ignore[attr-defined]
+        first = seconds(lambda: cache.update("during", "model", ANSWER))
+        rest = [seconds(lambda n=n: cache.update(f"during {n}", "model", ANSWER)) for n in range(20)]  # type: ignore[misc]
+        rest += [seconds(lambda n=n: cache.lookup(f"during {n}", "model")) for n in range(20)]  # type: ignore[misc]
+    assert first < LATE
+    assert statistics.median(rest) < 0.005
+    assert max(rest) < LATE
+    assert cache.stats()["errors"] >= 40
+    deadline = time.monotonic() + SOON
+    while cache.lookup("before", "model") is None:
+        assert time.monotonic() < deadline, "the cache does not come back"
+        time.sleep(0.01)
+    cache.update("after", "model", ANSWER)
+    assert cache.lookup("after", "model") is not None
+
+
+def test_a_held_lock(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    check(ExperienceCache(f"sqlite:///{path}"), lambda: locked(path))
+
+
+def test_a_killed_redis(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis("--appendonly", "yes", "--appendfsync", "always")
+    check(ExperienceCache(server.url()), lambda: killed(server))
+
+
+def test_a_frozen_redis(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis()
+    check(ExperienceCache(server.url()), lambda: frozen(server))
+
+
+FULL = """
+import resource, signal, sys
+from langchain_core.outputs import Generation
+from langmem_adapters.langchain import ExperienceCache
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+cache = ExperienceCache(sys.argv[1])
+cache.update("before", "model", [Generation(text="kept")])
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+for n in range(40):
+    cache.update(str(n), "model", [Generation(text="x" * 50_000)])
+assert cache.stats()["errors"] > 0, "the disk never was full"
+assert cache.lookup("before", "model")[0].text == "kept"
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+cache.update("after", "model", [Generation(text="kept")])
+assert cache.lookup("after", "model")[0].text == "kept"
+"""
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FULL, f"sqlite:///{tmp_path}/cache.db"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_caches_share_a_store_of_their_own(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/shared.db"
+    assert shared_store(url, timeout=0.2) is shared_store(url, timeout=0.2)
+    assert shared_store(url) is not shared_store(url, timeout=0.2)
+    assert shared_store("memory:") is shared_store("memory:", timeout=0.2)
+    assert ExperienceCache(url).pool.store is ExperienceCache(url).pool.store
+    with pytest.raises(ValueError, match="above 0"):
+        open_store(url, timeout=0)

@@ -1,0 +1,1116 @@
+"""CachedChatModel: streams from the cache, single-flight, and everything else as the model has it (C1 to C9, D3)."""
+
+# ruff: noqa: ARG002 - a model takes more than a script reads
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
+from langchain_core.globals import set_llm_cache
+from langchain_core.language_models import BaseChatModel, FakeListChatModel, GenericFakeChatModel
+from langchain_core.load import dumps
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.rate_limiters import InMemoryRateLimiter
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import BaseModel, Field, PrivateAttr
+
+from langmem_adapters import ConfigurationError, StoreUnavailable
+from langmem_adapters.langchain import BrainChatMessageHistory, CachedChatModel, ExperienceCache
+from langmem_adapters.langchain.pieces import pieces, whole
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.testing import FakeClock
+from tests.openai_server import OpenAIServer
+
+ROOT = Path(__file__).parent.parent
+_CROWD = 50
+
+
+class Scripted(BaseChatModel):
+    """Says what its script says, in words, the last line again and again.
+
+    A line may be a text, a message, a function of the messages, or an exception: in a stream after the first word.
+    """
+
+    script: list[Any] = Field(default_factory=lambda: ["Hello there!"])
+    usage: bool = True
+    n: int | None = None
+    gate: Any = None  # a threading.Event that lets it go on
+    _asked: list[list[BaseMessage]] = PrivateAttr(default_factory=list)
+    _lock: Any = PrivateAttr(default_factory=threading.Lock)
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"usage": self.usage, "n": self.n}
+
+    @property
+    def asked(self) -> int:
+        """How often it was asked."""
+        return len(self._asked)
+
+    def _next(self, messages: list[BaseMessage]) -> Any:
+        with self._lock:
+            self._asked.append(messages)
+            said = self.script[min(len(self._asked), len(self.script)) - 1]
+        if self.gate is not None:
+            assert self.gate.wait(30)
+        if callable(said):
+            return said(messages)
+        return AIMessage(said) if isinstance(said, str) else said
+
+    def _message(self, said: AIMessage) -> AIMessage:
+        used = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7} if self.usage else None
+        return said.model_copy(update={"usage_metadata": used})
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        said = self._next(messages)
+        if isinstance(said, BaseException):
+            raise said
+        info = {"finish_reason": "stop"}
+        several = [ChatGeneration(message=self._message(said), generation_info=info) for _ in range(self.n or 1)]
+        return ChatResult(generations=several, llm_output={"model_name": "scripted-1"})
+
+    def _stream(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        said = self._next(messages)
+        if isinstance(said, BaseException):
+            yield ChatGenerationChunk(message=AIMessageChunk(content="Hel"))
+            raise said
+        for chunk in pieces(ChatGeneration(message=self._message(said), generation_info={"finish_reason": "stop"})):
+            if isinstance(chunk.message, AIMessageChunk):
+                chunk.message.chunk_position = None
+            yield chunk
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[Any, Any]:
+        return self.bind(tools=[getattr(one, "name", str(one)) for one in tools], **kwargs)
+
+
+class AsyncScripted(Scripted):
+    """One with methods of its own for event loops."""
+
+    _loops: list[bool] = PrivateAttr(default_factory=list)
+
+    async def _agenerate(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        self._loops.append(asyncio.current_task() is not None)
+        return self._generate(messages, stop, run_manager, **kwargs)
+
+    async def _astream(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        self._loops.append(asyncio.current_task() is not None)
+        for chunk in self._stream(messages, stop, run_manager, **kwargs):
+            yield chunk
+
+
+def added(chunks: list[AIMessageChunk]) -> AIMessageChunk:
+    first, *rest = chunks
+    for chunk in rest:
+        first = first + chunk
+    return first
+
+
+def streamed(model: Runnable[Any, Any], question: Any = "Hi", **kwargs: Any) -> AIMessageChunk:
+    return added(list(model.stream(question, **kwargs)))
+
+
+async def astreamed(model: Runnable[Any, Any], question: Any = "Hi") -> AIMessageChunk:
+    return added([chunk async for chunk in model.astream(question)])
+
+
+WAYS: dict[str, Callable[[Runnable[Any, Any]], Any]] = {
+    "invoke": lambda model: model.invoke("Hi"),
+    "ainvoke": lambda model: asyncio.run(model.ainvoke("Hi")),
+    "batch": lambda model: model.batch(["Hi"])[0],
+    "abatch": lambda model: asyncio.run(model.abatch(["Hi"]))[0],
+    "stream": streamed,
+    "astream": lambda model: asyncio.run(astreamed(model)),
+}
+
+
+# --- what a hit is (C1, C3, C9) -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("second", WAYS)
+@pytest.mark.parametrize("first", WAYS)
+@pytest.mark.parametrize("kind", [Scripted, AsyncScripted])
+def test_c3_each_way_of_asking_is_served_from_each_other(kind: type[Scripted], first: str, second: str) -> None:
+    inner = kind()
+    model = CachedChatModel(inner, _cache())
+    asked, served = WAYS[first](model), WAYS[second](model)
+    assert inner.asked == 1
+    assert asked.content == served.content == "Hello there!"
+    assert "cache" not in asked.response_metadata
+    assert asked.usage_metadata["total_tokens"] == 7
+    assert served.response_metadata["cache"] == "hit"
+    assert served.response_metadata["finish_reason"] == "stop"
+    assert served.response_metadata["cache_usage"]["total_tokens"] == 7
+    assert served.usage_metadata == {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+    assert asked.id != served.id
+    assert served.id.startswith("lc_run--")
+    assert model.stats()["hits"] == model.stats()["misses"] == model.stats()["stored"] == 1
+    assert model.stats()["saved_tokens"] == 7
+
+
+def _cache(**settings: Any) -> ExperienceCache:
+    return ExperienceCache(store=MemoryStore(), **settings)
+
+
+def test_c3_a_streamed_hit_comes_by_words_under_one_id_and_ends_once() -> None:
+    model = CachedChatModel(Scripted(script=["One  two\nthree "]), _cache())
+    model.invoke("Hi")
+    chunks = list(model.stream("Hi"))
+    assert [chunk.content for chunk in chunks] == ["One  ", "two\n", "three "]
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert [chunk.chunk_position for chunk in chunks] == [None, None, "last"]
+
+
+CALLS = [
+    {"name": "weather", "args": {"place": "Rome", "days": [1, 2]}, "id": "call_a", "type": "tool_call"},
+    {"name": "weather", "args": {}, "id": "call_b", "type": "tool_call"},
+]
+
+
+@pytest.mark.parametrize("first", ["invoke", "stream"])
+def test_c3_a_streamed_hit_has_tool_calls_and_their_chunks(first: str) -> None:
+    inner = Scripted(script=[AIMessage("Let me see.", tool_calls=CALLS)])
+    model = CachedChatModel(inner, _cache())
+    WAYS[first](model)
+    chunks = list(model.stream("Hi"))
+    assert [chunk["index"] for part in chunks for chunk in part.tool_call_chunks] == [0, 1]
+    served = added(chunks)
+    assert [(call["name"], call["args"]) for call in served.tool_calls] == [(c["name"], c["args"]) for c in CALLS]
+    ids = {call["id"] for call in served.tool_calls}
+    assert len(ids) == 2
+    assert not ids & {"call_a", "call_b"}
+    assert inner.asked == 1
+
+
+BLOCKS = st.lists(
+    st.one_of(
+        st.fixed_dictionaries({"type": st.just("text"), "text": st.text(max_size=20)}),
+        st.fixed_dictionaries({"type": st.just("reasoning"), "reasoning": st.text(max_size=20)}),
+        st.fixed_dictionaries({"type": st.just("image"), "url": st.just("https://example.org/a.png")}),
+    ),
+    max_size=3,
+)
+VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), st.lists, max_leaves=4)
+
+
+@given(
+    content=st.text(max_size=60) | BLOCKS,
+    arguments=st.lists(st.dictionaries(st.text(max_size=5), VALUES, max_size=3), max_size=3),
+    kwargs=st.dictionaries(st.text(max_size=5), VALUES, max_size=2),
+)
+def test_c3_pieces_add_up_to_the_same_message(content: Any, arguments: list[Any], kwargs: dict[str, Any]) -> None:
+    calls = [{"name": "f", "args": args, "id": f"c{n}", "type": "tool_call"} for n, args in enumerate(arguments)]
+    message = AIMessage(content, tool_calls=calls, additional_kwargs=kwargs, response_metadata={"a": {"b": 1}})
+    chunks = list(pieces(ChatGeneration(message=message, generation_info={"c": 2})))
+    (generation,) = whole(chunks).generations
+    got = generation.message
+    assert isinstance(got, AIMessage)
+    assert (got.content, got.tool_calls, got.additional_kwargs) == (content, message.tool_calls, kwargs)
+    assert (got.response_metadata, generation.generation_info, got.invalid_tool_calls) == (
+        {"a": {"b": 1}},
+        {"c": 2},
+        [],
+    )
+
+
+def test_c3_calls_that_could_not_be_parsed_stay_so_in_pieces() -> None:
+    invalid = [{"name": "f", "args": "[not json", "id": "c1", "error": None, "type": "invalid_tool_call"}]
+    message = AIMessage("", invalid_tool_calls=invalid)
+    (generation,) = whole(list(pieces(ChatGeneration(message=message)))).generations
+    assert isinstance(generation.message, AIMessage)
+    assert [(call["name"], call["id"], call["args"]) for call in generation.message.invalid_tool_calls] == [
+        ("f", "c1", "[not json")
+    ]
+
+
+def test_c2_what_a_reader_does_to_chunks_and_answers_changes_nothing() -> None:
+    inner = Scripted(script=[AIMessage([{"type": "text", "text": "Hello"}], tool_calls=CALLS)])
+    model = CachedChatModel(inner, _cache())
+    for chunk in model.stream("Hi"):
+        chunk.content = "spoiled"
+        chunk.tool_calls.clear()
+        chunk.response_metadata["spoiled"] = True
+    for _ in range(2):
+        hit = model.invoke("Hi")
+        assert hit.content == [{"type": "text", "text": "Hello"}]
+        assert len(hit.tool_calls) == 2
+        assert "spoiled" not in hit.response_metadata
+        hit.tool_calls.clear()
+        hit.content = "spoiled"
+    assert inner.asked == 1
+
+
+def test_c5_several_answers_come_back_complete_and_no_stream_stands_for_them() -> None:
+    inner = Scripted(n=3)
+    model = CachedChatModel(inner, _cache())
+    assert streamed(model).content == "Hello there!"
+    for _ in range(2):
+        assert len(model.generate([[HumanMessage("Hi")]]).generations[0]) == 3
+    assert inner.asked == 2
+    assert model.stats()["hits"] == 1
+    plain = CachedChatModel(Scripted(), _cache())
+    streamed(plain, n=2)
+    assert (plain.wrapped.asked, plain.stats()["stored"]) == (1, 0)  # type: ignore[attr-defined]
+
+
+def test_a2_hits_of_a_model_without_usage_can_be_stored_and_read(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    model = CachedChatModel(Scripted(usage=False), url=url)
+    history = BrainChatMessageHistory("s", url=url)
+    for way in ("stream", "stream", "invoke"):
+        said = WAYS[way](model)
+        history.add_messages([HumanMessage("Hi"), said])
+    read = "from langmem_adapters.langchain import BrainChatMessageHistory as H\nprint(len(H('s', url={!r}).messages))"
+    done = subprocess.run(
+        [sys.executable, "-c", read.format(url)], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "6"
+
+
+# --- what is not kept (C3, C7) ------------------------------------------------------------------------------
+
+
+def test_c3_a_stream_that_was_broken_off_is_not_kept() -> None:
+    inner = Scripted()
+    model = CachedChatModel(inner, _cache())
+    for chunk in model.stream("Hi"):
+        assert chunk.content
+        break
+    assert streamed(model).content == "Hello there!"
+    assert inner.asked == 2
+    assert model.stats()["stored"] == 1
+    assert model.stats()["hits"] == 0
+
+
+async def test_c3_an_async_stream_that_was_broken_off_is_not_kept() -> None:
+    inner = AsyncScripted()
+    model = CachedChatModel(inner, _cache())
+    stream = model.astream("Hi")
+    await anext(stream)
+    await stream.aclose()  # type: ignore[attr-defined]
+    assert (await astreamed(model)).content == "Hello there!"
+    assert inner.asked == 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_c3_a_call_that_fails_is_not_kept_and_the_next_one_asks(way: str) -> None:
+    inner = Scripted(script=[OSError("down"), "Fine."])
+    model = CachedChatModel(inner, _cache())
+    with pytest.raises(OSError, match="down"):
+        WAYS[way](model)
+    assert WAYS[way](model).content == "Fine."
+    assert model.stats()["stored"] == 1
+
+
+def test_c7_a_truncated_or_empty_answer_is_not_kept() -> None:
+    cut = AIMessage("Once upon", response_metadata={"finish_reason": "length"})
+    inner = Scripted(script=[cut, AIMessage(""), "Whole."])
+    model = CachedChatModel(inner, _cache())
+    answers = [model.invoke("Hi").content, streamed(model).content, streamed(model).content, model.invoke("Hi").content]
+    assert answers == ["Once upon", "", "Whole.", "Whole."]
+    assert model.stats()["refused"] == 2
+
+
+def test_what_json_lacks_comes_back_too() -> None:
+    rich = AIMessage("Hi.", additional_kwargs={"pair": (1, b"2"), "deep": {3: {"$type": "x"}}})
+    model = CachedChatModel(Scripted(script=[rich]), _cache())
+    model.invoke("Hi")
+    hit = model.invoke("Hi")
+    assert hit.additional_kwargs == rich.additional_kwargs
+    assert hit.response_metadata["cache"] == "hit"
+
+
+def test_the_caches_own_rules_hold() -> None:
+    clock = FakeClock()
+    cache = _cache(should_store=lambda found: found[0].text != "No.", ttl=10, clock=clock)
+    model = CachedChatModel(Scripted(script=["No.", "Yes.", "Later."]), cache)
+    assert [model.invoke("Hi").content for _ in range(3)] == ["No.", "Yes.", "Yes."]
+    clock.advance(5)
+    assert model.invoke("Hi").response_metadata["cache_age"] == 5
+    clock.advance(6)
+    assert model.invoke("Hi").content == "Later."
+
+
+def test_c7_bypass_refresh_and_delete() -> None:
+    cache = _cache()
+    model = CachedChatModel(Scripted(script=["1", "2", "3", "4"]), cache)
+    assert streamed(model).content == "1"
+    with model.bypass():
+        assert streamed(model).content == "2"
+    assert streamed(model).content == "1"
+    with model.refresh():
+        assert streamed(model).content == "3"
+    hit = streamed(model)
+    assert hit.content == "3"
+    assert cache.delete(hit)
+    assert model.invoke("Hi").content == "4"
+
+
+def test_c5_an_entry_that_cannot_be_read_is_a_miss_and_healed() -> None:
+    store = MemoryStore()
+    model = CachedChatModel(Scripted(script=["1", "2"]), ExperienceCache(store=store))
+    model.invoke("Hi")
+    (key,) = (key for key in store.get(("experience", "", "", "langchain")))
+    for damage in (b"{", b'{"v":1,"resp":[{"message":{"role":3}}]}', b'{"v":1,"resp":[{"text":"no chat"}]}'):
+        store.write(("experience", "", "", "langchain"), put={key: damage})
+        assert model.invoke("Hi").content == "2"
+        assert model.invoke("Hi").response_metadata["cache"] == "hit"
+        model.script[:] = ["2"]
+
+
+# --- the key (C4) -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["invoke", "stream"])
+def test_c4_hits_are_those_of_set_llm_cache_and_the_other_way_round(way: str) -> None:
+    inner, cache = Scripted(), _cache()
+    model = CachedChatModel(inner, cache)
+    set_llm_cache(cache)
+    try:
+        inner.invoke("Hi")
+        assert WAYS[way](model).response_metadata["cache"] == "hit"
+        asked = WAYS[way](model.bind(stop=["x"]))
+        assert "cache" not in asked.response_metadata
+        served = inner.invoke("Hi", stop=["x"])
+        assert (served.content, served.response_metadata["finish_reason"]) == ("Hello there!", "stop")
+        assert served.response_metadata["cache"] == "hit"
+    finally:
+        set_llm_cache(None)
+    assert inner.asked == 2
+
+
+def test_c4_answers_in_standard_blocks_are_shared_with_set_llm_cache_as_such() -> None:
+    inner, cache = Scripted(output_version="v1"), _cache()
+    streamed(CachedChatModel(inner, cache))
+    set_llm_cache(cache)
+    try:
+        assert inner.invoke("Hi").content == [{"type": "text", "text": "Hello there!"}]
+    finally:
+        set_llm_cache(None)
+    assert inner.asked == 1
+
+
+def test_c1_another_cache_that_langchain_has_is_not_asked() -> None:
+    class Refusing(ExperienceCache):
+        def lookup(self, *args: Any) -> Any:
+            raise AssertionError
+
+        update = lookup  # type: ignore[assignment]
+
+    set_llm_cache(Refusing(url="memory:"))
+    try:
+        model = CachedChatModel(Scripted(cache=Refusing(url="memory:")), _cache())
+        assert model.invoke("Hi").content == streamed(model).content
+    finally:
+        set_llm_cache(None)
+
+
+def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> None:
+    with OpenAIServer() as server:
+        cache = _cache()
+
+        def asked(bind: dict[str, Any] | None = None, question: Any = "Hi", **settings: Any) -> int:
+            fields = {"model": "gpt-4o", "base_url": server.url, "api_key": "k", **settings}
+            before = len(server.requests)
+            model = CachedChatModel(ChatOpenAI(**fields), cache)
+            streamed(model.bind(**bind) if bind else model, question)
+            return len(server.requests) - before
+
+        assert asked() == 1
+        same: list[dict[str, Any]] = [
+            {},
+            {"timeout": 7},
+            {"max_retries": 9},
+            {"streaming": True},
+            {"stream_usage": True},
+            {"callbacks": [BaseCallbackHandler()]},
+            {"metadata": {"a": 1}},
+            {"question": [HumanMessage("Hi", id="another")]},
+        ]
+        assert [asked(**change) for change in same] == [0] * len(same)
+        schema = {"type": "object", "properties": {}, "title": "t"}
+        form = {"type": "json_schema", "json_schema": {"name": "t", "schema": schema}}
+        image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+        function = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+        other: list[dict[str, Any]] = [
+            {"model": "gpt-4o-mini"},
+            {"temperature": 0.5},
+            {"max_tokens": 5},
+            {"bind": {"stop": ["."]}},
+            {"bind": {"tools": [function]}},
+            {"bind": {"tools": [function], "tool_choice": "required"}},
+            {"bind": {"response_format": form}},
+            {"question": [HumanMessage([{"type": "text", "text": "Hi"}, image])]},
+            {"question": [SystemMessage("Be short."), HumanMessage("Hi")]},
+        ]
+        assert [asked(**change) for change in other] == [1] * len(other)
+        assert [asked(**change) for change in other] == [0] * len(other)
+
+
+def test_c10_another_tenant_is_asked_for_itself() -> None:
+    store, inner = MemoryStore(), Scripted(script=["For a.", "For b."])
+    models = [CachedChatModel(inner, ExperienceCache(store=store, tenant=tenant)) for tenant in "ab"]
+    assert [model.invoke("Hi").content for model in models * 2] == ["For a.", "For b."] * 2
+    assert inner.asked == 2
+
+
+# --- many at once (C8) --------------------------------------------------------------------------------------
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+async def _auntil(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.001)
+
+
+def _on_threads(work: Callable[[], Any], release: Callable[[], None]) -> list[Any]:
+    got: list[Any] = []
+
+    def attempt() -> None:
+        try:
+            got.append(work())
+        except OSError as error:
+            got.append(error)
+
+    threads = [threading.Thread(target=attempt) for _ in range(_CROWD)]
+    for thread in threads:
+        thread.start()
+    release()
+    for thread in threads:
+        thread.join(60)
+    assert len(got) == _CROWD
+    return got
+
+
+@pytest.mark.parametrize("way", ["invoke", "stream"])
+def test_c8_fifty_threads_make_one_call(any_store: Store, way: str) -> None:
+    gate = threading.Event()
+    inner = Scripted(gate=gate)
+    model = CachedChatModel(inner, ExperienceCache(store=any_store))
+
+    def release() -> None:
+        _until(lambda: model.stats()["misses"] == _CROWD)
+        gate.set()
+
+    got = _on_threads(lambda: WAYS[way](model), release)
+    assert [message.content for message in got] == ["Hello there!"] * _CROWD
+    assert len({message.id for message in got}) == _CROWD
+    assert sum(message.usage_metadata["total_tokens"] for message in got) == 7
+    assert inner.asked == 1
+    assert model.stats()["hits"] == _CROWD - 1
+
+
+@pytest.mark.parametrize("way", ["ainvoke", "astream"])
+async def test_c8_fifty_tasks_make_one_call(any_store: Store, way: str) -> None:
+    gate = threading.Event()
+    inner = Scripted(gate=gate)
+    model = CachedChatModel(inner, ExperienceCache(store=any_store))
+    work = model.ainvoke if way == "ainvoke" else lambda question: astreamed(model, question)
+    tasks = [asyncio.ensure_future(work("Hi")) for _ in range(_CROWD)]
+    await _auntil(lambda: model.stats()["misses"] == _CROWD)
+    gate.set()
+    got = await asyncio.gather(*tasks)
+    assert [message.content for message in got] == ["Hello there!"] * _CROWD
+    assert len({message.id for message in got}) == _CROWD
+    assert inner.asked == 1
+
+
+@pytest.mark.parametrize("way", ["invoke", "stream"])
+def test_c8_a_failed_leader_does_not_fail_its_followers(way: str) -> None:
+    gate = threading.Event()
+    inner = Scripted(script=[OSError("the leader's"), "Fine."], gate=gate)
+    model = CachedChatModel(inner, _cache())
+
+    def release() -> None:
+        _until(lambda: model.stats()["misses"] == _CROWD)
+        gate.set()
+
+    got = _on_threads(lambda: WAYS[way](model), release)
+    assert sum(isinstance(outcome, OSError) for outcome in got) == 1
+    assert inner.asked == 2
+
+
+def test_c8_a_stream_that_is_broken_off_lets_its_followers_go() -> None:
+    inner = Scripted(script=["One two.", "Three."])
+    model = CachedChatModel(inner, _cache())
+    stream = model.stream("Hi")
+    next(stream)
+    got: list[Any] = []
+    follower = threading.Thread(target=lambda: got.append(model.invoke("Hi").content))
+    follower.start()
+    _until(lambda: model.stats()["misses"] == 2)
+    stream.close()  # type: ignore[attr-defined]
+    follower.join(30)
+    assert got == ["Three."]
+
+
+def test_c8_who_reads_a_stream_and_asks_the_same_does_not_wait_for_itself() -> None:
+    inner = Scripted()
+    model = CachedChatModel(inner, _cache())
+    before = time.monotonic()
+    for _ in model.stream("Hi"):
+        model.invoke("Hi")
+        list(model.stream("Hi"))
+    assert time.monotonic() - before < 20
+    assert inner.asked == 2  # and from the second on, the answer is there
+    assert model.invoke("Hi").response_metadata["cache"] == "hit"
+
+
+async def test_c8_a_task_that_reads_a_stream_and_asks_the_same_does_not_wait_for_itself() -> None:
+    inner = AsyncScripted()
+    model = CachedChatModel(inner, _cache())
+    before = time.monotonic()
+    async for _ in model.astream("Hi"):
+        await model.ainvoke("Hi")
+        await astreamed(model)
+    assert time.monotonic() - before < 20
+    assert inner.asked == 2
+    assert all(inner._loops)
+
+
+def test_c8_nor_does_who_reads_it_through_a_chain() -> None:
+    """Which runs each step in a context of its own."""
+    inner = Scripted()
+    chain = ChatPromptTemplate.from_messages([("human", "{q}")]) | CachedChatModel(inner, _cache())
+    before = time.monotonic()
+    for _ in chain.stream({"q": "Hi"}):
+        chain.invoke({"q": "Hi"})
+    assert time.monotonic() - before < 20
+    assert inner.asked == 2
+
+
+def test_c8_a_stream_may_be_read_on_several_threads() -> None:
+    """As web servers do it: each piece on whatever thread is free."""
+    model = CachedChatModel(Scripted(script=["One two three."]), _cache())
+    for _ in range(2):
+        stream = model.stream("Hi")
+        words: list[Any] = []
+
+        def read(stream: Iterator[Any] = stream, words: list[Any] = words) -> None:
+            words.append(next(stream, None))
+
+        for _ in range(6):
+            thread = threading.Thread(target=read)
+            thread.start()
+            thread.join(30)
+        assert "".join(word.content for word in words if word) == "One two three."
+    assert model.stats()["hits"] == 1
+
+
+def test_c8_wait_zero_means_that_everybody_asks() -> None:
+    gate = threading.Event()
+    inner = Scripted(gate=gate)
+    model = CachedChatModel(inner, _cache(), wait=0)
+
+    def release() -> None:
+        _until(lambda: inner.asked == _CROWD)
+        gate.set()
+
+    _on_threads(lambda: model.invoke("Hi"), release)
+
+
+_ONE_OF_MANY = """
+import sys, time
+from pathlib import Path
+from langchain_core.language_models import FakeListChatModel
+from langmem_adapters import open_store
+from langmem_adapters.langchain import CachedChatModel, ExperienceCache
+
+class Slow(FakeListChatModel):
+    def _call(self, *args, **kwargs):
+        with open(sys.argv[2], "a") as log:
+            log.write("asked\\n")
+        time.sleep(1)
+        return super()._call(*args, **kwargs)
+
+Path(sys.argv[3]).touch()
+while not Path(sys.argv[4]).exists():
+    time.sleep(0.005)
+cache = ExperienceCache(store=open_store(sys.argv[1]))
+print(CachedChatModel(Slow(responses=["Paris"]), cache).invoke("Where?").content)
+"""
+
+
+def test_c8_across_processes_one_asks(tmp_path: Path) -> None:
+    log, go = tmp_path / "log", tmp_path / "go"
+    ready = [tmp_path / f"ready{n}" for n in range(3)]
+    url = f"sqlite:///{tmp_path}/a.db"
+    CachedChatModel(Scripted(), ExperienceCache(store=SQLiteStore(tmp_path / "a.db"))).invoke("so that it is there")
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", _ONE_OF_MANY, url, str(log), str(there), str(go)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for there in ready
+    ]
+    _until(lambda: all(there.exists() for there in ready))
+    go.touch()
+    assert [process.communicate(timeout=60)[0].strip() for process in running] == ["Paris"] * 3
+    assert log.read_text() == "asked\n"
+
+
+# --- the semantic mode (D2, D3) -----------------------------------------------------------------------------
+
+
+class Vectors:
+    """Makes all texts of the same words, in any order, the same vector."""
+
+    name = "by words"
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        vector = [0.0] * 64
+        for word in text.lower().strip("?!. ").split():
+            vector[hash_of(word) % 64] += 1.0
+        return vector
+
+
+def hash_of(word: str) -> int:
+    return int.from_bytes(word.encode(), "big") % 1009
+
+
+def test_d2_the_same_in_other_words_is_served_as_the_cache_has_it(tmp_path: Path) -> None:
+    cache = ExperienceCache(f"sqlite:///{tmp_path}/a.db", semantic=Vectors())
+    inner = Scripted(script=["In the shed.", "Elsewhere.", AIMessage("", tool_calls=CALLS)])
+    model = CachedChatModel(inner, cache)
+    streamed(model, "Where is my bike?")
+    for way in ("stream", "invoke"):
+        hit = streamed(model, "where is my bike") if way == "stream" else model.invoke("Where is my bike??")
+        assert (hit.content, hit.response_metadata["cache"]) == ("In the shed.", "semantic")
+        assert hit.usage_metadata is not None
+        assert hit.usage_metadata["total_tokens"] == 0
+    assert inner.asked == 1
+    assert model.stats()["semantic_hits"] == model.stats()["hits"] == 2
+    rejected = model.stats()["rejected"]
+    assert model.invoke("Where is our car?").content == "Elsewhere."
+    assert model.stats()["rejected"] == rejected + 1  # looked for once, though the store is looked at twice
+    assert cache.delete(hit)
+    inner.script[:] = ["", "", "Behind the house.", AIMessage("", tool_calls=CALLS)]
+    assert model.invoke("Where is my bike?").content == "Behind the house."
+    calls = model.bind(stop=["x"])
+    for question in ("Weather in Rome?", "weather in rome"):
+        assert "cache" not in calls.invoke(question).response_metadata  # D3: calls are served to the very same alone
+    assert calls.invoke("weather in rome").response_metadata["cache"] == "hit"
+
+
+# --- outages ------------------------------------------------------------------------------------------------
+
+
+class Down(MemoryStore):
+    """A store that cannot be reached."""
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        raise StoreUnavailable("nobody answers")
+
+    write = get
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_outage_of_the_store_does_not_touch_the_call(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    model = CachedChatModel(Scripted(), ExperienceCache(store=Down()))
+    for _ in range(3):
+        assert WAYS[way](model).content == "Hello there!"
+    assert model.stats()["errors"] > 0
+    assert [record.message for record in caplog.records] == [
+        "the model call goes on without its cache: StoreUnavailable: nobody answers"
+    ]
+
+
+def test_c8_one_asks_for_all_while_the_store_is_away() -> None:
+    gate = threading.Event()
+    inner = Scripted(gate=gate)
+    model = CachedChatModel(inner, ExperienceCache(store=Down()))
+
+    def release() -> None:
+        _until(lambda: model.stats()["errors"] > _CROWD)  # the leader has failed at its lease, too
+        gate.set()
+
+    got = _on_threads(lambda: model.invoke("Hi"), release)
+    assert inner.asked == 1
+    ages = [message.response_metadata["cache_age"] for message in got if "cache" in message.response_metadata]
+    assert len(ages) == _CROWD - 1
+    assert max(ages) < 60
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_outage_is_raised_if_that_is_wanted(way: str) -> None:
+    model = CachedChatModel(Scripted(), ExperienceCache(store=Down(), on_error="raise"))
+    with pytest.raises(StoreUnavailable):
+        WAYS[way](model)
+
+
+def test_an_answer_that_cannot_be_stored_is_given_and_not_kept() -> None:
+    odd = AIMessage("Odd.", additional_kwargs={"thing": object()})
+    model = CachedChatModel(Scripted(script=[odd]), _cache())
+    assert model.invoke("Hi").content == streamed(model).content == "Odd."
+    assert model.stats()["refused"] == 2
+
+
+# --- everything else as the model has it --------------------------------------------------------------------
+
+
+class Watching(BaseCallbackHandler):
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.started: list[tuple[Any, Any]] = []
+        self.tags: list[Any] = []
+
+    def on_chat_model_start(self, serialized: Any, messages: Any, **kwargs: Any) -> None:
+        self.seen.append("start")
+        self.tags.append((kwargs.get("tags"), kwargs.get("metadata")))
+        self.started.append((serialized, kwargs["invocation_params"]))
+
+    def on_llm_new_token(self, token: Any, **kwargs: Any) -> None:
+        self.seen.append("token")
+
+    def on_llm_end(self, response: Any, **kwargs: Any) -> None:
+        self.seen.append(f"end {response.generations[0][0].message.usage_metadata['total_tokens']}")
+
+    def on_llm_error(self, error: BaseException, **kwargs: Any) -> None:
+        self.seen.append("error")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_c9_callbacks_are_told_of_hits_once_and_that_they_cost_nothing(way: str) -> None:
+    watching = Watching()
+    inner = Scripted(script=["Hello"], callbacks=[watching], tags=["mine"], metadata={"m": 1})
+    model = CachedChatModel(inner, _cache())
+    WAYS[way](model)
+    WAYS[way](model)
+    told = [what for what in watching.seen if what != "token"]
+    assert told == ["start", "end 7", "start", "end 0"]
+    assert ("token" in watching.seen) is (way in {"stream", "astream"})
+    assert all(tags == ["mine"] and metadata["m"] == 1 for tags, metadata in watching.tags)
+    assert watching.started[0][1]["usage"] is True
+    with get_usage_metadata_callback() as used:
+        WAYS[way](model)
+    assert all(usage["total_tokens"] == 0 for usage in used.usage_metadata.values())
+
+
+def test_traces_show_the_model_itself() -> None:
+    watching = Watching()
+    settings: Any = {"model": "gpt-4o", "api_key": "k", "base_url": "http://127.0.0.1:9/v1", "max_retries": 0}
+    model = CachedChatModel(ChatOpenAI(callbacks=[watching], **settings), _cache())
+    with pytest.raises(Exception, match="Connection"):
+        model.invoke("Hi")
+    assert watching.seen == ["start", "error"]
+    serialized, params = watching.started[0]
+    assert (serialized["name"], params["model"]) == ("ChatOpenAI", "gpt-4o")
+    assert watching.tags[0][1]["ls_model_name"] == "gpt-4o"
+    assert model.model_name == "gpt-4o"
+
+
+def test_tokens_are_those_of_the_model() -> None:
+    model = CachedChatModel(Scripted(custom_get_token_ids=lambda text: [1] * len(text)), _cache())
+    assert model.get_token_ids("four") == [1] * 4
+    assert model.get_num_tokens("four") == 4
+    assert model.get_num_tokens_from_messages([HumanMessage("four")]) == len("Human: four")
+
+
+async def test_c3_astream_events_are_served_too() -> None:
+    inner = AsyncScripted()
+    model = CachedChatModel(inner, _cache())
+    names = []
+    for _ in range(2):
+        events = [event async for event in model.astream_events("Hi", version="v2")]
+        names.append([event["event"] for event in events])
+        words = [str(event["data"]["chunk"].content) for event in events if event["event"] == "on_chat_model_stream"]
+        assert "".join(words) == "Hello there!"
+    assert names[1][0] == "on_chat_model_start"
+    assert names[1][-1] == "on_chat_model_end"
+    assert inner.asked == 1
+
+
+def test_config_chains_fallbacks_and_retries_are_kept() -> None:
+    watching = Watching()
+    inner = Scripted(script=[OSError("down"), "Fine."])
+    model = CachedChatModel(inner, _cache())
+    chain = ChatPromptTemplate.from_messages([("human", "{q}")]) | model.with_retry(stop_after_attempt=2)
+    named: RunnableConfig = {"tags": ["t"], "callbacks": [watching]}
+    assert (chain | StrOutputParser()).with_config(named).invoke({"q": "Hi"}) == "Fine."
+    assert "".join((chain | StrOutputParser()).stream({"q": "Hi"})) == "Fine."
+    assert watching.tags[-1][0] is not None
+    assert "t" in watching.tags[-1][0]
+    assert inner.asked == 2
+
+
+def test_a_model_that_cannot_stream_is_served_in_pieces() -> None:
+    class Plain(Scripted):
+        _stream = BaseChatModel._stream
+
+    inner = Plain()
+    model = CachedChatModel(inner, _cache())
+    assert streamed(model).content == "Hello there!"
+    assert [chunk.content for chunk in model.stream("Hi")] == ["Hello ", "there!"]
+    assert asyncio.run(astreamed(model)).content == "Hello there!"
+    assert inner.asked == 1
+
+
+def test_settings_of_the_model_hold() -> None:
+    limiter = InMemoryRateLimiter(requests_per_second=1000, check_every_n_seconds=0.001, max_bucket_size=1)
+    taken = []
+    limiter.acquire = lambda **_: taken.append(1) or True  # type: ignore[func-returns-value,method-assign]
+    inner = Scripted(rate_limiter=limiter, disable_streaming=True, output_version="v1")
+    model = CachedChatModel(inner, _cache())
+    first = list(model.stream("Hi"))
+    assert [part.content for part in first] == [[{"type": "text", "text": "Hello there!"}]]
+    assert model.invoke("Hi").content == first[0].content
+    assert taken == [1]  # hits are not limited
+    with OpenAIServer() as server:
+        settings: Any = {"model": "gpt-4o", "base_url": server.url, "api_key": "k"}
+        CachedChatModel(ChatOpenAI(streaming=True, **settings), _cache()).invoke("Hi")
+        CachedChatModel(ChatOpenAI(**settings), _cache()).invoke("Hi")
+        assert [bool(request.get("stream")) for request in server.requests] == [True, False]
+
+
+@tool
+def weather(place: str) -> str:
+    """Tell the weather."""
+    return f"sunny in {place} ({uuid.uuid4().hex})"
+
+
+class Place(BaseModel):
+    """A place."""
+
+    place: str
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer() as running:
+        yield running
+
+
+def _openai(server: OpenAIServer, **settings: Any) -> ChatOpenAI:
+    return ChatOpenAI(model="gpt-4o", base_url=server.url, api_key="k", **settings)
+
+
+@pytest.mark.parametrize("method", ["json_schema", "function_calling", "json_mode"])
+@pytest.mark.parametrize("raw", [False, True])
+def test_c5_structured_output_is_served_and_parsed(server: OpenAIServer, method: Any, raw: bool) -> None:
+    model = CachedChatModel(_openai(server), _cache())
+    asker = model.with_structured_output(Place, method=method, include_raw=raw)
+    question = '{"place": "Rome"} in Rome'
+    if method == "json_mode":  # the script does not speak it
+        server.answer = _json(server.answer)  # type: ignore[method-assign]
+    got = [asker.invoke(question), list(asker.stream(question))[-1], asyncio.run(asker.ainvoke(question))]
+    parsed = [one["parsed"] for one in (got[0], got[2])] if raw else got
+    assert parsed == [Place(place="Rome")] * len(parsed)
+    assert len(server.requests) == 1
+
+
+def _json(answer: Callable[..., Any]) -> Callable[..., Any]:
+    def say(path: str, request: Any) -> Any:
+        kind, code, body = answer(path, request)
+        return (
+            kind,
+            code,
+            body.replace(
+                json.dumps("You said: " + request["messages"][-1]["content"]).encode(), b'"{\\"place\\": \\"Rome\\"}"'
+            ),
+        )
+
+    return say
+
+
+def test_bound_tools_keep_the_cache_and_streams_of_real_clients_add_up(server: OpenAIServer) -> None:
+    model = CachedChatModel(_openai(server, stream_usage=True), _cache()).bind_tools([weather], tool_choice="any")
+    asked, served = streamed(model, "In Rome and Paris?"), streamed(model, "In Rome and Paris?")
+    assert len(server.requests) == 1
+    assert [call["args"] for call in served.tool_calls] == [call["args"] for call in asked.tool_calls]
+    assert served.response_metadata["finish_reason"] == asked.response_metadata["finish_reason"] == "tool_calls"
+    assert asked.usage_metadata is not None
+    assert served.response_metadata["cache_usage"]["total_tokens"] == asked.usage_metadata["total_tokens"]
+
+
+def test_models_that_give_copies_or_themselves_for_bound_tools_keep_the_cache() -> None:
+    class Itself(Scripted):
+        def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+            return self
+
+    class Copy(Scripted):
+        def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+            return self.model_copy(update={"tags": ["copy"]})
+
+    class Hidden(Scripted):
+        def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+            return RunnableLambda(lambda _: "hidden")
+
+    for kind in (Itself, Copy):
+        inner = kind()
+        model = CachedChatModel(inner, _cache())
+        bound = model.bind_tools([weather])
+        bound.invoke("Hi")
+        assert bound.invoke("Hi").response_metadata["cache"] == "hit"
+        assert model.stats()["hits"] == 1
+        assert isinstance(bound, CachedChatModel)
+        assert bound.wrapped.tags == (["copy"] if kind is Copy else None)
+    with pytest.raises(ConfigurationError, match="no chat model in it"):
+        CachedChatModel(Hidden(), _cache()).bind_tools([weather])
+
+
+# --- agents (C1, D3, A2) ------------------------------------------------------------------------------------
+
+
+def weather_man(messages: list[BaseMessage]) -> AIMessage:
+    """Asks the tool, and tells what it said."""
+    last = messages[-1]
+    if last.type == "tool":
+        return AIMessage(f"The tool says: {last.content}")
+    return AIMessage("", tool_calls=[{"name": "weather", "args": {"place": "Rome"}, "id": f"call_{uuid.uuid4().hex}"}])
+
+
+@pytest.mark.parametrize("mode", ["invoke", "stream"])
+def test_c1_d3_an_agent_runs_from_the_cache_its_tools_run_and_its_threads_stay_whole(
+    any_store: Store, mode: str
+) -> None:
+    runs: list[str] = []
+
+    @tool
+    def weather(place: str) -> str:
+        """Tell the weather."""
+        runs.append(place)
+        return f"sunny in {place}"
+
+    inner = Scripted(script=[weather_man])
+    model = CachedChatModel(inner, ExperienceCache(store=any_store))
+    agent: Any = create_agent(model, [weather], checkpointer=InMemorySaver())
+    for thread in ("one", "two"):
+        config: RunnableConfig = {"configurable": {"thread_id": thread}}
+        for _ in range(2):
+            question = {"messages": [HumanMessage("What is the weather in Rome?")]}
+            if mode == "invoke":
+                agent.invoke(question, config)
+            else:
+                shown = list(agent.stream(question, config, stream_mode="messages"))
+                state = agent.get_state(config).values["messages"]
+                assert {part.id for part, _ in shown} <= {message.id for message in state}  # none under two ids
+        messages = agent.get_state(config).values["messages"]
+        assert [message.type for message in messages] == ["human", "ai", "tool", "ai"] * 2
+        assert len({message.id for message in messages}) == 8
+        for call, result in ((messages[1], messages[2]), (messages[5], messages[6])):
+            assert call.tool_calls[0]["id"] == result.tool_call_id
+        assert messages[3].content == "The tool says: sunny in Rome"
+    assert len(runs) == 4  # D3: a served call runs its tool, so nothing is stale
+    assert inner.asked == 4
+    assert len({m.tool_call_id for m in messages if m.type == "tool"}) == 2
+
+
+def test_d3_other_results_of_a_tool_are_another_request(server: OpenAIServer) -> None:
+    agent = create_agent(CachedChatModel(_openai(server), _cache()), [weather])
+    answers = {
+        agent.invoke({"messages": [HumanMessage("What is the weather in Rome?")]})["messages"][-1].content
+        for _ in range(3)
+    }
+    assert len(answers) == 3
+    assert len(server.requests) == 1 + 3  # the call is served, and each result is answered for itself
+
+
+def test_c1_an_old_message_id_never_comes_back() -> None:
+    inner = Scripted(script=[AIMessage("Hello!", id="provider-1"), AIMessage("Hello!", id="provider-2")])
+    agent = create_agent(CachedChatModel(inner, _cache()), checkpointer=InMemorySaver())
+    texts = []
+    for thread in ("one", "two"):
+        config: RunnableConfig = {"configurable": {"thread_id": thread}}
+        for _ in range(2):
+            state = agent.invoke({"messages": [HumanMessage("Hi")]}, config)
+        texts.append([message.content for message in state["messages"]])
+        assert len({message.id for message in state["messages"]}) == 4
+    assert texts == [["Hi", "Hello!", "Hi", "Hello!"]] * 2
+
+
+# --- secrets, and wrong settings ----------------------------------------------------------------------------
+
+
+def test_no_secret_shows(server: OpenAIServer) -> None:
+    store = MemoryStore()
+    inner = _openai(server, default_headers={"X-Key": "topsecret"})
+    model = CachedChatModel(inner, ExperienceCache(store=store))
+    model.invoke([SystemMessage("my private question?"), HumanMessage("Hi")])
+    for text in (repr(model), str(model), dumps(model), str(model.model_dump()), repr(model.bind(stop=["x"]))):
+        assert "topsecret" not in text
+    assert "ChatOpenAI" in repr(model)
+    with pytest.raises((TypeError, AttributeError)):
+        pickle.dumps(model)
+    held = [bytes(value) for space in store.namespaces() for value in store.get(space).values()]
+    assert held
+    assert not any(secret in value for value in held for secret in (b"topsecret", b"base_url", b"question?"))
+
+
+def test_wrong_settings_are_told() -> None:
+    plain = FakeListChatModel(responses=["a"])
+    cached = CachedChatModel(plain, _cache())
+    for model in ("openai:gpt-4o", plain.bind(stop=["x"]), cached):
+        with pytest.raises(ConfigurationError, match="before tools are bound"):
+            CachedChatModel(model)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="a cache or a url"):
+        CachedChatModel(plain, _cache(), url="memory:")
+    with pytest.raises(ConfigurationError, match="ExperienceCache"):
+        CachedChatModel(plain, MemoryStore())  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="wait"):
+        CachedChatModel(plain, _cache(), wait=-1)
+    with pytest.raises(AttributeError, match="no_such"):
+        cached.no_such  # noqa: B018
+    assert cached.responses == ["a"]
+
+
+def test_a_store_of_an_own_file_outlives_the_process_object(tmp_path: Path) -> None:
+    asked = []
+    for _ in range(2):
+        inner = Scripted()
+        model = CachedChatModel(inner, ExperienceCache(store=SQLiteStore(tmp_path / "a.db")))
+        assert streamed(model).content == "Hello there!"
+        asked.append(inner.asked)
+    assert asked == [1, 0]
+
+
+def test_a_model_of_generators_is_asked_once() -> None:
+    inner = GenericFakeChatModel(messages=iter([AIMessage("Only once.")]))
+    model = CachedChatModel(inner, _cache())
+    assert [streamed(model).content for _ in range(3)] == ["Only once."] * 3

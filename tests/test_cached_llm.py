@@ -1,0 +1,872 @@
+"""CachedLLM for LlamaIndex: chats, completions, streams, tools, agents and query engines (E6, C1 to C10)."""
+
+# ruff: noqa: ARG002, PLR0917 - a model takes more than a script reads
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core import Document, MockEmbedding, Settings, VectorStoreIndex
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    LLMMetadata,
+    MessageRole,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
+from llama_index.core.callbacks import CallbackManager, CBEventType
+from llama_index.core.callbacks.base_handler import BaseCallbackHandler
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined] # as the docs have it
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.llms import LLM, CustomLLM, MockLLM
+from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.llms.llm import ToolSelection
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.tools import FunctionTool
+from pydantic import BaseModel, Field, PrivateAttr
+
+from langmem_adapters import ConfigurationError, StoreUnavailable
+from langmem_adapters.llamaindex import CachedLLM
+from langmem_adapters.llamaindex.responses import pieces, read_response, usage_of, whole, worth_storing, write_response
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.testing import FakeClock
+
+_CROWD = 50
+USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+
+
+class Scripted(FunctionCallingLLM):
+    """Says what its script says, the last line again and again.
+
+    A line may be a text, a message, a function of the messages, or an exception: in a stream after the first word.
+    """
+
+    temperature: float = 0.0
+    api_key: str = "topsecret"
+    timeout: float = 60
+    script: list[Any] = Field(default_factory=lambda: ["Hello there!"], exclude=True)
+    gate: Any = Field(default=None, exclude=True)
+    _asked: list[Any] = PrivateAttr(default_factory=list)
+    _lock: Any = PrivateAttr(default_factory=threading.Lock)
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "Scripted"
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(is_chat_model=True, is_function_calling_model=True, model_name="scripted-1")
+
+    @property
+    def asked(self) -> int:
+        return len(self._asked)
+
+    def _next(self, messages: Any) -> ChatMessage:
+        with self._lock:
+            self._asked.append(messages)
+            said = self.script[min(len(self._asked), len(self.script)) - 1]
+        if self.gate is not None:
+            assert self.gate.wait(30)
+        if callable(said) and not isinstance(said, type):
+            said = said(messages)
+        if isinstance(said, BaseException):
+            raise said
+        return ChatMessage(role="assistant", content=said) if isinstance(said, str) else said
+
+    def _response(self, said: ChatMessage) -> ChatResponse:
+        raw = {"usage": dict(USAGE), "choices": [{"finish_reason": "stop"}]}
+        return ChatResponse(message=said, raw=raw, additional_kwargs=dict(USAGE))
+
+    @llm_chat_callback()
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        return self._response(self._next(messages))
+
+    @llm_chat_callback()
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        return self._response(await asyncio.to_thread(self._next, messages))
+
+    def _pieces(self, messages: Any) -> Any:
+        try:
+            response = self._response(self._next(messages))
+        except OSError:
+            yield ChatResponse(message=ChatMessage(role="assistant", content="Hel"), delta="Hel")
+            raise
+        yield from pieces(response)
+
+    @llm_chat_callback()
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
+        return self._pieces(messages)
+
+    @llm_chat_callback()
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
+        async def gen() -> Any:
+            stream = self._pieces(messages)
+            while (piece := await asyncio.to_thread(next, stream, None)) is not None:
+                yield piece
+
+        return gen()
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return CompletionResponse(text=self._next(prompt).content or "", raw={"usage": dict(USAGE)})
+
+    @llm_completion_callback()
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        said = await asyncio.to_thread(self._next, prompt)
+        return CompletionResponse(text=said.content or "", raw={"usage": dict(USAGE)})
+
+    @llm_completion_callback()
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        def gen() -> Any:
+            yield from pieces(CompletionResponse(text=self._next(prompt).content or "", raw={"usage": dict(USAGE)}))
+
+        return gen()
+
+    @llm_completion_callback()
+    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        async def gen() -> Any:
+            for piece in pieces(CompletionResponse(text=self._next(prompt).content or "", raw={"usage": dict(USAGE)})):
+                yield piece
+
+        return gen()
+
+    def _prepare_chat_with_tools(
+        self,
+        tools: Sequence[Any],
+        user_msg: Any = None,
+        chat_history: Any = None,
+        verbose: bool = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_required: bool = False,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        asked = [ChatMessage(role="user", content=user_msg)] if isinstance(user_msg, str) else [user_msg]
+        messages = [*(chat_history or []), *(asked if user_msg else [])]
+        return {"messages": messages, "tools": list(tools), "tool_required": tool_required}
+
+    def get_tool_calls_from_response(self, response: ChatResponse, *args: Any, **kwargs: Any) -> list[ToolSelection]:
+        return [
+            ToolSelection(
+                tool_id=block.tool_call_id or "",
+                tool_name=block.tool_name,
+                tool_kwargs=dict(block.tool_kwargs),  # type: ignore[arg-type]
+            )
+            for block in response.message.blocks
+            if isinstance(block, ToolCallBlock)
+        ]
+
+
+def cached(llm: LLM, **settings: Any) -> CachedLLM:
+    return CachedLLM(llm, **{"store": MemoryStore(), **settings})
+
+
+HI = [ChatMessage(role="user", content="Hi")]
+
+
+def _streamed(stream: Any) -> Any:
+    return joined(list(stream))
+
+
+def joined(seen: list[Any]) -> Any:
+    text = "".join(response.delta or "" for response in seen)
+    last = seen[-1]
+    said = last.text if isinstance(last, CompletionResponse) else last.message.content or ""
+    assert text == said
+    return last
+
+
+async def _astreamed(stream: Any) -> Any:
+    return joined([response async for response in await stream])
+
+
+CHATS: dict[str, Callable[[Any], Any]] = {
+    "chat": lambda llm: llm.chat(HI),
+    "achat": lambda llm: asyncio.run(llm.achat(HI)),
+    "stream_chat": lambda llm: _streamed(llm.stream_chat(HI)),
+    "astream_chat": lambda llm: asyncio.run(_astreamed(llm.astream_chat(HI))),
+}
+COMPLETIONS: dict[str, Callable[[Any], Any]] = {
+    "complete": lambda llm: llm.complete("Hi"),
+    "acomplete": lambda llm: asyncio.run(llm.acomplete("Hi")),
+    "stream_complete": lambda llm: _streamed(llm.stream_complete("Hi")),
+    "astream_complete": lambda llm: asyncio.run(_astreamed(llm.astream_complete("Hi"))),
+}
+PAIRS = [(a, b) for ways in (CHATS, COMPLETIONS) for a in ways for b in ways]
+WAYS = {**CHATS, **COMPLETIONS}
+
+
+def text(response: Any) -> str:
+    return response.text if isinstance(response, CompletionResponse) else response.message.content
+
+
+# --- what a hit is ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_e6_each_way_of_asking_is_served_from_each_other(first: str, second: str) -> None:
+    inner = Scripted()
+    llm = cached(inner)
+    asked, served = WAYS[first](llm), WAYS[second](llm)
+    assert inner.asked == 1
+    assert text(asked) == text(served) == "Hello there!"
+    assert type(asked) is type(served)
+    assert "cache" not in asked.additional_kwargs
+    assert asked.raw["usage"] == USAGE
+    assert served.additional_kwargs["cache"] == "hit"
+    assert served.additional_kwargs["cache_usage"] == {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+    assert served.raw == {"usage": dict.fromkeys(USAGE, 0)}
+    assert not any(served.additional_kwargs.get(name) for name in USAGE)
+    assert llm.stats()["hits"] == llm.stats()["misses"] == llm.stats()["stored"] == 1
+    assert llm.stats()["saved_tokens"] == llm.pool.saved().tokens == 7
+
+
+def test_a_chat_and_a_completion_are_not_the_same() -> None:
+    inner = Scripted()
+    llm = cached(inner)
+    llm.chat(HI)
+    llm.complete("Hi")
+    llm.complete("Hi", formatted=True)
+    assert inner.asked == 3
+
+
+def test_a_streamed_hit_comes_by_words() -> None:
+    llm = cached(Scripted(script=["One  two\nthree "]))
+    llm.chat(HI)
+    seen = list(llm.stream_chat(HI))
+    assert [response.delta for response in seen] == ["One  ", "two\n", "three "]
+    assert [response.message.content for response in seen] == ["One  ", "One  two\n", "One  two\nthree "]
+    assert {response.message.role for response in seen} == {MessageRole.ASSISTANT}
+
+
+def _called(*ids: str) -> ChatMessage:
+    calls = [ToolCallBlock(tool_call_id=id_, tool_name="weather", tool_kwargs={"place": "Rome"}) for id_ in ids]
+    return ChatMessage(role="assistant", blocks=[TextBlock(text="Let me see."), *calls])
+
+
+@pytest.mark.parametrize("way", CHATS)
+def test_tool_calls_come_back_with_ids_of_their_own(way: str) -> None:
+    llm = cached(Scripted(script=[_called("a", "b")]))
+    llm.chat(HI)
+    found = [CHATS[way](llm).message.blocks for _ in range(2)]
+    for blocks in found:
+        assert [type(block) for block in blocks] == [TextBlock, ToolCallBlock, ToolCallBlock]
+        assert [block.tool_kwargs for block in blocks[1:]] == [{"place": "Rome"}] * 2
+    ids = {block.tool_call_id for blocks in found for block in blocks[1:]}
+    assert len(ids | {"a", "b"}) == 6
+
+
+BLOCKS = st.lists(
+    st.one_of(
+        st.text(max_size=12).map(lambda said: TextBlock(text=said)),
+        st.text(max_size=12).map(lambda said: ThinkingBlock(content=said)),
+        st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=4), max_size=2).map(
+            lambda args: ToolCallBlock(tool_call_id=uuid.uuid4().hex, tool_name="f", tool_kwargs=args)
+        ),
+    ),
+    max_size=4,
+)
+
+
+@given(blocks=BLOCKS, kwargs=st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=4), max_size=2))
+def test_what_is_kept_comes_back_equal_but_for_ids(blocks: list[Any], kwargs: dict[str, Any]) -> None:
+    message = ChatMessage(role="assistant", blocks=blocks, additional_kwargs=kwargs)
+    ids = iter(range(100))
+    read = read_response(write_response(ChatResponse(message=message)), age=1.0, new_id=lambda: str(next(ids)))
+    assert isinstance(read, ChatResponse)
+    got = read.message
+    assert (got.role, got.additional_kwargs, got.content) == (message.role, kwargs, message.content)
+    for before, after in zip(blocks, got.blocks, strict=True):
+        if isinstance(before, ToolCallBlock):
+            assert isinstance(after, ToolCallBlock)
+            assert after.tool_call_id != before.tool_call_id
+            before.tool_call_id = after.tool_call_id
+        assert before == after
+
+
+@given(blocks=BLOCKS)
+def test_pieces_add_up(blocks: list[Any]) -> None:
+    response = ChatResponse(message=ChatMessage(role="assistant", blocks=blocks), additional_kwargs={"a": 1})
+    seen = list(pieces(response))
+    together = "".join(piece.delta for piece in seen)
+    assert together == (response.message.content or "")
+    assert whole(seen[-1], together).message == response.message
+    assert seen[-1].additional_kwargs == {"a": 1}
+
+
+def test_a_stream_is_kept_with_the_text_of_its_deltas() -> None:
+    """Some models give in a stream's last response the last piece alone, or less than they said."""
+    late = CompletionResponse(text="text text", delta="text")
+    assert whole(late, "text text text").text == "text text text"
+    call = ToolCallBlock(tool_call_id="a", tool_name="f", tool_kwargs={})
+    for before in ([call], [TextBlock(text="c"), call]):
+        last = ChatResponse(message=ChatMessage(role="assistant", blocks=before), delta="c")
+        assert whole(last, "abc").message.blocks == [TextBlock(text="abc"), call]
+    several = ChatResponse(message=ChatMessage(role="assistant", blocks=[TextBlock(text="a"), TextBlock(text="b")]))
+    assert whole(several, "ab").message == several.message
+    llm = cached(MockLLM(max_tokens=3))
+    live = "".join(response.delta or "" for response in llm.stream_complete("Hi"))
+    assert llm.complete("Hi").text == live == "text text text"
+
+
+def test_what_a_reader_does_to_a_response_changes_nothing() -> None:
+    inner = Scripted(script=[_called("a")])
+    llm = cached(inner)
+    for response in llm.stream_chat(HI):
+        for block in response.message.blocks:
+            if isinstance(block, TextBlock):
+                block.text = "spoiled"
+        response.message.blocks.clear()
+    for _ in range(2):
+        hit = llm.chat(HI)
+        assert hit.message.blocks[0] == TextBlock(text="Let me see.")
+        assert len(hit.message.blocks) == 2
+        hit.message.blocks.clear()
+        hit.additional_kwargs.clear()
+    assert inner.asked == 1
+
+
+# --- what is not kept ---------------------------------------------------------------------------------------
+
+
+def test_a_stream_that_was_broken_off_is_not_kept() -> None:
+    inner = Scripted()
+    llm = cached(inner)
+    stream = llm.stream_chat(HI)
+    next(stream)
+    stream.close()
+    llm.stream_chat(HI)  # nor one that nobody reads
+    assert _streamed(llm.stream_chat(HI)).message.content == "Hello there!"
+    assert llm.stats()["stored"] == 1
+
+
+async def test_an_async_stream_that_was_broken_off_is_not_kept() -> None:
+    llm = cached(Scripted())
+    stream = await llm.astream_chat(HI)
+    await anext(stream)
+    await stream.aclose()
+    assert (await _astreamed(llm.astream_chat(HI))).message.content == "Hello there!"
+    assert llm.stats()["stored"] == 1
+
+
+@pytest.mark.parametrize("way", CHATS)
+def test_a_call_that_fails_is_not_kept_and_the_next_one_asks(way: str) -> None:
+    llm = cached(Scripted(script=[OSError("down"), "Fine."]))
+    with pytest.raises(OSError, match="down"):
+        CHATS[way](llm)
+    assert text(CHATS[way](llm)) == "Fine."
+    assert llm.stats()["stored"] == 1
+
+
+def test_a_stream_of_nothing_is_not_kept_and_holds_nobody_up() -> None:
+    class Silent(Scripted):
+        def stream_chat(self, messages: Any, **kwargs: Any) -> Any:
+            self._asked.append(messages)
+            return iter(())
+
+    inner = Silent()
+    llm = cached(inner)
+    assert list(llm.stream_chat(HI)) == list(llm.stream_chat(HI)) == []
+    assert inner.asked == 2
+
+
+class _Reason:
+    name = "MAX_TOKENS"
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        ChatResponse(message=ChatMessage(role="assistant", content="")),
+        ChatResponse(message=ChatMessage(role="assistant", blocks=[])),
+        CompletionResponse(text=""),
+        ChatResponse(message=HI[0], raw={"choices": [{"finish_reason": "length"}]}),
+        ChatResponse(message=HI[0], raw={"stop_reason": "max_tokens"}),
+        ChatResponse(message=HI[0], raw={"finish_reason": _Reason()}),
+        ChatResponse(message=HI[0], additional_kwargs={"stop_reason": "refusal"}),
+        ChatResponse(message=ChatMessage(role="assistant", content="a", additional_kwargs={"finish_reason": "SAFETY"})),
+        CompletionResponse(text="a", raw={"done_reason": "length"}),
+    ],
+)
+def test_c7_what_was_cut_off_filtered_or_empty_is_not_worth_storing(spoiled: Any) -> None:
+    assert not worth_storing(spoiled)
+
+
+def test_c7_what_is_whole_is_worth_storing() -> None:
+    for message in (HI[0], _called("a"), ChatMessage(role="assistant", blocks=[_called("a").blocks[1]])):
+        assert worth_storing(ChatResponse(message=message, raw={"choices": [{"finish_reason": "stop"}]}))
+    old = ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [{"id": "a"}]})
+    assert worth_storing(ChatResponse(message=old))
+
+
+def test_what_would_not_come_back_equal_is_given_and_not_kept() -> None:
+    class Call(BaseModel):
+        id: str = "a"
+
+    odd = [ChatMessage(role="assistant", content="a", additional_kwargs={"tool_calls": [Call()]})]
+    odd.append(ChatMessage(role="assistant", content="a", additional_kwargs={"thing": {1: (2,)}}))
+    for message in odd:
+        llm = cached(Scripted(script=[message]))
+        assert llm.chat(HI).message == llm.chat(HI).message == message
+    assert llm.stats()["hits"] == 1
+    llm = cached(Scripted(script=[odd[0]]))
+    llm.chat(HI)
+    assert (llm.stats()["refused"], llm.stats()["stored"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("raw", "usage"),
+    [
+        ({"usage": {"input_tokens": 1, "output_tokens": 2}}, (1, 2)),
+        ({"usage_metadata": {"prompt_token_count": 1, "candidates_token_count": 2}}, (1, 2)),
+        ({"prompt_eval_count": 1, "eval_count": 2}, (1, 2)),
+        (type("Raw", (), {})(), None),
+        (None, None),
+    ],
+)
+def test_c9_usage_is_read_as_providers_tell_it(raw: Any, usage: tuple[int, int] | None) -> None:
+    told = usage_of(CompletionResponse(text="a", raw=raw))
+    assert told == (usage and {"input_tokens": usage[0], "output_tokens": usage[1], "total_tokens": sum(usage)})
+
+
+def test_settings_hold() -> None:
+    clock = FakeClock()
+    refuse = lambda response: response.message.content != "No."  # noqa: E731
+    llm = cached(Scripted(script=["No.", "Yes.", "Later."]), should_store=refuse, ttl=10, clock=clock)
+    assert [text(llm.chat(HI)) for _ in range(3)] == ["No.", "Yes.", "Yes."]
+    clock.advance(5)
+    assert llm.chat(HI).additional_kwargs["cache_age"] == 5
+    clock.advance(6)
+    assert text(llm.chat(HI)) == "Later."
+    prices = {"scripted-1": (1_000_000.0, 0.0)}
+    paid = cached(Scripted(), prices=prices)
+    paid.chat(HI)
+    paid.chat(HI)
+    assert paid.pool.saved().money == 3
+
+
+def test_c7_bypass_refresh_and_delete() -> None:
+    llm = cached(Scripted(script=["1", "2", "3", "4"]))
+    assert text(llm.chat(HI)) == "1"
+    with llm.bypass():
+        stream = llm.stream_chat(HI)
+    assert _streamed(stream).message.content == "2"
+    with llm.refresh():
+        assert text(llm.chat(HI)) == "3"
+    hit = _streamed(llm.stream_chat(HI))
+    assert hit.message.content == "3"
+    assert llm.delete(hit)
+    assert not asyncio.run(llm.adelete(hit))
+    asked = llm.chat(HI)
+    assert text(asked) == "4"
+    with pytest.raises(ConfigurationError, match="did not come from a cache"):
+        llm.delete(asked)
+
+
+def test_c5_an_entry_that_cannot_be_read_is_a_miss_and_healed() -> None:
+    store = MemoryStore()
+    llm = cached(Scripted(script=["1", "2", "3", "4"]), store=store)
+    llm.chat(HI)
+    (key,) = store.get(("experience", "", "", "llama-index"))
+    for n, damage in enumerate((b"{", b'{"v":1,"resp":{"message":{"role":3}}}', b'{"v":1,"resp":[1]}'), start=2):
+        store.write(("experience", "", "", "llama-index"), put={key: damage})
+        assert text(llm.chat(HI)) == str(n)
+        assert llm.chat(HI).additional_kwargs["cache"] == "hit"
+
+
+# --- the key ------------------------------------------------------------------------------------------------
+
+
+def weather(place: str) -> str:
+    """Tell the weather."""
+    return f"sunny in {place}"
+
+
+def storm(place: str) -> str:
+    """Tell the storms."""
+    return place
+
+
+class Place(BaseModel):
+    """A place."""
+
+    place: str
+
+
+def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> None:
+    store = MemoryStore()
+
+    def asked(messages: Any = HI, settings: Any = None, tenant: str = "", tag: str = "t", **kwargs: Any) -> int:
+        inner = Scripted(**(settings or {}))
+        CachedLLM(inner, store=store, tenant=tenant, tag=tag).chat(messages, **kwargs)
+        return inner.asked
+
+    tools = [FunctionTool.from_defaults(weather)]
+    assert asked() == 1
+    same: list[dict[str, Any]] = [
+        {},
+        {"settings": {"api_key": "another"}},
+        {"settings": {"timeout": 1}},
+        {"timeout": 1},
+        {"settings": {"callback_manager": CallbackManager([])}},
+    ]
+    assert [asked(**change) for change in same] == [0] * len(same)
+    image = ChatMessage(role="user", blocks=[TextBlock(text="Hi"), TextBlock(text="again")])
+    other: list[dict[str, Any]] = [
+        {"settings": {"temperature": 0.5}},
+        {"settings": {"system_prompt": "Be short."}},
+        {"messages": [ChatMessage(role="system", content="Be short."), *HI]},
+        {"messages": [ChatMessage(role="assistant", content="Hi")]},
+        {"messages": [image]},
+        {"stop": ["."]},
+        {"tools": tools},
+        {"tools": [FunctionTool.from_defaults(storm)]},
+        {"tools": tools, "tool_choice": "required"},
+        {"response_format": Place},
+        {"settings": {"messages_to_prompt": str}},
+        {"response_format": type("Place", (BaseModel,), {"__annotations__": {"place": int}})},
+        {"tenant": "b"},
+        {"tag": "u"},
+    ]
+    assert [asked(**change) for change in other] == [1] * len(other)
+    assert [asked(**change) for change in other] == [0] * len(other)
+    assert asked(tools=[FunctionTool.from_defaults(weather)]) == 0
+
+
+def test_c4_ids_of_tool_calls_do_not_change_the_key() -> None:
+    inner = Scripted()
+    llm = cached(inner)
+    for id_ in ("a", "b"):
+        result = ChatMessage(role="tool", content="sunny", additional_kwargs={"tool_call_id": id_})
+        llm.chat([*HI, _called(id_), result])
+    assert inner.asked == 1
+    llm.chat([*HI, _called("a"), ChatMessage(role="tool", content="rain", additional_kwargs={"tool_call_id": "a"})])
+    assert inner.asked == 2
+
+
+def test_a_request_that_is_no_data_goes_by_the_cache(caplog: pytest.LogCaptureFixture) -> None:
+    inner = Scripted()
+    llm = cached(inner)
+    for way in ("chat", "achat"):
+        for _ in range(2):
+            called = getattr(llm, way)(HI, thing=object())
+            assert text(asyncio.run(called) if way == "achat" else called) == "Hello there!"
+    assert _streamed(llm.stream_chat(HI, thing=object())).message.content == "Hello there!"
+    assert asyncio.run(_astreamed(llm.astream_chat(HI, thing=object()))).message.content == "Hello there!"
+    assert inner.asked == llm.stats()["unkeyed"] == 6
+    assert len(caplog.records) == 1
+
+
+# --- many at once (C8) --------------------------------------------------------------------------------------
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("way", ["chat", "stream_chat"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_c8_fifty_threads_make_one_call_and_a_failed_leader_fails_nobody_else(
+    any_store: Store, way: str, fails: bool
+) -> None:
+    gate = threading.Event()
+    inner = Scripted(gate=gate, script=[OSError("the leader's"), "Fine."] if fails else ["Fine."])
+    llm = cached(inner, store=any_store)
+    got: list[Any] = []
+
+    def attempt() -> None:
+        try:
+            got.append(text(CHATS[way](llm)))
+        except OSError as error:
+            got.append(error)
+
+    threads = [threading.Thread(target=attempt) for _ in range(_CROWD)]
+    for thread in threads:
+        thread.start()
+    _until(lambda: llm.stats()["misses"] == _CROWD)
+    gate.set()
+    for thread in threads:
+        thread.join(60)
+    assert got.count("Fine.") == _CROWD - fails
+    assert inner.asked == 1 + fails
+
+
+@pytest.mark.parametrize("way", ["achat", "astream_chat"])
+async def test_c8_fifty_tasks_make_one_call(any_store: Store, way: str) -> None:
+    gate = threading.Event()
+    inner = Scripted(gate=gate)
+    llm = cached(inner, store=any_store)
+    work = llm.achat if way == "achat" else lambda messages: _astreamed(llm.astream_chat(messages))
+    tasks = [asyncio.ensure_future(work(HI)) for _ in range(_CROWD)]
+    end = time.monotonic() + 30
+    while llm.stats()["misses"] < _CROWD:
+        assert time.monotonic() < end
+        await asyncio.sleep(0.001)
+    gate.set()
+    assert [text(response) for response in await asyncio.gather(*tasks)] == ["Hello there!"] * _CROWD
+    assert inner.asked == 1
+
+
+def test_c8_who_reads_a_stream_and_asks_the_same_does_not_wait_for_itself() -> None:
+    inner = Scripted()
+    llm = cached(inner)
+    before = time.monotonic()
+    for _ in llm.stream_chat(HI):
+        llm.chat(HI)
+    assert time.monotonic() - before < 20
+    assert inner.asked == 2
+
+
+def test_c8_nor_does_who_reads_it_in_a_context_of_its_own() -> None:
+    llm = cached(Scripted())
+    stream = llm.stream_chat(HI)
+    contextvars.copy_context().run(next, stream)
+    before = time.monotonic()
+    llm.chat(HI)
+    assert time.monotonic() - before < 20
+    stream.close()
+
+
+async def test_c8_a_task_that_reads_a_stream_and_asks_the_same_does_not_wait_for_itself() -> None:
+    inner = Scripted()
+    llm = cached(inner)
+    before = time.monotonic()
+    async for _ in await llm.astream_chat(HI):
+        await asyncio.gather(llm.achat(HI))
+    assert time.monotonic() - before < 20
+    assert inner.asked == 2
+
+
+# --- outages ------------------------------------------------------------------------------------------------
+
+
+class Down(MemoryStore):
+    """A store that cannot be reached."""
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        raise StoreUnavailable("nobody answers")
+
+    write = get
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_outage_of_the_store_does_not_touch_the_call(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    llm = cached(Scripted(), store=Down())
+    for _ in range(3):
+        assert text(WAYS[way](llm)) == "Hello there!"
+    assert llm.stats()["errors"] > 0
+    assert [record.message for record in caplog.records if record.name == "langmem_adapters"] == [
+        "the model call goes on without its cache: StoreUnavailable: nobody answers"
+    ]
+    with pytest.raises(StoreUnavailable):
+        WAYS[way](cached(Scripted(), store=Down(), on_error="raise"))
+
+
+# --- whatever is built on a model ---------------------------------------------------------------------------
+
+
+class Watching(BaseCallbackHandler):
+    def __init__(self) -> None:
+        super().__init__([], [])
+        self.seen: list[Any] = []
+
+    def on_event_start(self, event_type: CBEventType, *args: Any, **kwargs: Any) -> str:
+        if event_type == CBEventType.LLM:
+            self.seen.append("start")
+        return ""
+
+    def on_event_end(self, event_type: CBEventType, payload: Any = None, *args: Any, **kwargs: Any) -> None:
+        if event_type == CBEventType.LLM:
+            self.seen.append("end")
+
+    def start_trace(self, trace_id: str | None = None) -> None: ...
+
+    def end_trace(self, trace_id: str | None = None, trace_map: Any = None) -> None: ...
+
+
+class Told(BaseEventHandler):
+    seen: list[str] = Field(default_factory=list)
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "Told"
+
+    def handle(self, event: Any, **kwargs: Any) -> None:
+        self.seen.append(event.class_name())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_callbacks_and_events_are_told_once_of_each_response(way: str) -> None:
+    watching, told = Watching(), Told()
+    get_dispatcher().add_event_handler(told)
+    try:
+        llm = cached(Scripted())
+        llm.callback_manager = CallbackManager([watching])
+        WAYS[way](llm)
+        WAYS[way](llm)
+    finally:
+        get_dispatcher().event_handlers.remove(told)
+    assert watching.seen == ["start", "end"] * 2
+    ends = [name for name in told.seen if name.endswith("EndEvent")]
+    assert len(ends) == 2
+    assert len(set(ends)) == 1
+
+
+def test_structured_prediction_and_direct_calls_of_tools_are_served() -> None:
+    call = ChatMessage(
+        role="assistant",
+        blocks=[ToolCallBlock(tool_call_id="a", tool_name="Place", tool_kwargs={"place": "Rome"})],
+    )
+    inner = Scripted(script=[call])
+    llm = cached(inner)
+    assert isinstance(llm, FunctionCallingLLM)
+    prompt = PromptTemplate("Where is {who}?")
+    for _ in range(2):
+        assert llm.structured_predict(Place, prompt, who="Ada") == Place(place="Rome")
+        assert llm.as_structured_llm(Place).chat(HI).raw == Place(place="Rome")
+        assert asyncio.run(llm.astructured_predict(Place, prompt, who="Ada")) == Place(place="Rome")
+    assert inner.asked == 2
+    alone = list(Scripted(script=[call]).stream_structured_predict(Place, prompt, who="Ada"))
+    for _ in range(2):  # it does not require the tool, so it is another request
+        seen = list(llm.stream_structured_predict(Place, prompt, who="Ada"))
+        assert [one.model_dump() for one in seen] == [one.model_dump() for one in alone]
+    assert inner.asked == 3
+    calling = cached(
+        Scripted(
+            script=[
+                ChatMessage(
+                    role="assistant",
+                    blocks=[ToolCallBlock(tool_call_id="a", tool_name="weather", tool_kwargs={"place": "Rome"})],
+                )
+            ]
+        )
+    )
+    tools = [FunctionTool.from_defaults(weather)]
+    for _ in range(2):
+        assert str(calling.predict_and_call(tools, "Weather?")) == "sunny in Rome"
+    assert calling.stats()["hits"] == 1
+    required = calling.chat_with_tools(tools, "Weather?", tool_required=True)
+    assert "cache" not in required.additional_kwargs  # that tools are required, is part of the request
+
+
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # agents look at all they have
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_e6_a_function_agent_runs_from_the_cache_and_its_tools_run(any_store: Store, streaming: bool) -> None:
+    runs: list[str] = []
+
+    def weather(place: str) -> str:
+        """Tell the weather."""
+        runs.append(place)
+        return f"sunny in {place}"
+
+    def script(messages: Sequence[ChatMessage]) -> ChatMessage:
+        last = messages[-1]
+        if last.role == MessageRole.TOOL:
+            return ChatMessage(role="assistant", content=f"The tool says: {last.content}")
+        return _called(uuid.uuid4().hex)
+
+    inner = Scripted(script=[script])
+    llm = cached(inner, store=any_store)
+    agent = FunctionAgent(tools=[FunctionTool.from_defaults(weather)], llm=llm, streaming=streaming)
+    for _ in range(3):
+        assert str(await agent.run("What is the weather in Rome?")) == "The tool says: sunny in Rome"
+    assert inner.asked == 2
+    assert runs == ["Rome"] * 3
+    assert llm.stats()["hits"] == 4
+
+
+def test_e6_a_query_engine_runs_from_the_cache() -> None:
+    inner = Scripted(script=["It is in the shed."])
+    llm = cached(inner)
+    documents = [Document(text="The bike is in the shed.", id_="1")]
+    index = VectorStoreIndex.from_documents(documents, embed_model=MockEmbedding(8))
+    for streaming in (False, True, False):
+        engine = index.as_query_engine(llm=llm, streaming=streaming)
+        assert str(engine.query("Where is the bike?")) == "It is in the shed."
+    assert inner.asked == 1
+    assert llm.stats()["hits"] == 2
+
+
+def test_settings_of_llama_index_take_it_and_their_callbacks_reach_the_model() -> None:
+    watching = Watching()
+    manager = CallbackManager([watching])
+    inner = Scripted()
+    old = Settings._llm, Settings._callback_manager
+    try:
+        Settings.llm = cached(inner)
+        Settings.callback_manager = manager
+        assert Settings.llm.predict(PromptTemplate("Hi")) == "Hello there!"
+    finally:
+        Settings._llm, Settings._callback_manager = old
+    assert inner.callback_manager is manager
+    assert watching.seen == ["start", "end"]
+
+
+def test_a_model_that_calls_no_functions_is_wrapped_as_one_and_says_so() -> None:
+    class Plain(CustomLLM):
+        said: int = 0
+
+        @property
+        def metadata(self) -> LLMMetadata:
+            return LLMMetadata(model_name="plain", context_window=77)
+
+        def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+            self.said += 1
+            return CompletionResponse(text=f"You said: {prompt}")
+
+        def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+            yield CompletionResponse(text=prompt, delta=prompt)
+
+    llm = cached(Plain(system_prompt="Be short."))
+    assert not isinstance(llm, FunctionCallingLLM)
+    assert (llm.metadata.context_window, llm.metadata.is_function_calling_model) == (77, False)
+    assert llm.predict(PromptTemplate("Hi")) == "You said: Be short.\n\nHi"
+    assert llm.to_payload()["model_name"] == "plain"
+    assert llm.said == 1
+
+
+# --- secrets, and wrong settings ----------------------------------------------------------------------------
+
+
+def test_no_secret_shows() -> None:
+    store = MemoryStore()
+    llm = cached(Scripted(script=["Sure."]), store=store)
+    llm.chat([ChatMessage(role="user", content="my private question?")])
+    assert "topsecret" not in repr(llm) + str(llm) + str(llm.to_dict()) + str(llm.model_dump())
+    assert "Scripted" in repr(llm)
+    held = b"".join(value for space in store.namespaces() for value in store.get(space).values())
+    assert held
+    assert not any(secret in held for secret in (b"topsecret", b"private"))
+
+
+def test_wrong_settings_are_told() -> None:
+    llm = cached(MockLLM())
+    for wrong in ("gpt-4o", llm):
+        with pytest.raises(ConfigurationError, match="wraps a model of LlamaIndex"):
+            CachedLLM(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="a url or a store"):
+        CachedLLM(MockLLM(), url="memory:", store=MemoryStore())
+    with pytest.raises(ConfigurationError, match="on_error"):
+        cached(MockLLM(), on_error="hide")
+    with pytest.raises(ConfigurationError, match="wait"):
+        cached(MockLLM(), wait=-1)
+    with pytest.raises(AttributeError, match="no_such"):
+        llm.no_such  # noqa: B018
+    assert llm.max_tokens is None

@@ -1,0 +1,505 @@
+"""The semantic mode of ExperienceCache: D1 to D5, with real stores and a real index of vectors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.load import dumps
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, Generation
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langmem_adapters import ConfigurationError, Experience, ModelError
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.experience import AtLeast
+from langmem_adapters.experience.verifier import Verifier
+from langmem_adapters.indexes import open_vectors
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.indexes.vector import VectorIndex
+from langmem_adapters.langchain import ExperienceCache
+from langmem_adapters.langchain.request import request_key
+from langmem_adapters.langchain.semantic import SemanticMode
+from langmem_adapters.model import Metric, Score
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.testing import FakeClock
+
+ASKED, ALIKE = "How do I learn to speak Hindi?", "How can I learn to speak Hindi?"
+TOPICS = ("hindi", "chess", "weather", "paris", "london", "rome")
+
+
+def topics(texts: Sequence[str]) -> list[list[float]]:
+    """Texts of the same topics have the same direction."""
+    return [[0.1, *(float(topic in text.lower()) for topic in TOPICS)] for text in texts]
+
+
+class Failing:
+    """An embedder that can be broken."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self.texts: list[str] = []
+
+    def __call__(self, texts: Sequence[str]) -> list[list[float]]:
+        if self.broken:
+            raise ConnectionError("no route")
+        self.texts += texts
+        return topics(texts)
+
+
+@pytest.fixture
+def index() -> Iterator[VectorIndex]:
+    index = open_vectors("memory:", Embedder(topics, name="topics"))
+    yield index
+    index.close()
+
+
+@pytest.fixture
+def build(any_store: Store, index: VectorIndex) -> Callable[..., ExperienceCache]:
+    def build(**mode: Any) -> ExperienceCache:
+        cache = {name: mode.pop(name) for name in ("tenant", "tag", "ttl", "clock", "on_error") if name in mode}
+        return ExperienceCache(store=any_store, semantic=SemanticMode(index=mode.pop("index", index), **mode), **cache)
+
+    return build
+
+
+def prompt(*messages: BaseMessage | str) -> str:
+    return dumps([HumanMessage(m) if isinstance(m, str) else m for m in messages])
+
+
+def answer(text: str = "Take a course.", **fields: Any) -> list[Generation]:
+    return [ChatGeneration(message=AIMessage(text, **fields))]
+
+
+def content(found: list[Generation] | None) -> Any:
+    return None if found is None else found[0].message.content  # type: ignore[attr-defined]
+
+
+# --- what a hit is ------------------------------------------------------------------------------------------
+
+
+def test_a_request_in_other_words_is_served_and_says_why(build: Callable[..., ExperienceCache]) -> None:
+    cache = build()
+    cache.update(prompt(ASKED), "m", answer(id="a1"))
+    assert content(cache.lookup(prompt(ASKED), "m")) == "Take a course."
+    (hit,) = cache.lookup(prompt(ALIKE), "m") or []
+    assert isinstance(hit, ChatGeneration)
+    described = hit.message.response_metadata
+    assert described["cache"] == "semantic"
+    assert described["cache_key"] == request_key(prompt(ASKED), "m")
+    assert 0.88 <= described["cache_score"] <= 1
+    assert described["cache_cosine"] == pytest.approx(1)
+    assert described["cache_age"] >= 0
+    assert "cache_request" not in described
+    assert hit.message.id != "a1"
+    stats = cache.stats()
+    assert (stats["hits"], stats["misses"], stats["semantic_hits"]) == (2, 0, 1)
+
+
+def test_the_request_that_was_found_is_told_only_if_asked(build: Callable[..., ExperienceCache]) -> None:
+    cache = build(reveal=True)
+    cache.update(prompt(ASKED), "m", answer())
+    (hit,) = cache.lookup(prompt(ALIKE), "m") or []
+    assert hit.message.response_metadata["cache_request"] == ASKED  # type: ignore[attr-defined]
+
+
+async def test_the_async_twins_do_the_same(build: Callable[..., ExperienceCache]) -> None:
+    cache = build()
+    await cache.aupdate(prompt(ASKED), "m", answer())
+    assert content(await cache.alookup(prompt(ALIKE), "m")) == "Take a course."
+    assert await cache.adelete((await cache.alookup(prompt(ALIKE), "m"))[0])  # type: ignore[index, arg-type]
+    assert await cache.alookup(prompt(ALIKE), "m") is None
+
+
+def test_it_is_opt_in(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store)
+    cache.update(prompt(ASKED), "m", answer())
+    assert cache.lookup(prompt(ALIKE), "m") is None
+    assert "semantic_hits" not in cache.stats()
+
+
+def test_the_exact_answer_goes_first_and_nothing_is_embedded_for_it(any_store: Store) -> None:
+    embedder = Failing()
+    index = open_vectors("memory:", Embedder(embedder, name="f"))
+    cache = ExperienceCache(store=any_store, semantic=SemanticMode(index=index))
+    cache.update(prompt(ASKED), "m", answer("first"))
+    cache.update(prompt(ALIKE), "m", answer("second"))
+    embedder.broken = True
+    assert content(cache.lookup(prompt(ALIKE), "m")) == "second"
+    assert cache.stats()["semantic_errors"] == 0
+
+
+def test_a_model_is_not_asked_again(build: Callable[..., ExperienceCache]) -> None:
+    model = GenericFakeChatModel(messages=iter([AIMessage("Take a course.")]), cache=build())
+    assert model.invoke(ASKED).content == model.invoke(ALIKE).content == "Take a course."
+
+
+# --- D1, D4: what is refused --------------------------------------------------------------------------------
+
+
+def test_d1_what_a_guard_refuses_is_a_miss_and_counted(build: Callable[..., ExperienceCache]) -> None:
+    cache = build()
+    cache.update(prompt("What is the weather in Paris?"), "m", answer("Rain"))
+    assert cache.lookup(prompt("What is the weather in Paris in 3 days?"), "m") is None
+    stats = cache.stats()
+    assert (stats["rejected"], stats["rejected_numbers"], stats["misses"]) == (1, 1, 1)
+
+
+def test_d4_a_hundred_nearer_entries_of_another_model_do_not_hide_the_one_that_fits(
+    build: Callable[..., ExperienceCache],
+) -> None:
+    cache = build(candidates=1)
+    for n in range(100):
+        cache.update(prompt(ALIKE), f"other-{n}", answer("wrong"))
+    cache.update(prompt(ASKED), "m", answer("right"))
+    assert content(cache.lookup(prompt(ALIKE), "m")) == "right"
+
+
+def test_the_surest_of_the_candidates_is_served(build: Callable[..., ExperienceCache]) -> None:
+    sure = {"Hindi": 0.6, "Hindi again": 0.9, "Hindi once more": 0.7}
+    cache = build(verifier=Verifier(judge=lambda _, stored: sure[stored], guards={}))
+    for text in sure:
+        cache.update(prompt(text), "m", answer(text))
+    assert content(cache.lookup(prompt(ASKED), "m")) == "Hindi again"
+
+
+# --- D2: all but the last turn must be equal ----------------------------------------------------------------
+
+BEFORE = [SystemMessage("Be brief."), HumanMessage("Hello"), AIMessage("Hi!")]
+
+
+@pytest.mark.parametrize(
+    ("before", "llm_string"),
+    [
+        ([], "m"),
+        ([SystemMessage("Be verbose."), *BEFORE[1:]], "m"),
+        ([*BEFORE[:2], AIMessage("Hey!")], "m"),
+        ([*BEFORE, HumanMessage("Well?"), AIMessage("Yes.")], "m"),
+        (BEFORE, "another model"),
+        (BEFORE, "m---[('tools', ['search'])]"),
+    ],
+)
+def test_d2_after_another_history_or_for_another_model_it_is_a_miss(
+    build: Callable[..., ExperienceCache], before: list[BaseMessage], llm_string: str
+) -> None:
+    cache = build()
+    cache.update(prompt(*BEFORE, ASKED), "m", answer())
+    assert content(cache.lookup(prompt(*BEFORE, ALIKE), "m")) == "Take a course."
+    assert cache.lookup(prompt(*before, ALIKE), llm_string) is None
+
+
+def test_c10_another_tenant_or_tag_sees_nothing(build: Callable[..., ExperienceCache]) -> None:
+    build(tenant="a").update(prompt(ASKED), "m", answer())
+    assert content(build(tenant="a").lookup(prompt(ALIKE), "m")) == "Take a course."
+    assert build(tenant="b").lookup(prompt(ALIKE), "m") is None
+    assert build(tenant="a", tag="other").lookup(prompt(ALIKE), "m") is None
+
+
+def test_blocks_of_text_are_text_and_pictures_are_not(build: Callable[..., ExperienceCache]) -> None:
+    cache = build()
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    for asked in ([{"type": "text", "text": ASKED}], [{"type": "text", "text": "Chess?"}, picture]):
+        cache.update(prompt(HumanMessage(asked)), "m", answer())  # type: ignore[arg-type]
+    assert content(cache.lookup(prompt(HumanMessage([{"type": "text", "text": ALIKE}])), "m")) == "Take a course."
+    assert cache.lookup(prompt(HumanMessage([{"type": "text", "text": "Chess??"}, picture])), "m") is None
+
+
+@pytest.mark.parametrize("text", ["How do I learn Hindi?", "[{broken", '[{"lc": 2}]', "[1]", "[{}]"])
+def test_what_is_no_chat_is_served_exactly_or_not_at_all(build: Callable[..., ExperienceCache], text: str) -> None:
+    cache = build()
+    cache.update(text, "m", answer())
+    assert content(cache.lookup(text, "m")) == "Take a course."
+    assert cache.lookup(text + "?", "m") is None
+
+
+# --- D3: tools ----------------------------------------------------------------------------------------------
+
+CALL = {"name": "clock", "args": {}, "id": "c1"}
+RUN = [AIMessage("", tool_calls=[CALL]), ToolMessage("noon", tool_call_id="c1")]
+
+
+@pytest.mark.parametrize("deterministic", [(), ("other",), ("clock",)])
+def test_d3_calls_and_answers_made_from_results_are_kept_only_of_deterministic_tools(
+    build: Callable[..., ExperienceCache], deterministic: tuple[str, ...]
+) -> None:
+    cache = build(deterministic_tools=deterministic)
+    cache.update(prompt(ASKED), "m", answer("", tool_calls=[CALL]))
+    cache.update(prompt(ASKED, *RUN), "m", answer("It is noon."))
+    assert (cache.lookup(prompt(ALIKE), "m") is not None) == (deterministic == ("clock",))
+    assert (cache.lookup(prompt(ALIKE, *RUN), "m") is not None) == (deterministic == ("clock",))
+    assert cache.lookup(prompt(ALIKE, RUN[0], ToolMessage("midnight", tool_call_id="c1")), "m") is None
+    assert cache.lookup(prompt(ASKED, *RUN), "m") is not None, "the exact cache still serves it"
+
+
+def test_d3_what_was_kept_when_a_tool_was_deterministic_is_not_served_when_it_is_not(
+    build: Callable[..., ExperienceCache],
+) -> None:
+    build(deterministic_tools=["clock"]).update(prompt(ASKED), "m", answer("", tool_calls=[CALL]))
+    cache = build()
+    assert cache.lookup(prompt(ALIKE), "m") is None
+    assert cache.stats()["hits"] == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"additional_kwargs": {"tool_calls": [{"id": "c"}]}},
+        {"additional_kwargs": {"function_call": {"name": "f"}}},
+    ],
+)
+def test_d3_calls_in_a_providers_own_form_are_not_kept_either(
+    build: Callable[..., ExperienceCache], fields: dict[str, Any]
+) -> None:
+    cache = build()
+    cache.update(prompt(ASKED), "m", answer("I call.", **fields))
+    assert cache.lookup(prompt(ALIKE), "m") is None
+
+
+def test_d3_an_agent_runs_its_tool_again_for_the_next_thread(build: Callable[..., ExperienceCache]) -> None:
+    ran: list[int] = []
+
+    @tool
+    def clock() -> str:
+        """Tell the time."""
+        ran.append(len(ran))
+        return f"t{len(ran)}"
+
+    class Model(GenericFakeChatModel):
+        def bind_tools(self, *_: Any, **__: Any) -> Any:
+            return self
+
+    said: list[AIMessage | str] = []
+    for n in (1, 2):
+        call = {"name": "clock", "args": {}, "id": f"c{n}"}
+        said += [AIMessage("", tool_calls=[call]), AIMessage(f"It is t{n}.")]
+    agent = create_agent(Model(messages=iter(said), cache=build()), [clock], checkpointer=InMemorySaver())
+    for n, question in enumerate((ASKED, ALIKE), start=1):
+        state = agent.invoke({"messages": [HumanMessage(question)]}, {"configurable": {"thread_id": str(n)}})
+        assert state["messages"][-1].content == f"It is t{n}."
+    assert len(ran) == 2
+
+
+# --- switches, judges, forgetting ---------------------------------------------------------------------------
+
+
+def test_a_dry_run_serves_nothing_but_counts_and_logs_without_the_text(
+    build: Callable[..., ExperienceCache], caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = build(dry_run=True)
+    cache.update(prompt(ASKED), "m", answer())
+    with caplog.at_level(logging.INFO, "langmem_adapters"):
+        assert cache.lookup(prompt(ALIKE), "m") is None
+    stats = cache.stats()
+    assert (stats["semantic_dry"], stats["semantic_hits"], stats["hits"], stats["misses"]) == (1, 0, 0, 1)
+    assert request_key(prompt(ASKED), "m") in caplog.text
+    assert "Hindi" not in caplog.text
+
+
+def test_bypass_and_refresh_hold_for_meaning_too(build: Callable[..., ExperienceCache], any_store: Store) -> None:
+    cache = build()
+    with cache.bypass():
+        cache.update(prompt(ASKED), "m", answer())
+    assert not texts_in(any_store)
+    with cache.refresh():
+        cache.update(prompt(ASKED), "m", answer())
+        assert cache.lookup(prompt(ALIKE), "m") is None
+    assert content(cache.lookup(prompt(ALIKE), "m")) == "Take a course."
+
+
+def test_a_score_below_the_judges_line_is_never_served(build: Callable[..., ExperienceCache]) -> None:
+    cache = build(judge=AtLeast(7))
+    cache.update(prompt(ASKED), "m", answer())
+    assert cache.lookup(prompt(ALIKE), "m") is None
+    assert cache.stats()["rejected_judge"] == 1
+    assert cache.stats()["hits"] == 0
+    kept = cache.pool.lookup(key=request_key(prompt(ASKED), "m"))
+    assert kept is not None
+    good = Experience(resp=kept.resp, metric=Metric(score=Score(val=8)))
+    cache.pool.create(good, key=request_key(prompt(ASKED), "m"))
+    assert content(cache.lookup(prompt(ALIKE), "m")) == "Take a course."
+
+
+def texts_in(store: Store) -> bool:
+    found = (store.get(namespace) for namespace in store.namespaces(()))
+    return any(b"Hindi" in data for values in found for data in values.values())
+
+
+@pytest.mark.parametrize("forget", ["delete", "invalidate", "clear"])
+def test_what_was_asked_goes_with_its_answer(
+    build: Callable[..., ExperienceCache], any_store: Store, index: VectorIndex, forget: str
+) -> None:
+    cache = build()
+    cache.update(prompt(ASKED), "m", answer())
+    cache.update(prompt("Which chess book is good?"), "m", answer("This one."))
+    hit = cache.lookup(prompt(ALIKE), "m")
+    assert hit is not None
+    assert texts_in(any_store)
+    if forget == "delete":
+        assert cache.delete(hit[0])  # type: ignore[arg-type]
+    elif forget == "invalidate":
+        assert cache.invalidate(lambda found: content(found) == "Take a course.") == 1
+    else:
+        cache.clear()
+    assert not texts_in(any_store)
+    assert cache.lookup(prompt(ALIKE), "m") is None
+    chess = content(cache.lookup(prompt("Which chess books are good?"), "m"))
+    assert chess == (None if forget == "clear" else "This one.")
+    assert all("Hindi" not in hit.id for hit in index.search(("experience",), "hindi", 5))
+
+
+def test_without_the_mode_nothing_of_a_prompt_is_kept(any_store: Store) -> None:
+    ExperienceCache(store=any_store).update(prompt(ASKED), "m", answer())
+    assert not texts_in(any_store)
+
+
+def test_an_answer_that_expired_is_not_served_and_its_question_goes(
+    build: Callable[..., ExperienceCache], any_store: Store
+) -> None:
+    clock = FakeClock()
+    cache = build(ttl=60, clock=clock)
+    cache.update(prompt(ASKED), "m", answer())
+    clock.advance(61)
+    assert cache.lookup(prompt(ALIKE), "m") is None
+    assert not texts_in(any_store)
+
+
+def test_what_is_asked_again_after_its_answer_expired_is_found_again(build: Callable[..., ExperienceCache]) -> None:
+    clock = FakeClock()
+    cache = build(ttl=60, clock=clock)
+    for n in range(12):
+        cache.update(prompt(f"Chess book {n}"), "m", answer())
+    cache.update(prompt(ASKED), "m", answer())
+    clock.advance(61)
+    assert cache.lookup(prompt(ALIKE), "m") is None
+    cache.update(prompt(ASKED), "m", answer("Read a book."))
+    assert content(cache.lookup(prompt(ALIKE), "m")) == "Read a book."
+
+
+# --- outages, and catching up -------------------------------------------------------------------------------
+
+
+def test_an_embedder_that_fails_leaves_the_exact_cache(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    embedder = Failing()
+    embedder.broken = True
+    index = open_vectors("memory:", Embedder(embedder, name="f"))
+    cache = ExperienceCache(store=any_store, semantic=SemanticMode(index=index))
+    cache.update(prompt(ASKED), "m", answer())
+    for _ in range(3):
+        assert cache.lookup(prompt(ALIKE), "m") is None
+    assert content(cache.lookup(prompt(ASKED), "m")) == "Take a course."
+    assert cache.stats()["semantic_errors"] == 3
+    assert caplog.text.count("goes on without its cache") == 1
+    embedder.broken = False
+    assert content(cache.lookup(prompt(ALIKE), "m")) == "Take a course.", "what was kept meanwhile is found"
+
+
+def test_on_error_raise_raises(any_store: Store) -> None:
+    embedder = Failing()
+    embedder.broken = True
+    index = open_vectors("memory:", Embedder(embedder, name="f"))
+    cache = ExperienceCache(store=any_store, semantic=SemanticMode(index=index), on_error="raise")
+    cache.update(prompt(ASKED), "m", answer())
+    with pytest.raises(ModelError):
+        cache.lookup(prompt(ALIKE), "m")
+
+
+def test_an_index_that_was_lost_is_built_again_from_the_store(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "s.db")
+    embedder = Embedder(topics, name="topics")
+    first = ExperienceCache(store=store, semantic=SemanticMode(index=open_vectors("memory:", embedder)))
+    first.update(prompt(ASKED), "m", answer())
+    second = ExperienceCache(store=store, semantic=SemanticMode(index=open_vectors("memory:", embedder)))
+    assert content(second.lookup(prompt(ALIKE), "m")) == "Take a course."
+
+
+def test_d5_another_embedder_begins_anew_and_never_mixes(any_store: Store, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'v.db'}"
+    one = open_vectors(url, Embedder(topics, name="one"))
+    ExperienceCache(store=any_store, semantic=SemanticMode(index=one)).update(prompt(ASKED), "m", answer())
+    two = open_vectors(url, Embedder(lambda texts: [[1.0, 2.0] for _ in texts], name="two"))
+    cache = ExperienceCache(store=any_store, semantic=SemanticMode(index=two))
+    assert content(cache.lookup(prompt(ALIKE), "m")) == "Take a course."
+    assert cache.stats()["semantic_errors"] == 0
+
+
+def test_a_damaged_entry_is_a_miss(build: Callable[..., ExperienceCache], any_store: Store) -> None:
+    cache = build()
+    cache.update(prompt(ASKED), "m", answer())
+    (place,) = (namespace for namespace in any_store.namespaces(("experience",)) if "semantic" in namespace)
+    (key,) = any_store.get(place)
+    for damage in (b"{", b"[1,2]", b'["a"]', b"null"):
+        any_store.write(place, put={key: damage})
+        assert cache.lookup(prompt(ALIKE), "m") is None
+    cache.update(prompt(ASKED), "m", answer())
+    assert content(cache.lookup(prompt(ALIKE), "m")) == "Take a course."
+
+
+def test_an_exact_entry_that_cannot_be_read_is_no_semantic_hit(build: Callable[..., ExperienceCache]) -> None:
+    cache = build()
+    cache.update(prompt(ASKED), "m", answer())
+    cache.pool.create(Experience(resp="no generations"), key=request_key(prompt(ASKED), "m"))
+    assert cache.lookup(prompt(ALIKE), "m") is None
+    assert cache.stats()["hits"] == 0
+
+
+# --- settings -----------------------------------------------------------------------------------------------
+
+
+def test_an_embedding_model_alone_is_a_semantic_mode(tmp_path: Path) -> None:
+    embedder = Embedder(topics, name="topics")
+    cache = ExperienceCache(url=f"sqlite:///{tmp_path / 's.db'}", semantic=embedder)
+    cache.update(prompt(ASKED), "m", answer())
+    assert content(cache.lookup(prompt(ALIKE), "m")) == "Take a course."
+
+
+def test_a_verifier_of_ones_own_has_the_last_word(build: Callable[..., ExperienceCache]) -> None:
+    cache = build(verifier=Verifier(judge=lambda *_: False))
+    cache.update(prompt(ASKED), "m", answer())
+    assert cache.lookup(prompt(ALIKE), "m") is None
+    assert cache.stats()["rejected_score"] == 1
+
+
+def test_tune_gives_a_threshold_for_pairs_of_ones_own(build: Callable[..., ExperienceCache]) -> None:
+    pairs = [(ASKED, ALIKE, True), ("Rooms in Paris for 2", "Rooms in Paris for 3", False), ("Chess?", "Hindi?", False)]
+    tuned = build().tune(pairs, precision=1.0)
+    assert tuned.threshold == Verifier()(ALIKE, ASKED, cosine=1.0).score
+    assert tuned.curve[-1].hit_rate == 1
+    with pytest.raises(ConfigurationError, match="no semantic mode"):
+        ExperienceCache(store=MemoryStore()).tune(pairs)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (SemanticMode, "an embedder or an index"),
+        (lambda: SemanticMode(topics, index=object()), "an embedder or an index"),  # type: ignore[arg-type]
+        (lambda: SemanticMode(topics, deterministic_tools="clock"), "deterministic_tools"),
+        (
+            lambda: ExperienceCache(store=MemoryStore(), semantic=Embedder(topics, name="t")),
+            "give the semantic mode an",
+        ),
+        (lambda: ExperienceCache("memory:", semantic=SemanticMode(index=LexicalIndex(":memory:"))), "open_vectors"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_configured(make: Callable[[], Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        make()
+
+
+def test_candidates_are_at_least_one(build: Callable[..., ExperienceCache]) -> None:
+    with pytest.raises(ConfigurationError, match="candidates"):
+        build(candidates=0)
+
+
+def test_a_message_chunk_is_its_message(build: Callable[..., ExperienceCache]) -> None:
+    cache = build()
+    cache.update(prompt("Hello", AIMessage("Hi!"), ASKED), "m", answer())
+    assert content(cache.lookup(prompt("Hello", AIMessageChunk(content="Hi!"), ALIKE), "m")) == "Take a course."

@@ -1,0 +1,167 @@
+"""The least rights: a user with the commands of the list, and no other, can use all of the library; and needs all."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import redis
+
+from langmem_adapters import BrainMemory, LongTermMemory, Message, Sessions, WorkingMemory, open_index
+from langmem_adapters.errors import StoreError
+from langmem_adapters.experience import ExperiencePool
+from langmem_adapters.inspection import Dates
+from langmem_adapters.model import Experience
+from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.stores.redis_rights import CLUSTER_COMMANDS, COMMANDS
+from langmem_adapters.testing import FakeClock, StoreConformance
+from tests.servers import RedisServer, redis_servers
+from tests.stress.test_failover import is_whole, until
+
+NS = ("brain", "t", "u", "s")
+DB = 3
+
+
+def grant(server: RedisServer, prefix: str, commands: tuple[str, ...]) -> str:
+    """Make a user who may send these commands, on the keys of the prefix; gives name and password."""
+    name, password = f"u-{uuid.uuid4().hex}", uuid.uuid4().hex
+    rights = [f"+{command}" for command in commands]
+    with redis.Redis(port=server.port) as raw:
+        raw.execute_command("ACL", "SETUSER", name, "reset", "on", f">{password}", f"~{prefix}*", *rights)
+    return f"{name}:{password}"
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(any_redis_server: RedisServer, key_prefix: str, clock: FakeClock) -> Iterator[RedisStore]:
+    login = grant(any_redis_server, key_prefix, COMMANDS)
+    store = RedisStore(any_redis_server.url(DB).replace("//", f"//{login}@"), prefix=key_prefix, clock=clock)
+    yield store
+    store.close()
+
+
+class TestTheStoreAsAUserWithTheLeastRights(StoreConformance):
+    @pytest.fixture(autouse=True)
+    def _administrator(self, any_redis_server: RedisServer) -> None:
+        self.url = any_redis_server.url(DB)
+
+    def let_ttl_pass(self, store: Any, clock: FakeClock, seconds: float) -> None:
+        clock.advance(seconds)
+        with redis.Redis.from_url(self.url) as raw:
+            for key in raw.scan_iter(f"{store._keys.prefix}*"):
+                left: Any = raw.pttl(key)
+                if left >= 0:
+                    raw.pexpire(key, left - int(seconds * 1000))
+
+
+def test_the_services_as_a_user_with_the_least_rights(store: RedisStore, clock: FakeClock) -> None:
+    brain = BrainMemory(store, "s", user="ada", ttl=100, clock=clock)
+    brain.add_messages([Message(role="user", content=f"note {n}", id=str(n)) for n in range(5)])
+    brain.set_summary("Notes.")
+    brain.set_title("notes")
+    assert [info.title for info in Sessions(store, user="ada").list_sessions()] == ["notes"]
+    assert [message.content for message in brain.messages(2)] == ["note 3", "note 4"]
+    memory = LongTermMemory(store, open_index("memory:"), user="ada")
+    memory.add([Message(role="user", content="My bike is in the shed.")])
+    assert [found.text for found in memory.search("bike")] == ["My bike is in the shed."]
+    pool = ExperiencePool(store, tag="capitals", ttl=50)
+    pool.create(Experience(req="France", resp="Paris"))
+    assert pool.count() == 1
+    working = WorkingMemory(store, user="ada")
+    working.update("c", lambda n: (n or 0) + 1)
+    assert [item.data for item in working.retrieve("c")] == [1]
+    assert Sessions(store, user="ada").delete_session("s")
+    assert store.health().ok
+    stats = store.stats()
+    assert (stats.size, stats.limit) == (None, None)  # INFO is not among them
+    assert {"longterm", "working", "experience"} <= set(stats.kinds)
+    assert [finding.level for finding in store.examine()] == ["note"]
+
+
+def walk(store: RedisStore, raw: redis.Redis) -> None:
+    """Do whatever makes the store send a command of its own."""
+    place = store._keys.place(NS)
+    assert store.health().ok
+    store.append(NS, [("a", b"1")], ttl=100)
+    store.append(NS, [("a", b"1"), ("b", b"2")], ttl=1000)
+    store.append((*NS[:-1], "other"), [("a", b"")], ttl=10_000)
+    page = store.scan(NS, keys=["k"])
+    store.scan(NS, limit=1, reverse=True)
+    store.write(NS, put={"k": b"v"}, remove=page.items[:1], guard={"k": None})
+    store.write(NS, delete=["k"])
+    with pytest.raises(StoreError, match="was changed by another"):
+        store.write(NS, put={"k": b"v"}, guard={"k": b"w"})
+    store.write(("lasting",), put={"k": b"v"})
+    raw.xadd(place.log, {"i": "b", "d": "again"})
+    assert [item.id for item in store.scan(NS).items] == ["b"]
+    raw.srem(place.ids, "b")
+    assert store.scan(NS).total == 1
+    raw.sadd(place.ids, "c")
+    assert store.scan(NS).total == 1
+    raw.delete(*store._keys.place((*NS[:-1], "other"))[:3])
+    assert len(store.recent(NS[:-1])) == 1
+    assert len(list(store.namespaces())) == 2
+    assert store.get(NS) == {}
+    assert store.stats().kinds["brain"].entries == 1
+    store.set_dates(NS, Dates(5.0, 60.0))
+    dates = store.dates(NS)
+    assert dates
+    assert dates.updated_at == 5.0
+    assert store.discard(NS, 6.0)
+    store.clear(("lasting",))
+
+
+@pytest.mark.parametrize("missing", [None, *COMMANDS])
+def test_every_command_of_the_list_is_needed(redis_server: RedisServer, key_prefix: str, missing: str | None) -> None:
+    login = grant(redis_server, key_prefix, tuple(command for command in COMMANDS if command != missing))
+    store = RedisStore(redis_server.url(DB).replace("//", f"//{login}@"), prefix=key_prefix, retry_for=0)
+    with redis.Redis.from_url(redis_server.url(DB)) as raw:
+        if missing is None:
+            walk(store, raw)
+        else:
+            with pytest.raises((StoreError, AssertionError)) as caught:
+                walk(store, raw)
+            said = store.health().problem if missing in {"ping", "select"} else str(caught.value)
+            assert missing.split("|")[0] in said.lower()
+            assert "no permissions" in said
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[list[RedisServer]]:
+    path = next(iter(redis_servers().values()))
+    with ExitStack() as stack:
+        nodes = [stack.enter_context(RedisServer(path, args=("--cluster-enabled", "yes"))) for _ in range(2)]
+        clients = [stack.enter_context(redis.Redis(port=node.port)) for node in nodes]
+        for client, slots in zip(clients, (range(8192), range(8192, 16384)), strict=True):
+            client.execute_command("CLUSTER", "ADDSLOTS", *slots)
+        clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)
+        until(lambda: all(map(is_whole, nodes)), "the cluster does not get ready")
+        yield nodes
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_a_cluster_needs_two_more(cluster: list[RedisServer], key_prefix: str, protocol: int) -> None:
+    logins = {}
+    for commands in (CLUSTER_COMMANDS, COMMANDS):
+        name, password = f"u-{len(commands)}", uuid.uuid4().hex
+        for node in cluster:
+            with redis.Redis(port=node.port) as raw:
+                rights = [f"+{command}" for command in commands]
+                raw.execute_command("ACL", "SETUSER", name, "reset", "on", f">{password}", f"~{key_prefix}*", *rights)
+        logins[commands] = f"redis+cluster://{name}:{password}@127.0.0.1:{cluster[0].port}?protocol={protocol}"
+    store = RedisStore(logins[CLUSTER_COMMANDS], prefix=key_prefix)
+    client: Any = redis.RedisCluster(host="127.0.0.1", port=cluster[0].port)
+    walk(store, client)
+    store.close()
+    client.close()
+    short = RedisStore(logins[COMMANDS], prefix=key_prefix, retry_for=0)
+    assert not short.health().ok
+    short.close()

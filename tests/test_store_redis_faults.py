@@ -1,0 +1,307 @@
+"""The Redis store behind a line that delays, cuts and half-delivers; without room; and killed with its log on disk."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import redis
+
+from langmem_adapters.errors import StoreError, StoreUnavailable
+from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.working import WorkingMemory
+from tests.servers import RedisServer
+
+NS = ("brain", "t", "u", "s")
+_TIMEOUT, _RETRY = 0.25, 0.5
+_DEADLINE = 4 * (_TIMEOUT + _RETRY) + 1  # a try and its retries, and a busy machine
+
+
+class Line:
+    """Stands between a client and a server; ``fault`` says what becomes of each packet of answers.
+
+    Faults: "" delivers; "delay" waits longer than the client does, and then delivers; "half" delivers half of the
+    answer, and cuts; "byte" delivers it in pieces of one byte; "stall" delivers half, and nothing ever after; "cut"
+    delivers nothing, and cuts. Of questions that write, "lose" cuts before the server has one, and "late" gives it to
+    the server when the client has long given up. ``faults`` counts what has happened.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.fault: Callable[[], str] = lambda: ""
+        self.faults: Counter[str] = Counter()
+        self._server_port = port
+        self._closing = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._sockets: list[socket.socket] = [self._listener]
+        self._threads: list[threading.Thread] = []
+        self._start(self._accept)
+
+    def _start(self, work: Callable[..., None], *args: Any) -> None:
+        self._threads.append(threading.Thread(target=work, args=args, daemon=True))
+        self._threads[-1].start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+                self._sockets += [client, server]
+                self._start(self._ask, client, server)
+                self._start(self._answer, server, client)
+
+    def _ask(self, client: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError):
+            while data := client.recv(65536):
+                fault = self._next("lose", "late") if b"XADD" in data else ""
+                if fault == "lose":
+                    break
+                if fault == "late":
+                    self._closing.wait(2 * _TIMEOUT)
+                server.sendall(data)
+        _hang_up(client, server)
+
+    def _answer(self, server: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError):
+            while data := server.recv(65536):
+                fault = self._next("delay", "half", "byte", "stall", "cut")
+                if fault in {"half", "stall"}:
+                    client.sendall(data[: len(data) // 2])
+                elif fault == "byte":
+                    for byte in data:
+                        client.sendall(bytes([byte]))
+                elif fault != "cut":
+                    if fault == "delay":
+                        self._closing.wait(2 * _TIMEOUT)
+                    client.sendall(data)
+                if fault == "stall":
+                    self._closing.wait(4 * _TIMEOUT)
+                if fault in {"half", "stall", "cut"}:
+                    break
+        _hang_up(client, server)
+
+    def _next(self, *mine: str) -> str:
+        fault = self.fault()
+        self.faults[fault] += fault in mine
+        return fault if fault in mine else ""
+
+    def close(self) -> None:
+        self._closing.set()
+        _hang_up(*self._sockets)
+        for thread in self._threads:
+            thread.join(10)
+
+
+def _hang_up(*sockets: socket.socket) -> None:
+    for sock in sockets:
+        with suppress(OSError):  # was closed already
+            sock.shutdown(socket.SHUT_RDWR)
+        sock.close()
+
+
+@pytest.fixture
+def line(redis_server: RedisServer) -> Iterator[Line]:
+    line = Line(redis_server.port)
+    yield line
+    line.close()
+
+
+def store_on(line: Line, key_prefix: str, protocol: int) -> RedisStore:
+    url = f"redis://127.0.0.1:{line.port}?protocol={protocol}"
+    return RedisStore(url, prefix=key_prefix, socket_timeout=_TIMEOUT, retry_for=_RETRY)
+
+
+class Told:
+    """What a writer was told of each append: made, or not known."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+        self.unknown: list[str] = []
+        self.slowest = 0.0
+
+    def append(self, store: RedisStore, id_: str) -> None:
+        began = time.monotonic()
+        try:
+            store.append(NS, [(id_, id_.encode())], ttl=600)
+        except StoreUnavailable as error:
+            assert "\n" not in str(error)  # noqa: PT017 - the class is what is tested
+            self.unknown.append(id_)
+        else:
+            self.made.append(id_)
+        self.slowest = max(self.slowest, time.monotonic() - began)
+
+    def check(self, store: RedisStore) -> None:
+        items = store.scan(NS).items
+        found = [item.id for item in items]
+        assert len(found) == len(set(found)), "doubled"
+        assert [id_ for id_ in found if id_ in set(self.made)] == self.made, "lost, or out of order"
+        assert set(found) <= set(self.made) | set(self.unknown)
+        assert all(item.data == item.id.encode() for item in items)
+        assert self.slowest < _DEADLINE
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+@pytest.mark.parametrize("fault", ["delay", "half", "byte", "stall", "cut", "lose", "late"])
+def test_each_fault_loses_and_doubles_nothing(
+    line: Line, redis_server: RedisServer, key_prefix: str, fault: str, protocol: int
+) -> None:
+    store, told = store_on(line, key_prefix, protocol), Told()
+    told.append(store, "000")
+    for number in range(1, 7):
+        left = [1 if number % 2 else 3]
+
+        def next_fault(left: list[int] = left) -> str:
+            left[0] -= 1
+            return fault if left[0] >= 0 else ""
+
+        line.fault = next_fault
+        told.append(store, f"{number:03}")
+        line.fault = lambda: ""
+        _until_it_works(store)
+    told.append(store, "999")
+    assert len(told.made) >= 2
+    assert line.faults[fault] >= 3
+    store.close()
+    direct = RedisStore(redis_server.url(), prefix=key_prefix)
+    told.check(direct)
+    assert [item.id for item in direct.scan(NS).items][-1] == "999"
+    direct.close()
+
+
+def test_faults_at_random_under_several_writers(line: Line, redis_server: RedisServer, key_prefix: str) -> None:
+    chance = random.Random(20_261_121)
+    odds = ["delay", "half", "byte", "stall", "cut", "lose", "late"] + [""] * 70
+    line.fault = lambda: chance.choice(odds)
+    store = store_on(line, key_prefix, 2)
+    memory = WorkingMemory(store)
+    logs = [("stress", str(n)) for n in range(3)]
+    made: dict[Any, list[str]] = {log: [] for log in logs}
+    counted, uncertain, failures = [0], [0], []
+    lock = threading.Lock()
+    end = time.monotonic() + 4
+
+    def write(log: Any) -> None:
+        number = 0
+        try:
+            while time.monotonic() < end:
+                id_ = f"{number:05}"
+                number += 1
+                began = time.monotonic()
+                with suppress(StoreUnavailable):
+                    store.append(log, [(id_, b"x")])
+                    made[log].append(id_)
+                done = False
+                with suppress(StoreError):
+                    memory.update("counter", lambda n: (n or 0) + 1)
+                    done = True
+                with lock:
+                    counted[0] += done
+                    uncertain[0] += not done
+                assert time.monotonic() - began < 4 * _DEADLINE
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    threads = [threading.Thread(target=write, args=(log,)) for log in logs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    store.close()
+    assert failures == []
+    direct = RedisStore(redis_server.url(), prefix=key_prefix)
+    for log in logs:
+        found = [item.id for item in direct.scan(log).items]
+        assert len(found) == len(set(found))
+        assert [id_ for id_ in found if id_ in set(made[log])] == made[log]
+        assert len(made[log]) > 10
+    assert sum(line.faults.values()) > 10
+    (counter,) = WorkingMemory(direct).retrieve("counter")
+    assert counted[0] <= counter.data <= counted[0] + uncertain[0]
+    direct.close()
+
+
+def _until_it_works(store: RedisStore) -> None:
+    _wait_for(lambda: _works(store))
+
+
+def _works(store: RedisStore) -> bool:
+    try:
+        store.get(NS, ["k"])
+    except StoreUnavailable:
+        return False
+    return True
+
+
+def test_maxmemory_reached_in_the_middle_of_writing(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis("--maxmemory-policy", "noeviction")
+    store = RedisStore(server.url())
+    with redis.Redis.from_url(server.url()) as raw:
+        used: Any = raw.info("memory")["used_memory"]
+        raw.config_set("maxmemory", used + 3_000_000)
+        made: list[str] = []
+
+        def write_on() -> None:
+            for number in range(2000):
+                store.write(NS, put={"last": f"{number:05}".encode()}, append=[(f"{number:05}", b"x" * 10_000)])
+                made.append(f"{number:05}")
+
+        with pytest.raises(StoreError, match="is out of memory: raise its maxmemory") as caught:
+            write_on()
+        assert type(caught.value) is StoreError
+        assert len(made) > 50
+        page = store.scan(NS, keys=["last"])  # reading goes on
+        assert [item.id for item in page.items] == made
+        assert page.values == {"last": made[-1].encode()}
+        raw.config_set("maxmemory", used + 30_000_000)
+        store.append(NS, [("99999", b"")])
+        store.clear(NS)
+    store.close()
+
+
+@pytest.mark.parametrize("fsync", ["always", "everysec"])
+def test_aof_with_kill_9(start_redis: Callable[..., RedisServer], fsync: str) -> None:
+    """A killed process has handed its writes to the kernel before it answered; a power cut would need "always"."""
+    server = start_redis("--appendonly", "yes", "--appendfsync", fsync)
+    store, told = RedisStore(server.url(), socket_timeout=_TIMEOUT, retry_for=0.2), Told()
+    stop = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            told.append(store, f"{number:06}")
+            number += 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(2):
+            before = len(told.made)
+            _wait_for(lambda: len(told.made) > before + 200)  # noqa: B023
+            unknown = len(told.unknown)
+            server.kill()
+            _wait_for(lambda: len(told.unknown) > unknown)  # noqa: B023
+            server.start()
+        before = len(told.made)
+        _wait_for(lambda: len(told.made) > before + 20)
+    finally:
+        stop.set()
+        thread.join()
+    told.check(store)
+    left: Any = store.dates(NS)
+    assert 500 < left.left <= 600
+    store.close()
+
+
+def _wait_for(ready: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not ready():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.005)

@@ -1,0 +1,305 @@
+"""The verifier and its guards: D1, the adversarial set, and what may never be taken for the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_adapters.errors import ConfigurationError, ModelError
+from langmem_adapters.experience.guards import GUARDS
+from langmem_adapters.experience.verifier import Verifier
+from langmem_adapters.experience.verifier_features import NAMES, align, edits, features
+from langmem_adapters.experience.verifier_reading import LONGEST, read
+from langmem_adapters.experience.verifier_tuning import tuned
+from langmem_adapters.experience.verifier_weights import TREES
+
+PAIRS = Path(__file__).parent / "semantic"
+VERIFIER = Verifier()
+
+
+def pairs(name: str) -> list[dict[str, str]]:
+    return [json.loads(line) for line in (PAIRS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def refused_by(one: str, other: str) -> str:
+    verdicts = {VERIFIER(one, other, cosine=0.999).guard, VERIFIER(other, one, cosine=0.999).guard}
+    assert len(verdicts) == 1, f"it depends on the direction: {verdicts}"
+    return verdicts.pop()
+
+
+# --- D1: the sets -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cosine", [0.95, 0.98, 0.999])
+def test_d1_of_the_adversarial_pairs_at_most_one_in_a_hundred_passes_however_near(cosine: float) -> None:
+    adversarial = pairs("adversarial")
+    assert len(adversarial) >= 300
+    served = [p for p in adversarial if VERIFIER(p["asked"], p["stored"], cosine=cosine).accepted]
+    turned = [p for p in adversarial if VERIFIER(p["stored"], p["asked"], cosine=cosine).accepted]
+    assert len(served) <= len(adversarial) / 100, served
+    assert len(turned) <= len(adversarial) / 100, turned
+
+
+def test_d1_of_the_paraphrases_most_pass() -> None:
+    paraphrases = pairs("paraphrases")
+    assert len(paraphrases) >= 300
+    served = [p for p in paraphrases if VERIFIER(p["asked"], p["stored"], cosine=0.98).accepted]
+    assert len(served) >= 0.75 * len(paraphrases)
+
+
+def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
+    adversarial, paraphrases = pairs("adversarial"), pairs("paraphrases")
+    both = [(p["stored"], p["asked"]) for p in (*adversarial, *paraphrases)]
+    assert len(both) == len(set(both))
+    assert {p["kind"] for p in adversarial} >= {
+        *("negation", "numbers", "units", "dates", "names", "direction", "roles", "antonyms", "code", "languages"),
+    }
+
+
+# --- each guard ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("guard", "one", "other"),
+    [
+        ("language", "Is the museum open?", "Ist das Museum offen?"),
+        ("numbers", "Plan a trip of 3 days", "Plan a trip of 13 days"),
+        ("numbers", "What is new in Python 3.1?", "What is new in Python 3.10?"),
+        ("numbers", "Where is order 12345678901234567?", "Where is order 12345678901234568?"),
+        ("numbers", "Is it -5 outside?", "Is it 5 outside?"),
+        ("numbers", "Is 1,50 a fair price?", "Is 150 a fair price?"),
+        ("numbers", "Give me three ideas", "Give me four ideas"),
+        ("units", "How far is it in miles?", "How far is it in kilometres?"),
+        ("units", "What is due in May?", "What is due in June?"),
+        ("negation", "Can I pay with cash?", "Can't I pay with cash?"),
+        ("negation", "Which rows are empty?", "Which rows are not empty?"),
+        ("negation", "Cake with eggs", "Cake without eggs"),
+        ("opposites", "How do I lock a cell?", "How do I unlock a cell?"),
+        ("opposites", "How do I gain weight?", "How do I lose weight?"),
+        ("opposites", "Is my employer insured?", "Is my employee insured?"),
+        ("opposites", "Is a harmful dose possible?", "Is a harmless dose possible?"),
+        ("symbols", "What is 5 + 3?", "What is 5 * 3?"),
+        ("symbols", "What is 8 - 2?", "What is 8 / 2?"),
+        ("symbols", "Is x > y?", "Is x < y?"),
+        ("symbols", "Rate this: 😀", "Rate this: 😡"),
+        ("quotations", 'Who sang "Hello"?', 'Who sang "Help"?'),
+        ("code", "What does json.load do?", "What does json.dump do?"),
+        ("code", "Why is my_list empty?", "Why is my_dict empty?"),
+        ("names", "How big is Sweden?", "How big is Norway?"),
+        ("names", "How do I write to Anna?", "How do I write to her?"),
+        ("order", "Convert a list to a tuple", "Convert a tuple to a list"),
+        ("order", "Did Brutus kill Caesar?", "Did Caesar kill Brutus?"),
+        ("order", "Is gold heavier than silver?", "Is silver heavier than gold?"),
+        ("order", "Trains from New York to Boston", "Trains from Boston to New York"),
+        ("question", "When was it built?", "Where was it built?"),
+        ("question", "Do vaccines work?", "How do vaccines work?"),
+        ("restrictions", "How do I make a pizza?", "How do I make a pizza for diabetics?"),
+        ("words", "How do I paint a ceiling?", "How do I paint a radiator?"),
+        ("additions", "How do I cook salmon?", "How do I cook frozen salmon?"),
+    ],
+)
+def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
+    assert refused_by(one, other) == guard
+    verdict = VERIFIER(one, other, cosine=0.999)
+    assert not verdict.accepted
+    assert verdict.score == 0
+    assert ("differ" in verdict.reason) == (guard != "language") or guard in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("How do I lose 10,000 grams?", "How can I lose 10000 grams?"),
+        ("Which phones cost below 20k?", "Which phones cost below 20,000?"),
+        ("Give me twenty good ideas.", "Give me 20 good ideas."),
+        ("Why isn't the heating working?", "Why is the heating not working?"),
+        ("Why isn't my printer working?", "Why is my printer not working?"),
+        ("How do I write to Donald Duck?", "How can I write to Donald Duck?"),
+        ("Compare cats and dogs", "Compare dogs and cats"),
+        ("In Tokyo, what time is it?", "What time is it in Tokyo?"),
+        ("How do I sort a list in Python?", "In Python, how do I sort a list?"),
+        ("How do I schedule a cron job?", "How do I schedule a job with cron?"),
+        ("What color is it?", "What colour is it?"),
+        ("please tell me how to bake bread", "Tell me how to bake bread"),
+    ],
+)
+def test_no_guard_refuses_another_wording(one: str, other: str) -> None:
+    assert refused_by(one, other) in {"", "score"}
+
+
+def test_a_reason_names_what_differs() -> None:
+    assert VERIFIER("Rooms for 5", "Rooms for 6", cosine=0.99).reason == "numbers differ: 5, 6"
+
+
+@pytest.mark.parametrize("name", GUARDS)
+def test_each_guard_can_be_switched_off(name: str) -> None:
+    assert set(Verifier(without=[name]).guards) == set(GUARDS) - {name}
+
+
+def test_without_a_guard_its_difference_does_not_refuse() -> None:
+    one, other = "What is there to do in Rome in 2 days?", "What is there to do in Rome in 3 days?"
+    assert Verifier(without=["numbers", "words"], threshold=0.2)(one, other, cosine=0.99).accepted
+
+
+def test_without_the_guard_of_symbols_other_symbols_are_still_not_the_same_text() -> None:
+    assert Verifier(without=["symbols"])("What is 5 * 3?", "What is 5 / 3?", cosine=0.9).score < 1
+
+
+def test_a_guard_of_ones_own_is_asked() -> None:
+    verifier = Verifier(guards={**GUARDS, "shouting": lambda left, *_: "loud" if "!" in left.text else ""})
+    assert verifier("How are you!", "How are you?", cosine=1.0).reason == "loud"
+
+
+# --- other languages, and long texts ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("怎么打开飞行模式", "怎么关闭飞行模式"),
+        ("मैं खाता कैसे खोलूँ?", "मैं खाती कैसे खोलूँ?"),
+        ("Wie viel kostet ein Auto?", "Wie viel kostet ein Haus?"),
+        ("¿Tienes un ano?", "¿Tienes un año?"),
+        ("จะเปิดได้อย่างไร", "จะปิดได้อย่างไร"),
+    ],
+)
+def test_in_another_language_only_the_same_words_pass(one: str, other: str) -> None:
+    assert refused_by(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("怎么修改密码。", "怎么修改密码"),
+        ("Wo ist meine Rechnung?", "bitte, wo ist meine rechnung"),
+        ("Как изменить пароль?", "как изменить пароль"),
+    ],
+)
+def test_in_another_language_case_punctuation_and_courtesy_do_not_matter(one: str, other: str) -> None:
+    assert VERIFIER(one, other, cosine=0.9).accepted
+
+
+def test_what_is_too_long_to_be_compared_passes_only_if_it_is_the_same() -> None:
+    long = "word " * LONGEST
+    assert VERIFIER(long + "a", long + "b", cosine=1.0).guard == "length"
+    assert VERIFIER(long + "a", long + "\na", cosine=1.0).accepted
+
+
+def test_one_word_of_a_long_text_is_enough() -> None:
+    text = "Summarise the following report about the {} market and say what it means. " + "It says this and that. " * 15
+    assert VERIFIER(text.format("oil"), text.format("milk"), cosine=0.999).guard == "words"
+
+
+def test_far_texts_are_not_even_compared() -> None:
+    assert VERIFIER("How do I learn Hindi?", "How can I learn Hindi?", cosine=0.5).reason.startswith("cosine 0.50")
+
+
+# --- the judge of one's own ---------------------------------------------------------------------------------
+
+
+async def test_a_judge_of_ones_own_takes_the_place_of_the_score_sync_and_async() -> None:
+    asked = []
+
+    def judge(request: str, stored: str) -> float:
+        asked.append((request, stored))
+        return 0.7
+
+    async def ajudge(request: str, stored: str) -> bool:
+        return request != stored
+
+    assert Verifier(judge=judge, guards={})("far", "away", cosine=0.1).score == 0.7
+    assert asked == [("far", "away")]
+    assert not Verifier(0.8, judge=judge, guards={})("far", "away", cosine=0.1).accepted
+    assert (await Verifier(judge=ajudge, guards={}).averify("far", "away", cosine=0.1)).score == 1.0
+    handing_on = Verifier(judge=lambda one, other: ajudge(other, one), guards={})
+    assert (await handing_on.averify("far", "away", cosine=0.1)).accepted
+    assert Verifier(judge=judge)("Rooms for 5", "Rooms for 6", cosine=1.0).guard == "numbers"
+
+
+@pytest.mark.parametrize("answer", ["yes", None, 2, float("nan"), -0.1])
+def test_what_a_judge_may_not_say(answer: object) -> None:
+    with pytest.raises(ModelError, match="neither True nor False"):
+        Verifier(judge=lambda *_: answer, guards={})("a word", "another", cosine=1.0)  # type: ignore[arg-type]
+
+
+def test_a_judge_that_fails_is_a_model_error_without_the_texts() -> None:
+    def judge(request: str, _: str) -> bool:
+        raise RuntimeError(request)
+
+    with pytest.raises(ModelError) as caught:
+        Verifier(judge=judge, guards={})("my secret", "another", cosine=1.0)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("threshold", [0, -1, 1.5])
+def test_a_threshold_lies_between_0_and_1(threshold: float) -> None:
+    with pytest.raises(ConfigurationError, match="threshold"):
+        Verifier(threshold)
+
+
+@pytest.mark.parametrize("without", ["numbers", ["digits"]])
+def test_without_takes_names_of_guards(without: list[str]) -> None:
+    with pytest.raises(ConfigurationError, match="without names guards"):
+        Verifier(without=without)
+
+
+# --- properties ---------------------------------------------------------------------------------------------
+
+
+@given(st.text(max_size=80), st.text(max_size=80), st.floats(-1, 1))
+def test_any_two_texts_get_a_verdict(one: str, other: str, cosine: float) -> None:
+    verdict = VERIFIER(one, other, cosine=cosine)
+    assert 0 <= verdict.score <= 1
+    assert verdict.accepted == (not verdict.reason)
+
+
+@given(st.text(max_size=80))
+def test_a_text_is_the_same_as_itself(text: str) -> None:
+    assert VERIFIER(text, text, cosine=1.0).score == 1
+
+
+@given(st.text("abcd", max_size=8), st.text("abcd", max_size=8))
+def test_edits_are_symmetric_and_zero_only_for_the_same(one: str, other: str) -> None:
+    assert edits(one, other, 20) == edits(other, one, 20)
+    assert (edits(one, other, 20) == 0) == (one == other)
+    assert edits(one, other, 1) == min(edits(one, other, 20), 2)
+
+
+def test_letters_that_change_places_are_one_edit() -> None:
+    assert edits("form", "from", 5) == 1
+
+
+def test_the_trees_ask_for_features_that_exist() -> None:
+    one, other = read("How do I boil an egg?"), read("How can I boil eggs?")
+    figures = features(one, other, align(one.content, other.content), 0.9)
+    assert len(figures) == len(NAMES)
+    assert {int(token.split("<")[0]) for token in TREES.split() if "<" in token} <= set(range(len(NAMES)))
+
+
+# --- tuning -------------------------------------------------------------------------------------------------
+
+SCORED = [(0.95, True), (0.9, True), (0.85, False), (0.8, True), (0.7, True), (0.6, False), (0.0, True)]
+
+
+@pytest.mark.parametrize(("precision", "threshold"), [(1.0, 0.9), (0.8, 0.7), (0.5, 0.6)])
+def test_tuning_picks_the_lowest_threshold_of_that_precision(precision: float, threshold: float) -> None:
+    assert tuned(SCORED, precision).threshold == threshold
+
+
+def test_tuning_gives_the_whole_curve() -> None:
+    curve = {point.threshold: point[1:] for point in tuned(SCORED, 0.5).curve}
+    assert curve[0.8] == (0.75, 0.6, 0.5)
+    assert min(curve) == 0.6
+
+
+def test_tuning_says_where_it_cannot() -> None:
+    with pytest.raises(ConfigurationError, match=r"the best has 0\.500"):
+        tuned([(0.9, False), (0.8, True)], 0.9)
+    with pytest.raises(ConfigurationError, match="at least one is the same"):
+        tuned([(0.9, False)], 0.9)
+    with pytest.raises(ConfigurationError, match="precision"):
+        tuned(SCORED, 1.1)
