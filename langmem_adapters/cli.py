@@ -1,4 +1,4 @@
-"""The command line, ``langmem-adapters``: imports, sessions, recall, export, and a demo that needs no key."""
+"""The command line, ``langmem-adapters``: imports, sessions, recall, export, upkeep, and a demo that needs no key."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated
 
 from langmem_adapters import __version__
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.database import file_of
-from langmem_adapters.errors import ConfigurationError, LangmemError, MissingDependency, StoreUnavailable
+from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.importing import FileFormat, Transcript, read_transcripts
 from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Scope
+from langmem_adapters.operations import Checkup
 from langmem_adapters.settings import Settings
 
 try:
     import rich  # noqa: F401 - only to say clearly that it is missing
     import typer
-    from typer.core import TyperGroup
 except ImportError as error:
     _missing = MissingDependency("typer", "cli")
     if __name__ == "__main__" or Path(sys.argv[0]).stem == "langmem-adapters":
@@ -31,45 +30,29 @@ except ImportError as error:
         sys.exit(2)
     raise _missing from error
 
-from langmem_adapters.terminal import ERR, OUT, harmless, hits, one_line, progress, session_table, spoken
+from langmem_adapters.commands import (
+    Commands,
+    Json,
+    Tenant,
+    Url,
+    User,
+    existing_settings,
+    file_of_settings,
+    settings_for,
+)
+from langmem_adapters.terminal import OUT, figures, harmless, hits, one_line, progress, session_table, spoken
+from langmem_adapters.upkeep import upkeep
 
 __all__ = ["app", "main"]
 
 _PAGE = 500  # messages written at once
 
-
-class _Commands(TyperGroup):
-    """Says in one sentence what went wrong, and leaves with exit code 2."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise  # the reader has seen enough; typer ends quietly
-        except LangmemError as error:
-            _fail(str(error))
-        except OSError as error:
-            _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-
-
-def _fail(sentence: str) -> NoReturn:
-    ERR.print(one_line(sentence), style="red", soft_wrap=True)
-    raise typer.Exit(2)
-
-
 app = typer.Typer(
-    cls=_Commands,
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,  # they would show local variables, with what is in them
 )
-
-Url = Annotated[
-    str | None,
-    typer.Option(help="The store, such as sqlite:///file.db. Default: LANGMEM_STORE_URL, REDIS_URL, langmem.db here."),
-]
-User = Annotated[str, typer.Option(help="Whose memory. Default: nobody's in particular.")]
-Tenant = Annotated[str | None, typer.Option(help="Of which tenant. Default: LANGMEM_TENANT.")]
 
 
 def _version(value: bool) -> None:
@@ -86,27 +69,6 @@ def _root(
     ] = False,
 ) -> None:
     """Look into the memory of LangChain, LangGraph and LlamaIndex applications."""
-
-
-def _settings(url: str | None, tenant: str | None) -> Settings:
-    given = {name: value for name, value in {"url": url, "tenant": tenant}.items() if value is not None}
-    settings = Settings(**given)
-    if settings.url.startswith("memory:"):
-        raise ConfigurationError('"memory:" is forgotten when the command ends: give the URL of a file or a server')
-    return settings
-
-
-def _existing(url: str | None, tenant: str | None) -> Settings:
-    """Settings for a command that reads, and must not make the file it looks for."""
-    settings = _settings(url, tenant)
-    path = _file(settings)
-    if path is not None and not path.exists():
-        raise StoreUnavailable(f"there is no file {path} yet: say with --url where the memory is kept")
-    return settings
-
-
-def _file(settings: Settings) -> Path | None:
-    return file_of(settings.url)[0] if settings.url.startswith("sqlite:") else None
 
 
 def _session(settings: Settings, session: str, user: str) -> BrainMemory:
@@ -153,7 +115,7 @@ def import_(
 
     The whole file is checked before anything is written. Importing it again adds nothing.
     """
-    settings = _settings(url, tenant)
+    settings = settings_for(url, tenant)
     transcripts = read_transcripts(file, format_=format_, session=session)
     if user and any(transcript.user is not None for transcript in transcripts):
         raise ConfigurationError("a LoCoMo file makes each conversation a user: leave --user out")
@@ -195,7 +157,7 @@ def sessions(
     tenant: Tenant = None,
 ) -> None:
     """List the sessions of a user."""
-    found = _existing(url, tenant).sessions(user=user).list_sessions(limit)
+    found = existing_settings(url, tenant).sessions(user=user).list_sessions(limit)
     OUT.print(session_table(found) if found else f"There are no sessions {one_line(_whose(user))}.")
 
 
@@ -209,7 +171,7 @@ def show(
     tenant: Tenant = None,
 ) -> None:
     """Show a conversation, with its title, summary and knowledge."""
-    brain = _session(_existing(url, tenant), session, user)
+    brain = _session(existing_settings(url, tenant), session, user)
     if title := brain.get_title():
         OUT.print(one_line(title), style="bold", soft_wrap=True)
     if summary := brain.get_summary():
@@ -233,7 +195,7 @@ def recall(
     """Search the long-term memory of a user."""
     if not (user or session):
         raise ConfigurationError("say whose memory to search: --user, or --session where there is no user")
-    settings = _existing(url, tenant)
+    settings = existing_settings(url, tenant)
     scope = Scope(tenant=settings.tenant, user=user, session=session)
     if not settings.store.scan(longterm_namespace(scope), limit=0).total:
         OUT.print(f"There are no memories of {one_line(repr(user or session))}.", soft_wrap=True)
@@ -252,7 +214,7 @@ def export(
     tenant: Tenant = None,
 ) -> None:
     """Write sessions as JSON Lines, as the command import reads them."""
-    settings = _existing(url, tenant)
+    settings = existing_settings(url, tenant)
     if session is not None:
         _session(settings, session, user)
     lines = settings.sessions(user=user).export(session)
@@ -281,20 +243,43 @@ def _replace(path: Path, lines: Iterable[bytes]) -> None:
 
 
 @app.command()
-def stats(*, url: Url = None, user: User = "", tenant: Tenant = None) -> None:
-    """Count what is kept of a user."""
-    settings = _existing(url, tenant)
+def stats(
+    *,
+    all_: Annotated[bool, typer.Option("--all", help="Of the whole store, by kind, instead of one user's.")] = False,
+    as_json: Json = False,
+    url: Url = None,
+    user: User = "",
+    tenant: Tenant = None,
+) -> None:
+    """Count what is kept of a user, or all that is in the store."""
+    settings = existing_settings(url, tenant)
+    counts = _counts_of_all(settings) if all_ else _counts(settings, user)
+    if as_json:
+        typer.echo(json.dumps(counts))
+    else:
+        OUT.print(figures(counts), soft_wrap=True)
+
+
+def _counts(settings: Settings, user: str) -> dict[str, int]:
     listed = settings.sessions(user=user).list_sessions(limit=None)
     counts = {"sessions": len(listed), "messages": sum(info.messages for info in listed)}
     counts["memories"] = sum(settings.long_term(user=user, session=name).count() for name in _memories(settings, user))
     for namespace in settings.store.namespaces(("experience", settings.tenant, user)):
         counts[f"experiences of {namespace[-1]!r}"] = settings.experiences(namespace[-1], user=user).count()
-    if path := _file(settings):
-        files = (path, path.with_name(f"{path.name}-wal"))
-        counts["bytes on disk"] = sum(file.stat().st_size for file in files if file.exists())
-    width = max(len(one_line(name)) for name in counts)
-    for name, count in counts.items():
-        OUT.print(f"{one_line(name):<{width}}  {count:>14,}", soft_wrap=True)
+    if file_of_settings(settings):
+        counts["bytes on disk"] = Checkup(settings.store).stats().size or 0
+    return counts
+
+
+def _counts_of_all(settings: Settings) -> dict[str, int]:
+    found = Checkup(settings.store).stats()
+    counts = {}
+    for kind, of in found.kinds.items():
+        counts[f"namespaces of {kind!r}"] = of.namespaces
+        counts[f"entries of {kind!r}"] = of.entries
+        counts[f"expiring of {kind!r}"] = of.expiring
+    others = {"keys": found.keys, "bytes": found.size, "bytes at the most": found.limit}
+    return counts | {name: count for name, count in others.items() if count is not None}
 
 
 def _memories(settings: Settings, user: str) -> list[str]:
@@ -302,6 +287,9 @@ def _memories(settings: Settings, user: str) -> list[str]:
     if user:
         return [""]
     return [namespace[-1] for namespace in settings.store.namespaces(("longterm", settings.tenant, ""))]
+
+
+app.add_typer(upkeep)
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from langmem_adapters.breaker import Breaker
-from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
+from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 
 __all__ = ["Database", "default_url", "file_of"]
 
@@ -106,6 +106,8 @@ class Database:
                     raise
             except sqlite3.Error as error:
                 raise self._explained(error) from error
+            except UnicodeEncodeError as error:
+                raise SerializationError("an id or a key holds half of a character, which no file can keep") from error
             finally:
                 self._give_back(connection)
 

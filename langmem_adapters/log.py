@@ -99,6 +99,8 @@ class SessionLog:
         messages = [message for message in messages if not message.metadata.get(RECALLED)]
         if not messages:
             return
+        if hasattr(self.store, "redacted"):  # else a message would not be known again by what is kept of it
+            messages = [Message.from_bytes(self.store.redacted(message.to_bytes())) for message in messages]
         entries = [self._entry(message) for message in messages]
         appended = yield from self.session.append(entries, keys=self._moves)
         total = appended.total

@@ -7,7 +7,7 @@ import ipaddress
 import logging
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -17,14 +17,18 @@ from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.database import default_url
+from langmem_adapters.erasure import Report, delete_user_flow
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.expiry import Refresh
-from langmem_adapters.indexes import shared_index, shared_vectors
+from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.indexes import shared_vectors
+from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.protection import every_index, protected_index, protected_store, vectors_url
 from langmem_adapters.protocols import Index, Store
+from langmem_adapters.sealing import BindingCodec, Codec, Redactor
 from langmem_adapters.sessions import Sessions
-from langmem_adapters.stores import shared_store
 from langmem_adapters.working import TWELVE_HOURS, WorkingMemory
 
 __all__ = ["Settings"]
@@ -84,6 +88,8 @@ class Settings(BaseModel):
     )
     embedder: Any = Field(default=None, description="Makes vectors, for recall by meaning.", repr=False)
     ranker: Any = Field(default=None, description="A model that orders what was recalled.", repr=False)
+    codec: Any = Field(default=None, description="Encrypts what is stored; see SealedStore.", repr=False)
+    redactor: Redactor | None = Field(default=None, description="Takes out of texts what is not kept.", repr=False)
 
     if not TYPE_CHECKING:  # type checkers see the fields
 
@@ -123,15 +129,22 @@ class Settings(BaseModel):
             return settings
         raise ConfigurationError(f"{path}: {sentence}")
 
+    @field_validator("codec")
+    @classmethod
+    def _is_codec(cls, codec: Any) -> Any:
+        if codec is not None and not isinstance(codec, Codec | BindingCodec):
+            raise ValueError("it has no methods encode and decode")
+        return codec
+
     @property
     def store(self) -> Store:
-        """The store of this process for the URL."""
-        return shared_store(self.url)
+        """The store of this process for the URL, behind ``codec`` and ``redactor`` where they are given."""
+        return protected_store(self.url, self.codec, self.redactor)
 
     @property
     def index(self) -> Index:
-        """The lexical index of this process for the URL."""
-        return shared_index(self.url)
+        """The lexical index of this process for the URL; with a ``codec``, one without words at rest."""
+        return protected_index(self.url, self.codec)
 
     def brain(self, session: str, *, user: str = "", long_term: bool | None = None) -> BrainMemory:
         """The short-term memory of a session.
@@ -153,10 +166,11 @@ class Settings(BaseModel):
 
     def long_term(self, *, user: str = "", session: str = "") -> LongTermMemory:
         """The long-term memory of a user, or of a session where there is no user; that one expires with its session."""
+        place = self.vectors_url or vectors_url(self.url, self.codec)
         return LongTermMemory(
             self.store,
             self.index,
-            vectors=None if self.embedder is None else shared_vectors(self.vectors_url or self.url, self.embedder),
+            vectors=None if self.embedder is None else shared_vectors(place, self.embedder),
             ranker=self.ranker,
             user=user,
             tenant=self.tenant,
@@ -185,6 +199,30 @@ class Settings(BaseModel):
     def sessions(self, *, user: str = "") -> Sessions:
         """The sessions of a user."""
         return Sessions(self.store, user=user, tenant=self.tenant, ttl=self.ttl, refresh=self.refresh)
+
+    def delete_user(
+        self, user: str, *, items: Sequence[Namespace] | None = None, report: Report | None = None
+    ) -> dict[str, int]:
+        """Delete all that is kept for a user, here and in the indexes of this machine, and their traces.
+
+        Returns what was deleted, by place. See :func:`langmem_adapters.erasure.delete_user`.
+        """
+        return run(self.delete_user_flow(user, items=items, report=report))
+
+    async def adelete_user(
+        self, user: str, *, items: Sequence[Namespace] | None = None, report: Report | None = None
+    ) -> dict[str, int]:
+        """:meth:`delete_user`, without blocking the event loop."""
+        return await arun(self.delete_user_flow(user, items=items, report=report))
+
+    def delete_user_flow(
+        self, user: str, *, items: Sequence[Namespace] | None = None, report: Report | None = None
+    ) -> Flow[dict[str, int]]:
+        """:meth:`delete_user`, as a part of a larger flow."""
+        url, codec, vectors = self.url, self.codec, self.vectors_url
+        found = yield from step(every_index, url, codec=codec, vectors=vectors, embedder=self.embedder)
+        erasing = delete_user_flow(self.store, found, user=user, tenant=self.tenant, items=items, report=report)
+        return (yield from erasing)
 
 
 def _variable(name: str, default: Any) -> Any:

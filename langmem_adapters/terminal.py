@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from langmem_adapters.inspection import Finding, Health, StoreStats
 from langmem_adapters.model import Message, Recalled, SessionInfo
 
-__all__ = ["ERR", "OUT", "harmless", "hits", "one_line", "progress", "session_table", "spoken", "when"]
+__all__ = [
+    "ERR",
+    "OUT",
+    "figures",
+    "findings",
+    "frame",
+    "harmless",
+    "hits",
+    "one_line",
+    "progress",
+    "session_table",
+    "spoken",
+    "when",
+]
 
 OUT = Console(markup=False, highlight=False, emoji=False)
 ERR = Console(markup=False, highlight=False, emoji=False, stderr=True)
 
+_LEVELS = {"ok": "green", "note": "yellow", "problem": "bold red"}
 _COLOURS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "magenta"}
 # Control characters but line end and tab, marks that reorder text, and halves of surrogate pairs.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -63,6 +78,36 @@ def session_table(sessions: Sequence[SessionInfo]) -> Table:
         name, title = Text(one_line(info.session), "cyan", overflow="fold"), Text(one_line(info.title), overflow="fold")
         table.add_row(name, title, f"{info.messages:,}", when(info.updated_at))
     return table
+
+
+def figures(counts: Mapping[str, int]) -> Text:
+    """Names and their counts, one a line."""
+    width = max(map(len, map(one_line, counts)), default=0)
+    return Text("\n").join(Text(f"{one_line(name):<{width}}  {count:>14,}") for name, count in counts.items())
+
+
+def findings(found: Sequence[Finding]) -> Text:
+    """What an examination found, one a line, and below it what to do."""
+    return Text("\n").join(_finding(finding) for finding in found)
+
+
+def _finding(finding: Finding) -> Text:
+    shown = Text(f"{finding.level:<7}", _LEVELS[finding.level])
+    shown.append(f"  {one_line(finding.subject)}: {one_line(finding.said)}", "none")
+    return shown.append(f"\n         → {one_line(finding.remedy)}", "dim") if finding.remedy else shown
+
+
+def frame(health: Health, stats: StoreStats | None, sessions: Sequence[SessionInfo]) -> Group:
+    """One look at a store: how it is, what it holds, and the sessions with the latest activity."""
+    if not health.ok:
+        return Group(Text(one_line(health.problem), "bold red"))
+    head = Text(f"{one_line(health.address)} · {1000 * health.seconds:.1f} ms", "bold")
+    if stats is not None:
+        if stats.size is not None:
+            head.append(f" · {stats.size:,} bytes" + (f" of {stats.limit:,}" if stats.limit else ""), "none")
+        kinds = " · ".join(f"{one_line(kind)} {of.namespaces:,}" for kind, of in stats.kinds.items())
+        head.append(f"\n{kinds}", "dim")
+    return Group(head, session_table(sessions))
 
 
 def spoken(message: Message) -> Text:

@@ -15,16 +15,19 @@ MAX_LINES = 350
 
 # Top-level module or package: its floor. A new module fails until it is placed here.
 FLOORS = {
-    **dict.fromkeys(("errors", "model", "protocols", "flow", "codec", "keys"), 0),
+    **dict.fromkeys(("errors", "model", "protocols", "inspection", "flow", "breaker", "codec", "keys"), 0),
     **dict.fromkeys(("text", "analysis", "content", "prompts", "tokens"), 1),
     **dict.fromkeys(("embedding", "memories", "cues", "signals"), 1),
-    **dict.fromkeys(("database", "stores", "indexes"), 2),
+    **dict.fromkeys(("database", "telemetry", "stores", "indexes"), 2),
+    **dict.fromkeys(("sealing", "encryption", "scrubbing"), 2),
     **dict.fromkeys(("brain", "sessions", "conversation", "log", "departed", "compaction", "expiry", "turn"), 3),
     **dict.fromkeys(("completion", "summary", "understanding", "thoughts", "reflection", "session_search"), 3),
     **dict.fromkeys(("longterm", "records", "semantic", "recall", "reranking", "news", "forgetting", "remembering"), 3),
-    **dict.fromkeys(("metagpt", "working", "experience"), 3),
+    **dict.fromkeys(("metagpt", "working", "experience", "operations"), 3),
     **dict.fromkeys(("langchain", "langgraph", "llamaindex", "arshai"), 4),
-    **dict.fromkeys(("settings", "decorator", "cli", "demo", "importing", "terminal", "display", "testing"), 5),
+    **dict.fromkeys(("erasure", "protection"), 5),
+    **dict.fromkeys(("settings", "decorator", "demo", "importing", "display", "testing"), 5),
+    **dict.fromkeys(("cli", "commands", "upkeep", "terminal"), 5),
     "__init__": 5,
 }
 BELOW = {0: {0}, 1: {0, 1}, 2: {0, 1, 2}, 3: {0, 1, 3}, 4: {0, 1, 2, 3, 4}, 5: {0, 1, 2, 3, 4, 5}}
@@ -109,7 +112,7 @@ def _floor(module: str) -> int:
 def _is_sibling(module: str, other: str) -> bool:
     own = module.endswith(".__init__") and other.split(".", maxsplit=1)[0] == module.split(".", maxsplit=1)[0]
     family = module.partition("_")[0] == other.partition("_")[0]  # a store in several modules: redis, redis_log, …
-    return _floor(other) == 2 and other != "database" and not own and not family
+    return _floor(other) == 2 and other not in {"database", "telemetry"} and not own and not family
 
 
 def _is_other_adapter(place: str, other: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -9,6 +10,7 @@ import os
 import pty
 import re
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner, Result
@@ -24,7 +27,9 @@ from langmem_adapters import LongTermMemory, Message, open_index, open_store
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.cli import app
 from langmem_adapters.experience import ExperiencePool
+from langmem_adapters.inspection import Dates
 from langmem_adapters.model import Experience, ToolCall
+from langmem_adapters.operations import Migration
 from langmem_adapters.terminal import harmless, progress
 from tests.benchmarks import recall as benchmark
 from tests.servers import RedisServer
@@ -579,3 +584,202 @@ def test_every_command_and_option_is_documented() -> None:
         assert f"langmem-adapters {name}" in section
         for option in (option for parameter in command.params for option in parameter.opts if option.startswith("-")):
             assert f"`{option}`" in documented, f"{name} {option}"
+
+
+# --- upkeep
+
+
+def test_health(url: str, ada: BrainMemory, tmp_path: Path) -> None:
+    assert ada.count() == 2
+    assert re.fullmatch(r"sqlite:///.*memory\.db answers in \d+\.\d ms\n", run("health", "--url", url).stdout)
+    told = json.loads(run("health", "--json", "--url", url).stdout)
+    assert (told["ok"], told["problem"]) == (True, "")
+    assert "there is no file" in fails("health", "--url", f"sqlite:///{tmp_path}/absent.db")
+    assert not (tmp_path / "absent.db").exists()
+    said = fails("health", "--url", REFUSED)
+    assert "cannot be reached" in said
+    assert "hidden-password" not in said
+    result = run("health", "--json", "--url", REFUSED)
+    assert (result.exit_code, json.loads(result.stdout)["ok"]) == (2, False)
+    assert "hidden-password" not in result.output
+
+
+def test_stats_of_all(url: str, ada: BrainMemory) -> None:
+    ExperiencePool(ada.store, tag="capitals").create(Experience(req="France", resp="Paris"))
+    told = json.loads(run("stats", "--all", "--json", "--url", url).stdout)
+    assert told.pop("bytes") > 0
+    assert told == {
+        "namespaces of 'brain'": 1, "entries of 'brain'": 2, "expiring of 'brain'": 0,
+        "namespaces of 'experience'": 1, "entries of 'experience'": 1, "expiring of 'experience'": 0,
+    }  # fmt: skip
+    shown = run("stats", "--all", "--url", url).stdout
+    assert re.search(r"^entries of 'brain' +2$", shown, re.MULTILINE)
+
+
+def test_doctor(url: str, ada: BrainMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run("doctor", "--url", url)
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert {line.split()[0] for line in lines} == {"ok"}
+    assert "ok       entries: 2 were looked at" in lines
+    monkeypatch.setenv("LANGMEM_TTL", "60")
+    result = run("doctor", "--url", url)
+    assert result.exit_code == 1
+    assert "problem  expiry: 1 of 1 sessions have no expiry, though a ttl is set\n         → " in result.stdout
+    found = json.loads(run("doctor", "--json", "--url", url).stdout)
+    assert {finding["subject"] for finding in found} >= {"connection", "rights", "file", "disk", "expiry", "entries"}
+    ada.store.append(("brain", "", "", "\x1b[2J"), [("x", b'{"v": 1, "role"')])
+    assert "\\x1b[2J" in run("doctor", "--url", url).stdout
+
+
+def test_doctor_out_of_reach(tmp_path: Path) -> None:
+    result = run("doctor", "--url", REFUSED)
+    assert result.exit_code == 1
+    assert "problem  connection: Redis at redis://:***@127.0.0.1:1/0 cannot be reached" in result.stdout
+    assert "hidden-password" not in result.output
+    assert "there is no file" in fails("doctor", "--url", f"sqlite:///{tmp_path}/absent.db")
+
+
+def test_looking_at_a_server_makes_no_file(
+    redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = open_store(redis_server.url(5))
+    LongTermMemory(store, open_index("memory:"), session="s").add([Message(role="user", content="A red kite.")])
+    for command in (["doctor"], ["watch"], ["stats", "--all"], ["health"], ["prune", "--older-than", "9999w"]):
+        assert run(*command, "--url", redis_server.url(5)).exit_code in {0, 1}
+    store.clear(("longterm", "", "", "s"))
+    store.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_watch_once(url: str, ada: BrainMemory) -> None:
+    assert ada.count() == 2
+    shown = run("watch", "--url", url, "--user", "ada").stdout  # no terminal
+    assert re.search(r"^sqlite:///.*memory\.db · \d+\.\d ms · [\d,]+ bytes\nbrain 1\nsession ", shown)
+    assert re.search(r"^monday +The bike +2 ", shown, re.MULTILINE)
+    assert run("watch", "--once", "--url", url).stdout.count("\n") == 3
+    assert run("watch", "--url", REFUSED).stdout.count("cannot be reached") == 1
+
+
+def test_watch_on_a_terminal_until_ctrl_c(url: str, ada: BrainMemory) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "langmem_adapters.cli", "watch", "--every", "0.1", "--url", url, "--user", "ada"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, cwd=ROOT, env=environment) as process:
+        os.close(theirs)
+        seen = b""
+        while b"monday" not in seen:
+            seen += os.read(ours, 65536)
+        ada.add_talk("Is it a new frame?")
+        BrainMemory(ada.store, "tuesday", user="ada").add_talk("Hello.")
+        while b"tuesday" not in seen:
+            seen += os.read(ours, 65536)
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # the other side is closed
+            while True:
+                os.read(ours, 65536)
+        assert process.wait(30) == 0
+    os.close(ours)
+    assert b"Traceback" not in seen
+
+
+def test_prune(url: str, ada: BrainMemory) -> None:
+    store: Any = ada.store
+    LongTermMemory(store, open_index(url), session="s").add([Message(role="user", content="A red kite.")])
+    for namespace in list(store.namespaces()):
+        store.set_dates(namespace, Dates(1_700_000_000.0, None))
+    BrainMemory(store, "new", user="ada").add_talk("Hello.")
+    arguments = ["prune", "--url", url, "--older-than"]
+    assert json.loads(run(*arguments, "30d", "--dry-run", "--json").stdout) == {
+        "sessions": 1, "their long-term memories": 1,
+    }  # fmt: skip
+    assert run(*arguments, "2000w").stdout == "Nothing is that old.\n"
+    assert run(*arguments, "30d", "--user", "bo").stdout == "Nothing is that old.\n"
+    assert re.search(r"^sessions +1$", run(*arguments, "30d", "--user", "ada").stdout, re.MULTILINE)
+    assert {"/".join(namespace) for namespace in store.namespaces()} == {"brain//ada/new", "longterm///s"}
+    assert "such as 30d; not '30'" in fails(*arguments, "30")
+    assert "number of seconds above 0" in fails(*arguments, "0d")
+
+
+def test_delete_user(url: str, ada: BrainMemory) -> None:
+    BrainMemory(ada.store, "s", user="bo").add_talk("Hello.")
+    assert "say --yes where nobody can answer" in fails("delete-user", "ada", "--url", url)
+    assert ada.count() == 2
+    told = json.loads(run("delete-user", "ada", "--yes", "--json", "--url", url).stdout)
+    assert (told["sessions"], told["messages"]) == (1, 2)
+    assert run("delete-user", "ada", "--yes", "--url", url).stdout == "Nothing was kept for them.\n"
+    assert {namespace[2] for namespace in open_store(url).namespaces(("brain",))} == {"bo"}
+    assert "needs a user" in fails("delete-user", "", "--yes", "--url", url)
+
+
+def test_delete_user_asks_on_a_terminal(url: str, ada: BrainMemory) -> None:
+    assert ada.count() == 2
+    for answer, left in ((b"n\n", 2), (b"y\n", 0)):
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "langmem_adapters.cli", "delete-user", "ada", "--url", url]
+        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT) as process:
+            seen = b""
+            while b"[y/N]" not in seen:
+                seen += os.read(ours, 65536)
+            os.write(ours, answer)
+            assert process.wait(60) == (1 if left else 0)
+        os.close(ours)
+        os.close(theirs)
+        assert BrainMemory(open_store(url), "monday", user="ada").count() == left
+
+
+def test_migrate(url: str, ada: BrainMemory, redis_server: RedisServer, tmp_path: Path) -> None:
+    with redis.Redis.from_url(redis_server.url(7)) as raw:
+        raw.flushdb()
+    server = redis_server.url(7)
+    assert (
+        run("migrate", url, server).stdout == "1 namespaces with 2 entries are the same in both; 1 were copied now.\n"
+    )
+    told = json.loads(run("migrate", server, f"sqlite:///{tmp_path}/back.db", "--json").stdout)
+    assert told == {"namespaces": 1, "entries": 2, "copied": 1, "removed": 0, "differing": []}
+    back = BrainMemory(open_store(f"sqlite:///{tmp_path}/back.db"), "monday", user="ada")
+    assert (back.messages(), back.get_title(), back.get_summary()) == (
+        ada.messages(), ada.get_title(), ada.get_summary(),
+    )  # fmt: skip
+    ada.add_talk("More.")
+    BrainMemory(open_store(server), "monday", user="ada").add_talk("Something else.")
+    assert "the target holds something else under 'brain//ada/monday'" in fails("migrate", url, server)
+    with redis.Redis.from_url(server) as raw:
+        raw.flushdb()
+
+
+def test_migrate_refuses(url: str, ada: BrainMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ada.count() == 2
+    monkeypatch.chdir(tmp_path)
+    assert "into itself" in fails("migrate", url, "sqlite:///memory.db")
+    assert "there is no file" in fails("migrate", "sqlite:///absent.db", url)
+    assert "hidden-password" not in fails("migrate", url, REFUSED)
+    assert "is forgotten when the command ends" in fails("migrate", url, "memory:")
+
+
+def test_a_source_that_never_rests_is_exit_code_1(url: str, ada: BrainMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = f"{url}2"
+    migrate = Migration.run
+
+    def busy(self: Migration) -> Any:
+        self._report = lambda _: ada.add_talk("Again.")
+        return migrate(self)
+
+    monkeypatch.setattr(Migration, "run", busy)
+    result = run("migrate", url, target)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "stop the writers and run again" in result.stderr
+    assert json.loads(run("migrate", url, target, "--json").stdout)["differing"] == [["brain", "", "ada", "monday"]]
+
+
+def test_vacuum(url: str, tmp_path: Path, redis_server: RedisServer) -> None:
+    brain = BrainMemory(open_store(url), "s")
+    brain.add_messages([Message(role="user", content="x" * 1000) for _ in range(2000)])
+    brain.clear()
+    before, after = (
+        int(figure.replace(",", "")) for figure in re.findall(r"\d[\d,]*", run("vacuum", "--url", url).stdout)
+    )
+    assert after < before / 10
+    assert "only a file can be vacuumed" in fails("vacuum", "--url", redis_server.url())
+    assert "there is no file" in fails("vacuum", "--url", f"sqlite:///{tmp_path}/absent.db")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
+from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.stores import open_store, shared_store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -169,6 +169,14 @@ def test_c11_vacuum_gives_space_back_and_keeps_what_is_there(tmp_path: Path) -> 
     assert store.scan(NS).items == items[-10:]
     store.close()
     SQLiteStore(tmp_path / "new.db").vacuum()
+
+
+def test_half_a_character_in_an_id_is_one_clear_sentence(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "halves.db")
+    for write in (lambda: store.append(NS, [("\ud800", b"")]), lambda: store.write(NS, put={"\ud800": b""})):
+        with pytest.raises(SerializationError, match="half of a character"):
+            write()
+    assert store.scan(NS).items == []
 
 
 def test_after_close_a_file_that_was_removed_is_made_again(tmp_path: Path) -> None:

@@ -1,0 +1,237 @@
+"""AES-GCM for a sealed store, with keys that can be exchanged. Needs the extra ``crypto``.
+
+What is stored: the byte 1, the length of the key's name, the name, a nonce of 12 bytes, the ciphertext, and a tag of
+16 bytes over all of it and over the place where it is kept. Source: NIST SP 800-38D. One key may write 2**32 values.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, SerializationError
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Store
+
+__all__ = ["DATA_KEYS", "AESGCMCodec", "EnvelopeCodec", "key_name", "new_key"]
+
+DATA_KEYS: Namespace = ("sealing", "keys")
+"""Where an :class:`EnvelopeCodec` keeps its data keys, encrypted."""
+
+_VERSION = 1
+_KEY, _NONCE, _TAG = 32, 12, 16  # bytes
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_FIRST = "1"
+
+
+def new_key() -> bytes:
+    """A key at random: 32 bytes. Keep it where the data is not, and keep it well: there is no way around it.
+
+    >>> len(new_key())
+    32
+    """
+    return secrets.token_bytes(_KEY)
+
+
+class AESGCMCodec:
+    """Encrypts each value with AES-256-GCM and a nonce of its own (a codec of :class:`SealedStore`).
+
+    Args:
+        keys: Keys of 32 bytes, by names of your own (letters, digits, ``._-``), which stand beside what they wrote.
+        current: The name of the key that writes; the others only read. Default: the last one.
+
+    Raises:
+        ConfigurationError: A key or a name is wrong.
+        MissingDependency: ``cryptography`` is not installed.
+        SerializationError: From reading, where the key is missing or another one, or the bytes were changed, or
+            moved to another place.
+
+    >>> codec = AESGCMCodec({"2026": bytes(32)})
+    >>> codec.decode(codec.encode(b"My bike is in the shed."))
+    b'My bike is in the shed.'
+    """
+
+    def __init__(self, keys: Mapping[str, bytes], *, current: str | None = None) -> None:
+        if not isinstance(keys, Mapping) or not keys:
+            raise ConfigurationError("keys are given by their names: {'2026': new_key()}")
+        for name, key in keys.items():
+            if not isinstance(name, str) or not _NAME.fullmatch(name):
+                raise ConfigurationError("the name of a key is made of 1 to 64 letters, digits and ._-")
+            if not isinstance(key, bytes | bytearray) or len(key) != _KEY:
+                raise ConfigurationError(f"the key {name!r} is not {_KEY} bytes: new_key() makes one")
+        self.current = list(keys)[-1] if current is None else current
+        if self.current not in keys:
+            raise ConfigurationError(f"the current key {self.current!r:.80} is not among the keys")
+        self._ciphers = {name: _cipher(bytes(key)) for name, key in keys.items()}
+        self._derived = {name: hmac.digest(bytes(key), b"langmem words", "sha256") for name, key in keys.items()}
+
+    def encode(self, data: bytes) -> bytes:
+        """Encrypt, bound to no place."""
+        return self.encode_at(data, b"")
+
+    def decode(self, data: bytes) -> bytes:
+        """Decrypt what :meth:`encode` gave."""
+        return self.decode_at(data, b"")
+
+    def encode_at(self, data: bytes, place: bytes) -> bytes:
+        """Encrypt with the current key, bound to a place."""
+        name = self.current.encode()
+        header = bytes([_VERSION, len(name)]) + name
+        nonce = secrets.token_bytes(_NONCE)
+        return header + nonce + bytes(self._ciphers[self.current].encrypt(nonce, bytes(data), header + place))
+
+    def decode_at(self, data: bytes, place: bytes) -> bytes:
+        """Decrypt what :meth:`encode_at` gave for this place, with whichever key it was."""
+        name = key_name(data)
+        if name not in self._ciphers:
+            raise SerializationError(f"a stored value was encrypted with the key {name!r}, which was not given")
+        start = 2 + len(name)
+        header, nonce, sealed = data[:start], data[start : start + _NONCE], data[start + _NONCE :]
+        try:
+            return bytes(self._ciphers[name].decrypt(nonce, sealed, header + place))
+        except _refusal() as error:
+            raise SerializationError(
+                f"a stored value cannot be decrypted: {name!r} is another key than it was, or the value was changed"
+            ) from error
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the keys."""
+        return frozenset(self._ciphers)
+
+    def index_key(self) -> bytes:
+        """A key for the words of an index, made from the current one; with another one, the index is made anew."""
+        return self.derived(self.current)
+
+    def derived(self, name: str) -> bytes:
+        """A key for other uses, made from the key of this name."""
+        return self._derived[name]
+
+    def __repr__(self) -> str:
+        return f"AESGCMCodec({sorted(self._ciphers)}, current={self.current!r})"
+
+
+class EnvelopeCodec:
+    """Encrypts with data keys, which lie in a store, themselves encrypted with yours (a codec of :class:`SealedStore`).
+
+    So a key of yours is exchanged at once, however much is stored and whenever it expires: :meth:`rewrap` encrypts
+    the data keys anew, and the old key is not needed any more. Without the data keys nothing can be read: they belong
+    into every backup, and must not be evicted. They may lie in another store than the data.
+
+    Args:
+        store: Where the data keys are kept, under :data:`DATA_KEYS`; the first is made with the first write.
+        keys: Your keys, the current one and old ones.
+
+    Raises:
+        SerializationError: As :class:`AESGCMCodec`.
+
+    >>> from langmem_adapters import open_store
+    >>> store, old, new = open_store("memory:"), bytes(32), bytes(range(32))
+    >>> stored = EnvelopeCodec(store, AESGCMCodec({"old": old})).encode(b"Noted.")
+    >>> EnvelopeCodec(store, AESGCMCodec({"old": old, "new": new})).rewrap()
+    1
+    >>> EnvelopeCodec(store, AESGCMCodec({"new": new})).decode(stored)
+    b'Noted.'
+    """
+
+    def __init__(self, store: Store, keys: AESGCMCodec) -> None:
+        self._store = store
+        self._keys = keys
+        self._known: AESGCMCodec | None = None
+
+    def encode(self, data: bytes) -> bytes:
+        """Encrypt, bound to no place."""
+        return self.encode_at(data, b"")
+
+    def decode(self, data: bytes) -> bytes:
+        """Decrypt what :meth:`encode` gave."""
+        return self.decode_at(data, b"")
+
+    def encode_at(self, data: bytes, place: bytes) -> bytes:
+        """Encrypt with the newest data key that this object knows, bound to a place."""
+        return self._writing().encode_at(data, place)
+
+    def decode_at(self, data: bytes, place: bytes) -> bytes:
+        """Decrypt what :meth:`encode_at` gave for this place."""
+        name = key_name(data)
+        if self._known is None or name not in self._known.names:  # another process may have begun it since
+            self._known = self._load()
+        if self._known is None or name not in self._known.names:
+            raise SerializationError(f"a stored value was encrypted with the data key {name!r}, which is gone")
+        return self._known.decode_at(data, place)
+
+    def index_key(self) -> bytes:
+        """A key for the words of an index; it stays the same for ever."""
+        return self._writing().derived(_FIRST)
+
+    def rewrap(self) -> int:
+        """Encrypt the data keys with your current key; returns how many had another. Interrupted, call it again."""
+        return sum(self._rewrapped(name) for name in self._store.get(DATA_KEYS))
+
+    def renew(self) -> None:
+        """Begin a new data key, which writes from now on: here, and in processes that start from now on."""
+        self._begin(str(1 + max(map(int, self._store.get(DATA_KEYS)), default=0)))
+
+    def _rewrapped(self, name: str) -> bool:
+        while True:
+            data = self._store.get(DATA_KEYS, [name])[name]
+            key = self._keys.decode_at(data, _place(name))
+            if key_name(data) == self._keys.current:
+                return False
+            try:
+                put, guard = {name: self._keys.encode_at(key, _place(name))}, {name: data}
+                self._store.write(DATA_KEYS, put=put, guard=guard)
+            except Conflict:
+                continue  # another process does the same
+            return True
+
+    def _writing(self) -> AESGCMCodec:
+        if self._known is None:
+            self._known = self._load()
+        while self._known is None:
+            self._begin(_FIRST)
+        return self._known
+
+    def _begin(self, name: str) -> None:
+        with suppress(Conflict):  # another process has begun it in this moment
+            put = {name: self._keys.encode_at(new_key(), _place(name))}
+            self._store.write(DATA_KEYS, put=put, guard={name: None})
+        self._known = self._load()
+
+    def _load(self) -> AESGCMCodec | None:
+        found = self._store.get(DATA_KEYS)
+        keys = {name: self._keys.decode_at(data, _place(name)) for name, data in found.items()}
+        return AESGCMCodec(keys, current=max(keys, key=int)) if keys else None
+
+    def __repr__(self) -> str:
+        return f"EnvelopeCodec({self._store!r}, {self._keys!r})"
+
+
+def key_name(data: bytes) -> str:
+    """The name of the key that encrypted this."""
+    end = 2 + data[1] if len(data) > 1 else 0
+    if data[:1] != bytes([_VERSION]) or len(data) < end + _NONCE + _TAG:
+        raise SerializationError("a stored value is not encrypted, or not as it is read here")
+    return bytes(data[2:end]).decode("latin-1")
+
+
+def _place(name: str) -> bytes:
+    return b"langmem data key " + name.encode()
+
+
+def _cipher(key: bytes) -> Any:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - few need it
+    except ImportError as error:
+        raise MissingDependency("cryptography", "crypto") from error
+    return AESGCM(key)
+
+
+def _refusal() -> type[Exception]:
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - as above
+
+    return InvalidTag

@@ -1,0 +1,95 @@
+"""Full-text search over words that are not at rest: the index of an encrypted store."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from langmem_adapters.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Document
+
+__all__ = ["KeyedLexicalIndex"]
+
+_LEAST = 16  # bytes of a key
+_BYTES = 12  # of a word's digest: two of ten million words share one once in 10**15 indexes
+_REMEMBERED = 1 << 16
+
+
+class KeyedLexicalIndex(LexicalIndex):
+    """A :class:`LexicalIndex` that keeps of each word, speaker and thread only a keyed digest (HMAC-SHA-256).
+
+    It ranks as the other does, but does not know a query's speaker from its other words. Whoever has the file, and
+    not the key, sees ids and namespaces, how long documents are and when they were said, and which of them share
+    words, and how often; so common words can be guessed. With another key, namespaces count as not begun.
+
+    Args:
+        path: The file, or ":memory:".
+        key: 16 bytes or more; ``index_key()`` of an encrypting codec gives one.
+        analyzer, analyzer_id, stop_words: As for :class:`LexicalIndex`.
+        settings: ``k1`` and ``b``.
+
+    >>> index = KeyedLexicalIndex(":memory:", key=bytes(32))
+    >>> index.apply(("notes",), upsert=[Document("n1", "My bike is in the shed.")])
+    >>> [hit.id for hit in index.search(("notes",), "Where are the bikes?", k=3)]
+    ['n1']
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        key: bytes,
+        analyzer: Analyzer = analyze,
+        analyzer_id: str = ANALYZER_ID,
+        stop_words: Collection[str] = STOP_WORDS,
+        **settings: Any,
+    ) -> None:
+        if not isinstance(key, bytes | bytearray) or len(key) < _LEAST:
+            raise ConfigurationError(f"the key of an index is {_LEAST} bytes or more")
+        if analyzer is not analyze and analyzer_id == ANALYZER_ID:
+            raise ConfigurationError("an analyzer of your own needs an analyzer_id of its own")
+        secret = bytes(key)
+
+        @lru_cache(maxsize=_REMEMBERED)
+        def digest(word: str) -> str:
+            return hmac.digest(secret, word.encode("utf-8", "surrogatepass"), "sha256")[:_BYTES].hex()
+
+        self._digest = digest
+        super().__init__(
+            path,
+            analyzer=lambda text: [digest(word) for word in analyzer(text)],
+            analyzer_id=f"{analyzer_id} keyed {digest(chr(0))}",
+            stop_words={digest(word) for word in stop_words},
+            **settings,
+        )
+
+    @classmethod
+    def beside(cls, index: LexicalIndex, *, key: bytes) -> KeyedLexicalIndex:
+        """The keyed index in the file of another one."""
+        return cls(index._database.path, key=key)  # noqa: SLF001 - one of this class
+
+    def apply(
+        self,
+        namespace: Namespace,
+        *,
+        upsert: Sequence[Document] = (),
+        delete: Sequence[str] = (),
+        position: tuple[int, str] | None = None,
+    ) -> None:
+        """:meth:`LexicalIndex.apply`; who said it is among the words."""
+        keyed = [self._keyed(document) for document in upsert]
+        super().apply(namespace, upsert=keyed, delete=delete, position=position)
+
+    def _keyed(self, document: Document) -> Document:
+        text = f"{document.text}\n{document.speaker}" if document.speaker else document.text
+        thread = document.thread and self._digest(f"thread {document.thread}")
+        return document._replace(text=text, speaker="", thread=thread)
+
+    def __repr__(self) -> str:
+        return f"KeyedLexicalIndex({self._database.path!r})"

@@ -1,0 +1,204 @@
+"""How a store is: whether it answers, what it holds, and what is wrong with it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from langmem_adapters.codec import decode
+from langmem_adapters.errors import SearchError, SerializationError, StoreError
+from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, bare
+from langmem_adapters.keys import Namespace
+from langmem_adapters.model import Message
+from langmem_adapters.protocols import Index, Store
+
+__all__ = ["Checkup"]
+
+_PAGE = 500
+_READABLE = ("brain", "longterm", "working", "experience")
+_MINUTE = 60.0  # that a trial lasts, if it is interrupted
+
+
+class Checkup:
+    """Looks after one store.
+
+    Args:
+        store: The store.
+        index: What follows it, if anything does.
+        ttl: The seconds after which its sessions should expire; None: they should not.
+        new_id: Names the trial of an examination.
+
+    >>> from langmem_adapters import open_store
+    >>> checkup = Checkup(open_store("memory:"))
+    >>> checkup.health().ok
+    True
+    >>> {finding.level for finding in checkup.examine()}
+    {'ok'}
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        index: Index | None = None,
+        ttl: float | None = None,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        self._store: Any = bare(store)
+        self._index = index
+        self._ttl = ttl
+        self._new_id = new_id
+
+    def health(self) -> Health:
+        """Whether the store answers; an outage is an answer, not an error. Redis is asked with PING alone."""
+        return run(step(self._health))
+
+    async def ahealth(self) -> Health:
+        """:meth:`health`, without blocking the event loop."""
+        return await arun(step(self._health))
+
+    def stats(self) -> StoreStats:
+        """What the store holds, counted a page at a time."""
+        return run(step(self._stats))
+
+    async def astats(self) -> StoreStats:
+        """:meth:`stats`, without blocking the event loop."""
+        return await arun(step(self._stats))
+
+    def examine(self) -> list[Finding]:
+        """Look for what is wrong, and say what to do. Reads everything; writes one throw-away namespace."""
+        return run(self._examine())
+
+    async def aexamine(self) -> list[Finding]:
+        """:meth:`examine`, without blocking the event loop."""
+        return await arun(self._examine())
+
+    def _health(self) -> Health:
+        if hasattr(self._store, "health"):
+            health: Health = self._store.health()
+            return health
+        began = time.perf_counter()
+        problem = ""
+        try:
+            self._store.get(("health",), ["asked"])
+        except StoreError as error:
+            problem = str(error)
+        return Health(not problem, repr(self._store), time.perf_counter() - began, problem)
+
+    def _stats(self) -> StoreStats:
+        if hasattr(self._store, "stats"):
+            stats: StoreStats = self._store.stats()
+            return stats
+        kinds: dict[str, KindStats] = {}
+        for namespace in self._store.namespaces():
+            kind = "".join(namespace[:1])
+            old = kinds.get(kind, KindStats())
+            total = self._store.scan(namespace, limit=0).total
+            kinds[kind] = KindStats(old.namespaces + 1, old.expiring, old.entries + total)
+        return StoreStats(repr(self._store), dict(sorted(kinds.items())))
+
+    def _examine(self) -> Flow[list[Finding]]:
+        health = yield from step(self._health)
+        if not health.ok:
+            return [Finding("problem", "connection", health.problem)]
+        found = [Finding("ok", "connection", f"{health.address} answers in {1000 * health.seconds:.1f} ms")]
+        for look in (self._rights, self._own, self._expiry, self._rows, self._follows):
+            found += yield from step(_told, look)
+        return found
+
+    def _rights(self) -> Iterator[Finding]:
+        """Do what the library does, in a namespace of its own."""
+        place = ("checkup", self._new_id())
+        self._store.append(place, [("a", b"1"), ("b", b"2")], ttl=_MINUTE)
+        items = self._store.scan(place, keys=["k"]).items
+        self._store.write(place, put={"k": b"v"}, remove=items[:1], guard={"k": None}, ttl=_MINUTE)
+        self._store.recent(place[:1], limit=1)
+        self._store.clear(place)
+        yield Finding("ok", "rights", "reading, writing, listing and removing are allowed")
+
+    def _own(self) -> Iterator[Finding]:
+        if hasattr(self._store, "examine"):
+            yield from self._store.examine()
+
+    def _expiry(self) -> Iterator[Finding]:
+        if self._ttl is None:
+            return
+        sessions = self._stats().kinds.get("brain", KindStats())
+        for_ever = sessions.namespaces - sessions.expiring
+        if for_ever:
+            said = f"{for_ever:,} of {sessions.namespaces:,} sessions have no expiry, though a ttl is set"
+            yield Finding("problem", "expiry", said, "they were written without it: prune them, or write to them again")
+        else:
+            yield Finding("ok", "expiry", f"all {sessions.namespaces:,} sessions expire")
+
+    def _rows(self) -> Iterator[Finding]:
+        """Read every entry. What was sealed by a codec cannot be judged without it."""
+        counted: Counter[str] = Counter()
+        first = ""
+        for kind in _READABLE:
+            for namespace in self._store.namespaces((kind,)):
+                for data in self._entries(namespace):
+                    flaw = _flaw(namespace, data)
+                    counted[flaw] += 1
+                    if flaw == "damaged" and not first:
+                        first = f", the first in {'/'.join(namespace)}"
+        if counted["damaged"]:
+            said = f"{counted['damaged']:,} of {counted.total():,} entries cannot be read{first}"
+            yield Finding(
+                "problem", "entries", said, "reads leave them out; restore them from a backup, if you have one"
+            )
+        elif counted["sealed"] and counted[""]:
+            said = f"{counted['sealed']:,} of {counted.total():,} entries are not plain"
+            yield Finding(
+                "note", "entries", said, "nothing, if you have a codec since some time; else they are damaged"
+            )
+        else:
+            sealed = ", which are sealed" if counted["sealed"] else ""
+            yield Finding("ok", "entries", f"{counted.total():,} were looked at{sealed}")
+
+    def _entries(self, namespace: Namespace, after: int = 0) -> Iterator[bytes]:
+        while items := self._store.scan(namespace, after=after, limit=_PAGE).items:
+            after = items[-1].seq
+            yield from (item.data for item in items)
+
+    def _follows(self) -> Iterator[Finding]:
+        """How many entries the index has still to read."""
+        if self._index is None:
+            return
+        behind: list[int] = []
+        for namespace in self._store.namespaces(("longterm",)):
+            seq = (self._index.position(namespace) or (0, ""))[0]
+            behind.append(sum(1 for _ in self._entries(namespace, seq)))
+        if any(behind):
+            said = f"it is {sum(behind):,} entries behind the store, in {sum(map(bool, behind)):,} memories"
+            yield Finding("note", "index", said, "nothing: it catches up by itself at the next search in each of them")
+        else:
+            yield Finding("ok", "index", "it is up to date")
+
+
+def _told(look: Callable[[], Iterator[Finding]]) -> Sequence[Finding]:
+    """What a look finds; that it failed is a finding, too."""
+    found: list[Finding] = []
+    try:
+        found.extend(look())
+    except (StoreError, SearchError) as error:
+        found.append(Finding("problem", look.__name__.strip("_"), str(error)))
+    return found
+
+
+def _flaw(namespace: Namespace, data: bytes) -> str:
+    """What is wrong with an entry, if anything. What a codec has sealed does not begin as JSON does."""
+    if data[:1] not in b'{["':
+        return "sealed"
+    try:
+        if namespace[0] == "brain":
+            Message.from_bytes(data)
+        else:
+            decode(data)
+    except SerializationError:
+        return "damaged"
+    return ""

@@ -1,0 +1,234 @@
+"""Moving all of a store into another one: namespace by namespace, compared at the end, and resumed where it stopped.
+
+A journal in the target remembers what was copied, as it was. So a namespace that has changed in the source since is
+copied anew, one that the source has lost since is removed, and what anybody else wrote to the target is left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.inspection import Dates, bare
+from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
+from langmem_adapters.protocols import Item, Store
+
+__all__ = ["Migrated", "Migration"]
+
+_PAGE = 200  # entries read at once; they may be large
+_ROUNDS = 3  # how often what has changed meanwhile is copied again
+_TOLERANCE = 2.0  # seconds between the looks at the same expiry in two stores
+_JOURNAL = "migration"
+
+
+class Migrated(NamedTuple):
+    """What a migration did. ``differing`` are those that a writer kept changing: stop it, and run again."""
+
+    namespaces: int
+    entries: int
+    copied: int
+    removed: int
+    differing: list[Namespace]
+
+
+class Migration:
+    """Makes a store hold what another one holds: every namespace's log, values, expiry and time of the last write.
+
+    Sequence numbers may differ, and indexes rebuild themselves. Nothing in the source is changed.
+    What a codec has sealed is moved as it is.
+
+    Args:
+        source, target: Stores whose namespaces have dates, as all of this library's have.
+        name: Which migration this is: the same for every run of one, such as the source's address.
+        report: Is told after each namespace whether it had to be copied. All are looked at twice: the second time
+            to compare.
+
+    Raises:
+        ConfigurationError: A store knows no dates; or the target has a namespace of the same name that holds
+            something else: nothing of that namespace is changed then.
+
+    >>> from langmem_adapters import BrainMemory, open_store
+    >>> old, new = open_store("memory:"), open_store("memory:")
+    >>> BrainMemory(old, "monday").add_talk("Good morning.")
+    >>> Migration(old, new).run().copied
+    1
+    >>> BrainMemory(new, "monday").count()
+    1
+    """
+
+    def __init__(
+        self, source: Store, target: Store, *, name: str = "", report: Callable[[bool], None] | None = None
+    ) -> None:
+        self._source, self._target = bare(source), bare(target)
+        for store in (self._source, self._target):
+            if not hasattr(store, "set_dates"):
+                raise ConfigurationError(f"{store!r} cannot be migrated, as it has no methods dates and set_dates")
+        self._journal: Namespace = (_JOURNAL, name)
+        self._report = report or (lambda _: None)
+        self._copied: set[Namespace] = set()
+
+    def run(self) -> Migrated:
+        """Copy, and compare."""
+        return run(self._migrate())
+
+    async def arun(self) -> Migrated:
+        """:meth:`run`, without blocking the event loop."""
+        return await arun(self._migrate())
+
+    def _migrate(self) -> Flow[Migrated]:
+        removed = 0
+        for _ in range(_ROUNDS):
+            entries = 0
+            differing = []
+            names: set[Namespace] = set()
+            walk = self._names()
+            while (namespace := (yield from step(next, walk, None))) is not None:
+                names.add(namespace)
+                total, changed = yield from step(self._settle, namespace)
+                entries += total
+                if changed:
+                    differing.append(namespace)
+                self._report(changed)
+            removed += yield from step(self._remove_lost, names)
+            if not differing:
+                break
+        if not differing:
+            yield from step(self._target.clear, self._journal)
+        return Migrated(len(names), entries, len(self._copied), removed, differing)
+
+    def _names(self) -> Iterator[Namespace]:
+        return (namespace for namespace in self._source.namespaces() if namespace[:1] != (_JOURNAL,))
+
+    def _settle(self, namespace: Namespace) -> tuple[int, bool]:
+        """Make a namespace the same in both; gives its length and whether it had to be copied."""
+        dates = self._source.dates(namespace)
+        if dates is None:
+            return 0, False  # has expired
+        wanted, there = _content(self._source, namespace), _content(self._target, namespace)
+        if wanted == there:
+            self._date(namespace, dates)
+            return wanted.total, False
+        skip = self._begin(namespace, there)
+        self._note(namespace, wanted.digest)
+        copied = self._copy(namespace, skip, dates.left)
+        if copied != wanted.digest:  # written meanwhile
+            self._note(namespace, copied)
+        self._copied.add(namespace)
+        return wanted.total, True
+
+    def _begin(self, namespace: Namespace, there: _Content) -> int:
+        """How many entries the target has already; clears what was copied in an earlier state of the source."""
+        if there == _EMPTY:
+            return 0
+        noted = self._target.get(self._journal, [encode_namespace(namespace)])
+        if noted.get(encode_namespace(namespace)) == there.digest.encode():
+            self._target.clear(namespace)
+            return 0
+        values = self._target.get(namespace)
+        started = values.items() <= self._source.get(namespace).items()
+        if started and _content(self._source, namespace, there.total, values) == there:
+            return there.total
+        raise ConfigurationError(
+            f"the target holds something else under {'/'.join(namespace)!r}:"
+            " migrate into an empty store, or remove it there"
+        )
+
+    def _copy(self, namespace: Namespace, skip: int, ttl: float | None) -> str:
+        """Append what is missing, then put the values; gives the digest of what is in the target then.
+
+        The dates are set in the next round, when all is the same.
+        """
+        digest = _Digest()
+        for page in _pages(self._source, namespace):
+            digest.add(page)
+            entries = [(item.id, item.data) for item in page[skip:]]
+            skip -= min(skip, len(page))
+            if entries:
+                self._target.append(namespace, entries, ttl=ttl)
+        values = self._source.get(namespace)
+        self._target.write(namespace, put=values, ttl=ttl)
+        return digest.of(values)
+
+    def _note(self, namespace: Namespace, digest: str) -> None:
+        self._target.write(self._journal, put={encode_namespace(namespace): digest.encode()})
+
+    def _date(self, namespace: Namespace, dates: Dates) -> None:
+        there = self._target.dates(namespace)
+        if there is None or there.updated_at != dates.updated_at or not _about(there.left, dates.left):
+            if there is None:  # one that is there, with nothing in it
+                self._target.write(namespace, ttl=dates.left)
+            self._target.set_dates(namespace, dates)
+
+    def _remove_lost(self, names: set[Namespace]) -> int:
+        """Remove what was copied and is in the source no more, such as what a user has deleted meanwhile."""
+        removed = 0
+        for name, digest in self._target.get(self._journal).items():
+            namespace = decode_namespace(name)
+            if namespace in names or self._source.dates(namespace) is not None:
+                continue
+            if _content(self._target, namespace).digest.encode() == digest:
+                self._target.clear(namespace)
+                removed += 1
+            self._target.write(self._journal, delete=[name])
+        return removed
+
+
+def _about(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) < _TOLERANCE
+
+
+class _Content(NamedTuple):
+    """What a namespace holds: how many entries, and a hash of them and of the values."""
+
+    total: int
+    digest: str
+
+
+class _Digest:
+    """Hashes a namespace's entries in their order, without their numbers, and its values."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._hash = hashlib.sha256()
+
+    def add(self, page: Sequence[Item]) -> None:
+        for item in page:
+            self._parts(item.id.encode("utf-8", "surrogatepass"), item.data)
+        self.total += len(page)
+
+    def of(self, values: dict[str, bytes]) -> str:
+        self._parts(b"values of %d" % self.total)
+        for key, data in sorted(values.items()):
+            self._parts(key.encode("utf-8", "surrogatepass"), data)
+        return self._hash.hexdigest()
+
+    def _parts(self, *parts: bytes) -> None:
+        for part in parts:
+            self._hash.update(b"%d:%b" % (len(part), part))
+
+
+_EMPTY = _Content(0, _Digest().of({}))
+
+
+def _content(
+    store: Store, namespace: Namespace, limit: int | None = None, values: dict[str, bytes] | None = None
+) -> _Content:
+    """What a namespace holds, or would hold with only so many entries and these values."""
+    digest = _Digest()
+    for page in _pages(store, namespace):
+        digest.add(page if limit is None else page[: limit - digest.total])
+        if digest.total == limit:
+            break
+    return _Content(digest.total, digest.of(store.get(namespace) if values is None else values))
+
+
+def _pages(store: Store, namespace: Namespace) -> Iterator[list[Item]]:
+    after = 0
+    while items := store.scan(namespace, after=after, limit=_PAGE).items:
+        after = items[-1].seq
+        yield items

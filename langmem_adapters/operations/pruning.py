@@ -1,0 +1,130 @@
+"""Removal of conversations that nobody has written to for long."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.inspection import bare
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Index, Listed, Store
+
+__all__ = ["Pruned", "Pruning"]
+
+_PAGE = 500
+# What may go, by its kind and the length of its name: sessions, their own long-term memories, working memories.
+_MAY_GO = {"brain": 4, "longterm": 4, "working": 5}
+
+
+class Pruned(NamedTuple):
+    """How many namespaces of each kind were removed, or would be: those of kind "brain" are sessions."""
+
+    kinds: dict[str, int]
+    dry_run: bool
+
+
+class Pruning:
+    """Removes sessions, their own long-term memories and working memories without a write for so many seconds.
+
+    Long-term memories of users, experiences and caches stay. A session that is written in the same moment stays
+    whole (in a Redis Cluster: see ``docs/operate.md``). After an interruption another run goes on.
+
+    Args:
+        store: One whose namespaces have dates, as all of this library's have.
+        older_than: Seconds since the last write.
+        user, tenant: Only theirs; None: everybody's. "" is what was written without a user, or a tenant.
+        indexes: Forget what was removed, too.
+        dry_run: Only count.
+        clock: Gives Unix seconds.
+        report: Is told after each page how many namespaces it held.
+
+    Raises:
+        ConfigurationError: ``older_than`` is not above 0, or the store knows no dates.
+
+    >>> from langmem_adapters import BrainMemory, open_store
+    >>> store = open_store("memory:")
+    >>> BrainMemory(store, "monday", user="ada").add_talk("Good morning.")
+    >>> Pruning(store, 30 * 86_400).run().kinds
+    {}
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        older_than: float,
+        *,
+        user: str | None = None,
+        tenant: str | None = None,
+        indexes: Sequence[Index] = (),
+        dry_run: bool = False,
+        clock: Callable[[], float] = time.time,
+        report: Callable[[int], None] | None = None,
+    ) -> None:
+        if not older_than > 0:
+            raise ConfigurationError(f"older_than is a number of seconds above 0, not {older_than!r}")
+        self._store: Any = bare(store)
+        if not hasattr(self._store, "discard"):
+            raise ConfigurationError(f"{self._store!r} cannot remove by age, as it has no method discard")
+        self._older_than = older_than
+        self._user = user
+        self._tenant = tenant
+        self._indexes = indexes
+        self._dry_run = dry_run
+        self._clock = clock
+        self._report = report or (lambda _: None)
+
+    def run(self) -> Pruned:
+        """Remove, and say what."""
+        return run(self._prune())
+
+    async def arun(self) -> Pruned:
+        """:meth:`run`, without blocking the event loop."""
+        return await arun(self._prune())
+
+    def _prune(self) -> Flow[Pruned]:
+        before = self._clock() - self._older_than
+        kinds: Counter[str] = Counter()
+        for parent in (yield from step(self._parents)):
+            pages = self._pages(parent, before)
+            while rows := (yield from step(next, pages, None)):
+                for row in rows:
+                    if row.updated_at < before and _may_go(row.namespace):
+                        kinds[row.namespace[0]] += yield from self._discard(row.namespace, before)
+                self._report(len(rows))
+        return Pruned(dict(sorted(kinds.items())), self._dry_run)
+
+    def _discard(self, namespace: Namespace, before: float) -> Flow[int]:
+        if self._dry_run:
+            return 1
+        gone = yield from step(self._store.discard, namespace, before)
+        if gone:
+            for index in self._indexes:
+                yield from step(index.clear, namespace)
+        return int(gone)
+
+    def _parents(self) -> list[Namespace]:
+        """Under what there is something that may go; the users of all tenants, where none is named."""
+        known = () if self._tenant is None else (self._tenant,) if self._user is None else (self._tenant, self._user)
+        return list(
+            dict.fromkeys(
+                namespace[:-1]
+                for kind in _MAY_GO
+                for namespace in self._store.namespaces((kind, *known))
+                if _may_go(namespace) and self._user in {None, namespace[2]}
+            )
+        )
+
+    def _pages(self, parent: Namespace, before: float) -> Iterator[list[Listed]]:
+        """Children from that last write on down: nothing newer is read."""
+        last = Listed((*parent, ""), before)
+        while rows := self._store.recent(parent, limit=_PAGE, before=last):
+            last = rows[-1]
+            yield rows
+
+
+def _may_go(namespace: Namespace) -> bool:
+    return _MAY_GO.get("".join(namespace[:1])) == len(namespace)

@@ -1,0 +1,70 @@
+"""What goes with a URL where a codec or a redactor protects what is kept: store, index, and a place for vectors."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, cast
+
+from langmem_adapters.embedding import Embedder, Vector
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.indexes import open_index, shared_index, shared_vectors
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
+from langmem_adapters.protocols import Index, Store
+from langmem_adapters.scrubbing import has_vectors, is_listed
+from langmem_adapters.sealing import BindingCodec, Codec, Redactor, SealedStore
+from langmem_adapters.stores import shared_store
+
+__all__ = ["every_index", "protected_index", "protected_store", "vectors_url"]
+
+_INDEXES = 64
+
+
+def protected_store(url: str, codec: Codec | BindingCodec | None, redactor: Redactor | None) -> Store:
+    """The store of this process for a URL, sealed where there is something to seal it with."""
+    store = shared_store(url)
+    return store if codec is None and redactor is None else SealedStore(store, codec=codec, redactor=redactor)
+
+
+def protected_index(url: str, codec: Codec | BindingCodec | None) -> Index:
+    """The lexical index of this process for a URL, without words at rest where there is a codec.
+
+    With a codec that has an ``index_key`` it is keyed and lies where it would lie otherwise; with another codec it
+    is in memory.
+    """
+    if codec is None:
+        return shared_index(url)
+    index_key = getattr(codec, "index_key", None)
+    return _private_index(url, None if index_key is None else index_key())
+
+
+@lru_cache(_INDEXES)
+def _private_index(url: str, key: bytes | None) -> Index:
+    if key is None:
+        return open_index("memory:")
+    return KeyedLexicalIndex.beside(cast("LexicalIndex", shared_index(url)), key=key)
+
+
+def vectors_url(url: str, codec: Codec | BindingCodec | None) -> str:
+    """Where vectors lie that belong to a URL's store: with a codec in memory, as texts can be guessed from them."""
+    return url if codec is None else f"memory:{url}"
+
+
+def every_index(url: str, *, codec: Codec | BindingCodec | None, vectors: str | None, embedder: Any) -> list[Index]:
+    """All that indexes a URL's store, as far as this machine can know: also what was made under other settings."""
+    index = shared_index(url)
+    found = {index}
+    if not (is_listed(index) and hasattr(codec, "index_key")):  # it would be in the same file, and may need a lost key
+        found.add(protected_index(url, codec))
+    if embedder is not None:
+        found.add(shared_vectors(vectors or vectors_url(url, codec), embedder))
+    nobody = Embedder(_refuse, name="none")
+    if vectors is not None and embedder is None:
+        found.add(shared_vectors(vectors, nobody))
+    if has_vectors(index):
+        found.add(shared_vectors(url, nobody))
+    return list(found)
+
+
+def _refuse(_texts: list[str]) -> list[Vector]:
+    raise ConfigurationError("this index is there to be cleared")

@@ -1,0 +1,274 @@
+"""The one place that every stored byte passes: what must not be kept is taken out, and the rest may be encrypted.
+
+A :class:`SealedStore` stands in front of any store and is handed to the services in its place. Sealed are values
+and log entries: messages, summaries, working memory, memories, experiences and cached answers. Indexes read from
+the store, so they see redacted text only; of an encrypted store, words are kept by
+:class:`~langmem_adapters.indexes.lexical_keyed.KeyedLexicalIndex`. Names are not sealed: namespaces (tenants, users,
+sessions, tags), keys and ids stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
+from langmem_adapters.keys import Namespace, encode_namespace
+from langmem_adapters.protocols import Appended, Item, Listed, Page, Store
+
+__all__ = ["BindingCodec", "Codec", "Redactor", "SealedStore"]
+
+Redactor: TypeAlias = Callable[[str], str]
+"""Gives a text without what must not be kept. Pure, and a text that it gave stays as it is when it is given again."""
+
+_LOOKS = 64  # at what a guarded write replaces, while other writers are quicker
+
+
+@runtime_checkable
+class Codec(Protocol):
+    """Writes bytes in another form, such as compressed or encrypted, and reads them again.
+
+    The form may differ each time. What cannot be read is a SerializationError; nothing is read wrongly.
+    """
+
+    def encode(self, data: bytes) -> bytes:
+        """The bytes as they are stored."""
+        ...
+
+    def decode(self, data: bytes) -> bytes:
+        """What :meth:`encode` was given."""
+        ...
+
+
+@runtime_checkable
+class BindingCodec(Protocol):
+    """A codec that binds what it writes to the place where it is kept: elsewhere it cannot be read."""
+
+    def encode_at(self, data: bytes, place: bytes) -> bytes:
+        """The bytes as they are stored in this place."""
+        ...
+
+    def decode_at(self, data: bytes, place: bytes) -> bytes:
+        """What :meth:`encode_at` was given for the same place."""
+        ...
+
+
+class SealedStore:
+    """Implements :class:`~langmem_adapters.protocols.Store` in front of another store.
+
+    Guards are compared by what values say, not by their stored form; so a guarded write takes one more round trip,
+    in which the values are read that it guards.
+
+    Args:
+        store: Where it is kept.
+        codec: Writes and reads the stored form; a :class:`BindingCodec` is told of the place.
+        redactor: Is asked for every text in a value before it is written, wherever in the value it is. Bytes that
+            are no text are dropped whole, if it finds something in them.
+
+    >>> from langmem_adapters import BrainMemory, open_store
+    >>> kept = open_store("memory:")
+    >>> brain = BrainMemory(SealedStore(kept, redactor=lambda text: text.replace("4711", "[pin]")), "monday")
+    >>> brain.add_talk("My pin is 4711.")
+    >>> [message.text for message in brain.messages()]
+    ['My pin is [pin].']
+    """
+
+    def __init__(
+        self, store: Store, *, codec: Codec | BindingCodec | None = None, redactor: Redactor | None = None
+    ) -> None:
+        if codec is not None and not isinstance(codec, Codec | BindingCodec):
+            raise ConfigurationError(f"a codec has the methods encode and decode, which {type(codec).__name__} has not")
+        if redactor is not None and not callable(redactor):
+            raise ConfigurationError(f"a redactor is a function from text to text, not a {type(redactor).__name__}")
+        self.store = store
+        self._binding = codec if isinstance(codec, BindingCodec) else None
+        self._codec = codec if isinstance(codec, Codec) else None
+        self._redactor = redactor
+
+    def redacted(self, data: bytes) -> bytes:
+        """What will be read of a value that is written now."""
+        return data if self._redactor is None else _redacted(data, self._redactor)
+
+    def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
+        """:meth:`Store.get`."""
+        return self._opened(namespace, self.store.get(namespace, keys))
+
+    def scan(
+        self,
+        namespace: Namespace,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        keys: Sequence[str] = (),
+    ) -> Page:
+        """:meth:`Store.scan`."""
+        page = self.store.scan(namespace, after=after, before=before, limit=limit, reverse=reverse, keys=keys)
+        items = [item._replace(data=self._open(_entry(namespace, item.id), item.data)) for item in page.items]
+        return Page(items, page.total, self._opened(namespace, page.values))
+
+    def append(
+        self,
+        namespace: Namespace,
+        entries: Sequence[tuple[str, bytes]],
+        *,
+        keys: Sequence[str] = (),
+        ttl: float | None = None,
+    ) -> Appended:
+        """:meth:`Store.append`."""
+        appended = self.store.append(namespace, self._sealed(namespace, entries), keys=keys, ttl=ttl)
+        return appended._replace(values=self._opened(namespace, appended.values))
+
+    def write(
+        self,
+        namespace: Namespace,
+        *,
+        put: Mapping[str, bytes] | None = None,
+        delete: Sequence[str] = (),
+        append: Sequence[tuple[str, bytes]] = (),
+        remove: Sequence[Item] = (),
+        guard: Mapping[str, bytes | None] | None = None,
+        ttl: float | None = None,
+    ) -> None:
+        """:meth:`Store.write`."""
+        change: dict[str, Any] = {
+            "put": {key: self._seal(_value(namespace, key), data) for key, data in (put or {}).items()},
+            "delete": delete,
+            "append": self._sealed(namespace, append),
+            "remove": remove,
+            "ttl": ttl,
+        }
+        if not guard or all(expected is None for expected in guard.values()):
+            self.store.write(namespace, guard=guard, **change)
+        else:
+            self._write_guarded(namespace, guard, change)
+
+    def _write_guarded(
+        self, namespace: Namespace, guard: Mapping[str, bytes | None], change: Mapping[str, Any]
+    ) -> None:
+        """Write, if the stored forms are still those that were found to say what is expected."""
+        for look in range(_LOOKS):
+            stored = self.store.get(namespace, list(guard))
+            values = self._opened(namespace, stored)
+            for key, expected in guard.items():
+                if not self._says(values.get(key), expected):
+                    raise Conflict(f"the value {key!r} was changed by another writer")
+            try:
+                self.store.write(namespace, guard={key: stored.get(key) for key in guard}, **change)
+            except Conflict:
+                if look == _LOOKS - 1:  # each time one was quicker, and each wrote the same
+                    raise
+            else:
+                return
+
+    def _says(self, value: bytes | None, expected: bytes | None) -> bool:
+        """Whether a value is as expected; one may expect what it wrote, before the redactor saw it."""
+        if value is None or expected is None:
+            return value is expected
+        return value in {expected, self.redacted(expected)}
+
+    def clear(self, namespace: Namespace) -> None:
+        """:meth:`Store.clear`."""
+        self.store.clear(namespace)
+
+    def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
+        """:meth:`Store.recent`."""
+        return self.store.recent(parent, limit=limit, before=before)
+
+    def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
+        """:meth:`Store.namespaces`."""
+        return self.store.namespaces(prefix)
+
+    def close(self) -> None:
+        """:meth:`Store.close`."""
+        self.store.close()
+
+    def __repr__(self) -> str:
+        return f"SealedStore({self.store!r})"
+
+    def _sealed(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+        return [(id_, self._seal(_entry(namespace, id_), data)) for id_, data in entries]
+
+    def _opened(self, namespace: Namespace, values: Mapping[str, bytes]) -> dict[str, bytes]:
+        return {key: self._open(_value(namespace, key), data) for key, data in values.items()}
+
+    def _seal(self, place: bytes, data: bytes) -> bytes:
+        data = self.redacted(data)
+        if self._binding is not None:
+            return self._binding.encode_at(data, place)
+        return data if self._codec is None else self._codec.encode(data)
+
+    def _open(self, place: bytes, data: bytes) -> bytes:
+        if self._binding is not None:
+            return self._binding.decode_at(data, place)
+        return data if self._codec is None else self._codec.decode(data)
+
+
+# --- places
+
+
+def _value(namespace: Namespace, key: str) -> bytes:
+    return f"{encode_namespace(namespace)}v{key}".encode("utf-8", "surrogatepass")
+
+
+def _entry(namespace: Namespace, id_: str) -> bytes:
+    return f"{encode_namespace(namespace)}e{id_}".encode("utf-8", "surrogatepass")
+
+
+# --- redaction
+
+
+def _redacted(data: bytes, redactor: Redactor) -> bytes:
+    """A value without what must not be kept; the very same bytes, where nothing of it is in them."""
+    try:
+        value = decode(data)
+    except SerializationError:
+        return _without(data, redactor)
+    clean = _clean(value, redactor)
+    return data if clean is value else encode(clean)
+
+
+def _clean(value: Any, redactor: Redactor) -> Any:
+    """The value with each of its texts as the redactor gives it; the same object, if all stay as they are."""
+    if isinstance(value, str):
+        text = redactor(value)
+        return value if text == value else text
+    if isinstance(value, bytes):
+        return _without(value, redactor)
+    if isinstance(value, dict):
+        return _clean_mapping(value, redactor)
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = list(value)
+        clean = [_clean(part, redactor) for part in parts]
+        return value if all(map(_is, clean, parts)) else type(value)(clean)
+    return value
+
+
+def _clean_mapping(value: dict[Any, Any], redactor: Redactor) -> dict[Any, Any]:
+    clean: dict[Any, Any] = {}
+    changed = False
+    for key, part in value.items():
+        name, content = _clean(key, redactor), _clean(part, redactor)
+        changed = changed or name is not key or content is not part
+        while name is not key and (name in clean or name in value):  # neither takes the other's place
+            name = f"{name}'"
+        clean[name] = content
+    return clean if changed else value
+
+
+def _without(data: bytes, redactor: Redactor) -> bytes:
+    """Bytes as the redactor gives them; none, if they are not text, as they would not be whole any more."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+        utf8 = data.decode("utf-8", "replace")
+        return data if redactor(text) == text and redactor(utf8) == utf8 else b""
+    clean = redactor(text)
+    return data if clean == text else clean.encode("utf-8", "surrogatepass")
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other

@@ -1,0 +1,179 @@
+"""Spans and metrics of what stores do, for OpenTelemetry: off by default, and nothing of it is imported then.
+
+``LANGMEM_OTEL=1`` puts a :class:`Traced` in front of every store that a process shares by URL; a store of one's own
+is wrapped by hand. Neither content nor ids are in what is told: only the operation, the backend, the kind of
+namespace, hit or miss, how long it took, and the class of an error. So labels are few, however many users there are.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from langmem_adapters.errors import ConfigurationError, MissingDependency
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Appended, Item, Listed, Page, Store
+
+__all__ = ["Traced", "is_wanted"]
+
+_KINDS = frozenset({"brain", "longterm", "working", "experience", "langgraph", "nodes"})
+_BACKENDS = {"MemoryStore": "memory", "SQLiteStore": "sqlite", "RedisStore": "redis"}
+_SCOPE = "langmem_adapters"
+_ON, _OFF = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
+
+
+def is_wanted() -> bool:
+    """Whether ``LANGMEM_OTEL`` asks for spans and metrics."""
+    value = os.environ.get("LANGMEM_OTEL", "").strip().lower()
+    if value not in _ON | _OFF:
+        raise ConfigurationError("LANGMEM_OTEL is 1 or 0")
+    return value in _ON
+
+
+class Traced:
+    """Implements :class:`~langmem_adapters.protocols.Store` in front of another store, and tells what it does.
+
+    A span ``langmem.<operation>`` for each call; a histogram ``langmem.store.duration`` (seconds) and a counter
+    ``langmem.store.lookups``, of reads that found something and of those that did not.
+
+    Args:
+        store: Where everything is kept.
+        tracer_provider, meter_provider: OpenTelemetry's; default: the global ones.
+
+    Raises:
+        MissingDependency: OpenTelemetry's API is not installed.
+
+    >>> from langmem_adapters import BrainMemory, open_store
+    >>> brain = BrainMemory(Traced(open_store("memory:")), "monday")
+    >>> brain.add_talk("Good morning.")
+    >>> brain.count()
+    1
+    """
+
+    def __init__(self, store: Store, *, tracer_provider: Any = None, meter_provider: Any = None) -> None:
+        try:
+            trace = importlib.import_module("opentelemetry.trace")
+            metrics = importlib.import_module("opentelemetry.metrics")
+        except ImportError as error:
+            raise MissingDependency("opentelemetry-api", "otel") from error
+        self.store = store
+        self._backend = _BACKENDS.get(type(store).__name__, "other")
+        self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
+        self._kind_of_span = trace.SpanKind.CLIENT
+        self._failed = trace.StatusCode.ERROR
+        meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
+        self._durations = meter.create_histogram(
+            "langmem.store.duration", unit="s", description="How long a store's operation took."
+        )
+        self._lookups = meter.create_counter(
+            "langmem.store.lookups", unit="{lookup}", description="Reads, by whether they found something."
+        )
+
+    def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
+        """:meth:`Store.get`."""
+        with self._telling("get", namespace) as found:
+            values = self.store.get(namespace, keys)
+            found(bool(values))
+            return values
+
+    def scan(
+        self,
+        namespace: Namespace,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        keys: Sequence[str] = (),
+    ) -> Page:
+        """:meth:`Store.scan`."""
+        with self._telling("scan", namespace) as found:
+            page = self.store.scan(namespace, after=after, before=before, limit=limit, reverse=reverse, keys=keys)
+            found(bool(page.items or page.values))
+            return page
+
+    def append(
+        self,
+        namespace: Namespace,
+        entries: Sequence[tuple[str, bytes]],
+        *,
+        keys: Sequence[str] = (),
+        ttl: float | None = None,
+    ) -> Appended:
+        """:meth:`Store.append`."""
+        with self._telling("append", namespace):
+            return self.store.append(namespace, entries, keys=keys, ttl=ttl)
+
+    def write(
+        self,
+        namespace: Namespace,
+        *,
+        put: Mapping[str, bytes] | None = None,
+        delete: Sequence[str] = (),
+        append: Sequence[tuple[str, bytes]] = (),
+        remove: Sequence[Item] = (),
+        guard: Mapping[str, bytes | None] | None = None,
+        ttl: float | None = None,
+    ) -> None:
+        """:meth:`Store.write`."""
+        with self._telling("write", namespace):
+            self.store.write(namespace, put=put, delete=delete, append=append, remove=remove, guard=guard, ttl=ttl)
+
+    def clear(self, namespace: Namespace) -> None:
+        """:meth:`Store.clear`."""
+        with self._telling("clear", namespace):
+            self.store.clear(namespace)
+
+    def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
+        """:meth:`Store.recent`."""
+        with self._telling("recent", parent) as found:
+            rows = self.store.recent(parent, limit=limit, before=before)
+            found(bool(rows))
+            return rows
+
+    def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
+        """:meth:`Store.namespaces`; not told of, as it lasts as long as its reader takes."""
+        return self.store.namespaces(prefix)
+
+    def close(self) -> None:
+        """:meth:`Store.close`."""
+        self.store.close()
+
+    def __repr__(self) -> str:
+        return f"Traced({self.store!r})"
+
+    @contextmanager
+    def _telling(self, operation: str, namespace: Namespace) -> Iterator[Callable[[bool], None]]:
+        kind = namespace[0] if namespace else ""
+        labels = {
+            "db.system.name": self._backend,
+            "db.operation.name": operation,
+            "langmem.kind": kind if kind in _KINDS else "other",
+        }
+        began = time.perf_counter()
+        # The error's own words stay out: a host's log decides about them.
+        with self._tracer.start_as_current_span(
+            f"langmem.{operation}",
+            kind=self._kind_of_span,
+            attributes=labels,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+
+            def found(hit: bool) -> None:
+                span.set_attribute("langmem.hit", hit)
+                self._lookups.add(1, {**labels, "langmem.hit": hit})
+
+            try:
+                yield found
+            except BaseException as error:
+                labels["error.type"] = type(error).__name__
+                span.set_attribute("error.type", type(error).__name__)
+                span.set_status(self._failed)
+                raise
+            finally:
+                self._durations.record(time.perf_counter() - began, labels)

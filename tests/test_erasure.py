@@ -1,0 +1,500 @@
+"""H3: a user is deleted everywhere, without a trace, and nobody else is touched."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import redis
+
+from langmem_adapters import scrubbing
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.encryption import AESGCMCodec
+from langmem_adapters.erasure import PLACES, adelete_user, delete_user
+from langmem_adapters.errors import ConfigurationError, SearchError, StoreError, StoreUnavailable
+from langmem_adapters.experience import ExperiencePool
+from langmem_adapters.indexes import open_vectors
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.keys import Namespace, encode_namespace
+from langmem_adapters.langgraph import LongTermStore
+from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.model import Experience, Message
+from langmem_adapters.protocols import Document, Index, Store
+from langmem_adapters.sealing import SealedStore
+from langmem_adapters.settings import Settings
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.working import WorkingMemory
+from tests.at_rest import KINDS, Backend, backend, fill, numbers, snapshot
+from tests.servers import RedisServer
+
+MARK = "zq71"  # in all that is written for Ada, but her name
+ADA = "user-ada/5"
+ENCODED = quote(ADA, safe="").encode()
+OTHERS = [("bob", ""), ("", ""), (f"{ADA}/", ""), (ADA[:-1], ""), (f"{ADA}x", ""), ("memories", ""), (ADA, "acme")]
+
+
+@pytest.fixture(params=KINDS)
+def at(request: pytest.FixtureRequest, tmp_path: Path, key_prefix: str) -> Iterator[Backend]:
+    server = request.getfixturevalue("redis_server") if request.param == "redis" else None
+    with backend(request.param, tmp_path, server, key_prefix) as made:
+        yield made
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Backend]:
+    with backend("sqlite", tmp_path) as made:
+        yield made
+
+
+def adas(namespace: Namespace) -> bool:
+    return namespace[1:3] == ("", ADA) or (namespace[0] == "langgraph" and ADA in namespace and namespace[1] == "")
+
+
+def found(at: Backend) -> dict[str, Any]:
+    """What the others find."""
+    read: dict[str, Any] = {}
+    for n, (user, tenant) in enumerate(OTHERS):
+        items = LongTermStore(store=at.store, index=at.index, tenant=tenant, clock=at.clock)
+        read[f"items {n}"] = [(item.namespace, item.key, item.score) for item in items.search((), query=f"other{n}")]
+        read[f"names {n}"] = [name for name in items.list_namespaces() if ADA not in name or tenant]
+        if user:
+            memory = LongTermMemory(at.store, at.index, vectors=at.vectors, user=user, tenant=tenant)
+            read[f"memory {n}"] = [(hit.text, hit.score) for hit in memory.search(f"word other{n}")]
+        pool = ExperiencePool(at.store, tag=f"tag other{n}", user=user, tenant=tenant, index=at.index)
+        read[f"pool {n}"] = [similar.score for similar in pool.query(f"question other{n}")]
+    return read
+
+
+def test_everything_of_a_user_goes_and_nothing_of_others(at: Backend) -> None:
+    for n, (user, tenant) in enumerate(OTHERS):
+        if user:
+            fill(at, user=user, tenant=tenant, mark=f"other{n}")
+    fill(at, user=ADA, mark=MARK)
+    LongTermStore(store=at.store, index=at.index).put(("team", "x"), "k", {"text": "word"})
+    before, read = snapshot(at.store, without=adas), found(at)
+    assert MARK.encode() in at.bytes()
+    told: list[tuple[str, int]] = []
+    counts = delete_user(at.store, at.indexes, user=ADA, report=lambda *it: told.append(it))
+    del counts["indexed"]
+    assert counts == {
+        "sessions": 1,
+        "messages": 2,
+        "knowledge": 1,
+        "summaries": 1,
+        "working": 3,
+        "memories": 3,
+        "experiences": 1,
+        "leases": 1,
+        "items": 3,
+    }
+    assert {place: sum(n for name, n in told if name == place) for place in counts} == counts
+    assert MARK.encode() not in at.bytes()
+    assert not any(adas(name) for name in at.store.namespaces())
+    for name, (values, _) in before.items():
+        if name[2:3] == ("tree",) and name[1] == "":
+            for kind in ("items", "below"):
+                values.pop(f"{kind} {quote(ADA, safe='')}/", None)
+    assert snapshot(at.store, without=adas) == before
+    assert found(at) == read
+
+
+def test_a_user_who_is_not_there_and_one_deleted_twice(at: Backend) -> None:
+    fill(at, user="bob", mark="bob1")
+    before = snapshot(at.store)
+    assert delete_user(at.store, at.indexes, user=ADA) == dict.fromkeys(PLACES, 0)
+    assert snapshot(at.store) == before
+    fill(at, user=ADA, mark=MARK)
+    assert ENCODED in at.bytes()
+    assert delete_user(at.store, at.indexes, user=ADA)["sessions"] == 1
+    assert ENCODED not in at.bytes()
+    assert ADA.encode() not in at.bytes()
+    assert delete_user(at.store, at.indexes, user=ADA) == dict.fromkeys(PLACES, 0)
+
+
+def test_a_deleted_user_begins_anew(at: Backend) -> None:
+    fill(at, user=ADA, mark=MARK)
+    delete_user(at.store, at.indexes, user=ADA)
+    fill(at, user=ADA, mark="new1")
+    memory = LongTermMemory(at.store, at.index, vectors=at.vectors, user=ADA)
+    assert {hit.text for hit in memory.search("word new1", k=9)} == {"word new1 n0", "word new1 n1", "word new1 n2"}
+    items = LongTermStore(store=at.store, index=at.index, clock=at.clock)
+    assert items.list_namespaces(prefix=("memories",)) == [("memories", ADA), ("memories", ADA, "deep", "new1")]
+
+
+@pytest.mark.parametrize("user", ["", None, 5, ["ada"]])
+def test_no_user_is_no_wildcard(at: Backend, user: Any) -> None:
+    fill(at, user="bob", mark="bob1")
+    before = snapshot(at.store)
+    with pytest.raises(ConfigurationError, match="a user"):
+        delete_user(at.store, at.indexes, user=user)
+    with pytest.raises(ValueError, match="a tenant"):
+        delete_user(at.store, at.indexes, user="bob", tenant=None)  # type: ignore[arg-type]
+    assert snapshot(at.store) == before
+
+
+# --- traces -------------------------------------------------------------------------------------------------
+
+
+def test_what_has_expired_or_was_replaced_leaves_no_trace_either(at: Backend) -> None:
+    working = WorkingMemory(at.store, user=ADA, ttl=50, clock=at.clock)
+    working.store("c", f"expires {MARK}")
+    BrainMemory(at.store, f"old {MARK}", user=ADA, ttl=50, clock=at.clock).add_talk(f"expires {MARK}")
+    brain = BrainMemory(at.store, "new", user=ADA, clock=at.clock)
+    for n in range(200):
+        brain.set_summary(f"{MARK} " * (200 - n))
+    brain.set_summary("short")
+    at.clock.advance(51)
+    delete_user(at.store, at.indexes, user=ADA)
+    assert MARK.encode() not in at.bytes()
+
+
+def test_the_journal_of_a_migration_that_broke_off_forgets_them_too(at: Backend) -> None:
+    ours = [("brain", "", ADA, MARK), ("longterm", "", ADA), ("langgraph", "", "tree", "memories", ADA, MARK)]
+    others = [("brain", "", "bob", "s"), ("brain", "", f"{ADA}x", "s"), ("longterm", "acme", ADA)]
+    journal = {encode_namespace(name): b"0" for name in (*ours, *others)}
+    at.store.write(("migration", "to here"), put=journal)
+    at.store.write(("migration", "nothing of theirs"), put={"x": b""})
+    delete_user(at.store, at.indexes, user=ADA)
+    assert set(at.store.get(("migration", "to here"))) == {encode_namespace(name) for name in others}
+    assert MARK.encode() not in at.bytes()
+
+
+def test_an_index_that_its_store_has_forgotten(at: Backend) -> None:
+    memory = LongTermMemory(at.store, at.index, vectors=at.vectors, user=ADA)
+    memory.add([Message(role="user", content=f"word {MARK}")])
+    memory.flush()
+    for namespace in [("longterm", "", ADA), ("working", "", ADA, "c"), ("langgraph", "", "items", "memories", ADA)]:
+        at.index.apply(namespace, upsert=[Document(MARK, MARK)])
+        at.vectors.apply(namespace, upsert=[Document(MARK, MARK)])
+    at.index.apply(("longterm", "", "bob"), upsert=[Document("b", "bike")])
+    at.store.clear(("longterm", "", ADA))
+    assert delete_user(at.store, at.indexes, user=ADA)["indexed"] == 3
+    assert MARK.encode() not in at.bytes()
+    assert [hit.id for hit in at.index.search(("longterm", "", "bob"), "bike", 1)] == ["b"]
+
+
+def test_indexes_in_memory_are_cleared_too(at: Backend) -> None:
+    words = LexicalIndex(":memory:")
+    vectors = open_vectors("memory:", Embedder(numbers, name="numbers-1"))
+    memory = LongTermMemory(at.store, words, vectors=vectors, user=ADA)
+    memory.add([Message(role="user", content="My bike")])
+    memory.flush()
+    assert vectors.position(("longterm", "", ADA))
+    delete_user(at.store, [words, vectors], user=ADA)
+    assert words.position(("longterm", "", ADA)) is vectors.position(("longterm", "", ADA)) is None
+    assert words.search(("longterm", "", ADA), "bike", 1) == []
+
+
+def test_chroma_keeps_neither_ids_nor_vectors(file: Backend) -> None:
+    chroma = open_vectors(f"chroma:///{file.folder}/chroma", Embedder(numbers, name="numbers-1"))
+    file.others.append(chroma)
+    texts = [Document(f"{MARK}-{n}", f"text {n}") for n in range(1500)]
+    chroma.apply(("longterm", "", ADA), upsert=texts, position=(1, MARK))
+    chroma.apply(("longterm", "", "bob"), upsert=[Document(f"b{n}", f"b {n}") for n in range(50)])
+    folders = [path for path in (file.folder / "chroma").iterdir() if path.is_dir()]
+    (file.folder / "chroma" / "mine").mkdir()
+    assert MARK.encode() in file.bytes()
+    delete_user(file.store, file.indexes, user=ADA)
+    assert MARK.encode() not in file.bytes()
+    assert len([path for path in folders if path.exists()]) == 1
+    assert (file.folder / "chroma" / "mine").is_dir()
+    assert [hit.id for hit in chroma.search(("longterm", "", "bob"), "b 7", 1)] == ["b7"]
+
+
+def test_a_reader_who_holds_the_log_is_reported_and_the_same_call_goes_on(
+    file: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrubbing, "_TIMEOUT", 0.05)
+    fill(file, user=ADA, mark=MARK)
+    with closing(sqlite3.connect(file.folder / "langmem.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM langmem_log").fetchone()
+        with pytest.raises(StoreUnavailable, match=r"call it again to go on: traces failed \(.*without a pause"):
+            delete_user(file.store, file.indexes, user=ADA)
+    assert not any(adas(name) for name in file.store.namespaces())
+    assert delete_user(file.store, file.indexes, user=ADA) == dict.fromkeys(PLACES, 0)
+    assert MARK.encode() not in file.bytes()
+
+
+# --- failures -----------------------------------------------------------------------------------------------
+
+
+class Breaking(LexicalIndex):
+    """Fails at the n-th clear."""
+
+    def __init__(self, path: Path, n: int) -> None:
+        super().__init__(path)
+        self.left = n
+
+    def clear(self, namespace: Namespace) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise SearchError("the index is out of order")
+        super().clear(namespace)
+
+
+@pytest.mark.parametrize("n", range(1, 6))
+def test_a_failing_index_is_reported_and_the_same_call_goes_on(at: Backend, n: int) -> None:
+    fill(at, user=ADA, mark=MARK)
+    indexes: list[Index] = [at.vectors, Breaking(at.folder / "langmem.db", n)]
+    whole = 2 + 3 + 3 + 1 + 3
+    told: list[tuple[str, int]] = []
+    with pytest.raises(
+        SearchError, match=r"call it again to go on: \w+ failed \(the index is out of order\)"
+    ) as raised:
+        delete_user(at.store, indexes, user=ADA, report=lambda *it: told.append(it))
+    assert MARK not in str(raised.value)
+    again = delete_user(at.store, indexes, user=ADA, report=lambda *it: told.append(it))
+    kinds = ("messages", "working", "memories", "experiences", "items")
+    assert sum(number for place, number in told if place in kinds) == whole
+    assert 0 < sum(again[kind] for kind in (*kinds, "leases", "indexed")) < whole
+    assert MARK.encode() not in at.bytes()
+
+
+class Faulty(MemoryStore):
+    """Fails at the n-th clear."""
+
+    left = 0
+
+    def clear(self, namespace: Namespace) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise StoreError("the store is out of order")
+        super().clear(namespace)
+
+
+def test_an_index_that_was_not_given_is_noticed_in_the_stores_own_file(file: Backend) -> None:
+    fill(file, user=ADA, mark=MARK)
+    for given in ([], [file.index]):
+        with pytest.raises(StoreError, match=r"longterm.* failed .it comes back: an index that has it was not given"):
+            delete_user(file.store, given, user=ADA)
+    delete_user(file.store, file.indexes, user=ADA)
+    assert MARK.encode() not in file.bytes()
+
+
+class Busy(LexicalIndex):
+    """A search under way indexes again what was just deleted, some times."""
+
+    times = 0
+
+    def clear(self, namespace: Namespace) -> None:
+        super().clear(namespace)
+        if self.times > 0 and namespace[0] == "longterm":
+            self.times -= 1
+            self.apply(namespace, upsert=[Document(MARK, MARK)])
+
+
+def test_what_a_search_under_way_indexes_again_goes_too_or_is_told_of(at: Backend) -> None:
+    fill(at, user=ADA, mark=MARK)
+    at.index.close()
+    at.index = busy = Busy(at.folder / "langmem.db")
+    busy.times = 2
+    delete_user(at.store, at.indexes, user=ADA)
+    assert MARK.encode() not in at.bytes()
+    busy.apply(("longterm", "", ADA), upsert=[Document(MARK, MARK)])
+    busy.times = 10
+    with pytest.raises(StoreError, match=r"longterm failed .it comes back: .* somebody goes on writing"):
+        delete_user(at.store, at.indexes, user=ADA)
+
+
+@pytest.mark.parametrize("n", range(1, 16))
+def test_a_failing_store_is_reported_and_the_same_call_goes_on(tmp_path: Path, n: int) -> None:
+    with backend("memory", tmp_path) as at:
+        store = at.store = Faulty(clock=at.clock)
+        fill(at, user="bob", mark="bob1")
+        fill(at, user=ADA, mark=MARK)
+        store.left = n
+        with pytest.raises(StoreError, match="out of order"):
+            delete_user(store, at.indexes, user=ADA)
+        delete_user(store, at.indexes, user=ADA)
+        assert not any(ADA in name for name in store.namespaces())
+        items = LongTermStore(store=store, index=at.index, clock=at.clock)
+        assert items.list_namespaces() == [
+            ("bob", "memories"),
+            ("memories", "bob"),
+            ("memories", "bob", "deep", "bob1"),
+        ]
+        assert MARK not in repr(store._namespaces)
+
+
+def test_other_places_go_on_after_one_has_failed(at: Backend) -> None:
+    fill(at, user=ADA, mark=MARK)
+    with pytest.raises(SearchError, match="longterm failed"):
+        delete_user(at.store, [Refusing(at.folder / "langmem.db")], user=ADA)
+    left = {name[0] for name in at.store.namespaces() if adas(name)}
+    assert left == {"longterm"}
+
+
+class Refusing(LexicalIndex):
+    def clear(self, namespace: Namespace) -> None:
+        if namespace[0] == "longterm":
+            raise SearchError("no")
+        super().clear(namespace)
+
+
+class Beside(MemoryStore):
+    """While a node of the tree is looked at, somebody adds an item of another user."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.then: Callable[[], None] | None = None
+
+    def write(self, namespace: Namespace, **change: Any) -> None:
+        if self.then is not None and namespace == ("langgraph", "", "tree", "memories"):
+            then, self.then = self.then, None
+            then()
+        super().write(namespace, **change)
+
+
+def test_an_item_that_another_adds_meanwhile_is_listed() -> None:
+    store = Beside()
+    items = LongTermStore(store=store)
+    items.put(("memories", "ada"), "k", {"a": "b"})
+    store.then = lambda: items.put(("memories", "bob"), "k", {"a": "b"})
+    delete_user(store, user="ada")
+    assert store.then is None
+    assert items.list_namespaces() == [("memories", "bob")]
+
+
+# --- LangGraph ----------------------------------------------------------------------------------------------
+
+
+def test_items_elsewhere_stay_and_are_told_of(at: Backend, caplog: pytest.LogCaptureFixture) -> None:
+    items = LongTermStore(store=at.store, index=at.index, clock=at.clock)
+    for namespace in [("docs", ADA), (ADA, "notes"), (ADA, "notes", "deep"), ("docs", "bob"), (ADA, "memories")]:
+        items.put(namespace, "k", {"text": "bike"})
+    with caplog.at_level(logging.WARNING, logger="langmem_adapters"):
+        assert delete_user(at.store, at.indexes, user=ADA)["items"] == 1
+    assert caplog.messages == ["3 namespaces of LangGraph name a deleted user in another place, and stay"]
+    caplog.clear()
+    own = [("docs", ADA), (ADA,)]
+    assert delete_user(at.store, at.indexes, user=ADA, items=own)["items"] == 3
+    assert items.list_namespaces() == [("docs", "bob")]
+    assert caplog.messages == []
+    assert ENCODED not in at.bytes()
+
+
+def test_prefixes_without_the_user_are_refused(at: Backend) -> None:
+    LongTermStore(store=at.store).put(("memories", "bob"), "k", {"a": "b"})
+    for items in ([("memories",)], [()], [("memories", ADA), ("docs",)]):
+        with pytest.raises(ConfigurationError, match="others would lose theirs"):
+            delete_user(at.store, user=ADA, items=items)
+    assert delete_user(at.store, user="b.o.b", items=[("memories", "bob")])["items"] == 1  # as it must be written
+    with pytest.raises(ConfigurationError, match="others would lose theirs"):
+        delete_user(at.store, user="b.o.b", items=[()])
+
+
+# --- Redis, size, faces -------------------------------------------------------------------------------------
+
+
+def test_redis_is_never_asked_for_all_keys(start_redis: Callable[..., RedisServer], tmp_path: Path) -> None:
+    server = start_redis()
+    with backend("redis", tmp_path, server, "p:") as at:
+        fill(at, user=ADA, mark=MARK)
+        with redis.Redis(port=server.port) as client:
+            client.config_resetstat()
+            delete_user(at.store, at.indexes, user=ADA)
+            used = set(client.info("commandstats"))
+            assert not used & {"cmdstat_keys", "cmdstat_flushdb", "cmdstat_flushall", "cmdstat_del"}
+            assert {key for key in client.scan_iter("*") if b"{langgraph//tree/" not in key} <= {b"p:{langgraph//}:dir"}
+            assert ENCODED not in at.bytes()
+
+
+def test_rows_of_what_had_expired_leave_the_lists_of_redis(
+    start_redis: Callable[..., RedisServer], tmp_path: Path
+) -> None:
+    server = start_redis()
+    with backend("redis", tmp_path, server, "p:") as at, redis.Redis(port=server.port) as client:
+        for session in (f"one {MARK}", f"two {MARK}"):
+            BrainMemory(at.store, session, user=ADA, ttl=500).add_talk("Hello")
+            WorkingMemory(at.store, user=ADA, ttl=500).store(session, "item")
+        WorkingMemory(at.store, user=ADA).store(f"two {MARK}", "item", memory_type="WORKING")
+        for key in client.scan_iter("*"):
+            if b":dir" not in key and (b"one" in key or b"SHORT" in key or b"brain" in key):
+                client.delete(key)
+        assert f"two%20{MARK}".encode() in at.bytes()
+        delete_user(at.store, at.indexes, user=ADA)
+        left = [key for key in client.scan_iter("*") if MARK.encode() in key]
+        assert [key for key in left if b"one" not in key] == []
+
+
+def test_ten_thousand_records_take_less_than_five_seconds(at: Backend) -> None:
+    for n in range(200):
+        at.store.append(("brain", "", ADA, f"s{n}"), [(f"m{m}", b"x" * 300) for m in range(25)])
+        at.store.write(("working", "", ADA, f"c{n}", "WORKING"), append=[(f"m{m}", b"x" * 300) for m in range(10)])
+    memory = LongTermMemory(at.store, at.index, vectors=at.vectors, user=ADA)
+    memory.add([Message(role="user", content=f"My bike number {n}") for n in range(3000)])
+    memory.flush()
+    began = time.perf_counter()
+    counts = delete_user(at.store, at.indexes, user=ADA)
+    assert time.perf_counter() - began < 5
+    assert (counts["messages"], counts["working"], counts["memories"]) == (5000, 2000, 3000)
+
+
+async def test_the_async_twin_and_a_sealed_store_whose_key_is_lost(at: Backend) -> None:
+    sealed = SealedStore(at.store, codec=AESGCMCodec({"lost": bytes(32)}))
+    fill(at, user=ADA, mark=MARK, store=sealed)
+    fill(at, user="bob", mark="bob1", store=sealed)
+    counts = await adelete_user(SealedStore(at.store, codec=AESGCMCodec({"other": bytes(32)})), at.indexes, user=ADA)
+    assert (counts["messages"], counts["items"]) == (2, 3)
+    assert MARK.encode() not in await asyncio.to_thread(at.bytes)
+    assert BrainMemory(sealed, "session bob1", user="bob").count() == 2
+
+
+class TestSettings:
+    def test_the_file_of_the_settings(self, file: Backend) -> None:
+        fill(file, user=ADA, mark=MARK)
+        fill(file, user="bob", mark="bob1")
+        before = snapshot(file.store, without=adas)
+        counts = Settings(url=f"sqlite:///{file.folder}/langmem.db").delete_user(ADA)
+        assert (counts["messages"], counts["memories"], counts["items"]) == (2, 3, 3)
+        assert MARK.encode() not in file.bytes()
+        assert {name: it for name, it in snapshot(file.store).items() if "tree" not in name} == {
+            name: it for name, it in before.items() if "tree" not in name
+        }
+        assert file.vectors.search(("longterm", "", "bob"), "word bob1", 1)
+
+    async def test_vectors_elsewhere_and_a_tenant(self, tmp_path: Path) -> None:
+        url, vectors = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"
+        embedder = Embedder(numbers, name="numbers-1")
+        settings = Settings(url=url, vectors_url=vectors, embedder=embedder, tenant="acme")
+        for user in (ADA, "bob"):
+            memory = settings.long_term(user=user)
+            memory.add([Message(role="user", content="My bike")])
+            memory.flush()
+        assert ENCODED in (tmp_path / "b.db").read_bytes() + (tmp_path / "b.db-wal").read_bytes()
+        assert (await Settings(url=url, vectors_url=vectors).adelete_user(ADA))["memories"] == 0
+        counts = await Settings(url=url, vectors_url=vectors, tenant="acme").adelete_user(ADA)
+        assert (counts["memories"], counts["indexed"]) == (1, 1)
+        assert ENCODED not in (tmp_path / "b.db").read_bytes() + (tmp_path / "b.db-wal").read_bytes()
+        assert settings.long_term(user="bob").search("bike")
+
+    def test_in_memory(self) -> None:
+        settings = Settings(url="memory:", tenant="of this test", embedder=Embedder(numbers, name="numbers-1"))
+        memory = settings.long_term(user=ADA)
+        memory.add([Message(role="user", content="My bike")])
+        memory.flush()
+        pool = settings.experiences("tag", user=ADA)
+        pool.create(Experience(req="a", resp="b"))
+        counts = settings.delete_user(ADA)
+        assert (counts["memories"], counts["experiences"]) == (1, 1)
+        assert memory.search("bike") == []
+        with pytest.raises(ConfigurationError):
+            settings.delete_user("")
+
+
+def test_an_index_of_another_machine_is_not_made_here(tmp_path: Path) -> None:
+    store: Store = SQLiteStore(tmp_path / "a.db")
+    delete_user(store, [LexicalIndex(tmp_path / "missing.db")], user=ADA)
+    assert not (tmp_path / "missing.db").exists()
+    assert not (tmp_path / "a.db").exists() or store.recent(("brain",)) == []

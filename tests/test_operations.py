@@ -1,0 +1,824 @@
+"""Looking after a store: health, figures, examinations, pruning, and moving everything into another store."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, Sessions, open_index, open_store
+from langmem_adapters.experience import ExperiencePool
+from langmem_adapters.inspection import Dates, Finding, KindStats
+from langmem_adapters.model import Experience
+from langmem_adapters.operations import Checkup, Migrated, Migration, Pruning
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores import redis_errors, sqlite_report
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.stores.redis_rights import CLUSTER_COMMANDS, COMMANDS
+from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.testing import FakeClock
+from langmem_adapters.working import WorkingMemory
+from tests.benchmarks import sizes
+from tests.servers import RedisServer
+
+NS = ("brain", "t", "u", "s")
+DAY = 86_400.0
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def make(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) -> Iterator[Callable[[str], Any]]:
+    """Makes stores of one kind, which share a clock."""
+    with contextlib.ExitStack() as stack:
+
+        def build(name: str) -> Store:
+            if request.param == "memory":
+                return MemoryStore(clock=clock)
+            if request.param == "sqlite":
+                store: Store = SQLiteStore(tmp_path / f"{name}.db", clock=clock)
+            else:
+                prefix = request.getfixturevalue("key_prefix") + name + ":"
+                store = RedisStore(request.getfixturevalue("redis_server").url(), prefix=prefix, clock=clock)
+            stack.callback(store.close)
+            return store
+
+        yield build
+
+
+@pytest.fixture
+def store(make: Callable[[str], Any]) -> Any:
+    return make("one")
+
+
+def said(findings: list[Finding], subject: str) -> list[str]:
+    return [f"{found.level}: {found.said}" for found in findings if found.subject == subject]
+
+
+def everything(store: Any) -> dict[Any, Any]:
+    """All that a store holds, but for its sequence numbers."""
+    return {
+        namespace: (
+            [(item.id, item.data) for item in store.scan(namespace).items],
+            store.get(namespace),
+            store.dates(namespace).updated_at,
+            None if (left := store.dates(namespace).left) is None else round(left, -1),
+        )
+        for namespace in store.namespaces()
+    }
+
+
+# --- health and figures -------------------------------------------------------------------------------------
+
+
+async def test_a_store_that_answers_is_healthy(store: Any) -> None:
+    store.append(NS, [("a", b"1")])
+    for health in (Checkup(store).health(), await Checkup(store).ahealth()):
+        assert (health.ok, health.problem) == (True, "")
+        assert 0 <= health.seconds < 5
+
+
+def test_the_health_of_a_file_makes_none(tmp_path: Path) -> None:
+    file = tmp_path / "absent.db"
+    health = SQLiteStore(file).health()
+    assert (health.ok, health.problem) == (False, f"there is no file {file} yet")
+    assert not file.exists()
+    file.write_bytes(b"this is no database, but long enough to be one" * 100)
+    assert "is not an SQLite database" in SQLiteStore(file).health().problem
+    assert SQLiteStore(":memory:").health().ok
+
+
+def test_an_outage_is_an_answer_without_the_password(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis("--requirepass", "S3cret")
+    store = RedisStore(server.url().replace("//", "//:S3cret@"), retry_for=30)
+    assert store.health().ok
+    server.kill()
+    health = store.health()  # asks once, whatever retry_for is
+    assert not health.ok
+    assert health.seconds < 5
+    assert "cannot be reached" in health.problem
+    assert "S3cret" not in str(health)
+    server.start()
+    assert store.health().ok
+    store.close()
+    health = RedisStore(server.url()).health()
+    assert "refuses the user name or password" in health.problem
+
+
+async def test_figures_are_the_same_everywhere(store: Any, clock: FakeClock) -> None:
+    assert store.stats().kinds == {}
+    for n in range(5):
+        store.append(("brain", "t", "u", str(n)), [("a", b"12345678"), ("b", b"")], ttl=100 if n % 2 else None)
+    store.write(("working", "x"), put={"k": b"v"}, ttl=1000)
+    store.write(("lasting",), put={"k": b""})
+    stats = Checkup(store).stats()
+    assert stats == await Checkup(store).astats()
+    assert stats.kinds == {
+        "brain": KindStats(namespaces=5, expiring=2, entries=10),
+        "lasting": KindStats(1, 0, 0),
+        "working": KindStats(1, 1, 0),
+    }
+    assert list(stats.kinds) == sorted(stats.kinds)
+    assert stats.size is not None
+    assert stats.size > 0
+    if isinstance(store, RedisStore):
+        # a log and its ids five times, two hashes, directories of ("brain", "t", "u"), ("working",) and ()
+        assert (stats.keys, stats.limit) == (15, None)
+    else:
+        assert stats.keys is None
+        clock.advance(500)
+        assert store.stats().kinds["brain"] == KindStats(3, 0, 6)
+
+
+def test_figures_of_many_keys(redis_server: RedisServer, key_prefix: str) -> None:
+    store = RedisStore(redis_server.url(), prefix=key_prefix)
+    for n in range(1200):
+        store.write(("working", str(n)), put={"k": b"v"}, ttl=None if n % 3 else 100)
+    assert store.stats().kinds == {"working": KindStats(1200, 400, 0)}
+    with redis.Redis.from_url(redis_server.url()) as raw:
+        raw.execute_command("CONFIG", "RESETSTAT")
+        store.stats()
+        called = set(raw.info("commandstats"))
+    assert "cmdstat_keys" not in called
+    assert "cmdstat_scan" in called
+    store.close()
+
+
+def test_a_scan_may_name_a_key_twice_or_one_that_has_gone(redis_server: RedisServer, key_prefix: str) -> None:
+    store = RedisStore(redis_server.url(), prefix=key_prefix)
+    store.append(NS, [("a", b"1"), ("b", b"2")])
+    found = list(store._wire.keys(store._keys.pattern(())))
+    gone = store._keys.place(("brain", "gone"))
+    store._wire.keys = lambda _: iter([*found, *gone[:3]] * 600)  # type: ignore[method-assign, assignment]
+    assert store.stats().kinds == {"brain": KindStats(1, 0, 2)}
+    store.close()
+
+
+def test_a_store_of_ones_own_is_counted_too() -> None:
+    class Plain:
+        def __init__(self, store: Store) -> None:
+            self.get, self.scan, self.namespaces = store.get, store.scan, store.namespaces
+
+    inner = MemoryStore()
+    inner.append(NS, [("a", b""), ("b", b"")])
+    plain: Any = Plain(inner)
+    assert Checkup(plain).health().ok
+    assert Checkup(plain).stats().kinds == {"brain": KindStats(1, 0, 2)}
+    for wrong in (lambda: Pruning(plain, 1), lambda: Migration(plain, inner), lambda: Migration(inner, plain)):
+        with pytest.raises(ConfigurationError, match="cannot"):
+            wrong()
+
+
+def test_the_size_of_a_file_is_that_on_the_disk(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "one.db")
+    store.append(NS, [("a", b"x" * 100_000)])
+    assert store.stats().size == sum(file.stat().st_size for file in tmp_path.iterdir())
+
+
+# --- dates --------------------------------------------------------------------------------------------------
+
+
+def test_dates_are_told_and_set(store: Any, clock: FakeClock) -> None:
+    assert store.dates(NS) is None
+    store.append(NS, [("a", b"")], ttl=100)
+    store.write((*NS[:-1], "other"), put={"k": b"v"})
+    updated_at, left = store.dates(NS)
+    assert updated_at == clock()
+    assert left == pytest.approx(100, abs=2)
+    assert store.dates((*NS[:-1], "other")) == Dates(clock(), None)
+    store.set_dates(NS, Dates(5.5, 1000.0))
+    assert store.dates(NS).updated_at == 5.5
+    assert store.dates(NS).left == pytest.approx(1000, abs=2)
+    assert [row.namespace[-1] for row in store.recent(NS[:-1])] == ["other", "s"]
+    store.set_dates(NS, Dates(clock() + 1, None))
+    assert store.dates(NS) == Dates(clock() + 1, None)
+    assert [row.namespace[-1] for row in store.recent(NS[:-1])] == ["s", "other"]
+    assert store.scan(NS).items[0].id == "a"
+    store.set_dates(("no", "such"), Dates(1.0, None))
+    assert ("no", "such") not in set(store.namespaces())
+    assert store.recent(("no",)) == []
+
+
+def test_what_has_expired_has_no_dates(tmp_path: Path, clock: FakeClock) -> None:
+    for store in (MemoryStore(clock=clock), SQLiteStore(tmp_path / "one.db", clock=clock)):
+        store.append(NS, [("a", b"")], ttl=10)
+        clock.advance(10)
+        assert store.dates(NS) is None
+
+
+def test_discard_spares_what_is_younger(store: Any, clock: FakeClock) -> None:
+    store.append(NS, [("a", b"")])
+    store.write((*NS[:-1], "other"), put={"k": b"v"})
+    assert not store.discard(NS, clock())
+    assert store.scan(NS).total == 1
+    assert store.discard(NS, clock() + 0.001)
+    assert not store.discard(NS, clock() + 0.001)
+    assert set(store.namespaces()) == {(*NS[:-1], "other")}
+    assert [row.namespace[-1] for row in store.recent(NS[:-1])] == ["other"]
+
+
+def test_a_write_in_the_middle_of_a_discard_is_not_lost(redis_server: RedisServer, key_prefix: str) -> None:
+    clock = FakeClock()
+    for n, write in enumerate(
+        [
+            lambda other, ns: other.append(ns, [("b", b"")], ttl=100),
+            lambda other, ns: other.write(ns, put={"title": b"new"}),
+        ]
+    ):
+        namespace = ("brain", "t", "u", str(n))
+        store, other = (RedisStore(redis_server.url(), prefix=key_prefix, clock=clock) for _ in range(2))
+        store.append(namespace, [("a", b"")])
+        store.write(namespace, put={"title": b"old"})
+        optimistic = store._wire.optimistic
+        written = False
+
+        def overtaken(key: bytes, reads: Any, decide: Any) -> Any:
+            def late(replies: Any) -> Any:
+                nonlocal written
+                commands = decide(replies)
+                if not written:
+                    written = True
+                    clock.advance(100)
+                    write(other, namespace)  # type: ignore[no-untyped-call]  # noqa: B023
+                return commands
+
+            return optimistic(key, reads, late)  # noqa: B023
+
+        store._wire.optimistic = overtaken  # type: ignore[method-assign]
+        assert not store.discard(namespace, clock() + 50)
+        assert store.scan(namespace).items[0].id == "a"
+        store.close()
+        other.close()
+
+
+# --- pruning ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def aged(store: Any, clock: FakeClock) -> Any:
+    """Old and new sessions of several users, and what must stay however old it is."""
+    for user in ("ada", ""):
+        BrainMemory(store, "old", user=user, clock=clock).add_talk("Hello.")
+        WorkingMemory(store, user=user, ttl=None, clock=clock).store("old", 1)
+    BrainMemory(store, "old", user="bo", tenant="t", clock=clock).add_talk("Hello.")
+    LongTermMemory(store, open_index("memory:"), user="ada").add([Message(role="user", content="A kite.")])
+    LongTermMemory(store, open_index("memory:"), session="old").add([Message(role="user", content="A kite.")])
+    ExperiencePool(store, tag="capitals").create(Experience(req="France", resp="Paris"))
+    clock.advance(31 * DAY)
+    BrainMemory(store, "new", user="ada", clock=clock).add_talk("Hello.")
+    return store
+
+
+def names(store: Any) -> set[str]:
+    return {"/".join(namespace[:1] + namespace[2:]) for namespace in store.namespaces()}
+
+
+STAYS = {"brain/ada/new", "longterm/ada", "experience//capitals"}
+
+
+async def test_pruning_removes_what_is_old_and_no_more(aged: Any, clock: FakeClock) -> None:
+    before = everything(aged)
+    dry = Pruning(aged, 30 * DAY, clock=clock, dry_run=True).run()
+    assert (dry.kinds, dry.dry_run) == ({"brain": 3, "longterm": 1, "working": 2}, True)
+    assert everything(aged) == before
+    assert Pruning(aged, 32 * DAY, clock=clock).run().kinds == {}
+    pages: list[int] = []
+    pruned = await Pruning(aged, 30 * DAY, clock=clock, report=pages.append).arun()
+    assert (pruned.kinds, pruned.dry_run) == (dry.kinds, False)
+    assert sum(pages) >= 6
+    assert names(aged) == STAYS
+    assert Pruning(aged, 30 * DAY, clock=clock).run().kinds == {}
+
+
+@pytest.mark.parametrize(
+    ("scope", "gone"),
+    [
+        ({"user": "ada"}, {"brain/ada/old", "working/ada/old/SHORT_TERM"}),
+        ({"user": ""}, {"brain//old", "working//old/SHORT_TERM", "longterm//old"}),
+        ({"tenant": "t"}, {"brain/bo/old"}),
+        ({"tenant": "t", "user": "ada"}, set()),
+        ({"tenant": "", "user": "ada"}, {"brain/ada/old", "working/ada/old/SHORT_TERM"}),
+    ],
+)
+def test_pruning_is_narrowed(aged: Any, clock: FakeClock, scope: dict[str, str], gone: set[str]) -> None:
+    before = names(aged)
+    Pruning(aged, 30 * DAY, clock=clock, **scope).run()  # type: ignore[arg-type]
+    assert before - names(aged) == gone
+
+
+def test_pruning_goes_through_many_pages(store: Any, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langmem_adapters.operations.pruning._PAGE", 3)
+    for n in range(20):
+        store.append(("brain", "", "u", str(n)), [("a", b"")])
+        clock.advance(n % 2)
+    for dry_run in (True, False):
+        assert Pruning(store, 1, clock=lambda: clock() + 1.5, dry_run=dry_run).run().kinds == {"brain": 20}
+    assert set(store.namespaces()) == set()
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_what_is_exactly_that_old_stays(store: Any, clock: FakeClock, dry_run: bool) -> None:
+    for session in ("", "-", "s", "~"):
+        store.append(("brain", "", "u", session), [("a", b"")])
+    assert Pruning(store, 10, clock=lambda: clock() + 10, dry_run=dry_run).run().kinds == {}
+
+
+def test_indexes_forget_what_was_pruned(clock: FakeClock) -> None:
+    store, index = MemoryStore(clock=clock), open_index("memory:")
+    memory = LongTermMemory(store, index, session="s")
+    memory.add([Message(role="user", content="A red kite.")])
+    assert memory.search("kite")
+    namespace = ("longterm", "", "", "s")
+    clock.advance(10)
+    Pruning(store, 5, clock=clock, indexes=[index], dry_run=True).run()
+    assert index.search(namespace, "kite", 1)
+    Pruning(store, 5, clock=clock, indexes=[index]).run()
+    assert index.search(namespace, "kite", 1) == []
+
+
+@pytest.mark.parametrize("wrong", [0, -1, float("nan")])
+def test_an_age_is_above_zero(wrong: float) -> None:
+    with pytest.raises(ConfigurationError, match="older_than is a number of seconds above 0"):
+        Pruning(MemoryStore(), wrong)
+
+
+def test_pruning_beside_writers_loses_no_message(make: Callable[[str], Any], clock: FakeClock) -> None:
+    """Each writer finds its session gone, or whole: never without what it was told is there."""
+    store = make("busy")
+    told: dict[int, list[str]] = {n: [] for n in range(4)}
+    for n in told:
+        store.append(("brain", "", "u", str(n)), [("first", b"")])
+    clock.advance(100)
+    stop = threading.Event()
+
+    def write(n: int) -> None:
+        number = 0
+        while not stop.is_set() and number < 200:
+            store.append(("brain", "", "u", str(n)), [(f"{number:04}", b"")])
+            told[n].append(f"{number:04}")
+            number += 1
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in told]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(20):
+            Pruning(store, 50, clock=clock).run()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    for n, ids in told.items():
+        assert [item.id for item in store.scan(("brain", "", "u", str(n))).items if item.id != "first"] == ids
+
+
+# --- moving house -------------------------------------------------------------------------------------------
+
+
+def fill(store: Any, clock: FakeClock) -> None:
+    for n in range(4):
+        brain = BrainMemory(store, f"s{n}", user="ada", ttl=1000.0 * (n + 1) if n % 2 else None, clock=clock)
+        brain.add_messages([Message(role="user", content=f"note {n}", id=f"{n}-{m}") for m in range(n * 3)])
+        brain.set_title(f"title {n}")
+        clock.advance(7)
+    store.append(("odd", "/:%\ud800\0", ""), [("é\0", b"\xff\0"), ("", b"")])
+    store.write(("odd", "values"), put={"é": b"\0" * 100, "": b""}, ttl=5000)
+    store.write(("odd", "empty"))
+    WorkingMemory(store, ttl=None, clock=clock).store("c", {"k": 1})
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def target(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock, redis_server: RedisServer, key_prefix: str
+) -> Iterator[Any]:
+    if request.param == "memory":
+        store: Store = MemoryStore(clock=clock)
+    elif request.param == "sqlite":
+        store = SQLiteStore(tmp_path / "target.db", clock=clock)
+    else:
+        store = RedisStore(redis_server.url(), prefix=f"{key_prefix}target:", clock=clock)
+    yield store
+    store.close()
+
+
+async def test_all_is_moved(make: Callable[[str], Any], target: Any, clock: FakeClock) -> None:
+    source = make("source")
+    fill(source, clock)
+    before = everything(source)
+    clock.advance(50)
+    reports: list[bool] = []
+    migrated = Migration(source, target, report=reports.append).run()
+    assert migrated == Migrated(namespaces=8, entries=18 + 2 + 1, copied=7, removed=0, differing=[])
+    assert sorted(reports) == [False] * 9 + [True] * 7  # an empty one is there as soon as it has dates
+    assert everything(source).keys() == before.keys()
+    assert everything(target) == everything(source)
+    sessions = [info.session for info in Sessions(target, user="ada").list_sessions()]
+    assert (
+        sessions == [info.session for info in Sessions(source, user="ada").list_sessions()] == ["s3", "s2", "s1", "s0"]
+    )
+    again = await Migration(source, target).arun()
+    assert (again.copied, again.differing) == (0, [])
+
+
+class Failing:
+    """A store that fails in the n-th of its writes, before or after it was made."""
+
+    def __init__(self, store: Any, after: int, *, made: bool) -> None:
+        self._store = store
+        self._left = after
+        self._made = made
+        self.appended: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+        if name not in {"append", "write", "set_dates", "clear"}:
+            return method
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self._left -= 1
+            if self._left == 0 and not self._made:
+                raise KeyboardInterrupt
+            result = method(*args, **kwargs)
+            if name == "append":
+                self.appended += [id_ for id_, _ in args[1]]
+            if self._left == 0:
+                raise KeyboardInterrupt
+            return result
+
+        return counted
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langmem_adapters.operations.migration._PAGE", 2)
+    clock = FakeClock()
+    source = MemoryStore(clock=clock)
+    fill(source, clock)
+    after = interrupted = 0
+    while True:
+        after += 1
+        target = MemoryStore(clock=clock)
+        failing: Any = Failing(target, after, made=made)
+        try:
+            Migration(source, failing).run()
+        except KeyboardInterrupt:
+            interrupted += 1
+        else:
+            break
+        rest: Any = Failing(target, 10_000, made=True)
+        assert Migration(source, rest).run().differing == []
+        assert everything(target) == everything(source)
+        assert not set(failing.appended) & set(rest.appended)  # it went on, even in the middle of a log
+    assert interrupted > 20
+
+
+def test_what_the_target_holds_of_others_stays(clock: FakeClock) -> None:
+    source, target = MemoryStore(clock=clock), MemoryStore(clock=clock)
+    fill(source, clock)
+    target.append(("brain", "", "bo", "own"), [("x", b"1")])
+    assert Migration(source, target).run().differing == []
+    assert [item.id for item in target.scan(("brain", "", "bo", "own")).items] == ["x"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda store: store.append(NS, [("z", b"other")]),
+        lambda store: store.write(NS, put={"title": b"other"}),
+        lambda store: store.append(NS, [("a", b"1"), ("b", b"2"), ("c", b"3"), ("d", b"4")]),
+        lambda store: store.append(NS, [("a", b"changed")]),
+        lambda store: store.append(NS, [("a1", b"")]),  # the same bytes, cut elsewhere
+    ],
+)
+def test_another_namespace_of_the_same_name_is_never_overwritten(
+    change: Callable[[Any], Any], clock: FakeClock
+) -> None:
+    source, target = MemoryStore(clock=clock), MemoryStore(clock=clock)
+    source.append(NS, [("a", b"1"), ("b", b"2"), ("c", b"3")])
+    source.write(NS, put={"title": b"t"})
+    change(target)
+    before = everything(target)
+    with pytest.raises(ConfigurationError, match="holds something else under 'brain/t/u/s'"):
+        Migration(source, target).run()
+    assert everything(target) == before
+
+
+def test_what_changes_between_two_runs_is_carried_over(make: Callable[[str], Any], clock: FakeClock) -> None:
+    source, target = make("source"), make("target")
+    fill(source, clock)
+    brain = BrainMemory(source, "s3", user="ada", ttl=9000, clock=clock)
+
+    def interrupt(_: bool, left: list[int] = [8]) -> None:  # noqa: B006 - counts
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Migration(source, target, report=interrupt).run()
+    brain.clear()
+    brain.add_talk("Anew.")
+    Sessions(source, user="ada").delete_session("s1")
+    BrainMemory(source, "s2", user="ada", clock=clock).set_title("changed")
+    clock.advance(5)
+    migrated = Migration(source, target).run()
+    assert (migrated.removed, migrated.differing) == (1, [])
+    assert everything(target) == everything(source)
+
+
+class Changing:
+    """A store in which something is written just before the n-th read of a log."""
+
+    def __init__(self, store: Any, reads: int, change: Callable[[Any], Any]) -> None:
+        self._store = store
+        self._left = reads
+        self._change = change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def scan(self, *args: Any, **kwargs: Any) -> Any:
+        self._left -= 1
+        if not self._left:
+            self._change(self._store)
+        return self._store.scan(*args, **kwargs)
+
+
+def test_what_was_written_while_it_was_copied_may_be_replaced_later(clock: FakeClock) -> None:
+    source, target = MemoryStore(clock=clock), MemoryStore(clock=clock)
+    source.append(NS, [("a", b"1")])
+    changing: Any = Changing(source, 3, lambda store: store.append(NS, [("b", b"2")]))
+
+    def interrupt(_: bool) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Migration(changing, target, report=interrupt).run()
+    assert [item.id for item in target.scan(NS).items] == ["a", "b"]
+    source.write(NS, remove=source.scan(NS).items[:1])
+    assert Migration(source, target).run().differing == []
+    assert everything(target) == everything(source)
+
+
+def test_what_the_source_has_lost_stays_if_somebody_writes_to_it_in_the_target(clock: FakeClock) -> None:
+    source, target = MemoryStore(clock=clock), MemoryStore(clock=clock)
+    for name in ("own", "gone"):
+        source.append(("brain", name), [("a", b"1")])
+
+    def interrupt(_: bool, left: list[int] = [2]) -> None:  # noqa: B006 - counts
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Migration(source, target, report=interrupt).run()
+    target.append(("brain", "own"), [("b", b"2")])
+    source.clear(("brain", "own"))
+    source.clear(("brain", "gone"))
+    assert Migration(source, target).run().removed == 1
+    assert set(target.namespaces()) == {("brain", "own")}
+
+
+def test_a_writer_that_never_stops_is_named(clock: FakeClock) -> None:
+    source, target = MemoryStore(clock=clock), MemoryStore(clock=clock)
+    source.append(NS, [("0", b"")])
+    numbers = iter(range(1, 1000))
+
+    def busy(_: bool) -> None:
+        source.append(NS, [(str(next(numbers)), b"")])
+
+    migrated = Migration(source, target, report=busy).run()
+    assert migrated.differing == [NS]
+    assert next(numbers) < 10
+    assert Migration(source, target).run().differing == []
+    assert everything(target) == everything(source)
+
+
+def test_an_expiry_that_moved_is_carried_over(clock: FakeClock) -> None:
+    source, target = MemoryStore(clock=clock), MemoryStore(clock=clock)
+    source.append(NS, [("a", b"")], ttl=100)
+    Migration(source, target).run()
+    for left in (200.0, None, 50.0):
+        source.set_dates(NS, Dates(clock() - 7, left))
+        Migration(source, target).run()
+        assert target.dates(NS) == source.dates(NS)
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.text(max_size=3), st.text(max_size=3)),
+        st.tuples(
+            st.dictionaries(st.text(max_size=3), st.binary(max_size=5), max_size=6),
+            st.dictionaries(st.text(max_size=3), st.binary(max_size=5), max_size=3),
+            st.none() | st.integers(10, 10_000),
+        ),
+        max_size=5,
+    )
+)
+def test_any_content_is_moved(content: dict[Any, Any]) -> None:
+    clock = FakeClock()
+    source, target = MemoryStore(clock=clock), SQLiteStore(":memory:", clock=clock)
+    for namespace, (log, values, ttl) in content.items():
+        source.write(namespace, put=values, append=list(log.items()), ttl=ttl)
+        clock.advance(1)
+    assert Migration(source, target).run().differing == []
+    assert everything(target) == everything(source)
+    target.close()
+
+
+# --- examinations -------------------------------------------------------------------------------------------
+
+
+async def test_nothing_is_wrong(store: Any) -> None:
+    BrainMemory(store, "s", ttl=100).add_talk("Hello.")
+    found = Checkup(store, ttl=100).examine()
+    assert len(found) == len(await Checkup(store, ttl=100).aexamine()) >= 4
+    assert {finding.level for finding in found if finding.subject != "server"} == {"ok"}
+    assert said(found, "rights") == ["ok: reading, writing, listing and removing are allowed"]
+    assert said(found, "entries") == ["ok: 1 were looked at"]
+    assert said(found, "expiry") == ["ok: all 1 sessions expire"]
+    assert set(store.namespaces()) == {("brain", "", "", "s")}
+    assert store.recent(("checkup",)) == []
+
+
+def test_sessions_without_expiry(store: Any) -> None:
+    BrainMemory(store, "s").add_talk("Hello.")
+    BrainMemory(store, "t", ttl=100).add_talk("Hello.")
+    assert said(Checkup(store, ttl=100).examine(), "expiry") == [
+        "problem: 1 of 2 sessions have no expiry, though a ttl is set"
+    ]
+    assert said(Checkup(store).examine(), "expiry") == []
+
+
+def test_damaged_rows(store: Any) -> None:
+    BrainMemory(store, "s", user="ada").add_talk("Hello.")
+    store.append(("brain", "", "ada", "s"), [("x", b'{"v": 1, "role"'), ("y", b'{"v": 1, "rule": 2}')])
+    store.append(("experience", "", "", "tag"), [("x", b"[")])
+    store.append(("nodes", "", "x"), [("x", b"\0 of somebody else")])
+    assert said(Checkup(store).examine(), "entries") == [
+        "problem: 3 of 4 entries cannot be read, the first in brain//ada/s"
+    ]
+
+
+def test_what_a_codec_has_sealed_is_not_called_damaged(store: Any) -> None:
+    store.append(("brain", "", "", "s"), [("x", b"\1sealed"), ("y", b"")])
+    store.write(("brain", "", "", "s"), remove=store.scan(("brain", "", "", "s")).items[1:])
+    assert said(Checkup(store).examine(), "entries") == ["ok: 1 were looked at, which are sealed"]
+    BrainMemory(store, "t").add_talk("Hello.")
+    assert said(Checkup(store).examine(), "entries") == ["note: 1 of 2 entries are not plain"]
+
+
+def test_an_index_behind_its_store(store: Any) -> None:
+    index = open_index("memory:")
+    memory = LongTermMemory(store, index, user="ada")
+    memory.add([Message(role="user", content="A red kite.")])
+    memory.search("kite")
+    assert said(Checkup(store, index=index).examine(), "index") == ["ok: it is up to date"]
+    LongTermMemory(store, open_index("memory:"), user="ada").add([Message(role="user", content="A blue whale.")])
+    (line,) = said(Checkup(store, index=index).examine(), "index")
+    assert line == "note: it is 1 entries behind the store, in 1 memories"
+
+
+def test_a_store_out_of_reach_is_one_finding() -> None:
+    (finding,) = Checkup(RedisStore("redis://:S3cret@127.0.0.1:1", retry_for=0)).examine()
+    assert (finding.level, finding.subject) == ("problem", "connection")
+    assert "cannot be reached" in finding.said
+    assert "S3cret" not in str(finding)
+
+
+def test_missing_rights_are_a_finding(redis_server: RedisServer, key_prefix: str) -> None:
+    with redis.Redis.from_url(redis_server.url()) as raw:
+        raw.execute_command("ACL", "SETUSER", "reader", "on", ">pw", f"~{key_prefix}*", "+@read", "+@connection")
+        store = RedisStore(redis_server.url().replace("//", "//reader:pw@"), prefix=key_prefix)
+        (line,) = said(Checkup(store).examine(), "rights")
+        assert line.startswith("problem: Redis at")
+        assert "grant +@read +@write" in line
+        raw.execute_command("ACL", "DELUSER", "reader")
+    store.close()
+
+
+def test_a_server_is_examined(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis()
+    store = RedisStore(server.url())
+    with redis.Redis.from_url(server.url()) as raw:
+        found = list(store.examine())
+        assert "problem: nothing is kept on disk: a restart loses everything" in said(found, "server")
+        assert "ok: nothing is evicted" in said(found, "server")
+        assert any(line.startswith("ok: version ") for line in said(found, "server"))
+        assert any("without a limit" in line for line in said(found, "server"))
+        raw.config_set("save", "60 1")
+        raw.config_set("maxmemory-policy", "allkeys-lru")
+        raw.config_set("maxmemory", "1gb")
+        lines = said(list(store.examine()), "server")
+        assert "note: only snapshots are kept: a crash loses what was written since the last" in lines
+        assert "problem: maxmemory-policy allkeys-lru may remove any conversation when memory is short" in lines
+        assert any(line.startswith("ok:") and line.endswith("of 1,073,741,824") for line in lines)
+        assert store.stats().limit == 1 << 30
+        raw.config_set("appendonly", "yes")
+        raw.config_set("maxmemory-policy", "volatile-ttl")
+        used: Any = raw.info("memory")["used_memory"]
+        raw.config_set("maxmemory", int(used * 1.05))
+        lines = said(list(store.examine()), "server")
+        assert "ok: an append-only file is kept" in lines
+        assert any(line.startswith("note: maxmemory-policy volatile-ttl") for line in lines)
+        assert any(line.startswith("problem:") and line.endswith("bytes are used") for line in lines)
+    server.kill()
+    (finding,) = store.examine()
+    assert (finding.level, "cannot be reached" in finding.said) == ("problem", True)
+    store.close()
+
+
+@pytest.mark.parametrize(("version", "level"), [("6.0.16", "problem"), ("6.2.0", "ok"), ("10.0.1", "ok")])
+def test_the_oldest_version(version: str, level: str) -> None:
+    from langmem_adapters.stores.redis_report import _version  # noqa: PLC0415
+
+    assert _version("server", {"redis_version": version}).level == level
+
+
+def test_a_damaged_file_is_a_finding(tmp_path: Path) -> None:
+    file = tmp_path / "one.db"
+    store = SQLiteStore(file)
+    for n in range(300):
+        store.append(("brain", "", "", str(n)), [(str(m), b'{"v":1,"role":"user"}' * 20) for m in range(10)])
+    assert said(list(store.examine()), "file") == ["ok: its structure is sound"]
+    assert said(list(store.examine()), "disk")[0].startswith("ok: ")
+    store.close()
+    with sqlite3.connect(file) as raw:
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    raw.close()
+    data = bytearray(file.read_bytes())
+    data[8192 * 20 : 8192 * 21] = b"\x55" * 8192
+    file.write_bytes(data)
+    found = list(store.examine())
+    (line,) = [line for line in said(found, "file") if line.startswith("problem")]
+    assert "it is damaged: " in line
+    store.close()
+
+
+def test_empty_space_and_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SQLiteStore(tmp_path / "one.db")
+    store.append(NS, [(str(n), b"x" * 10_000) for n in range(100)])
+    store.clear(NS)
+    (note,) = [line for line in said(list(store.examine()), "file") if line.startswith("note")]
+    assert note.endswith("of it is empty")
+    store.vacuum()
+    assert said(list(store.examine()), "file") == ["ok: its structure is sound"]
+    assert sqlite_report._room(tmp_path, 1 << 60).level == "note"
+    monkeypatch.setattr(sqlite_report, "_ROOMY", 1 << 60)
+    assert sqlite_report._room(tmp_path, 1 << 60).level == "problem"
+    monkeypatch.setattr(sqlite_report, "_LONG_WAL", -1)
+    store.append(NS, [("a", b"")])
+    assert any("write-ahead log" in line for line in said(list(store.examine()), "file"))
+    store.close()
+
+
+def test_the_default_store_is_examined(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/one.db")
+    store.append(NS, [("a", b'{"v": 1, "role": "user"}')])
+    assert {finding.level for finding in Checkup(store).examine()} == {"ok"}
+    store.close()
+
+
+# --- the guide ----------------------------------------------------------------------------------------------
+
+GUIDE = (Path(__file__).parent.parent / "docs" / "operate.md").read_text(encoding="utf-8")
+
+
+def test_the_guides_rights_are_those_that_are_tested() -> None:
+    (line,) = [line for line in GUIDE.splitlines() if line.startswith("ACL SETUSER")]
+    assert line.split()[6:] == [f"+{command}" for command in COMMANDS]
+    extra = [f"+{command}" for command in CLUSTER_COMMANDS[len(COMMANDS) :]]
+    assert f"add `{' '.join(extra)}`, on every node" in GUIDE
+
+
+def test_every_sentence_of_a_server_is_in_the_guide() -> None:
+    told = [row.split("|")[1].strip(" `") for row in GUIDE.partition("## Troubleshooting")[2].splitlines()[6:]]
+    sentences = {sentence for *_, sentence in redis_errors._SENTENCES if sentence != "failed"}
+    assert [sentence for sentence in sentences if not any(words in sentence for words in told)] == []
+    code = "".join(path.read_text() for path in (Path(__file__).parent.parent / "langmem_adapters").rglob("*.py"))
+    joined = re.sub(r'"\s+f?"', "", code)  # sentences go over several lines
+    own = [words for words in told if "[redis]" not in words and "malformed" not in words and "5 s" not in words]
+    assert [words for words in own if words not in joined] == []
+
+
+def test_sizes_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes.measure(open_store(f"sqlite:///{tmp_path}/sizes.db"), shapes=((2, 200),))
+    figures = [int(line.split()[-3].replace(",", "")) for line in capsys.readouterr().out.splitlines()]
+    assert len(figures) == 3
+    assert 700 < figures[1] < 2000
+    store = MemoryStore()
+    store.write(NS)
+    with pytest.raises(ConfigurationError, match="is not empty"):
+        sizes.measure(store)

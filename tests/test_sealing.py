@@ -1,0 +1,680 @@
+"""H6: what must not be kept is in no byte at rest, and what is encrypted says nothing without its key."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import re
+import sys
+import tempfile
+import uuid
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.outputs import Generation
+
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.encryption import DATA_KEYS, AESGCMCodec, EnvelopeCodec, key_name, new_key
+from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, SerializationError
+from langmem_adapters.experience import ExperiencePool
+from langmem_adapters.experience.leases import Leases
+from langmem_adapters.flow import run
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
+from langmem_adapters.inspection import bare
+from langmem_adapters.keys import Namespace
+from langmem_adapters.langchain import ExperienceCache
+from langmem_adapters.langgraph import ExperienceNodeCache, LongTermStore
+from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.model import Experience, Message
+from langmem_adapters.protocols import ConversationIndex, Document, Item, Store
+from langmem_adapters.sealing import BindingCodec, Codec, SealedStore
+from langmem_adapters.settings import Settings
+from langmem_adapters.stores import open_store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
+from langmem_adapters.working import WorkingMemory
+from tests.at_rest import KINDS, Backend, backend, fill, numbers
+from tests.servers import RedisServer
+
+NS: Namespace = ("brain", "t", "u", "s")
+OLD, NEW = bytes(range(32)), bytes(range(1, 33))
+SECRET = "4711-0815-zq71"
+
+
+def redact(text: str) -> str:
+    return re.sub(r"4711-0815-\w+", "[card]", text)
+
+
+class Compressed:
+    """A codec without a key, and without places."""
+
+    def encode(self, data: bytes) -> bytes:
+        return zlib.compress(data)
+
+    def decode(self, data: bytes) -> bytes:
+        return zlib.decompress(data)
+
+
+@pytest.fixture(params=KINDS)
+def at(request: pytest.FixtureRequest, tmp_path: Path, key_prefix: str) -> Iterator[Backend]:
+    server = request.getfixturevalue("redis_server") if request.param == "redis" else None
+    with backend(request.param, tmp_path, server, key_prefix) as made:
+        yield made
+
+
+# --- a sealed store is a store ------------------------------------------------------------------------------
+
+
+class _Conformance(StoreConformance):
+    @pytest.fixture
+    def clock(self) -> FakeClock:
+        return FakeClock()
+
+    def let_ttl_pass(self, store: Any, clock: FakeClock, seconds: float) -> None:  # noqa: ARG002 - it runs on the clock
+        clock.advance(seconds)
+
+
+class TestEncryptedMemory(_Conformance):
+    @pytest.fixture
+    def store(self, clock: FakeClock) -> SealedStore:
+        return SealedStore(MemoryStore(clock=clock), codec=AESGCMCodec({"k": OLD}), redactor=redact)
+
+
+class TestEncryptedFile(_Conformance):
+    @pytest.fixture
+    def store(self, clock: FakeClock, tmp_path: Path) -> Iterator[SealedStore]:
+        kept = SQLiteStore(tmp_path / "memory.db", clock=clock)
+        store = SealedStore(kept, codec=EnvelopeCodec(MemoryStore(), AESGCMCodec({"k": OLD})))
+        yield store
+        store.close()
+
+
+class TestCompressedMemory(_Conformance):
+    @pytest.fixture
+    def store(self, clock: FakeClock) -> SealedStore:
+        return SealedStore(SealedStore(MemoryStore(clock=clock), codec=Compressed()), redactor=redact)
+
+
+class TestEncryptedRedis(StoreConformance):
+    @pytest.fixture
+    def clock(self) -> FakeClock:
+        return FakeClock()
+
+    @pytest.fixture
+    def store(self, clock: FakeClock, redis_server: RedisServer, key_prefix: str) -> Iterator[SealedStore]:
+        kept = RedisStore(redis_server.url(), prefix=key_prefix, clock=clock)
+        store = SealedStore(kept, codec=AESGCMCodec({"k": OLD}), redactor=redact)
+        self.server, self.prefix = redis_server, key_prefix
+        yield store
+        store.close()
+
+    def let_ttl_pass(self, store: Any, clock: FakeClock, seconds: float) -> None:  # noqa: ARG002
+        clock.advance(seconds)
+        with redis.Redis.from_url(self.server.url()) as client:
+            for key in client.scan_iter(f"{self.prefix}*"):
+                left = client.pttl(key)
+                if left >= 0:
+                    client.pexpire(key, left - int(seconds * 1000))
+
+
+_folder = tempfile.TemporaryDirectory()
+_numbers = itertools.count()
+_codec = AESGCMCodec({"k": OLD})
+TestEncryptedMemoryWalk = store_walk(lambda clock: SealedStore(MemoryStore(clock=clock), codec=_codec, redactor=redact))
+TestEncryptedFileWalk = store_walk(
+    lambda clock: SealedStore(SQLiteStore(Path(_folder.name) / f"{next(_numbers)}.db", clock=clock), codec=_codec)
+)
+
+
+def test_the_stored_form_differs_each_time_and_guards_hold_all_the_same(any_store: Store) -> None:
+    store = SealedStore(any_store, codec=AESGCMCodec({"k": OLD}))
+    store.write(NS, put={"a": b"1"})
+    first = any_store.get(NS)
+    store.write(NS, put={"a": b"1"}, guard={"a": b"1", "none": None})
+    assert first != any_store.get(NS)
+    for guard in ({"a": b"2"}, {"a": None}, {"none": b"1"}, {"a": b"1", "none": b""}, {"a": first["a"]}):
+        with pytest.raises(Conflict):
+            store.write(NS, put={"a": b"3"}, guard=guard)
+    assert store.get(NS) == {"a": b"1"}
+
+
+class Hurried(MemoryStore):
+    """Another writer comes between the look and the write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.between: list[Callable[[], None]] = []
+
+    def write(self, namespace: Namespace, **change: Any) -> None:
+        if change.get("guard") and self.between:
+            self.between.pop(0)()
+        super().write(namespace, **change)
+
+
+def test_a_guard_sees_who_came_between_the_look_and_the_write() -> None:
+    kept = Hurried()
+    store = SealedStore(kept, codec=AESGCMCodec({"k": OLD}))
+    store.write(NS, put={"a": b"1"})
+    kept.between = [lambda: store.write(NS, put={"a": b"2"})]
+    with pytest.raises(Conflict, match="the value 'a' was changed"):
+        store.write(NS, put={"a": b"3"}, guard={"a": b"1"})
+    assert store.get(NS) == {"a": b"2"}
+    kept.between = [lambda: store.write(NS, put={"a": b"2"})] * 3  # it was written again, and says the same
+    store.write(NS, put={"a": b"3"}, guard={"a": b"2"})
+    assert store.get(NS) == {"a": b"3"}
+    kept.between = [lambda: store.write(NS, put={"b": b"x"})]
+    with pytest.raises(Conflict):
+        store.write(NS, put={"a": b"4"}, guard={"a": b"3", "b": None})
+    kept.between = [lambda: store.write(NS, put={"a": b"3"})] * 1000
+    with pytest.raises(Conflict):
+        store.write(NS, put={"a": b"4"}, guard={"a": b"3"})
+    assert store.get(NS)["a"] == b"3"
+
+
+def test_guards_under_a_redactor_know_what_was_meant(any_store: Store) -> None:
+    any_store.write(NS, put={"before": encode(SECRET)})  # before there was a redactor
+    store = SealedStore(any_store, redactor=redact)
+    store.write(NS, put={"a": encode(SECRET)})
+    assert store.get(NS) == {"before": encode(SECRET), "a": encode("[card]")}
+    store.write(NS, put={"a": encode(f"{SECRET} again")}, guard={"a": encode(SECRET), "before": encode(SECRET)})
+    store.write(NS, put={"a": encode("x")}, guard={"a": encode("[card] again")})
+    with pytest.raises(Conflict):
+        store.write(NS, put={"a": encode("y")}, guard={"a": encode(SECRET)})
+
+
+def test_the_services_work_on_an_encrypted_store(at: Backend) -> None:
+    store = SealedStore(at.store, codec=AESGCMCodec({"k": OLD}))
+    fill(at, user="ada", mark="m1", store=store)
+    fill(at, user="ada", mark="m1", store=store)  # delivered again
+    brain = BrainMemory(store, "session m1", user="ada")
+    assert [message.text for message in brain.messages()] == ["word m1 n3", "word m1 n4"]
+    assert brain.history_text().startswith("summary m1")
+    memory = LongTermMemory(store, at.index, vectors=at.vectors, user="ada")
+    assert memory.count() == 3
+    assert memory.search("n1", k=1)[0].text == "word m1 n1"
+    working = WorkingMemory(store, user="ada")
+    assert [item.data for item in working.retrieve("session m1")] == ["item m1 again", "item m1 again"]
+    lease = Leases(store, ("leases",), seconds=60, clock=at.clock, new_id=lambda: "me")
+    taken = run(lease.take("key"))
+    assert taken is not None
+    assert run(lease.take("key")) is None
+    run(lease.give_back(taken))
+    assert run(lease.take("key")) is not None
+    items = LongTermStore(store=store, index=at.index, clock=at.clock)
+    assert [item.key for item in items.search(("memories", "ada"), query="m1")] == ["key m1", "key m1"]
+
+
+def test_a_hundred_updates_on_threads_lose_none(at: Backend) -> None:
+    memory = WorkingMemory(SealedStore(at.store, codec=AESGCMCodec({"k": OLD})), user="ada")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: memory.update("c", lambda n: (n or 0) + 1), range(100)))
+    assert memory.retrieve("c")[0].data == 100
+
+
+# --- redaction ----------------------------------------------------------------------------------------------
+
+
+def test_a_planted_secret_is_in_no_byte(at: Backend) -> None:
+    store = SealedStore(at.store, redactor=redact)
+    at.index.apply(("warm",), upsert=[Document("w", "warm")])
+    memory = LongTermMemory(store, at.index, vectors=at.vectors, user="ada")
+    brain = BrainMemory(store, "s", user="ada", memory_k=2, long_term=memory)
+    said = f'My card is {SECRET}, \n"{SECRET}".'
+    brain.add_messages(
+        [
+            Message(role="user", name=SECRET, content=f"{said} {n}", metadata={SECRET: [SECRET, {"deep": (SECRET,)}]})
+            for n in range(5)
+        ]
+    )
+    brain.add_knowledge([said])
+    brain.set_summary(said)
+    brain.set_title(said)
+    assert {found.text for found in memory.search("card", k=9)} == {
+        f'My card is [card], \n"[card]". {n}' for n in range(3)
+    }
+    memory.flush()
+    working = WorkingMemory(store)
+    working.store("c", said, {"text": said, "bytes": said.encode(), "binary": b"\xff\xfe" + said.encode()})
+    working.update("c", lambda _: [said])
+    pool = ExperiencePool(store, tag="t", index=at.index)
+    pool.create(Experience(req=said, resp={"answer": said}))
+    pool.query(said)
+    cache = ExperienceCache(store=store)
+    cache.update("prompt", "model", [Generation(text=said)])
+    hit = cache.lookup("prompt", "model")
+    assert hit is not None
+    assert hit[0].text == redact(said)
+    nodes: ExperienceNodeCache[Any] = ExperienceNodeCache(store=store)
+    nodes.set({(("node",), "key"): ({"answer": said}, None)})
+    assert nodes.get([(("node",), "key")]) == {}  # what was packed cannot be cut: a miss
+    items = LongTermStore(store=store, index=at.index)
+    items.put(("a",), "k", {"text": said, SECRET: said})
+    assert items.search(("a",), query="card")[0].value == {"text": redact(said), "[card]": redact(said)}
+    assert SECRET.encode() not in at.bytes()
+    assert b"zq71" not in at.bytes()
+    for encoded in re.findall(rb"[A-Za-z0-9+/]{24,}", at.bytes()):  # as bytes are in JSON
+        assert SECRET.encode() not in base64.b64decode(encoded[: len(encoded) // 4 * 4])
+
+
+def test_what_holds_no_secret_stays_byte_for_byte(any_store: Store) -> None:
+    store = SealedStore(any_store, redactor=redact)
+    odd = {
+        "json": b'{ "a" : 1.50, "b":["x", {"$type": "tuple", "$value": []}] }',
+        "number": b"123",
+        "raw": bytes(range(256)),
+        "text": b"no json",
+        "empty": b"",
+        "surrogate": b'"\\ud800"',
+    }
+    store.write(NS, put=odd, append=[("id", odd["json"])])
+    assert any_store.get(NS) == store.get(NS) == odd
+    assert store.scan(NS).items[0].data == odd["json"]
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        (SECRET, "[card]"),
+        ([SECRET, 1, None, True, 2.5], ["[card]", 1, None, True, 2.5]),
+        ({"a": {"b": (SECRET, {SECRET})}}, {"a": {"b": ("[card]", {"[card]"})}}),
+        (frozenset({SECRET, "x"}), frozenset({"[card]", "x"})),
+        ({SECRET: 1, f"{SECRET}0": 2, "[card]": 3}, {"[card]'": 1, "[card]''": 2, "[card]": 3}),
+        ({(1, SECRET): SECRET.encode()}, {(1, "[card]"): b"[card]"}),
+        (b"\xff" + SECRET.encode(), b""),
+        (b"\xff harmless", b"\xff harmless"),
+    ],
+)
+def test_every_text_of_a_value_is_redacted(value: Any, kept: Any) -> None:
+    store = SealedStore(MemoryStore(), redactor=redact)
+    store.append(NS, [("id", encode(value))])
+    assert decode(store.scan(NS).items[0].data) == kept
+    assert store.redacted(encode(value)) == encode(kept)
+
+
+def test_bytes_that_are_no_json_are_redacted_too() -> None:
+    store = SealedStore(MemoryStore(), redactor=lambda text: text.replace("é", "e").replace("ÿé", ""))
+    assert store.redacted(b"caf\xc3\xa9 {") == b"cafe {"
+    assert store.redacted(b"\xff caf\xc3\xa9") == b""
+    assert store.redacted(b"\xff cafe") == b"\xff cafe"
+
+
+def test_an_experience_is_found_again_by_a_request_with_a_secret(any_store: Store) -> None:
+    pool = ExperiencePool(SealedStore(any_store, redactor=redact), tag="t")
+    pool.create(Experience(req=f"pay with {SECRET}", resp="done"))
+    hit = pool.lookup(f"pay with {SECRET}")
+    assert hit is not None
+    assert (hit.req, hit.resp) == ("pay with [card]", "done")
+
+
+# --- encryption ---------------------------------------------------------------------------------------------
+
+
+def test_an_encrypted_backend_says_nothing_without_the_key(at: Backend) -> None:
+    at.index = KeyedLexicalIndex(at.folder / "langmem.db", key=AESGCMCodec({"k": OLD}).index_key())
+    at.vectors.close()
+    (at.folder / "langmem.db").unlink(missing_ok=True)
+    store = SealedStore(at.store, codec=AESGCMCodec({"k": OLD}))
+    memory = LongTermMemory(store, at.index, user="u1")
+    brain = BrainMemory(store, "s1", user="u1", memory_k=2, long_term=memory)
+    brain.add_messages([Message(role="user", name="Zebediah", content=f"the quagga sleeps {n}") for n in range(5)])
+    brain.add_knowledge(["quagga facts"])
+    brain.set_summary("quagga summary")
+    brain.set_title("quagga title")
+    assert memory.search("quagga", k=1)
+    assert memory.search("What did Zebediah say?", k=1)
+    WorkingMemory(store, user="u1").store("c1", "quagga work", metadata={"by": "Zebediah"})
+    pool = ExperiencePool(store, tag="t1", user="u1", index=at.index)
+    pool.create(Experience(req="quagga request", resp="quagga response"))
+    assert pool.query("quagga")
+    LongTermStore(store=store, index=at.index).put(("u1",), "k1", {"text": "quagga item"})
+    everything = at.bytes().lower()
+    for word in (b"quagga", b"zebediah", b"sleep", b"request", b"respons", b'"content"', b'"role"'):
+        assert word not in everything
+    for name in at.store.namespaces():
+        assert all(data[0] == 1 and len(set(data)) > 8 for data in at.store.get(name).values())
+    plain = BrainMemory(at.store, "s1", user="u1")
+    assert plain.messages() == []  # with warnings: nothing of it can be read
+    other = SealedStore(at.store, codec=AESGCMCodec({"k": NEW}))
+    with pytest.raises(SerializationError, match="cannot be decrypted: 'k' is another key than it was"):
+        BrainMemory(other, "s1", user="u1").messages()
+    with pytest.raises(SerializationError, match="was encrypted with the key 'k', which was not given"):
+        SealedStore(at.store, codec=AESGCMCodec({"j": OLD})).get(("brain", "", "u1", "s1"))
+
+
+def test_the_codecs_answer_their_protocols() -> None:
+    aes = AESGCMCodec({"k": OLD})
+    for codec in (aes, EnvelopeCodec(MemoryStore(), aes)):
+        assert isinstance(codec, Codec)
+        assert isinstance(codec, BindingCodec)
+    assert isinstance(Compressed(), Codec)
+    assert not isinstance(Compressed(), BindingCodec)
+
+
+@given(data=st.binary(max_size=200), place=st.binary(max_size=50))
+def test_what_goes_in_comes_out(data: bytes, place: bytes) -> None:
+    codec = AESGCMCodec({"a": OLD, "b": NEW}, current="a")
+    sealed = codec.encode_at(data, place)
+    assert codec.decode_at(sealed, place) == data
+    assert AESGCMCodec({"b": NEW, "a": OLD}).decode_at(sealed, place) == data
+    assert codec.encode_at(data, place) != sealed
+    assert codec.decode(codec.encode(data)) == data
+
+
+@given(data=st.binary(min_size=1, max_size=40), where=st.integers(0, 10**6), bit=st.integers(0, 7))
+def test_a_changed_bit_is_noticed_wherever_it_is(data: bytes, where: int, bit: int) -> None:
+    codec = AESGCMCodec({"key": OLD, "kez": OLD})
+    sealed = bytearray(codec.encode(data))
+    sealed[where % len(sealed)] ^= 1 << bit
+    with pytest.raises(SerializationError):
+        codec.decode(bytes(sealed))
+
+
+@pytest.mark.parametrize(
+    "stored", [b"", b"\x01", b"\x01\x05", b"\x01\x01k" + bytes(27), b'{"v":1}' + bytes(40), b"\x01\xffk"]
+)
+def test_what_is_not_encrypted_is_not_read(stored: bytes) -> None:
+    with pytest.raises(SerializationError, match="not encrypted"):
+        AESGCMCodec({"k": OLD}).decode(stored)
+
+
+def test_a_value_is_bound_to_its_place(any_store: Store) -> None:
+    store = SealedStore(any_store, codec=AESGCMCodec({"k": OLD}))
+    store.write(NS, put={"a": b"1"}, append=[("a", b"entry")])
+    value, entry = any_store.get(NS)["a"], any_store.scan(NS).items[0].data
+    assert store.get(NS) == {"a": b"1"}
+    for namespace, key in [
+        (NS, "b"),
+        ((*NS, "a"), "a"),
+        (("brain", "t", "u", "other"), "a"),
+        (("brain", "t/u", "s"), "a"),
+    ]:
+        any_store.write(namespace, put={key: value})
+        with pytest.raises(SerializationError):
+            store.get(namespace, [key])
+    any_store.write(NS, put={"a": entry}, append=[("b", entry), ("c", value)])
+    for read in (lambda: store.get(NS, ["a"]), lambda: store.scan(NS), lambda: store.scan(NS, limit=0, keys=["a"])):
+        with pytest.raises(SerializationError):
+            read()
+    with pytest.raises(SerializationError):
+        store.append(NS, [], keys=["a"])
+
+
+def test_keys_are_exchanged_while_the_old_one_still_reads(any_store: Store) -> None:
+    old = SealedStore(any_store, codec=AESGCMCodec({"old": OLD}))
+    old.write(NS, put={"a": b"1", "b": b"2"})
+    both = SealedStore(any_store, codec=AESGCMCodec({"old": OLD, "new": NEW}))
+    assert both.get(NS) == {"a": b"1", "b": b"2"}
+    both.write(NS, put={"a": b"3"}, guard={"a": b"1"})
+    assert {key: key_name(data) for key, data in any_store.get(NS).items()} == {"a": "new", "b": "old"}
+    new = SealedStore(any_store, codec=AESGCMCodec({"new": NEW}))
+    assert new.get(NS, ["a"]) == {"a": b"3"}
+    with pytest.raises(SerializationError, match="'old'"):
+        new.get(NS)
+
+
+@pytest.mark.parametrize(
+    ("keys", "more", "said"),
+    [
+        ({}, {}, "by their names"),
+        ([OLD], {}, "by their names"),
+        ({"k": b"short"}, {}, "'k' is not 32 bytes"),
+        ({"k": "x" * 32}, {}, "'k' is not 32 bytes"),
+        ({"": OLD}, {}, "name of a key"),
+        ({"a b": OLD}, {}, "name of a key"),
+        ({"k" * 65: OLD}, {}, "name of a key"),
+        ({"k": OLD}, {"current": "j"}, "'j' is not among"),
+    ],
+)
+def test_wrong_keys_are_refused_and_not_shown(keys: Any, more: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as raised:
+        AESGCMCodec(keys, **more)
+    assert "short" not in str(raised.value)
+
+
+def test_nothing_shows_a_key() -> None:
+    codec = AESGCMCodec({"k": OLD})
+    store = SealedStore(MemoryStore(), codec=codec)
+    shown = repr([codec, EnvelopeCodec(MemoryStore(), codec), store, KeyedLexicalIndex(":memory:", key=OLD)])
+    assert shown == (
+        "[AESGCMCodec(['k'], current='k'), EnvelopeCodec(MemoryStore(), AESGCMCodec(['k'], current='k')), "
+        "SealedStore(MemoryStore()), KeyedLexicalIndex(':memory:')]"
+    )
+    assert len({new_key(), new_key()}) == 2
+
+
+def test_cryptography_is_needed_for_aes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
+    assert SealedStore(MemoryStore(), codec=Compressed()).get(NS) == {}
+    with pytest.raises(MissingDependency, match=r"langmem_adapters\[crypto\]"):
+        AESGCMCodec({"k": OLD})
+
+
+# --- envelopes ----------------------------------------------------------------------------------------------
+
+
+def test_rewrapping_leaves_the_old_key_without_use_and_the_data_untouched(any_store: Store) -> None:
+    old, both, new = (AESGCMCodec(keys) for keys in ({"o": OLD}, {"o": OLD, "n": NEW}, {"n": NEW}))
+    store = SealedStore(any_store, codec=EnvelopeCodec(any_store, old))
+    BrainMemory(store, "s", ttl=1000).add_talk("My bike")
+    before = any_store.scan(("brain", "", "", "s"))
+    with pytest.raises(SerializationError, match="'o', which was not given"):
+        EnvelopeCodec(any_store, new).rewrap()
+    assert EnvelopeCodec(any_store, both).rewrap() == 1
+    assert EnvelopeCodec(any_store, both).rewrap() == 0
+    assert any_store.scan(("brain", "", "", "s")) == before
+    renewed = SealedStore(any_store, codec=EnvelopeCodec(any_store, new))
+    assert [message.text for message in BrainMemory(renewed, "s").messages()] == ["My bike"]
+    with pytest.raises(SerializationError, match="'n', which was not given"):
+        SealedStore(any_store, codec=EnvelopeCodec(any_store, old)).scan(("brain", "", "", "s"))
+    BrainMemory(store, "s").add_talk("of a process that runs on")  # it has the data key
+    assert BrainMemory(renewed, "s").count() == 2
+
+
+def test_a_new_data_key_is_learnt_by_those_who_meet_it(any_store: Store) -> None:
+    keys = AESGCMCodec({"k": OLD})
+    one, other = EnvelopeCodec(any_store, keys), EnvelopeCodec(any_store, keys)
+    first = one.encode(b"1")
+    index_key = one.index_key()
+    assert other.decode(first) == b"1"
+    one.renew()
+    second = one.encode(b"2")
+    assert (key_name(first), key_name(second)) == ("1", "2")
+    assert other.decode(second) == b"2"
+    assert key_name(other.encode(b"3")) == "2"
+    assert other.decode(first) == b"1"
+    assert other.index_key() == index_key == EnvelopeCodec(any_store, keys).index_key()
+    assert len(any_store.get(DATA_KEYS)) == 2
+    for _ in range(9):
+        one.renew()
+    assert key_name(EnvelopeCodec(any_store, keys).encode(b"")) == "11"
+
+
+def test_data_keys_that_are_gone_are_said_to_be_and_never_made_by_reading() -> None:
+    store = MemoryStore()
+    stored = EnvelopeCodec(store, AESGCMCodec({"k": OLD})).encode(b"1")
+    store.clear(DATA_KEYS)
+    with pytest.raises(SerializationError, match="the data key '1', which is gone"):
+        EnvelopeCodec(store, AESGCMCodec({"k": OLD})).decode(stored)
+    assert store.get(DATA_KEYS) == {}
+
+
+def test_processes_that_begin_together_agree_about_the_first_data_key() -> None:
+    kept = MemoryStore()
+    keys = AESGCMCodec({"k": OLD})
+
+    class Later(MemoryStore):
+        """Sees the store as it was before the other one began."""
+
+        looks = 0
+
+        def get(self, namespace: Namespace, keys: Any = None) -> dict[str, bytes]:
+            self.looks += 1
+            return {} if self.looks == 1 else kept.get(namespace, keys)
+
+        def write(self, namespace: Namespace, **change: Any) -> None:
+            kept.write(namespace, **change)
+
+    other = EnvelopeCodec(kept, keys)
+    stored = other.encode(b"1")
+    late = EnvelopeCodec(Later(), keys)
+    assert other.decode(late.encode(b"2")) == b"2"
+    assert late.decode(stored) == b"1"
+
+
+def test_two_who_rewrap_at_once(any_store: Store) -> None:
+    EnvelopeCodec(any_store, AESGCMCodec({"o": OLD})).encode(b"")
+    both = AESGCMCodec({"o": OLD, "n": NEW})
+
+    class Slow(SealedStore):
+        """Somebody else rewraps between the look and the write."""
+
+        def write(self, namespace: Namespace, **change: Any) -> None:
+            assert EnvelopeCodec(any_store, both).rewrap() == 1
+            super().write(namespace, **change)
+
+    assert EnvelopeCodec(Slow(any_store), both).rewrap() == 0
+
+
+# --- the keyed index ----------------------------------------------------------------------------------------
+
+
+def test_a_keyed_index_ranks_as_the_open_one() -> None:
+    texts = ["the bike is in the shed", "a red bike", "shed shed shed", "nothing of that", "bikes and sheds, red"]
+    keyed, plain = KeyedLexicalIndex(":memory:", key=OLD), LexicalIndex(":memory:")
+    for index in (keyed, plain):
+        index.apply(NS, upsert=[Document(str(n), text, thread="t", at=1e9) for n, text in enumerate(texts)])
+    for query in ("bike", "the red bike", "Where are the sheds?", "the", "nothing", ""):
+        assert keyed.search(NS, query, 5) == plain.search(NS, query, 5)
+    assert isinstance(keyed, ConversationIndex)
+    evidence, other = keyed.gather(NS, "red bike", 3), plain.gather(NS, "red bike", 3)
+    assert evidence is not None
+    assert other is not None
+    assert evidence._replace(named=frozenset()) == other
+    keyed.apply(NS, delete=["1"])
+    assert [hit.id for hit in keyed.search(NS, "red", 5)] == ["4"]
+
+
+def test_another_key_begins_anew(tmp_path: Path) -> None:
+    one, other = (KeyedLexicalIndex(tmp_path / "i.db", key=key) for key in (OLD, NEW))
+    one.apply(NS, upsert=[Document("1", "bike", speaker="Ada", thread="secret")], position=(1, "1"))
+    assert one.search(NS, "ada", 1)
+    assert other.position(NS) is None
+    assert other.search(NS, "bike", 1) == []
+    assert LexicalIndex(tmp_path / "i.db").position(NS) is None
+    other.apply(NS, upsert=[Document("1", "bike")], position=(1, "1"))
+    assert one.position(NS) is None
+    assert b"secret" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    for wrong in (b"short", "x" * 32, None):
+        with pytest.raises(ConfigurationError):
+            KeyedLexicalIndex(":memory:", key=wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="analyzer_id"):
+        KeyedLexicalIndex(":memory:", key=OLD, analyzer=str.split)
+
+
+# --- settings -----------------------------------------------------------------------------------------------
+
+
+def test_settings_hand_codec_and_redactor_to_every_service(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    embedder = Embedder(numbers, name="numbers-1")
+    settings = Settings(url=url, codec=AESGCMCodec({"k": OLD}), redactor=redact, embedder=embedder)
+    brain = settings.brain("s", user="u1", long_term=True)
+    brain.add_messages([Message(role="user", content=f"the quagga {SECRET} {n}") for n in range(300)])
+    memory = settings.long_term(user="u1")
+    assert memory.search("quagga", k=1)[0].text.startswith("the quagga [card]")
+    memory.flush()
+    settings.experiences("t1", user="u1").create(Experience(req="quagga", resp="quagga"))
+    settings.working(user="u1").store("c1", "quagga")
+    settings.sessions(user="u1").rename_session("s", "quagga")
+    at_rest = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"quagga" not in at_rest
+    assert SECRET.encode() not in at_rest
+    plain = bare(settings.store)
+    with pytest.raises(SerializationError):
+        decode(plain.get(("longterm", "", "u1")).popitem()[1])
+    assert "a.db" in repr(settings.store)
+    assert settings.index is Settings(url=url, codec=AESGCMCodec({"k": OLD})).index
+    assert settings.index is not Settings(url=url).index
+    counts = settings.delete_user("u1")
+    assert (counts["messages"], counts["memories"], counts["experiences"]) == (200, 100, 1)
+    assert b"u1" not in b"".join(path.read_bytes() for path in tmp_path.iterdir() if not path.name.endswith("shm"))
+    assert settings.long_term(user="u1").search("quagga") == []
+
+
+def test_settings_delete_a_user_whose_key_is_lost(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    keys = open_store(f"sqlite:///{tmp_path}/keys.db")
+    settings = Settings(url=url, codec=EnvelopeCodec(keys, AESGCMCodec({"k": OLD})))
+    memory = settings.long_term(user="u1")
+    memory.add([Message(role="user", content="quagga")])
+    assert memory.search("quagga")
+    lost = Settings(url=url, codec=EnvelopeCodec(keys, AESGCMCodec({"k": NEW})))
+    counts = lost.delete_user("u1")
+    assert (counts["memories"], counts["indexed"]) == (1, 1)
+    assert memory.search("quagga") == []
+
+
+def test_settings_in_memory_delete_from_their_own_index() -> None:
+    settings = Settings(url="memory:", tenant="sealed", codec=AESGCMCodec({"k": OLD}))
+    memory = settings.long_term(user="u1")
+    memory.add([Message(role="user", content="quagga")])
+    assert memory.search("quagga")
+    assert settings.index.position(("longterm", "sealed", "u1"))
+    settings.delete_user("u1")
+    assert settings.index.position(("longterm", "sealed", "u1")) is None
+
+
+def test_settings_keep_words_and_vectors_of_an_unknown_codec_in_memory(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    settings = Settings(url=url, codec=Compressed(), embedder=Embedder(numbers, name="numbers-1"))
+    memory = settings.long_term(user="ada")
+    memory.add([Message(role="user", content="the quagga sleeps")])
+    memory.flush()
+    assert settings.long_term(user="ada").search("quagga")
+    tables = (tmp_path / "a.db").read_bytes() + (tmp_path / "a.db-wal").read_bytes()
+    assert b"quagga" not in tables
+    assert b"langmem_vector_rows" not in tables
+    assert b"langmem_lexical_postings" not in tables
+    memory.clear()
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("codec", object()), ("codec", "aes"), ("redactor", "x")])
+def test_a_wrong_codec_or_redactor_is_refused(name: str, wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        Settings(url="memory:", **{name: wrong})
+    with pytest.raises(ConfigurationError, match=name):
+        SealedStore(MemoryStore(), **{name: wrong})
+
+
+def test_what_a_sealed_store_passes_on() -> None:
+    kept = MemoryStore()
+    store = SealedStore(SealedStore(kept), redactor=redact)
+    assert bare(store) is kept
+    store.append(NS, [(uuid.uuid4().hex, b"1")])
+    assert list(store.namespaces(("brain",))) == [NS]
+    assert [row.namespace for row in store.recent(NS[:-1], limit=1)] == [NS]
+    item: Item = store.scan(NS).items[0]
+    store.write(NS, remove=[item])
+    assert store.scan(NS).total == 0
+    store.clear(NS)
+    assert list(kept.namespaces()) == []
+
+
+def test_a_message_of_which_something_is_kept_back_is_known_again() -> None:
+    brain = BrainMemory(SealedStore(MemoryStore(), redactor=redact), "s")
+    message = Message(id="q1", role="user", content=f"My card is {SECRET}.")
+    for _ in range(3):
+        brain.add_messages([message])
+    assert [kept.text for kept in brain.messages()] == ["My card is [card]."]
