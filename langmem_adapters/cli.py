@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
-from langmem_adapters import __version__
+from langmem_adapters import __version__, evaluation
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.importing import FileFormat, Transcript, read_transcripts
@@ -202,6 +203,34 @@ def recall(
         return
     found = settings.long_term(user=user, session=session).search(question, k)
     OUT.print(hits(found) if found else "Nothing was found.", soft_wrap=True)
+
+
+@app.command("eval")
+def eval_(
+    file: Annotated[Path, typer.Argument(help="Questions and what answers them: JSON, JSON Lines, or LoCoMo.")],
+    *,
+    fit: Annotated[bool, typer.Option("--fit", help="Look for better weights, and say whether they help.")] = False,
+    save: Annotated[Path | None, typer.Option(help="With --fit: write the weights that changed, as JSON.")] = None,
+    url: Url = None,
+    user: User = "",
+    tenant: Tenant = None,
+) -> None:
+    """Measure how well the long-term memory finds what your questions ask for."""
+    settings, questions = existing_settings(url, tenant), evaluation.read_questions(file)
+    memory_of = functools.cache(lambda name: settings.long_term(user=name or user))
+    found = evaluation.evaluate(memory_of, questions)
+    recall = ", ".join(f"recall@{k} {100 * share:.1f} %" for k, share in found.recall.items())
+    OUT.print(f"{found.questions} questions: {recall}, MRR {found.mrr:.3f}, {found.p50:.1f} ms each", soft_wrap=True)
+    if found.unknown:
+        OUT.print(f"{found.unknown} answers are in no memory, and count as not found", soft_wrap=True)
+    if fit:
+        other = evaluation.fit(memory_of, questions)
+        OUT.print(
+            f"On questions left out, {other.before:.4f} becomes {other.after:.4f}: {other.verdict}", soft_wrap=True
+        )
+        typer.echo(json.dumps(other.weights))
+        if save:
+            save.write_text(json.dumps(other.weights, indent=2), encoding="utf-8")
 
 
 @app.command()

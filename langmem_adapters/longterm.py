@@ -285,6 +285,10 @@ class LongTermMemory:
             recalled = yield from self._reranker.flow(query[:_LONGEST_QUERY], recalled)
         return recalled[:k]
 
+    def candidates_flow(self, query: str, k: int) -> Flow[dict[str, dict[str, float]]]:
+        """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1."""
+        return (yield from step(self._recall.candidates, query[:_LONGEST_QUERY], k))
+
     def forget_flow(self, session: str, message_ids: Collection[str] | None) -> Flow[int]:
         """Take back what a session said, or these messages of it; gives how many memories that touched."""
         touched = yield from forget(self._records, session, message_ids, ttl=self.ttl)

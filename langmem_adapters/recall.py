@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from langmem_adapters.protocols import ConversationIndex, Index
+from langmem_adapters.protocols import ConversationIndex, Evidence, Index
 from langmem_adapters.records import Records
 from langmem_adapters.semantic import Semantic
-from langmem_adapters.signals import Ranked, Signal, ranked
+from langmem_adapters.signals import Ranked, Signal, candidates, ranked
 
 __all__ = ["Recall"]
 
@@ -42,20 +42,34 @@ class Recall:
             return self._by_signals(self._index, query, k)
         return self._by_scores(query, k)
 
+    def candidates(self, query: str, k: int) -> dict[str, dict[str, float]]:
+        """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1.
+
+        An index that knows of words only has none.
+        """
+        self._records.follow()
+        if not isinstance(self._index, ConversationIndex):
+            return {}
+        evidence, near = self._gathered(self._index, query, k)
+        return candidates(evidence, near) if evidence else {}
+
     def _by_signals(self, index: ConversationIndex, query: str, k: int) -> list[Ranked]:
+        evidence, near = self._gathered(index, query, k)
+        return ranked(evidence, near, self._signals, k) if evidence else []
+
+    def _gathered(self, index: ConversationIndex, query: str, k: int) -> tuple[Evidence | None, dict[str, float]]:
+        """What is known of what may be meant, and how near it is in meaning."""
         pool = max(k, _POOL)
         namespace = self._records.namespace
         if self._semantic is None:
-            evidence = index.gather(namespace, query, pool)
-            return ranked(evidence, {}, self._signals, k) if evidence else []
+            return index.gather(namespace, query, pool), {}
         said = index.nameless(namespace, query)
         near = {hit.id: hit.score for hit in self._semantic.search(said, max(k, _POOL // 2))}
         evidence = index.gather(namespace, query, pool, list(near))
         if evidence is None:
-            return []
+            return None, {}
         ids = [turn.id for turn in evidence.turns.values() if turn.id not in near]
-        near |= self._semantic.score(said, ids)
-        return ranked(evidence, near, self._signals, k)
+        return evidence, near | self._semantic.score(said, ids)
 
     def _by_scores(self, query: str, k: int) -> list[Ranked]:
         """An index that knows of words only: half of a score comes from it, and half from the meaning."""

@@ -18,7 +18,7 @@ from langmem_adapters.cues import ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, T
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.protocols import Evidence, Turn
 
-__all__ = ["SIGNALS", "Ranked", "Signal", "ranked", "weights_of"]
+__all__ = ["SIGNALS", "Ranked", "Signal", "candidates", "ranked", "weights_of"]
 
 
 class Signal(NamedTuple):
@@ -100,15 +100,9 @@ def ranked(evidence: Evidence, meaning: Mapping[str, float], signals: Mapping[st
         k: How many at the most.
     """
     values = _Values(evidence, meaning)
-    places, rows = [], []
-    for place in evidence.candidates:
-        row = values.of(place)
-        if row is not None:
-            places.append(place)
-            rows.append(row)
+    places, rows, greatest = values.measured()
     if not rows:
         return []
-    greatest = dict(zip(_ORDER, map(max, zip(*rows, strict=True)), strict=True))
     weights = {name: signal.both if meaning else signal.words for name, signal in signals.items()}
     share = min(1.0, max(greatest["covered"], greatest["meaning"])) / sum(w for w in weights.values() if w > 0)
     scales = [share * weights[name] / most if most > 0 else 0.0 for name, most in greatest.items()]
@@ -125,6 +119,17 @@ def ranked(evidence: Evidence, meaning: Mapping[str, float], signals: Mapping[st
         parts = {name: value * scale for name, value, scale in zip(_ORDER, row, scales, strict=True) if value * scale}
         found.append(Ranked(evidence.turns[place].id, min(1.0, max(0.0, total)), parts))
     return found
+
+
+def candidates(evidence: Evidence, meaning: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """All that :func:`ranked` weighs, by id: the signals that are not 0, divided by the greatest of their kind."""
+    places, rows, greatest = _Values(evidence, meaning).measured()
+    return {
+        evidence.turns[place].id: {
+            name: value / most for (name, most), value in zip(greatest.items(), row, strict=True) if value and most
+        }
+        for place, row in zip(places, rows, strict=True)
+    }
 
 
 _total_and_place = operator.itemgetter(0, 1)
@@ -191,6 +196,13 @@ class _Values:
             if stretch.ordered
         }
 
+    def measured(self) -> tuple[list[int], list[tuple[float, ...]], dict[str, float]]:
+        """The candidates that have any signal of the query, their signals, and the greatest of each."""
+        measured = [(place, row) for place in self._evidence.candidates if (row := self.of(place)) is not None]
+        rows = [row for _, row in measured]
+        greatest = dict(zip(_ORDER, map(max, zip(*rows, strict=True)), strict=True)) if rows else {}
+        return [place for place, _ in measured], rows, greatest
+
     def of(self, place: int) -> tuple[float, ...] | None:
         """All signals of a place; None, if nothing of the query is in it, beside it or in its meaning."""
         near = self._near(place)
@@ -212,6 +224,8 @@ class _Values:
         if stretch not in self._sessions:
             return [None, None, self._said[place], None, None]
         near = range(place - 2, place + 3)
+        if Evidence.stretch_of(near[0]) == stretch == Evidence.stretch_of(near[-1]):
+            return list(map(self._said.get, near))
         return [self._said.get(other) if Evidence.stretch_of(other) == stretch else None for other in near]
 
     def _windows(self, near: Sequence[_Said | None]) -> tuple[bool, tuple[float, ...]]:
@@ -222,9 +236,10 @@ class _Values:
         for said, weight in zip(near, _PAST, strict=True):
             if said is None:
                 continue
-            long += said.turn.length
-            long_past += weight * said.turn.length
-            for term, count in said.words.items():
+            turn, words, _, _ = said
+            long += turn.length
+            long_past += weight * turn.length
+            for term, count in words.items():
                 around[term] = around.get(term, 0.0) + count
                 if weight:
                     past[term] = past.get(term, 0.0) + weight * count

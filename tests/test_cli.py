@@ -171,6 +171,29 @@ def test_recall(url: str, ada: BrainMemory) -> None:
     assert "--user" in fails("recall", "bike", "--url", url)
 
 
+def test_eval(url: str, ada: BrainMemory, tmp_path: Path) -> None:
+    memory = LongTermMemory(ada.store, open_index(url), user="ada")
+    for n in range(12):
+        memory.add([Message(role="user", content=f"Key number {n} hangs on hook {n}.", id=f"m{n}")], session=f"s{n}")
+    questions = [{"question": f"Where is key number {n}?", "evidence": [f"m{n}"]} for n in range(12)]
+    questions[-1]["evidence"] = ["nowhere"]
+    file, weights = tmp_path / "questions.jsonl", tmp_path / "weights.json"
+    file.write_text("\n".join(map(json.dumps, questions)))
+    found = run("eval", file, "--url", url, "--user", "ada").stdout
+    assert re.match(
+        r"12 questions: recall@5 91\.7 %, .*MRR 0\.\d{3}, [\d.]+ ms each\n1 answers are in no memory", found
+    )
+    fitted = run("eval", file, "--url", url, "--user", "ada", "--fit", "--save", weights).stdout
+    assert re.search(r"becomes [\d.]+: (better|no clear difference|worse)\n", fitted)
+    LongTermMemory(ada.store, open_index(url), user="ada", weights=json.loads(weights.read_text()))
+    assert "line 1" in fails("eval", _written(tmp_path / "wrong.jsonl", "{"), "--url", url, "--user", "ada")
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
 def test_recall_of_a_session_without_a_user(url: str) -> None:
     store = open_store(url)
     LongTermMemory(store, open_index(url), session="s").add([Message(role="user", content="A red kite.")])

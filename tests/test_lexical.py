@@ -535,3 +535,45 @@ def test_processes_write_and_read_at_the_same_time(index: LexicalIndex, tmp_path
     for namespace in (("ours",), ("theirs",)):
         assert len(found(index, "common", namespace, k=10_000)) == total
     assert found(index, f"word{batches}", ("ours",)) == found(index, f"word{batches}", ("theirs",))
+
+
+# --- how often a term is there
+
+
+def test_the_counts_of_terms_follow_every_change(tmp_path: Path) -> None:
+    index, chance = LexicalIndex(tmp_path / "index.db"), random.Random(5)
+    words = [f"word{number}" for number in range(12)]
+    for _ in range(60):
+        text = " ".join(chance.choices(words, k=chance.randint(0, 9)))
+        ids = [str(chance.randrange(20)) for _ in range(3)]
+        index.apply(NOTES, upsert=[Document(ids[0], text)], delete=ids[1:])
+    index.apply(("others",), upsert=[Document("1", "word1 word1")])
+    with sqlite3.connect(tmp_path / "index.db") as connection:
+        kept = connection.execute("SELECT * FROM langmem_lexical_terms ORDER BY 1, 2").fetchall()
+        there = connection.execute(
+            "SELECT namespace, term, COUNT(*), MAX(tf), MIN(length) FROM langmem_lexical_postings"
+            " GROUP BY 1, 2 ORDER BY 1, 2"
+        ).fetchall()
+    connection.close()
+    assert [row[:3] for row in kept] == [row[:3] for row in there]
+    assert all(mine[3] >= real[3] and mine[4] <= real[4] for mine, real in zip(kept, there, strict=True))
+    index.clear(NOTES)
+    with sqlite3.connect(tmp_path / "index.db") as connection:
+        assert connection.execute("SELECT documents, tf, length FROM langmem_lexical_terms").fetchall() == [(1, 2, 2)]
+    connection.close()
+
+
+def test_an_index_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
+    index = LexicalIndex(tmp_path / "index.db")
+    index.apply(NOTES, upsert=[Document("1", "a red bike"), Document("2", "a red car car")], position=(4, "e"))
+    before = index.search(NOTES, "red car", 5)
+    index.close()
+    with sqlite3.connect(tmp_path / "index.db") as connection:
+        connection.execute("DROP TABLE langmem_lexical_terms")
+        connection.execute("UPDATE langmem_schema SET version = version - 2 WHERE name = 'lexical'")
+    connection.close()
+    assert before
+    assert index.search(NOTES, "red car", 5) == before
+    assert index.position(NOTES) == (4, "e")
+    index.apply(NOTES, delete=["2"])
+    assert [hit.id for hit in index.search(NOTES, "red car", 5)] == ["1"]

@@ -43,6 +43,13 @@ SCHEMA = (
     """CREATE TABLE langmem_lexical_speakers (
         namespace INTEGER NOT NULL, name BLOB NOT NULL, documents INTEGER NOT NULL,
         PRIMARY KEY (namespace, name)) WITHOUT ROWID""",
+    """CREATE TABLE langmem_lexical_terms (
+        namespace INTEGER NOT NULL, term BLOB NOT NULL, documents INTEGER NOT NULL,
+        tf INTEGER NOT NULL, length INTEGER NOT NULL,
+        PRIMARY KEY (namespace, term)) WITHOUT ROWID""",
+    """INSERT INTO langmem_lexical_terms
+        SELECT namespace, term, COUNT(*), MAX(tf), MIN(length) FROM langmem_lexical_postings
+        GROUP BY namespace, term""",
 )
 
 
@@ -78,7 +85,14 @@ def add(connection: sqlite3.Connection, namespace: int, row: Row) -> None:
         "INSERT INTO langmem_lexical_postings VALUES (?, ?, ?, ?, ?)",
         [(namespace, to_bytes(term), number, tf, length) for term, tf in sorted(row.counts.items())],
     )
+    connection.executemany(_ONE_MORE, [(namespace, to_bytes(term), tf, length) for term, tf in row.counts.items()])
     _count(connection, namespace, number, speaker, documents=1, length=length)
+
+
+# The greatest tf and the least length are bounds: they stay, when the document that had them goes.
+_ONE_MORE = """
+    INSERT INTO langmem_lexical_terms VALUES (?, ?, 1, ?, ?) ON CONFLICT (namespace, term) DO UPDATE
+    SET documents = documents + 1, tf = max(tf, excluded.tf), length = min(length, excluded.length)"""
 
 
 def remove(connection: sqlite3.Connection, namespace: int, id_: bytes, *, keep: bytes | None = None) -> int | None:
@@ -90,16 +104,25 @@ def remove(connection: sqlite3.Connection, namespace: int, id_: bytes, *, keep: 
     if row is None:
         return None
     number, length, speaker, terms = row
+    keys = [(namespace, to_bytes(term)) for term in json.loads(terms)]
     connection.executemany(
         "DELETE FROM langmem_lexical_postings WHERE namespace = ? AND term = ? AND document = ?",
-        [(namespace, to_bytes(term), number) for term in json.loads(terms)],
+        [(*key, number) for key in keys],
     )
+    for change in _ONE_LESS:
+        connection.executemany(change, keys)
     connection.execute("DELETE FROM langmem_lexical_documents WHERE number = ?", (number,))
     (thread,) = connection.execute(
         "SELECT thread FROM langmem_lexical_stretches WHERE number = ?", (number // STRETCH,)
     ).fetchone()
     _count(connection, namespace, number, speaker, documents=-1, length=-length)
     return cast(int, number) if thread and thread == keep else None
+
+
+_ONE_LESS = (
+    "UPDATE langmem_lexical_terms SET documents = documents - 1 WHERE namespace = ? AND term = ?",
+    "DELETE FROM langmem_lexical_terms WHERE namespace = ? AND term = ? AND documents = 0",
+)
 
 
 def _next(connection: sqlite3.Connection, namespace: int, thread: bytes) -> int:
@@ -145,7 +168,7 @@ def _count(
 
 def drop(connection: sqlite3.Connection, namespace: int) -> None:
     """Remove a namespace with all it holds."""
-    tables = ("postings", "documents", "stretches", "speakers")
+    tables = ("postings", "terms", "documents", "stretches", "speakers")
     for table, key in (*((table, "namespace") for table in tables), ("namespaces", "number")):
         connection.execute(f"DELETE FROM langmem_lexical_{table} WHERE {key} = ?", (namespace,))  # noqa: S608 - ours
 

@@ -58,10 +58,11 @@ class Term(NamedTuple):
 def weigh(connection: sqlite3.Connection, corpus: Corpus, term: str, times: int) -> Term:
     """Look up what a query's term weighs in a namespace."""
     key = to_bytes(term)
-    frequency, tf, length = connection.execute(
-        "SELECT COUNT(*), MAX(tf), MIN(length) FROM langmem_lexical_postings WHERE namespace = ? AND term = ?",
+    row = connection.execute(
+        "SELECT documents, tf, length FROM langmem_lexical_terms WHERE namespace = ? AND term = ?",
         (corpus.namespace, key),
     ).fetchone()
+    frequency, tf, length = row or (0, 0, 0)
     weight = times * idf(frequency, corpus.documents)
     c, d = corpus.norm
     return Term(frequency, key, weight, weight * tf / (tf + c + d * length) if frequency else 0.0)

@@ -1,0 +1,228 @@
+"""How well a long-term memory finds what questions ask for: measured, and weights fitted to it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import statistics
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.fitting import Case, Fit, judged, share_found
+from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.memories import normal
+from langmem_adapters.model import Memory
+from langmem_adapters.signals import SIGNALS
+
+__all__ = ["Evaluation", "Question", "aevaluate", "afit", "evaluate", "fit", "read_questions"]
+
+CUTS = (5, 10, 20)
+_GZIP = b"\x1f\x8b"
+
+
+class Question(NamedTuple):
+    """A question and what answers it: the id of a message or of a memory, or the text of one, for each answer.
+
+    ``user`` says whose memory is asked; "": the one that there is.
+    """
+
+    text: str
+    evidence: frozenset[str]
+    user: str = ""
+
+
+class Evaluation(NamedTuple):
+    """What a memory found.
+
+    ``recall`` holds, by k, the mean share of a question's answers among the first k; ``mrr`` is the mean of 1 / rank
+    of the first answer, 0 beyond the twentieth; ``unknown`` counts answers that no memory holds, and that count as
+    not found; ``p50`` is the median of the milliseconds that a search took.
+    """
+
+    questions: int
+    recall: dict[int, float]
+    mrr: float
+    unknown: int
+    p50: float
+
+
+def evaluate(
+    memory_of: Callable[[str], LongTermMemory],
+    questions: Sequence[Question],
+    *,
+    timer: Callable[[], float] = time.perf_counter,
+) -> Evaluation:
+    """Search for every question.
+
+    Args:
+        memory_of: Gives the memory of a user.
+        questions: See :func:`read_questions`.
+        timer: Gives seconds.
+
+    Raises ConfigurationError where there are no questions.
+
+    >>> from langmem_adapters import Message, open_index, open_store
+    >>> memory = LongTermMemory(open_store("memory:"), open_index("memory:"), user="ada")
+    >>> memory.add([Message(role="user", content="My bike is in the shed.", id="m1")])
+    >>> evaluate(lambda user: memory, [Question("Where is the bike?", frozenset({"m1"}))]).recall[5]
+    1.0
+    """
+    return run(_evaluate(memory_of, questions, timer))
+
+
+async def aevaluate(
+    memory_of: Callable[[str], LongTermMemory],
+    questions: Sequence[Question],
+    *,
+    timer: Callable[[], float] = time.perf_counter,
+) -> Evaluation:
+    """:func:`evaluate`, without blocking the event loop."""
+    return await arun(_evaluate(memory_of, questions, timer))
+
+
+def fit(memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question]) -> Fit:
+    """Fit the weights of the signals to questions, and say whether that helps with others.
+
+    It is judged on users whose questions took no part, or, with fewer than three of them, on every fifth question.
+    The memories' own weights play no part: the fit starts from :data:`langmem_adapters.signals.SIGNALS`.
+
+    Raises ConfigurationError for fewer than ten questions that a memory has an answer to.
+    """
+    return run(_fit(memory_of, questions))
+
+
+async def afit(memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question]) -> Fit:
+    """:func:`fit`, without blocking the event loop."""
+    return await arun(_fit(memory_of, questions))
+
+
+def _evaluate(
+    memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question], timer: Callable[[], float]
+) -> Flow[Evaluation]:
+    if not questions:
+        raise ConfigurationError("there are no questions to search for")
+    shares: dict[int, list[float]] = {cut: [] for cut in CUTS}
+    reciprocal, seconds, unknown = [], [], 0
+    for user, asked in _by_user(questions).items():
+        memory = memory_of(user)
+        known = _answers((yield from step(memory.all)), asked)
+        held = set().union(*known.values())
+        for question in asked:
+            unknown += len(question.evidence - held)
+            start = timer()
+            found = yield from memory.search_flow(question.text, max(CUTS))
+            seconds.append(timer() - start)
+            hits = [known.get(recalled.memory.id, frozenset()) & question.evidence for recalled in found]
+            for cut, values in shares.items():
+                values.append(share_found(hits[:cut], len(question.evidence)))
+            reciprocal.append(next((1 / rank for rank, hit in enumerate(hits, start=1) if hit), 0.0))
+    recall = {cut: statistics.fmean(values) for cut, values in shares.items()}
+    return Evaluation(len(questions), recall, statistics.fmean(reciprocal), unknown, 1000 * statistics.median(seconds))
+
+
+def _fit(memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question]) -> Flow[Fit]:
+    cases = []
+    for user, asked in _by_user(questions).items():
+        memory = memory_of(user)
+        known = _answers((yield from step(memory.all)), asked)
+        for question in asked:
+            candidates = yield from memory.candidates_flow(question.text, max(CUTS))
+            places = {place: known.get(id_, frozenset()) & question.evidence for place, id_ in enumerate(candidates)}
+            answers = {place: found for place, found in places.items() if found}
+            if answers:
+                cases.append(Case(user, list(candidates.values()), answers, len(question.evidence)))
+    both = any("meaning" in signals for case in cases for signals in case.signals)
+    weights = {name: signal.both if both else signal.words for name, signal in SIGNALS.items()}
+    return (yield from step(judged, cases, weights))
+
+
+def _by_user(questions: Sequence[Question]) -> dict[str, list[Question]]:
+    found: dict[str, list[Question]] = {}
+    for question in questions:
+        found.setdefault(question.user, []).append(question)
+    return found
+
+
+def _answers(memories: Sequence[Memory], questions: Sequence[Question]) -> dict[str, frozenset[str]]:
+    """What each memory answers of all that is asked for, by its id."""
+    wanted = frozenset().union(*(question.evidence for question in questions))
+    texts: dict[str, set[str]] = {}
+    for one in wanted:
+        texts.setdefault(normal(one), set()).add(one)
+    found = {}
+    for memory in memories:
+        names = {memory.id, *(occurrence.message_id for occurrence in memory.occurrences)}
+        found[memory.id] = (names & wanted) | texts.get(normal(memory.message.text), set())
+    return {id_: frozenset(answers) for id_, answers in found.items() if answers}
+
+
+# ---- files
+
+
+def read_questions(path: Path) -> list[Question]:
+    """Read questions from a JSON list, from JSON Lines, or from a LoCoMo file, plain or gzipped.
+
+    A question is ``{"question": "Where is the bike?", "evidence": ["m1"], "user": "ada"}``, the user where there are
+    several. ``evidence`` names messages by id, or says what they say. Each conversation of a LoCoMo file is a user,
+    as ``langmem-adapters import`` makes it; its questions without evidence are left out.
+
+    Raises SerializationError, naming the first wrong place, and OSError where the file cannot be read.
+    """
+    try:
+        return [question for place, value in _values(_text(path)) for question in _questions(place, value)]
+    except SerializationError as error:
+        raise SerializationError(f"{path}: {error}") from error
+
+
+def _text(path: Path) -> str:
+    data = path.read_bytes()
+    try:
+        return (gzip.decompress(data) if data.startswith(_GZIP) else data).decode("utf-8-sig")
+    except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError) as error:
+        raise SerializationError(f"it cannot be read: {error}") from error
+
+
+def _values(text: str) -> Iterator[tuple[str, Any]]:
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        for number, line in enumerate(text.split("\n"), start=1):
+            if line.strip():
+                try:
+                    yield f"line {number}", json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    raise SerializationError(f"line {number} is not JSON") from error
+        return
+    whole = whole.get("conversations", whole) if isinstance(whole, dict) else whole
+    for number, value in enumerate(whole if isinstance(whole, list) else [whole], start=1):
+        yield f"item {number}", value
+
+
+def _questions(place: str, value: Any) -> Iterator[Question]:
+    if isinstance(value, dict) and isinstance(value.get("qa"), list):
+        for number, each in enumerate(value["qa"], start=1):
+            inner = f"{place}, question {number}"
+            if not isinstance(each, dict) or "ev" not in each:
+                raise SerializationError(f'{inner} has no "ev"')
+            if each["ev"]:
+                yield _question(inner, each.get("q"), each["ev"], value.get("id"))
+    elif isinstance(value, dict):
+        yield _question(place, value.get("question"), value.get("evidence"), value.get("user", ""))
+    else:
+        raise SerializationError(f"{place} is no question")
+
+
+def _question(place: str, text: Any, evidence: Any, user: Any) -> Question:
+    if not (isinstance(text, str) and text.strip()):
+        raise SerializationError(f'{place} has no text as its "question"')
+    evidence = [evidence] if isinstance(evidence, str) else evidence
+    if not (isinstance(evidence, list) and evidence and all(isinstance(one, str) and one for one in evidence)):
+        raise SerializationError(f'{place} has no list of texts as its "evidence"')
+    if not isinstance(user, str):
+        raise SerializationError(f'{place} has no text as its "user"')
+    return Question(text, frozenset(evidence), user)

@@ -1,0 +1,156 @@
+"""Weights for the signals of a search, fitted to questions whose answers are known, and judged on others.
+
+Coordinate ascent on the measure itself, as D. Metzler and W. B. Croft, "Linear feature-based models for information
+retrieval" (2007): one weight after the other is tried with a few other values, and keeps the best one.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import statistics
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from langmem_adapters.errors import ConfigurationError
+
+__all__ = ["Case", "Fit", "fitted", "judged", "share_found"]
+
+_CUTS = (5, 10)
+_FACTORS = (0.0, 0.5, 0.75, 1.5, 2.0)
+_STARTS = (-0.5, 0.5)  # what is tried instead of a weight of 0
+_LEAST_GAIN = 0.001
+_SWEEPS = 2
+_FOLDS = 5
+_FEWEST = 10  # questions
+_CLEAR = 1.645  # standard errors: 95 % one-sided
+
+
+class Case(NamedTuple):
+    """A question as the fit sees it: its group, the signals of its candidates, and what each of these answers.
+
+    ``answers`` are by the candidate's place in ``signals``; ``wanted`` says how many answers there are.
+    """
+
+    group: Hashable
+    signals: Sequence[Mapping[str, float]]
+    answers: Mapping[int, Collection[str]]
+    wanted: int
+
+
+class Fit(NamedTuple):
+    """Other weights, and what they do to questions that took no part in the fit.
+
+    ``before`` and ``after`` are means of recall@5, recall@10 and the reciprocal rank of the first answer.
+    ``weights`` holds those that changed; it fits ``LongTermMemory(weights=...)``.
+    """
+
+    weights: dict[str, float]
+    before: float
+    after: float
+    verdict: Literal["better", "no clear difference", "worse"]
+
+
+def judged(cases: Sequence[Case], weights: Mapping[str, float]) -> Fit:
+    """Fit weights to all cases, and judge the fit on groups left out of it.
+
+    With fewer than three groups, every fifth case is left out. Raises ConfigurationError for fewer than ten cases.
+    """
+    if len(cases) < _FEWEST:
+        raise ConfigurationError(f"weights are fitted to {_FEWEST} questions at the least, not to {len(cases)}")
+    groups: list[Hashable] = [case.group for case in cases]
+    if len(set(groups)) < 3:  # noqa: PLR2004 - with two, a fit would see half of the questions
+        groups = [number % _FOLDS for number in range(len(cases))]
+    gains, before = [], []
+    for left_out in dict.fromkeys(groups):
+        seen = [case for case, group in zip(cases, groups, strict=True) if group != left_out]
+        other = fitted(seen, weights)
+        for case, group in zip(cases, groups, strict=True):
+            if group == left_out:
+                before.append(_Ranking(case, weights).value())
+                gains.append(_Ranking(case, other).value() - before[-1])
+    gain, error = statistics.fmean(gains), statistics.stdev(gains) / math.sqrt(len(gains))
+    verdict: Literal["better", "no clear difference", "worse"] = "no clear difference"
+    if abs(gain) > _CLEAR * error:
+        verdict = "better" if gain > 0 else "worse"
+    final = fitted(cases, weights)
+    changed = {name: weight for name, weight in final.items() if weight != weights[name]}
+    mean = statistics.fmean(before)
+    return Fit(changed, mean, mean + gain, verdict)
+
+
+def fitted(cases: Sequence[Case], weights: Mapping[str, float]) -> dict[str, float]:
+    """The weights that rank the answers of these cases best, of those that were tried."""
+    found = dict(weights)
+    rankings = [_Ranking(case, found) for case in cases]
+    best = statistics.fmean(ranking.value() for ranking in rankings)
+    for _ in range(_SWEEPS):
+        start = best
+        for name in weights:
+            kept = found[name]
+            for tried in [kept * factor for factor in _FACTORS] if kept else _STARTS:
+                value = statistics.fmean(ranking.value(name, tried - kept) for ranking in rankings)
+                if value > best + _LEAST_GAIN and _any_positive(found, name, tried):
+                    best, found[name] = value, round(tried, 3)
+            for ranking in rankings:
+                ranking.change(name, found[name] - kept)
+        if best == start:
+            break
+    return found
+
+
+def _any_positive(weights: Mapping[str, float], name: str, tried: float) -> bool:
+    return tried > 0 or any(weight > 0 for other, weight in weights.items() if other != name)
+
+
+class _Ranking:
+    """The candidates of a case with their scores, which change with the weights."""
+
+    def __init__(self, case: Case, weights: Mapping[str, float]) -> None:
+        self._case = case
+        self._columns = {
+            name: [signals.get(name, 0.0) for signals in case.signals]
+            for name in weights
+            if any(signals.get(name) for signals in case.signals)
+        }
+        self._totals = [0.0] * len(case.signals)
+        self._value: float | None = None
+        for name, weight in weights.items():
+            self.change(name, weight)
+
+    def change(self, name: str, by: float) -> None:
+        """Change a weight."""
+        if by and name in self._columns:
+            self._totals = self._changed(name, by)
+            self._value = None
+
+    def _changed(self, name: str, by: float) -> list[float]:
+        return list(map(operator.add, self._totals, [by * value for value in self._columns[name]]))
+
+    def value(self, name: str = "", by: float = 0.0) -> float:
+        """How well the answers rank, from 0 to 1: as it is, or as it were after a change."""
+        if by and name in self._columns:
+            return self._measure(self._changed(name, by))
+        if self._value is None:
+            self._value = self._measure(self._totals)
+        return self._value
+
+    def _measure(self, totals: Sequence[float]) -> float:
+        ranks = {}
+        for place, answers in self._case.answers.items():
+            ranks[place] = 1 + sum(map(totals[place].__lt__, totals))
+            ranks[place] += totals[:place].count(totals[place])
+            if not answers:
+                del ranks[place]
+        if not ranks:
+            return 0.0
+        shares = [
+            share_found([self._case.answers[place] for place, rank in ranks.items() if rank <= cut], self._case.wanted)
+            for cut in _CUTS
+        ]
+        return (sum(shares) + 1 / min(ranks.values())) / (len(_CUTS) + 1)
+
+
+def share_found(answers: Sequence[Collection[str]], wanted: int) -> float:
+    """The share of the wanted answers that these have together."""
+    return len(set().union(*answers)) / wanted
