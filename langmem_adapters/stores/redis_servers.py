@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-import redis
 from redis import ConnectionPool, RedisCluster
 from redis.exceptions import AskError, ClusterDownError, ReadOnlyError, ResponseError, SlotNotCoveredError, WatchError
 
@@ -21,8 +20,6 @@ _Talk: TypeAlias = "Callable[[Any], T]"
 _MakeBreaker: TypeAlias = "Callable[[Callable[[], object]], Breaker]"
 
 _MOVED = (AskError, ClusterDownError, SlotNotCoveredError)  # MovedError is an AskError
-# Pools take no argument since 5.3, and warn about one.
-_NAMED: tuple[str, ...] = () if redis.VERSION >= (5, 3) else ("MULTI",)
 
 
 class Servers(Protocol):
@@ -137,7 +134,7 @@ def _may_pass_in_a_cluster(error: Exception) -> bool:
 
 def on(pool: ConnectionPool, talk: _Talk[T]) -> T:
     """Talk on a connection of a pool."""
-    connection: Any = pool.get_connection(*_NAMED)
+    connection: Any = pool.get_connection()
 
     def drop(error: Exception) -> None:
         connection.disconnect()
