@@ -931,6 +931,7 @@ def _openai(server: OpenAIServer, **settings: Any) -> ChatOpenAI:
     return ChatOpenAI(model="gpt-4o", base_url=server.url, api_key="k", **settings)
 
 
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of openai's own older clients
 @pytest.mark.parametrize("method", ["json_schema", "function_calling", "json_mode"])
 @pytest.mark.parametrize("raw", [False, True])
 def test_c5_structured_output_is_served_and_parsed(server: OpenAIServer, method: Any, raw: bool) -> None:

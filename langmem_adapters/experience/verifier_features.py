@@ -139,7 +139,7 @@ def edits(one: Sequence[str], other: Sequence[str], most: int) -> int:
         before, row = row, line
         if min(row) > most:
             return most + 1
-    return row[-1]
+    return min(row[-1], most + 1)
 
 
 def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
