@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage
@@ -15,6 +13,7 @@ from langmem_adapters.codec import plain
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache
 from langmem_adapters.experience.arguments import Arguments
+from langmem_adapters.experience.asking import Asking
 from langmem_adapters.experience.flights import Flight
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.rules import Rules, Turn
@@ -30,9 +29,6 @@ Examples: TypeAlias = Sequence[Experience]
 """What was answered to requests like this one; none, unless examples are wanted."""
 
 
-_reading: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
-
-
 class Request(NamedTuple):
     """A request as a cache of LangChain is shown it, its key, and what the user asked, to find similar ones by."""
 
@@ -42,7 +38,7 @@ class Request(NamedTuple):
     question: str
 
 
-class Answers:
+class Answers(Asking):
     """The answers in a pool, around the calls of a model. Each method calls the model with what is similar.
 
     Args:
@@ -98,7 +94,7 @@ class Answers:
 
     def invoke(self, request: Request, ask: Callable[[Examples], ChatResult]) -> ChatResult:
         """The answer to a request: a kept one, or the model's."""
-        with self._apart(request):
+        with self._apart(request.key):
             turn = run(self._calls.begin((*request, ()), {}))
         if turn.served:
             return ChatResult(generations=self._served(turn))
@@ -110,7 +106,7 @@ class Answers:
 
     async def ainvoke(self, request: Request, ask: Callable[[Examples], Awaitable[ChatResult]]) -> ChatResult:
         """:meth:`invoke`, without blocking the event loop."""
-        with self._apart(request):
+        with self._apart(request.key):
             turn = await arun(self._calls.begin((*request, ()), {}))
         if turn.served:
             return ChatResult(generations=self._served(turn))
@@ -124,7 +120,7 @@ class Answers:
         self, request: Request, ask: Callable[[Examples], Iterator[ChatGenerationChunk]]
     ) -> Iterator[ChatGenerationChunk]:
         """The answer in pieces. It is kept when the last was read."""
-        with self._apart(request):
+        with self._apart(request.key):
             turn = run(self._calls.begin((*request, ()), {}))
         if turn.served:
             yield from pieces(self._served(turn)[0])
@@ -141,7 +137,7 @@ class Answers:
         self, request: Request, ask: Callable[[Examples], AsyncIterator[ChatGenerationChunk]]
     ) -> AsyncIterator[ChatGenerationChunk]:
         """:meth:`stream`, without blocking the event loop."""
-        with self._apart(request):
+        with self._apart(request.key):
             turn = await arun(self._calls.begin((*request, ()), {}))
         if turn.served:
             for piece in pieces(self._served(turn)[0]):
@@ -165,34 +161,6 @@ class Answers:
         yield from self._calls.finish(turn, generations)
         if self._alike is not None and turn.kept is not None:
             yield from self._alike.keep(request.prompt, request.llm_string, request.key, generations)
-
-    @contextmanager
-    def _held(self, turn: Turn) -> Iterator[None]:
-        """While the model answers: if it fails, or nobody reads on, others may try."""
-        try:
-            yield
-        except BaseException:
-            self._calls.let_go(turn)
-            raise
-
-    @contextmanager
-    def _read_by(self, turn: Turn, thread: int | None) -> Iterator[None]:
-        """While a stream is read: its reader must not wait for itself, if it asks the same again."""
-        if turn.flight is None:
-            yield
-            return
-        self._open[turn.key] = (turn.flight, thread)
-        _reading.set((*(flight for flight in _reading.get() if not flight.landed.done()), turn.flight))
-        try:
-            yield
-        finally:
-            self._open.pop(turn.key, None)
-
-    def _apart(self, request: Request) -> AbstractContextManager[None]:
-        """Apart from a stream of the same that is being read here."""
-        flight, thread = self._open.get(request.key, (None, None))
-        own = flight in _reading.get() or thread == threading.get_ident()
-        return self._calls.led(Turn((), {}, flight=flight if own else None))
 
     def _served(self, turn: Turn) -> list[ChatGeneration]:
         generations: list[ChatGeneration] = turn.value

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
 from typing import Any, Literal, cast
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache
 from langmem_adapters.experience.arguments import Arguments
+from langmem_adapters.experience.asking import Asking
 from langmem_adapters.experience.flights import Flight
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.rules import Rules, Turn
@@ -31,10 +30,9 @@ from langmem_adapters.model import Experience, Metric
 __all__ = ["Answers"]
 
 _log = logging.getLogger("langmem_adapters")
-_reading: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
 
 
-class Answers:
+class Answers(Asking):
     """The responses in a pool, around the calls of a model.
 
     Args:
@@ -163,34 +161,6 @@ class Answers:
         """The pool's counts; hits that others had just asked for; refused, errors, requests without a key, tokens."""
         own = {name: self._calls.stats()[name] for name in ("shared", "refused", "errors")}
         return {**self.pool.stats(), **own, "unkeyed": self._unkeyed, "saved_tokens": self._saved_tokens}
-
-    @contextmanager
-    def _held(self, turn: Turn) -> Iterator[None]:
-        """While the model answers: if it fails, or nobody reads on, others may try."""
-        try:
-            yield
-        except BaseException:
-            self._calls.let_go(turn)
-            raise
-
-    @contextmanager
-    def _read_by(self, turn: Turn, thread: int | None) -> Iterator[None]:
-        """While a stream is read: its reader must not wait for itself, if it asks the same again."""
-        if turn.flight is None:
-            yield
-            return
-        self._open[turn.key] = (turn.flight, thread)
-        _reading.set((*(flight for flight in _reading.get() if not flight.landed.done()), turn.flight))
-        try:
-            yield
-        finally:
-            self._open.pop(turn.key, None)
-
-    def _apart(self, key: str) -> AbstractContextManager[None]:
-        """Apart from a stream of the same that is being read here."""
-        flight, thread = self._open.get(key, (None, None))
-        own = flight in _reading.get() or thread == threading.get_ident()
-        return self._calls.led(Turn((), {}, flight=flight if own else None))
 
     def _served(self, turn: Turn) -> Any:
         kwargs = turn.value.additional_kwargs
