@@ -7,14 +7,14 @@ digits for each of the latest that left, written as they leave.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message
 
-__all__ = ["DEPARTED", "content_id", "has_departed", "is_departed", "with_departed"]
+__all__ = ["DEPARTED", "content_id", "have_departed", "is_departed", "with_departed"]
 
 DEPARTED = "departed"
 """The value of a session that holds the marks."""
@@ -35,11 +35,11 @@ def with_departed(values: Mapping[str, bytes], leaving: Iterable[Message]) -> di
     return {DEPARTED: encode(marks[-_MARK * _REMEMBERED :])}
 
 
-def has_departed(values: Mapping[str, bytes], message: Message) -> bool:
-    """Whether this message was in the log, and has left it."""
+def have_departed(values: Mapping[str, bytes], messages: Sequence[Message]) -> list[bool]:
+    """Of each of these messages, whether it was in the log and has left it."""
     marks = _marks(values)
-    mark = content_id(message)[:_MARK] if marks else ""
-    return any(marks.startswith(mark, start) for start in range(0, len(marks), _MARK))
+    known = {marks[start : start + _MARK] for start in range(0, len(marks), _MARK)}
+    return [bool(known) and content_id(message)[:_MARK] in known for message in messages]
 
 
 def is_departed(value: object) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from langmem_adapters import text
 from langmem_adapters.codec import encode
-from langmem_adapters.departed import DEPARTED, content_id, has_departed, with_departed
+from langmem_adapters.departed import DEPARTED, content_id, have_departed, with_departed
 from langmem_adapters.errors import Conflict
 from langmem_adapters.expiry import Expiring, Refresh
 from langmem_adapters.flow import Flow
@@ -126,7 +126,7 @@ class SessionLog:
         A delivery that is repeated brings only what was stored, or that first and then the rest. A known id
         behind a new message, or with other content, comes from a cache that replays ids: it is added under another.
         """
-        departed = [has_departed(appended.values, message) for message in messages]
+        departed = have_departed(appended.values, messages)
         news = zip(appended.new, departed, strict=True)
         first = next((n for n, (new, gone) in enumerate(news) if new and not gone), len(entries))
         before, behind = range(first), range(first + 1, len(entries))
@@ -134,13 +134,11 @@ class SessionLog:
         known = {item.id: (item, message) for item, message in stored}
         back = [known[entries[n][0]][0] for n in before if appended.new[n] and entries[n][0] in known]
         left = any(entries[n][0] not in known for n in before)  # since they were appended
-        values = (yield from self.session.get(self._moves)) if left else {}
+        lately = have_departed((yield from self.session.get(self._moves)) if left else {}, messages)
         others = [
             messages[n].model_copy(update={"id": content_id(messages[n])})
             for n in before
-            if not appended.new[n]
-            and not _same(known.get(entries[n][0]), messages[n])
-            and not has_departed(values, messages[n])
+            if not appended.new[n] and not _same(known.get(entries[n][0]), messages[n]) and not lately[n]
         ]
         others += [messages[n].model_copy(update={"id": ""}) for n in behind if not appended.new[n]]
         if back:
