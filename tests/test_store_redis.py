@@ -395,6 +395,29 @@ def test_where_a_log_is_too_busy_to_take_an_entry_back_the_next_reader_does(
     assert store.scan(NS, limit=0).total == 3
 
 
+def test_where_a_log_is_too_busy_to_repair_an_append_is_answered_and_the_next_reader_repairs(
+    store: RedisStore, raw: Administrator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append(NS, [("a", b"1"), ("b", b"2")])
+    raw.xdel(keys(store)["log"], raw.xrange(keys(store)["log"])[0][0])
+    optimistic = store._wire.optimistic
+    look = iter([optimistic])
+
+    def overtaken(*args: Any) -> list[Any] | None:
+        if first := next(look, None):
+            return first(*args)
+        monkeypatch.setattr(redis_wire, "_ATTEMPTS", 0)  # from now on somebody else is always quicker
+        return optimistic(*args)
+
+    with monkeypatch.context() as busy:
+        busy.setattr(store._wire, "optimistic", overtaken)
+        assert store.append(NS, [("b", b"again"), ("a", b"3")])[:2] == ([False, True], 2)
+    assert raw.xlen(keys(store)["log"]) == 3
+    monkeypatch.undo()
+    assert [(item.id, item.data) for item in store.scan(NS).items] == [("b", b"2"), ("a", b"3")]
+    assert sizes(raw, store) == (2, 2)
+
+
 def test_what_was_lost_can_be_appended_again(store: RedisStore, raw: Administrator) -> None:
     store.append(NS, [("a", b"1"), ("b", b"2")])
     raw.delete(keys(store)["log"])

@@ -105,7 +105,9 @@ def _take_back(wire: Wire, place: Place, repeated: list[bytes]) -> int | None:
 def repair(wire: Wire, place: Place) -> dict[bytes, bytes]:
     """Leave each id once, where it came first, and make the set agree. Gives id -> stream id.
 
-    The log is read page by page, unwatched; then only its growth since, watched: other writers need not stop.
+    The log is read page by page, unwatched; then only its growth since, watched: other writers need not stop. Where
+    they leave no gap for the change itself, what is given holds all the same, and the next who meets the
+    difference tries again.
     """
     for _ in range(_RESTARTS):
         census = _Census(place)
@@ -113,7 +115,11 @@ def repair(wire: Wire, place: Place) -> dict[bytes, bytes]:
             pass
         (members,) = wire.send((place.ids, pack("SMEMBERS", place.ids)))
         reads = [census.rest(None), pack("XLEN", place.log), pack("PTTL", place.log)]
-        if wire.optimistic(place.log, reads, lambda replies: census.cure(replies, members)) is not None:  # noqa: B023 - called at once
+        try:
+            cured = wire.optimistic(place.log, reads, lambda replies: census.cure(replies, members))  # noqa: B023 - called at once
+        except Conflict:
+            return census.first
+        if cured is not None:
             return census.first
     raise Conflict("entries are removed from a log faster than it can be repaired; try again")
 
