@@ -145,8 +145,9 @@ def test_a_state_that_was_handed_out_stays_as_it_is(vectors: SQLiteVectors) -> N
     chance = random.Random(3)
     put(vectors, {f"d{n}": unit(chance) for n in range(50)})
     query = unit(chance)
-    seen = vectors._seen("n/", MAKER)
-    assert seen is not None
+    with vectors._fresh("n/", MAKER) as matrix:
+        assert matrix is not None
+        seen = matrix.seen()
     before = seen.nearest(query, 100)
     put(vectors, {}, ["d31", "d32"])
     assert len(vectors.nearest("n/", MAKER, query, 500)) == 48
@@ -154,6 +155,26 @@ def test_a_state_that_was_handed_out_stays_as_it_is(vectors: SQLiteVectors) -> N
     put(vectors, {f"d{n}": unit(chance) for n in range(40, 200)}, [f"d{n}" for n in range(30)])
     assert len(vectors.nearest("n/", MAKER, query, 500)) == 168
     assert seen.nearest(query, 100) == before
+
+
+def test_the_cosines_of_some_are_those_of_a_search_whatever_was_changed(vectors: SQLiteVectors) -> None:
+    chance = random.Random(5)
+    query = unit(chance)
+    put(vectors, {f"d{n}": unit(chance) for n in range(50)})
+    for change, gone in (
+        ({}, []),
+        ({"d3": unit(chance), "new": unit(chance)}, []),  # an id may have two rows, of which one is dead
+        ({}, ["d4", "d3"]),
+        ({"d4": unit(chance)}, [f"d{n}" for n in range(10, 45)]),  # the ranks are closed
+        ({"d11": unit(chance)}, ["d4"]),
+    ):
+        put(vectors, change, gone)
+        asked = ["none", *(f"d{n}" for n in range(50)), "new"]
+        found = vectors.cosines("n/", MAKER, query, asked)
+        assert found == pytest.approx(dict(vectors.nearest("n/", MAKER, query, 100)), abs=1e-12)
+        assert list(found) == [id_ for id_ in asked if id_ in found]
+    assert vectors.cosines("n/", Maker("another", 8), query, ["d1"]) == {}
+    assert vectors.cosines("none/", MAKER, query, ["d1"]) == {}
 
 
 def test_matrices_are_held_within_the_memory_given(tmp_path: Path) -> None:
@@ -245,7 +266,7 @@ def test_a_forked_child_searches_and_writes(vectors: SQLiteVectors) -> None:
     with vectors._lock, vectors._matrices["n/"].lock:  # as a thread of the parent may hold them
         process = multiprocessing.get_context("fork").Process(target=child)
         process.start()
-    process.join(30)
+    process.join(120)
     assert process.exitcode == 0
     assert ids(vectors.nearest("n/", MAKER, query, 5)) == ["b", "a"]
 

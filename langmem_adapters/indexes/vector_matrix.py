@@ -13,7 +13,7 @@ try:
 except ImportError as error:
     raise MissingDependency("numpy", "vectors") from error
 
-__all__ = ["Matrix", "Seen", "cosine", "packed"]
+__all__ = ["Matrix", "Seen", "packed"]
 
 _BLOCK = 400_000  # numbers multiplied at a time; more, and BLAS wakes threads, which on a busy machine costs ms
 _ROUNDING = 2e-5  # twice what a cosine in 32 bits may be wrong by; those as near as this are looked at in 64
@@ -23,11 +23,6 @@ _Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 def packed(vector: Sequence[float]) -> bytes:
     """A vector as it is stored: 32-bit floats, the lowest byte first."""
     return np.asarray(vector, "<f4").tobytes()
-
-
-def cosine(vector: Sequence[float], stored: bytes) -> float:
-    """The cosine of a vector and a stored one."""
-    return float(np.frombuffer(stored, "<f4").astype("f8") @ np.asarray(vector, "f8"))
 
 
 class Seen(NamedTuple):
@@ -72,11 +67,12 @@ class Matrix:
         self._numbers: _Array = np.empty(0, "i8")
         self._alive: _Array = np.empty(0, bool)
         self._ids: list[bytes] = []
+        self._rows: dict[bytes, int] = {}  # the last of each id
 
     @property
     def size(self) -> int:
         """Bytes, roughly."""
-        return int(self._vectors.nbytes) + 100 * len(self._ids)
+        return int(self._vectors.nbytes) + 200 * len(self._ids)
 
     @property
     def last(self) -> int:
@@ -101,6 +97,7 @@ class Matrix:
         self._numbers[start:end] = [row[0] for row in rows]
         self._alive[start:end] = True
         self._ids.extend(row[1] for row in rows)
+        self._rows.update((row[1], n) for n, row in enumerate(rows, start))
         self._count = end
         self._living += len(rows)
 
@@ -118,6 +115,14 @@ class Matrix:
         """The state as it is now."""
         return Seen(self._vectors[: self._count], self._ids, self._alive[: self._count])
 
+    def cosines(self, vector: Sequence[float], ids: Sequence[bytes]) -> list[float | None]:
+        """The cosine of each id; None for one that is not there."""
+        rows = [self._rows.get(id_, -1) for id_ in ids]
+        there = [n for n in rows if n >= 0 and self._alive[n]]
+        near = self._vectors[there].astype("f8") @ np.asarray(vector, "f8") if there else ()
+        found = dict(zip(there, map(float, near), strict=True))
+        return [found.get(n) for n in rows]
+
     def _keep(self, kept: _Array) -> None:
         alive = self._alive[: self._count] & kept
         self._living = int(alive.sum())
@@ -127,6 +132,7 @@ class Matrix:
         self._vectors = self._vectors[: self._count][alive]
         self._numbers = self._numbers[: self._count][alive]
         self._ids = [id_ for id_, lives in zip(self._ids, alive.tolist(), strict=True) if lives]
+        self._rows = {id_: n for n, id_ in enumerate(self._ids)}
         self._count = self._living
         self._alive = np.ones(self._count, bool)
 

@@ -6,14 +6,15 @@ import os
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from langmem_adapters.database import Database
 from langmem_adapters.embedding import Vector
 from langmem_adapters.indexes.vector import Maker, Mark, search_errors
-from langmem_adapters.indexes.vector_matrix import Matrix, Seen, cosine, packed
+from langmem_adapters.indexes.vector_matrix import Matrix, packed
 
 __all__ = ["SQLiteVectors"]
 
@@ -90,17 +91,16 @@ class SQLiteVectors:
                 )
 
     def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
-        seen = self._seen(name, maker)
+        with self._fresh(name, maker) as matrix:
+            seen = None if matrix is None else matrix.seen()
         return [] if seen is None else [(_text(id_), cosine) for id_, cosine in seen.nearest(vector, k)]
 
     def cosines(self, name: str, maker: Maker, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
-        with search_errors(), self._database.reading() as connection:
-            space = _find(connection, name)
-            if space is None or not space.mark.maker.fits(maker):
+        with self._fresh(name, maker) as matrix:
+            if matrix is None:
                 return {}
-            statement = "SELECT vector FROM langmem_vector_rows WHERE namespace = ? AND id = ?"
-            read = ((id_, connection.execute(statement, (space.number, _bytes(id_))).fetchone()) for id_ in ids)
-            return {id_: cosine(vector, row[0]) for id_, row in read if row is not None}
+            cosines = matrix.cosines(vector, list(map(_bytes, ids)))
+        return {id_: cosine for id_, cosine in zip(ids, cosines, strict=True) if cosine is not None}
 
     def clear(self, name: str) -> None:
         with search_errors(), self._database.writing() as connection:
@@ -116,20 +116,21 @@ class SQLiteVectors:
     def __repr__(self) -> str:
         return f"SQLiteVectors({self._database.path!r})"
 
-    def _seen(self, name: str, maker: Maker) -> Seen | None:
-        """The vectors of a namespace as they are now; None: none that this maker made."""
+    @contextmanager
+    def _fresh(self, name: str, maker: Maker) -> Iterator[Matrix | None]:
+        """The vectors of a namespace as they are now, to be looked at in the block; None: none that this maker made."""
         matrix = self._matrix(name)
-        # The lock before the transaction, so that whoever comes later never sees an earlier state.
-        with matrix.lock, search_errors(), self._database.reading() as connection:
-            space = _find(connection, name)
-            if space is None or not space.documents or not space.mark.maker.fits(maker):
-                matrix.reset(0)
-                seen = None
-            else:
-                _refresh(connection, matrix, space)
-                seen = matrix.seen()
+        with matrix.lock:
+            # The lock before the transaction, so that whoever comes later never sees an earlier state.
+            with search_errors(), self._database.reading() as connection:
+                space = _find(connection, name)
+                there = space is not None and space.documents and space.mark.maker.fits(maker)
+                if space is not None and there:
+                    _refresh(connection, matrix, space)
+                else:
+                    matrix.reset(0)
+            yield matrix if there else None
         self._trim(name)
-        return seen
 
     def _matrix(self, name: str) -> Matrix:
         if self._pid != os.getpid():  # a thread of the parent may hold the locks for ever
