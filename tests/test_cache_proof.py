@@ -20,10 +20,11 @@ UPDATES = """
 import sys
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration
+from langmem_adapters import open_store
 from langmem_adapters.langchain import ExperienceCache
 
 number, url = sys.argv[1:]
-cache = ExperienceCache(url, on_error="raise")
+cache = ExperienceCache(store=open_store(url), on_error="raise")  # a store that waits: eight share what cores there are
 for n in range(100):
     answer = [ChatGeneration(message=AIMessage(f"{number}-{n}"))]
     cache.update("one for all", "model", answer)

@@ -43,7 +43,7 @@ class Crowd:
         with self._lock:
             self.calls += 1
             outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
-        assert self.release.wait(30)
+        assert self.release.wait(120)
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
@@ -63,7 +63,7 @@ def on_threads(work: Callable[[], Any], release: Callable[[], Any]) -> list[Any]
         thread.start()
     release()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert len(got) == _CROWD
     return got
 
@@ -72,7 +72,7 @@ def waiting(cache: Any, crowd: Crowd, misses: int = _CROWD) -> Callable[[], None
     """Let the crowd go when all have looked into the pool."""
 
     def release() -> None:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while cache.pool.stats()["misses"] < misses and time.monotonic() < until:
             time.sleep(0.001)
         crowd.release.set()
@@ -161,7 +161,7 @@ async def test_a_task_that_is_cancelled_as_it_gets_its_turn_leaves_nobody_waitin
         def write(self, *args: Any, **kwargs: Any) -> None:
             super().write(*args, **kwargs)
             entered.set()
-            assert release.wait(30)
+            assert release.wait(120)
 
     @cached(store=Slow(), wait=25)
     async def f(n: int) -> int:
@@ -179,7 +179,7 @@ async def test_a_task_that_is_cancelled_as_it_gets_its_turn_leaves_nobody_waitin
 
 
 def test_results_that_cannot_be_kept_are_made_side_by_side() -> None:
-    together = threading.Barrier(_CROWD - 1, timeout=30)
+    together = threading.Barrier(_CROWD - 1, timeout=120)
     crowd = Crowd(object())
     first = threading.Lock()
 
@@ -213,7 +213,7 @@ def test_nobody_waits_longer_than_the_bound() -> None:
 
 
 def test_without_waiting_everybody_makes_their_own() -> None:
-    together = threading.Barrier(_CROWD, timeout=30)
+    together = threading.Barrier(_CROWD, timeout=120)
 
     @cached(store=MemoryStore(), wait=0)
     def f() -> int:
@@ -340,7 +340,7 @@ def workers(number: int, place: tuple[str, str], folder: Path, mode: str = "work
 def test_c8_four_processes_of_eight_threads_make_one_call(place: tuple[str, str], tmp_path: Path) -> None:
     with workers(4, place, tmp_path) as started:
         (tmp_path / "go").touch()
-        results = [json.loads(worker.communicate(timeout=60)[0]) for worker in started]
+        results = [json.loads(worker.communicate(timeout=180)[0]) for worker in started]
     assert sum(result["calls"] for result in results) == 1
     answers = [json.dumps(got) for result in results for got in result["got"]]
     assert (len(answers), len(set(answers))) == (32, 1)
@@ -350,7 +350,7 @@ def test_c8_four_processes_of_eight_threads_make_one_call(place: tuple[str, str]
 def test_c8_a_killed_leaders_lease_ends(place: tuple[str, str], tmp_path: Path) -> None:
     with workers(1, place, tmp_path, "die") as (worker,):
         (tmp_path / "go").touch()
-        assert worker.wait(30) == -9
+        assert worker.wait(120) == -9
     store = _open(place)
     clock, slept = FakeClock(time.time()), []
 

@@ -327,7 +327,7 @@ class Blocked(Accountant):
             self.inside += 1
             self.most = max(self.most, self.inside)
         self.asked.set()
-        assert self.go_on.wait(30)
+        assert self.go_on.wait(120)
         with self.lock:
             self.inside -= 1
         return super().__call__(prompt)
@@ -338,7 +338,7 @@ async def test_h2_by_default_a_turn_does_not_wait_for_the_model(any_store: Store
     brain = memory(any_store, "long-term", model, summarize_at=300, summarize_in="background")
     for n in range(20):
         brain.add_messages(turn(n))
-    assert model.asked.wait(10)
+    assert model.asked.wait(120)
     await brain.aadd_messages(turn(20))
     assert shown(brain) == ([], list(range(42)))
     assert brain.stats()["summaries"] == 0
@@ -366,7 +366,7 @@ def test_b3_one_summary_at_a_time_is_made_of_a_session() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert model.asked.wait(10)
+    assert model.asked.wait(120)
     model.go_on.set()
     for brain in brains:
         brain.flush()
@@ -433,12 +433,12 @@ from langmem_adapters import BrainMemory, open_store
 go_on, asked = threading.Event(), threading.Event()
 def model(prompt):
     asked.set()
-    assert go_on.wait(30)
+    assert go_on.wait(120)
     return "a summary"
 brain = BrainMemory(open_store("memory:"), "s", model=model, summarize_at=50)
 brain.add_talk("word " * 60)
 brain.add_talk("word " * 60)
-assert asked.wait(10)
+assert asked.wait(120)
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 child = os.fork()

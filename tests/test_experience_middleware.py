@@ -287,14 +287,14 @@ def test_c8_fifty_runs_make_one_call() -> None:
     _until(lambda: cache.stats()["misses"] == 50)
     gate.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert [message.content for message in got] == ["Hello there!"] * 50
     assert len({message.id for message in got}) == 50
     assert inner.asked == 1
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.001)

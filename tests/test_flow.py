@@ -213,7 +213,7 @@ class _HeldStore(MemoryStore):
     def write(self, namespace: Any, **change: Any) -> None:
         if change.get("remove"):
             self.reached.set()
-            assert self.go_on.wait(10)
+            assert self.go_on.wait(120)
         super().write(namespace, **change)
         if change.get("remove"):
             self.removed.set()

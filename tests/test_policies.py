@@ -58,7 +58,7 @@ def test_a_scorer_works_after_the_answer_was_returned(any_store: Store) -> None:
     threads = []
 
     def scorer(req: Any, resp: Any) -> Score:
-        assert returned.wait(30)
+        assert returned.wait(120)
         threads.append(threading.current_thread())
         return Score(val=8, reason=f"{req} {resp}")
 
@@ -153,7 +153,7 @@ def test_a_score_does_not_go_to_another_result_that_took_the_place() -> None:
     values = iter(["first", "second"])
 
     def scorer(req: Any, resp: str) -> Score:
-        assert resp == "second" or release.wait(30)
+        assert resp == "second" or release.wait(120)
         return Score(val=3 if resp == "first" else 9)
 
     @cached(store=store, scorer=scorer)
@@ -163,7 +163,7 @@ def test_a_score_does_not_go_to_another_result_that_took_the_place() -> None:
     f()
     assert f.cache.invalidate()
     f()
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while score_of(f.cache) is None and time.monotonic() < until:
         time.sleep(0.001)
     release.set()

@@ -49,7 +49,7 @@ class Meanings:
         delete: Sequence[str] = (),
         position: tuple[int, str] | None = None,
     ) -> None:
-        assert self.wait.wait(30)
+        assert self.wait.wait(120)
         new = {document.id: self._meant(document.text) for document in upsert}
         kept = self.kept.setdefault(namespace, {})
         for id_ in delete:
@@ -145,7 +145,7 @@ def test_h2_adding_does_not_wait_for_the_vectors_and_they_follow_by_themselves()
     assert texts(memory.search("red")) == ["My bicycle is red."]
     memory.add([say("My dog is brown.")])  # while the first are under way
     vectors.wait.set()
-    assert vectors.applied.wait(30)
+    assert vectors.applied.wait(120)
     memory.flush()
     assert texts(memory.search("puppy")) == ["My dog is brown."]
     assert texts(memory.search("bike")) == ["My bicycle is red."]

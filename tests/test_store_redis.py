@@ -138,7 +138,7 @@ def cluster() -> Iterator[tuple[RedisServer, RedisServer]]:
 
 
 def _wait_until(ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not ready():
         assert time.monotonic() < deadline, "the server does not get ready"
         time.sleep(0.02)
@@ -768,7 +768,7 @@ def sentinel(server: RedisServer, folder: Path) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 def test_a_sentinel_names_the_server(redis_server: RedisServer, key_prefix: str, tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ class Probe:
     def __call__(self) -> None:
         self.count += 1
         self.asked.release()
-        assert self.may_answer.wait(10)
+        assert self.may_answer.wait(120)
         if self.error:
             raise self.error
 
@@ -245,7 +245,7 @@ def test_one_call_waits_for_a_probe_and_only_for_a_moment(probe: Probe) -> None:
     assert thread.daemon
     probe.error = None
     probe.may_answer.set()
-    thread.join(10)
+    thread.join(120)
     assert subject.guard(lambda: "served") == "served"
 
 

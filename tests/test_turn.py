@@ -69,7 +69,7 @@ class _Counted(MemoryStore):
 
     def append(self, *args: Any, **kwargs: Any) -> Appended:
         self.started.set()
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(120)
         if self.fails:
             raise StoreUnavailable("it is down")
         self.appends += 1

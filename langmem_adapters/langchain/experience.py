@@ -32,7 +32,6 @@ except ImportError as error:
 
 __all__ = ["ExperienceMiddleware"]
 
-_PATIENCE = 0.2  # seconds that a run may be late for its cache, once, when the store does not answer
 _SCOPES = 256  # the latest, whose calls in the air and counts are kept
 
 
