@@ -687,7 +687,10 @@ def test_watch_once(url: str, ada: BrainMemory) -> None:
 
 def test_watch_on_a_terminal_until_ctrl_c(url: str, ada: BrainMemory) -> None:
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "langmem_adapters.cli", "watch", "--every", "0.1", "--url", url, "--user", "ada"]
+    # What runs in the background of a shell ignores Ctrl-C, and so do its children.
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    start += "from langmem_adapters.cli import main; main()"
+    command = [sys.executable, "-c", start, "watch", "--every", "0.1", "--url", url, "--user", "ada"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
     with subprocess.Popen(command, stdout=theirs, stderr=theirs, cwd=ROOT, env=environment) as process:
         os.close(theirs)
