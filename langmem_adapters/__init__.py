@@ -75,3 +75,13 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_WHERE})
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Give a notebook the magic ``%langmem``: what ``%load_ext langmem_adapters`` calls."""
+    importlib.import_module(f"{__name__}.magics").load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Take it back: what ``%unload_ext langmem_adapters`` calls."""
+    importlib.import_module(f"{__name__}.magics").unload(shell)

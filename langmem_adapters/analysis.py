@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
 
-__all__ = ["ANALYZER_ID", "STOP_WORDS", "Analyzer", "analyze", "stem"]
+__all__ = ["ANALYZER_ID", "STOP_WORDS", "Analyzer", "analyze", "matching", "stem"]
 
 Analyzer = Callable[[str], list[str]]
 """Turns a text into terms, in order and with repetitions. It must be pure: the same text, the same terms."""
@@ -100,6 +100,21 @@ def _terms_of(run: re.Match[str]) -> list[str]:
         return [_word(text)]
     pairs = [text[n : n + 2] for n in range(len(text) - 1)]
     return [*text, *pairs] if run.lastgroup == "single" or not pairs else pairs
+
+
+_SHOWN = re.compile(f"[{_SINGLE}]|[^\\W{_SINGLE}]+(?:['\u2019][^\\W{_SINGLE}]+)*")
+
+
+def matching(query: str, text: str) -> list[tuple[int, int]]:
+    """Where a text has the words of a query, as starts and ends; stop words count only where it has no others.
+
+    >>> text = "My bikes are in the shed."
+    >>> [text[start:end] for start, end in matching("Where is the bike?", text)]
+    ['bikes']
+    """
+    terms = set(analyze(query))
+    terms = terms - STOP_WORDS or terms
+    return [found.span() for found in _SHOWN.finditer(text) if not terms.isdisjoint(analyze(found[0]))]
 
 
 @lru_cache(maxsize=1 << 16)

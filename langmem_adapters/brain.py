@@ -8,16 +8,20 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from langmem_adapters import views
+from langmem_adapters.codec import decode
 from langmem_adapters.compaction import Compaction
-from langmem_adapters.conversation import Context, Conversation
+from langmem_adapters.conversation import SUMMARY, TITLE, Context, Conversation, read_summary
+from langmem_adapters.departed import DEPARTED, count_departed
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.log import readable
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.metagpt import import_flow
 from langmem_adapters.model import Message, Scope, Summary
 from langmem_adapters.prompts import Prompts
-from langmem_adapters.protocols import Store
+from langmem_adapters.protocols import Page, Store
 from langmem_adapters.reflection import Reflection
 from langmem_adapters.remembering import Remembering
 from langmem_adapters.thoughts import CONTEXT_TOKENS, Thoughts
@@ -303,6 +307,32 @@ class BrainMemory(Remembering, Reflection):
 
     def __repr__(self) -> str:
         return f"BrainMemory({self.store!r}, {self.scope.session!r}, user={self.scope.user!r})"
+
+    def _repr_html_(self) -> str:
+        return views.attempt(self, self._view)
+
+    def _view(self) -> str:
+        """The session as a chat, by one look that neither counts as activity nor reads more than a page."""
+        keys = [TITLE, SUMMARY, DEPARTED]
+        page = self.store.scan(self._flows.namespace, limit=views.NEWEST, reverse=True, keys=keys)
+        if hasattr(self.store, "redacted"):  # some may have been kept before there was a redactor
+            kept, redacted = page, self.store.redacted
+            page = Page(
+                [item._replace(data=redacted(item.data)) for item in kept.items],
+                kept.total,
+                {key: redacted(data) for key, data in kept.values.items()},
+            )
+        summary = read_summary(page.values.get(SUMMARY))
+        covered = next((n for n, item in enumerate(page.items) if summary and item.id == summary.covers), page.total)
+        return views.conversation(
+            [message for _, message in readable(reversed(page.items))],
+            title=str(decode(page.values[TITLE])) if TITLE in page.values else "",
+            details=[f"session {self.scope.session}", f"user {self.scope.user}" if self.scope.user else ""],
+            summary=summary.text if summary else "",
+            total=page.total,
+            inside=min(covered, self.memory_k),
+            departed=count_departed(page.values),
+        )
 
     # --- flows
 

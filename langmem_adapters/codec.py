@@ -27,12 +27,14 @@ try:
 except ImportError:  # pydantic before 2.5
     from json import loads as from_json  # type: ignore[assignment]
 
-__all__ = ["UNORDERED", "decode", "encode", "plain"]
+__all__ = ["UNORDERED", "decode", "encode", "is_tagged", "plain"]
 
 UNORDERED = ("dict", "frozenset", "set")
 """The ``$type`` names under which a list is written that is in no order."""
 
 _TYPE, _VALUE = "$type", "$value"
+_TYPE_MARK = _TYPE.encode()
+_ATOMS = frozenset({str, float, bool, type(None)})
 _MAX_DEPTH = 200  # levels of JSON: far beyond any message, far below Python's own recursion limit
 _MAX_INT = 10**4000  # Python refuses to read integers of more than 4,300 digits
 
@@ -54,9 +56,14 @@ def decode(data: bytes) -> Any:
             value = from_json(data)
         except ValueError:
             value = json.loads(data)  # accepts the escapes of lone surrogates
-        return _restore(value) if _TYPE.encode() in data else value
+        return _restore(value) if is_tagged(data) else value
     except (ValueError, RecursionError) as error:
         raise SerializationError(f"stored bytes cannot be read: {error}") from error
+
+
+def is_tagged(data: bytes) -> bool:
+    """Whether what :func:`encode` wrote may hold more than JSON's own types, and is for :func:`decode` alone."""
+    return _TYPE_MARK in data
 
 
 def plain(value: Any) -> Any:
@@ -70,19 +77,27 @@ def plain(value: Any) -> Any:
         raise SerializationError("value is nested too deep to be stored from this depth of calls") from error
 
 
-def _is_plain(value: Any, depth: int) -> bool:
+def _is_plain(value: Any, depth: int) -> bool:  # noqa: PLR0911 - each kind of value is decided by itself
     kind = type(value)
-    if kind is str or kind is float or kind is bool or value is None:
-        return True
-    if kind is int:
-        return bool(-_MAX_INT < value < _MAX_INT)
-    if depth == 0:
-        return False
     if kind is dict:
-        return _TYPE not in value and all(
-            type(key) is str and _is_plain(item, depth - 1) for key, item in value.items()
-        )
-    return kind is list and all(_is_plain(item, depth - 1) for item in value)
+        if depth == 0 or _TYPE in value:
+            return False
+        for key in value:
+            if type(key) is not str:
+                return False
+        items = value.values()
+    elif kind is list:
+        if depth == 0:
+            return False
+        items = value
+    elif kind is int:
+        return bool(-_MAX_INT < value < _MAX_INT)
+    else:
+        return kind in _ATOMS
+    for item in items:  # noqa: SIM110 - takes half the time of all()
+        if type(item) not in _ATOMS and not _is_plain(item, depth - 1):
+            return False
+    return True
 
 
 def _plain(value: Any, place: str, depth: int) -> Any:

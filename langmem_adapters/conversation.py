@@ -41,11 +41,15 @@ class Conversation(SessionLog):
 
     def messages(self, limit: int | None) -> Flow[list[Message]]:
         """All messages, or the newest ``limit``; oldest first."""
+        return _read((yield from self.entries(limit)))
+
+    def entries(self, limit: int | None) -> Flow[list[Item]]:
+        """:meth:`messages` as they are stored."""
         if limit is None:
-            return _read((yield from self.scan()).items)
+            return (yield from self.scan()).items
         if limit <= 0:
             return []
-        return _read((yield from self.scan(limit=limit, reverse=True)).items[::-1])
+        return (yield from self.scan(limit=limit, reverse=True)).items[::-1]
 
     def context(self, k: int, max_tokens: int | None, counter: TokenCounter) -> Flow[Context]:
         """The summary, and the newest messages that it does not stand for, as a model may be shown them."""
@@ -63,11 +67,14 @@ class Conversation(SessionLog):
         newest: list[Message] = []
         covered = False
         while page.items:
-            for item in page.items:
-                covered = covered or (summary is not None and item.id == summary.covers)
-                if covered and text.stands_alone(newest[::-1]):
-                    return summary, newest[::-1]
-                newest += [m for m in _read([item]) if not covered or m.role == "user"]
+            if summary is None:  # nothing is covered, so all of them together, which is quicker
+                newest += _read(page.items)
+            else:
+                for item in page.items:
+                    covered = covered or item.id == summary.covers
+                    if covered and text.stands_alone(newest[::-1]):
+                        return summary, newest[::-1]
+                    newest += [m for m in _read([item]) if not covered or m.role == "user"]
             if not covered and any(message.role == "user" for message in newest):
                 break
             page = yield from self.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)

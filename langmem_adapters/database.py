@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from langmem_adapters.breaker import Breaker
@@ -19,6 +20,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError, Stor
 __all__ = ["Database", "default_url", "file_of"]
 
 _IN_MEMORY = ":memory:"
+_NOBODY = contextlib.nullcontext()  # need be waited for
 _LONGEST = 5.0  # seconds to wait for writers who get on
 
 
@@ -69,17 +71,29 @@ class Database:
         self._ready = False
         self._finalizer = weakref.finalize(self, _close_all, self._idle, self._pid)
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """Look at one consistent state."""
-        with self._transaction("BEGIN") as connection:
-            yield connection
+        return self._transaction("BEGIN")
 
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """Change all or nothing, alone among writers."""
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            yield connection
+        return self._transaction("BEGIN IMMEDIATE")
+
+    def look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        """Give the rows of one statement, which is a consistent look by itself and needs no transaction around it."""
+        return (
+            self._breaker.guard(lambda: self._look(select, values)) if self._fails_fast else self._look(select, values)
+        )
+
+    def _look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        with self._alone if self._in_memory else _NOBODY:
+            connection = self._borrow()
+            try:
+                return connection.execute(select, values).fetchall()
+            except (sqlite3.Error, UnicodeEncodeError) as error:
+                raise self._explained(error) from error
+            finally:
+                self._give_back(connection)
 
     @contextlib.contextmanager
     def _watched(self, begin: str) -> Iterator[sqlite3.Connection]:
@@ -93,21 +107,24 @@ class Database:
 
     @contextlib.contextmanager
     def _made(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._alone if self._in_memory else contextlib.nullcontext():
+        with self._connection() as connection:
+            try:
+                self._begin(connection, begin)
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        with self._alone if self._in_memory else _NOBODY:
             connection = self._borrow()
             try:
-                try:
-                    self._begin(connection, begin)
-                    yield connection
-                    connection.execute("COMMIT")
-                except BaseException:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
-                    raise
-            except sqlite3.Error as error:
+                yield connection
+            except (sqlite3.Error, UnicodeEncodeError) as error:
                 raise self._explained(error) from error
-            except UnicodeEncodeError as error:
-                raise SerializationError("an id or a key holds half of a character, which no file can keep") from error
             finally:
                 self._give_back(connection)
 
@@ -205,7 +222,9 @@ class Database:
             else:
                 return
 
-    def _explained(self, error: sqlite3.Error) -> StoreError:
+    def _explained(self, error: sqlite3.Error | UnicodeEncodeError) -> StoreError | SerializationError:
+        if isinstance(error, UnicodeEncodeError):
+            return SerializationError("an id or a key holds half of a character, which no file can keep")
         text = str(error)
         if "locked" in text or "busy" in text:
             return StoreUnavailable(f"{self.path} was locked by another writer for {self._timeout:g} s")

@@ -14,7 +14,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message
 
-__all__ = ["DEPARTED", "content_id", "have_departed", "is_departed", "with_departed"]
+__all__ = ["DEPARTED", "content_id", "count_departed", "have_departed", "is_departed", "with_departed"]
 
 DEPARTED = "departed"
 """The value of a session that holds the marks."""
@@ -40,6 +40,13 @@ def have_departed(values: Mapping[str, bytes], messages: Sequence[Message]) -> l
     marks = _marks(values)
     known = {marks[start : start + _MARK] for start in range(0, len(marks), _MARK)}
     return [bool(known) and content_id(message)[:_MARK] in known for message in messages]
+
+
+def count_departed(values: Mapping[str, bytes]) -> str:
+    """How many messages left, in words, as not all are remembered; empty, where none did."""
+    count = len(_marks(values)) // _MARK
+    more = " or more" if count >= _REMEMBERED else ""
+    return f"{count}{more} message{'' if count == 1 else 's'}" if count else ""
 
 
 def is_departed(value: object) -> bool:

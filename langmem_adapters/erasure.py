@@ -22,6 +22,7 @@ from langmem_adapters.errors import (
     StoreError,
     StoreUnavailable,
 )
+from langmem_adapters.experience.recent import changed
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace, encode_namespace
@@ -193,10 +194,17 @@ class _Erasure:
         for index in self.indexes:
             if not is_listed(index):
                 index.clear(prefix)  # of which the store may know nothing any more
-        self.store.clear(prefix)
+        self._drop(prefix)
         if not isinstance(self.store, MemoryStore):  # the list of children may still name some that had expired
             for parent in parents:
                 self.store.recent(parent)
+
+    def _drop(self, namespace: Namespace) -> None:
+        """Delete a namespace from the store, and from what this process has read of it a moment ago."""
+        try:
+            self.store.clear(namespace)
+        finally:
+            changed(namespace)
 
     def _clear_all(self, prefix: Namespace, chosen: Callable[[Namespace], bool]) -> set[Namespace]:
         """Delete the chosen namespaces until none is found, as a search under way may index some again.
@@ -224,7 +232,7 @@ class _Erasure:
         counts = _counted(self.store, namespace)
         for index in indexes:
             index.clear(namespace)
-        self.store.clear(namespace)
+        self._drop(namespace)
         counts["indexed"] = indexed
         self.counts.update(counts)
         for place, number in counts.items():

@@ -17,6 +17,7 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.memories import normal
 from langmem_adapters.model import Memory
+from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.signals import SIGNALS
 
 __all__ = ["Evaluation", "Question", "aevaluate", "afit", "evaluate", "fit", "read_questions"]
@@ -56,6 +57,7 @@ def evaluate(
     questions: Sequence[Question],
     *,
     timer: Callable[[], float] = time.perf_counter,
+    progress: Progress = False,
 ) -> Evaluation:
     """Search for every question.
 
@@ -63,6 +65,7 @@ def evaluate(
         memory_of: Gives the memory of a user.
         questions: See :func:`read_questions`.
         timer: Gives seconds.
+        progress: Shows the questions; see :data:`~langmem_adapters.progress.Progress`.
 
     Raises ConfigurationError where there are no questions.
 
@@ -72,7 +75,7 @@ def evaluate(
     >>> evaluate(lambda user: memory, [Question("Where is the bike?", frozenset({"m1"}))]).recall[5]
     1.0
     """
-    return run(_evaluate(memory_of, questions, timer))
+    return run(_evaluate(memory_of, questions, timer, progress))
 
 
 async def aevaluate(
@@ -80,52 +83,73 @@ async def aevaluate(
     questions: Sequence[Question],
     *,
     timer: Callable[[], float] = time.perf_counter,
+    progress: Progress = False,
 ) -> Evaluation:
     """:func:`evaluate`, without blocking the event loop."""
-    return await arun(_evaluate(memory_of, questions, timer))
+    return await arun(_evaluate(memory_of, questions, timer, progress))
 
 
-def fit(memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question]) -> Fit:
+def fit(
+    memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question], *, progress: Progress = False
+) -> Fit:
     """Fit the weights of the signals to questions, and say whether that helps with others.
 
     It is judged on users whose questions took no part, or, with fewer than three of them, on every fifth question.
     The memories' own weights play no part: the fit starts from :data:`langmem_adapters.signals.SIGNALS`.
+    ``progress`` shows the questions as they are asked.
 
     Raises ConfigurationError for fewer than ten questions that a memory has an answer to.
     """
-    return run(_fit(memory_of, questions))
+    return run(_fit(memory_of, questions, progress))
 
 
-async def afit(memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question]) -> Fit:
+async def afit(
+    memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question], *, progress: Progress = False
+) -> Fit:
     """:func:`fit`, without blocking the event loop."""
-    return await arun(_fit(memory_of, questions))
+    return await arun(_fit(memory_of, questions, progress))
 
 
 def _evaluate(
-    memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question], timer: Callable[[], float]
+    memory_of: Callable[[str], LongTermMemory],
+    questions: Sequence[Question],
+    timer: Callable[[], float],
+    progress: Progress,
 ) -> Flow[Evaluation]:
     if not questions:
         raise ConfigurationError("there are no questions to search for")
     shares: dict[int, list[float]] = {cut: [] for cut in CUTS}
     reciprocal, seconds, unknown = [], [], 0
-    for user, asked in _by_user(questions).items():
-        memory = memory_of(user)
-        known = _answers((yield from step(memory.all)), asked)
-        held = set().union(*known.values())
-        for question in asked:
-            unknown += len(question.evidence - held)
-            start = timer()
-            found = yield from memory.search_flow(question.text, max(CUTS))
-            seconds.append(timer() - start)
-            hits = [known.get(recalled.memory.id, frozenset()) & question.evidence for recalled in found]
-            for cut, values in shares.items():
-                values.append(share_found(hits[:cut], len(question.evidence)))
-            reciprocal.append(next((1 / rank for rank, hit in enumerate(hits, start=1) if hit), 0.0))
+    with advancing(progress, "searching", len(questions), "questions") as advance:
+        for user, asked in _by_user(questions).items():
+            memory = memory_of(user)
+            known = _answers((yield from step(memory.all)), asked)
+            held = set().union(*known.values())
+            for question in asked:
+                unknown += len(question.evidence - held)
+                start = timer()
+                found = yield from memory.search_flow(question.text, max(CUTS))
+                seconds.append(timer() - start)
+                hits = [known.get(recalled.memory.id, frozenset()) & question.evidence for recalled in found]
+                for cut, values in shares.items():
+                    values.append(share_found(hits[:cut], len(question.evidence)))
+                reciprocal.append(next((1 / rank for rank, hit in enumerate(hits, start=1) if hit), 0.0))
+                advance(1)
     recall = {cut: statistics.fmean(values) for cut, values in shares.items()}
     return Evaluation(len(questions), recall, statistics.fmean(reciprocal), unknown, 1000 * statistics.median(seconds))
 
 
-def _fit(memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question]) -> Flow[Fit]:
+def _fit(memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question], progress: Progress) -> Flow[Fit]:
+    with advancing(progress, "searching", len(questions), "questions") as advance:
+        cases = yield from _cases(memory_of, questions, advance)
+    both = any("meaning" in signals for case in cases for signals in case.signals)
+    weights = {name: signal.both if both else signal.words for name, signal in SIGNALS.items()}
+    return (yield from step(judged, cases, weights))
+
+
+def _cases(
+    memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question], advance: Callable[[int], None]
+) -> Flow[list[Case]]:
     cases = []
     for user, asked in _by_user(questions).items():
         memory = memory_of(user)
@@ -136,9 +160,8 @@ def _fit(memory_of: Callable[[str], LongTermMemory], questions: Sequence[Questio
             answers = {place: found for place, found in places.items() if found}
             if answers:
                 cases.append(Case(user, list(candidates.values()), answers, len(question.evidence)))
-    both = any("meaning" in signals for case in cases for signals in case.signals)
-    weights = {name: signal.both if both else signal.words for name, signal in SIGNALS.items()}
-    return (yield from step(judged, cases, weights))
+            advance(1)
+    return cases
 
 
 def _by_user(questions: Sequence[Question]) -> dict[str, list[Question]]:

@@ -13,6 +13,7 @@ import contextvars
 import inspect
 import os
 import threading
+import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar, cast, overload
@@ -44,11 +45,18 @@ def step(call: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: A
 def step(call: Callable[..., T], /, *args: Any, **kwargs: Any) -> Flow[T]: ...
 def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
     """Ask for ``call(*args, **kwargs)``; a coroutine function is awaited, anything else may block."""
-    if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None)):  # noqa: B004
+    if _is_async(call):
         question = Step(_async_only(call), lambda: cast("Awaitable[Any]", call(*args, **kwargs)))
     else:
         question = Step(lambda: call(*args, **kwargs))
     return (yield question)
+
+
+def _is_async(call: Callable[..., Any]) -> bool:
+    function = getattr(call, "__func__", call)
+    if type(function) is types.FunctionType and not function.__dict__:  # nothing marks it as something else
+        return bool(function.__code__.co_flags & inspect.CO_COROUTINE)
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
 
 
 def _async_only(call: Callable[..., Any]) -> Callable[[], Any]:

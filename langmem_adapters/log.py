@@ -8,7 +8,7 @@ from typing import Any
 from langmem_adapters import text
 from langmem_adapters.codec import encode
 from langmem_adapters.departed import DEPARTED, content_id, have_departed, with_departed
-from langmem_adapters.errors import Conflict
+from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.expiry import Expiring, Refresh
 from langmem_adapters.flow import Flow
 from langmem_adapters.keys import Namespace, fingerprint
@@ -110,13 +110,9 @@ class SessionLog:
             yield from self._overflow(self.long_term, total - self.memory_k)
 
     def _entry(self, message: Message) -> tuple[str, bytes]:
-        stamped = message.model_copy(
-            update={
-                "id": message.id or self._new_id(),
-                "created_at": self._clock() if message.created_at is None else message.created_at,
-            }
-        )
-        return entry_id(stamped.id), stamped.to_bytes()
+        id_ = message.id or self._new_id()
+        created_at = self._clock() if message.created_at is None else message.created_at
+        return entry_id(id_), message.to_bytes(id=id_, created_at=created_at)
 
     def _sort_out(
         self, messages: Sequence[Message], entries: Sequence[tuple[str, bytes]], appended: Appended
@@ -212,8 +208,15 @@ class SessionLog:
 
 def readable(items: Iterable[Item]) -> list[tuple[Item, Message]]:
     """Log entries and their messages; one that is damaged beyond reading is passed over, with a warning."""
-    found = ((item, salvage(item.data, f"log entry {item.seq}")) for item in items)
+    found = ((item, _read(item)) for item in items)
     return [(item, message) for item, message in found if message is not None]
+
+
+def _read(item: Item) -> Message | None:
+    try:
+        return Message.from_bytes(item.data)
+    except SerializationError:
+        return salvage(item.data, f"log entry {item.seq}")
 
 
 def entry_id(id_: str) -> str:

@@ -8,19 +8,22 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from langmem_adapters import views
+from langmem_adapters.analysis import matching
 from langmem_adapters.errors import ConfigurationError, Conflict
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.forgetting import forget
 from langmem_adapters.keys import Namespace
 from langmem_adapters.memories import merged, normal, note, read_memory, searchable, session_within
 from langmem_adapters.model import Memory, Message, Recalled, Scope
+from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Index, SemanticIndex, Store
 from langmem_adapters.recall import Recall
 from langmem_adapters.records import Records
 from langmem_adapters.reranking import Reranker
 from langmem_adapters.semantic import Semantic
-from langmem_adapters.signals import weights_of
+from langmem_adapters.signals import meaning_of, weights_of
 
 __all__ = ["RECALLED", "LongTermMemory", "longterm_namespace"]
 
@@ -200,28 +203,28 @@ class LongTermMemory:
         """:meth:`clear`, without blocking the event loop."""
         await arun(self.clear_flow())
 
-    def flush(self, report: Callable[[int], None] | None = None) -> None:
+    def flush(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:
         """Index what was added since the last search, which would do it otherwise, and embed it.
 
-        ``report`` is told after each page how many changes it held.
+        ``report`` is told after each page how many changes the index took; ``progress`` shows both.
         """
-        run(self._flush(report))
+        run(self._flush(report, progress))
 
-    async def aflush(self, report: Callable[[int], None] | None = None) -> None:
+    async def aflush(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:
         """:meth:`flush`, without blocking the event loop."""
-        await arun(self._flush(report))
+        await arun(self._flush(report, progress))
 
-    def rebuild(self, report: Callable[[int], None] | None = None) -> None:
+    def rebuild(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:
         """Drop the index of this scope and make it anew from the store."""
-        run(self._rebuild(report))
+        run(self._rebuild(report, progress))
 
-    async def arebuild(self, report: Callable[[int], None] | None = None) -> None:
+    async def arebuild(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:
         """:meth:`rebuild`, without blocking the event loop."""
-        await arun(self._rebuild(report))
+        await arun(self._rebuild(report, progress))
 
     def stats(self) -> dict[str, int]:
         """Counts since construction: ``searches``; those ``degraded`` to words; what was asked of a ``ranker``."""
-        return dict(self._counts)
+        return views.Figures(self._counts, title="Searches")
 
     def __repr__(self) -> str:
         return f"LongTermMemory({self._records.store!r}, {self.scope!r})"
@@ -261,10 +264,9 @@ class LongTermMemory:
         session = session_within(self.scope, scope)
         k = self.similarity_top_k if k is None else k
         if k <= 0 or not query.strip():
-            return []
+            return views.Listing([], views.memories, query=query)
         self._counts["searches"] += 1
         seen = {normal(message.text) for message in shown}
-
         memories: dict[bytes, Memory] = {}
 
         def wanted(data: bytes) -> bool:
@@ -283,7 +285,7 @@ class LongTermMemory:
         recalled = [Recalled(memories[data], one.score, one.signals if explain else {}) for one, data in found]
         if self._reranker is not None:
             recalled = yield from self._reranker.flow(query[:_LONGEST_QUERY], recalled)
-        return recalled[:k]
+        return views.Listing(recalled[:k], views.memories, query=query, matching=matching, meaning_of=meaning_of)
 
     def candidates_flow(self, query: str, k: int) -> Flow[dict[str, dict[str, float]]]:
         """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1."""
@@ -333,13 +335,16 @@ class LongTermMemory:
         found = yield from step(lambda: [read_memory(data) for _, data in self._records.all()])
         return [memory for memory in found if memory is not None]
 
-    def _flush(self, report: Callable[[int], None] | None) -> Flow[None]:
-        yield from step(self._records.follow, report)
+    def _flush(self, report: Callable[[int], None] | None, progress: Progress, total: int | None = None) -> Flow[None]:
+        with advancing(progress, "indexing", total, "changes", report=report) as advance:
+            yield from step(self._records.follow, advance)
         if self._semantic is not None:
-            yield from step(self._semantic.follow)
+            with advancing(progress, "embedding", total, "changes") as advance:
+                yield from step(self._semantic.follow, advance)
 
-    def _rebuild(self, report: Callable[[int], None] | None) -> Flow[None]:
+    def _rebuild(self, report: Callable[[int], None] | None, progress: Progress) -> Flow[None]:
         for index in (self._records.index, self._records.vectors):
             if index is not None:
                 yield from step(index.clear, self._records.namespace)
-        yield from self._flush(report)
+        total = (yield from step(self._records.store.scan, self._records.namespace, limit=0)).total
+        yield from self._flush(report, progress, total)

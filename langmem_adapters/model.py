@@ -6,16 +6,18 @@ import functools
 import logging
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import Self
 
-from langmem_adapters.codec import decode, encode
+from langmem_adapters import views
+from langmem_adapters.codec import decode, encode, is_tagged
 from langmem_adapters.errors import SerializationError
 
 _log = logging.getLogger("langmem_adapters")
 _VERSION = 1
+_REQUIRED = object()  # where a field has no default
 
 __all__ = [
     "Content",
@@ -44,26 +46,39 @@ class _Data(BaseModel):
 
     model_config = ConfigDict(extra="allow", ser_json_inf_nan="constants", protected_namespaces=())
 
-    def to_bytes(self) -> bytes:
-        """Write the fields that differ from their defaults, with the version of the format."""
+    def to_bytes(self, **instead: Any) -> bytes:
+        """Write the fields that differ from their defaults, with the version of the format.
+
+        ``instead`` are values of fields in place of this object's own.
+        """
         fields = self.to_data()
         if "v" in fields:
             raise SerializationError(f'a {type(self).__name__} cannot have a field "v": that is the format\'s version')
-        return encode({"v": _VERSION, **fields})
+        return encode({"v": _VERSION, **fields, **instead})
 
     def to_data(self) -> dict[str, Any]:
         """The fields that differ from their defaults; values inside are not copied."""
         defaults = _defaults(type(self))
-        fields = {**self.__dict__, **(self.model_extra or {})}
-        return {
-            name: _stored(value)
-            for name, value in fields.items()
-            if name not in defaults or type(value) is not type(defaults[name]) or value != defaults[name]
-        }
+        fields = {**self.__dict__, **self.model_extra} if self.model_extra else self.__dict__
+        data = {}
+        for name, value in fields.items():
+            default = defaults.get(name, _REQUIRED)
+            if value is not default and (type(value) is not type(default) or value != default):
+                data[name] = value if type(value) is str else _stored(value)
+        return data
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read what :meth:`to_bytes` wrote. Raises SerializationError where that cannot be."""
+        if not is_tagged(data):
+            try:
+                made = cls.__pydantic_validator__.validate_json(data)  # parsed and validated in one go
+            except ValueError:
+                pass  # what is wrong is said below
+            else:
+                if made.__pydantic_extra__.pop("v", None) == _VERSION:
+                    made.__pydantic_fields_set__.discard("v")
+                    return cast("Self", made)
         fields = decode(data)
         if not isinstance(fields, dict):
             raise SerializationError(f"a stored {cls.__name__} is not an object")
@@ -151,6 +166,9 @@ class Message(_Data):
         parts = (block if isinstance(block, str) else block.get("text") for block in self.content)
         return "\n".join(part for part in parts if isinstance(part, str))
 
+    def _repr_html_(self) -> str:
+        return views.attempt(self, lambda: views.conversation([self], title="Message"))
+
 
 def salvage(data: bytes, place: str) -> Message | None:
     """Read a stored message as far as it can be read; a damaged row must not take its session along.
@@ -230,6 +248,15 @@ class Recalled(NamedTuple):
         """What was said."""
         return self.memory.message.text
 
+    def __repr__(self) -> str:
+        message = self.memory.message
+        return (
+            f"Recalled({self.score:.2f}, {views.one_line(message.name or message.role)}: {views.one_line(self.text)!r})"
+        )
+
+    def _repr_html_(self) -> str:
+        return views.attempt(self, lambda: views.memories([self]))
+
 
 class Score(_Data):
     """How good a response was, 1 (poor) to 10 (perfect), and why."""
@@ -274,3 +301,6 @@ class Experience(_Data):
     timestamp: float | None = None
     uuid: str = ""
     expires_at: float | None = Field(default=None, description="Unix time in seconds; None: never.")
+
+    def _repr_html_(self) -> str:
+        return views.attempt(self, lambda: views.one_experience(self))

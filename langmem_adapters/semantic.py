@@ -42,9 +42,9 @@ class Semantic:
         self._under_way = False
         self._again = False
 
-    def follow(self) -> None:
-        """Embed what the vectors do not have yet. Raises what went wrong."""
-        self._records.follow(index=self._index)
+    def follow(self, report: Callable[[int], None] | None = None) -> None:
+        """Embed what the vectors do not have yet, and tell how much it was. Raises what went wrong."""
+        self._records.follow(report, index=self._index)
 
     def follow_later(self) -> None:
         """:meth:`follow` on a background thread, once for all that is added while it is under way."""

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from itertools import islice
 from typing import Any
 
+from langmem_adapters import views
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.conversation import KNOWLEDGE, SUMMARY, TITLE
 from langmem_adapters.departed import DEPARTED, is_departed
@@ -18,6 +19,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.log import ARCHIVED, CREATED, brain_namespace, entry_id
 from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Message, Scope, SessionInfo, Summary, salvage
+from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Listed, Store
 
 __all__ = ["Line", "Sessions", "parse_lines"]
@@ -100,34 +102,52 @@ class Sessions:
         """:meth:`delete_session`, without blocking the event loop."""
         return await arun(self._delete(session))
 
-    def export(self, session: str | None = None) -> Iterator[bytes]:
+    def export(self, session: str | None = None, *, progress: Progress = False) -> Iterator[bytes]:
         """One session, or all, as JSON Lines: a line for the session, then one for each message.
 
-        Reads a page at a time, so a long history never has to fit into memory.
+        Reads a page at a time, so a long history never has to fit into memory. ``progress`` shows the lines; see
+        :data:`~langmem_adapters.progress.Progress`.
         """
         # The oldest activity first, so that an import brings about the same order.
         names = [session] if session is not None else [info.session for info in self.list_sessions(limit=None)][::-1]
-        for name in names:
-            yield from (_dump(line) + b"\n" for line in self._lines(name))
+        total = None if progress is False else sum(1 + self._length(name) for name in names)
+        with advancing(progress, "exporting", total, "lines") as advance:
+            for name in names:
+                for line in self._lines(name):
+                    advance(1)
+                    yield _dump(line) + b"\n"
 
-    async def aexport(self, session: str | None = None) -> AsyncIterator[bytes]:
+    async def aexport(self, session: str | None = None, *, progress: Progress = False) -> AsyncIterator[bytes]:
         """:meth:`export`, without blocking the event loop."""
-        lines = self.export(session)
+        lines = self.export(session, progress=progress)
         while page := await arun(step(lambda: list(islice(lines, _PAGE)))):
             for line in page:
                 yield line
 
-    def import_(self, lines: Iterable[bytes | str]) -> int:
+    def import_(self, lines: Iterable[bytes | str], *, progress: Progress = False) -> int:
         """Add exported sessions to this user's; returns how many messages were new.
 
         All lines are read before the first is written, so a malformed line changes nothing. Importing the same
-        lines again adds nothing. A title and a summary that a session has already stay.
+        lines again adds nothing. A title and a summary that a session has already stay. ``progress`` shows the lines
+        that are written.
         """
-        return run(self._import(list(parse_lines(lines))))
+        return run(self._import(list(parse_lines(lines)), progress))
 
-    async def aimport(self, lines: Iterable[bytes | str]) -> int:
+    async def aimport(self, lines: Iterable[bytes | str], *, progress: Progress = False) -> int:
         """:meth:`import_`, without blocking the event loop."""
-        return await arun(self._import(list(parse_lines(lines))))
+        return await arun(self._import(list(parse_lines(lines)), progress))
+
+    def __repr__(self) -> str:
+        return f"Sessions({self.store!r}, user={self.scope.user!r})"
+
+    def _repr_html_(self) -> str:
+        return views.attempt(self, self._view)
+
+    def _view(self) -> str:
+        """The latest sessions by name, as titles and counts would be a look at each."""
+        cells = [(row.namespace[-1], views.when(row.updated_at)) for row in self.store.recent(self._parent, limit=20)]
+        user = f"user {self.scope.user}" if self.scope.user else ""
+        return views.rows("The latest sessions", ("session", "last activity"), cells, details=[user])
 
     # --- flows
 
@@ -148,7 +168,7 @@ class Sessions:
 
     def _list(self, limit: int | None, after: SessionInfo | None) -> Flow[list[SessionInfo]]:
         if limit is not None and limit < 1:
-            return []
+            return views.Listing([], views.sessions)
         before = None
         if after is not None:
             before = Listed(self._namespace(after.session), after.updated_at or 0.0)
@@ -156,7 +176,7 @@ class Sessions:
         found = []
         for row in rows:
             found.append((yield from self._info(row)))  # noqa: PERF401 - a comprehension cannot ask
-        return found
+        return views.Listing(found, views.sessions)
 
     def _info(self, row: Listed) -> Flow[SessionInfo]:
         page = yield from step(self.store.scan, row.namespace, limit=1, keys=[TITLE, CREATED])
@@ -188,6 +208,9 @@ class Sessions:
             yield from step(self.store.clear, own)
         return existed
 
+    def _length(self, session: str) -> int:
+        return self.store.scan(self._namespace(session), limit=0).total
+
     def _lines(self, session: str) -> Iterator[Line]:
         values = self.store.get(self._namespace(session))
         kept = {key: _loaded(data) for key, data in sorted(values.items()) if key != EXPIRES}
@@ -201,13 +224,18 @@ class Sessions:
                     yield {"v": _VERSION, "type": "message", "session": session, "message": kept}
             after = items[-1].seq
 
-    def _import(self, lines: Sequence[Line]) -> Flow[int]:
+    def _import(self, lines: Sequence[Line], progress: Progress) -> Flow[int]:
+        with advancing(progress, "importing", len(lines), "lines") as advance:
+            return (yield from self._write(lines, advance))
+
+    def _write(self, lines: Sequence[Line], advance: Callable[[int], None]) -> Flow[int]:
         entries: dict[str, list[tuple[str, bytes]]] = {}
         for line in lines:
             if line["type"] == "session":
                 known = yield from step(self.store.get, self._namespace(line["session"]))
                 put = {key: _dump(value) for key, value in line["values"].items() if key not in known}
                 yield from self._expiring(line["session"]).write(put=put)
+                advance(1)
             else:
                 entry = (entry_id(line["message"]["id"]), _dump(line["message"]))
                 entries.setdefault(line["session"], []).append(entry)
@@ -217,6 +245,7 @@ class Sessions:
             for start in range(0, len(messages), _PAGE):
                 appended = yield from expiring.append(messages[start : start + _PAGE])
                 added += sum(appended.new)
+                advance(len(appended.new))
         return added
 
 

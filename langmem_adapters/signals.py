@@ -18,7 +18,7 @@ from langmem_adapters.cues import ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, T
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.protocols import Evidence, Turn
 
-__all__ = ["SIGNALS", "Ranked", "Signal", "candidates", "ranked", "weights_of"]
+__all__ = ["SIGNALS", "Ranked", "Signal", "candidates", "meaning_of", "ranked", "weights_of"]
 
 
 class Signal(NamedTuple):
@@ -63,6 +63,11 @@ _K1, _B = 1.2, 0.4
 _PAST = (0.25, 0.5, 1.0, 0.0, 0.0)  # what a word counts two turns before, one before, in the turn itself, after
 _PAST_LENGTH = sum(_PAST)
 _BESIDE = 0.5  # of the best score: what only stands beside the words of the query must reach as much
+
+
+def meaning_of(name: str) -> str:
+    """What a signal is, in words; empty for one that is not known here."""
+    return SIGNALS[name].what if name in SIGNALS else ""
 
 
 class Ranked(NamedTuple):

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
+from langmem_adapters import views
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow, arun, run, step
@@ -40,6 +41,9 @@ class WorkingItem:
     metadata: dict[str, Any] = field(repr=False)
     created_at: float
     updated_at: float
+
+    def _repr_html_(self) -> str:
+        return views.attempt(self, lambda: views.items([self]))
 
 
 class _Found(NamedTuple):
@@ -202,7 +206,7 @@ class WorkingMemory:
         if limit is not None and (type(limit) is not int or limit < 1):
             raise ConfigurationError(f"limit is at least 1, or None for all, not {limit!r:.50}")
         found, _ = yield from self._newest(place, limit)
-        return [one.item for one in reversed(found)]
+        return views.Listing((one.item for one in reversed(found)), views.items)
 
     def update_flow(
         self,

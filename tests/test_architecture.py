@@ -16,6 +16,7 @@ MAX_LINES = 350
 # Top-level module or package: its floor. A new module fails until it is placed here.
 FLOORS = {
     **dict.fromkeys(("errors", "model", "protocols", "inspection", "flow", "breaker", "codec", "keys", "views"), 0),
+    "progress": 0,
     **dict.fromkeys(("text", "analysis", "content", "prompts", "tokens"), 1),
     **dict.fromkeys(("embedding", "memories", "cues", "signals", "fitting"), 1),
     **dict.fromkeys(("database", "telemetry", "stores", "indexes"), 2),
@@ -25,9 +26,9 @@ FLOORS = {
     **dict.fromkeys(("longterm", "records", "semantic", "recall", "reranking", "news", "forgetting", "remembering"), 3),
     **dict.fromkeys(("metagpt", "working", "experience", "operations", "evaluation"), 3),
     **dict.fromkeys(("langchain", "langgraph", "llamaindex", "arshai"), 4),
-    **dict.fromkeys(("erasure", "protection"), 5),
+    **dict.fromkeys(("erasure", "protection", "plots", "replay"), 5),
     **dict.fromkeys(("settings", "decorator", "demo", "importing", "display", "testing"), 5),
-    **dict.fromkeys(("cli", "commands", "upkeep", "terminal"), 5),
+    **dict.fromkeys(("cli", "commands", "upkeep", "terminal", "magics"), 5),
     "__init__": 5,
 }
 BELOW = {0: {0}, 1: {0, 1}, 2: {0, 1, 2}, 3: {0, 1, 3}, 4: {0, 1, 2, 3, 4}, 5: {0, 1, 2, 3, 4, 5}}

@@ -131,6 +131,14 @@ def test_a_deleted_user_begins_anew(at: Backend) -> None:
     assert items.list_namespaces(prefix=("memories",)) == [("memories", ADA), ("memories", ADA, "deep", "new1")]
 
 
+def test_h3_an_answer_that_is_held_in_memory_goes_too(at: Backend) -> None:
+    pool = ExperiencePool(at.store, user=ADA, keep=1000)
+    pool.create(Experience(req="Where is my bike?", resp="In the shed."))
+    assert pool.query("Where is my bike?", query_type="exact")
+    delete_user(at.store, at.indexes, user=ADA)
+    assert pool.query("Where is my bike?", query_type="exact") == []
+
+
 @pytest.mark.parametrize("user", ["", None, 5, ["ada"]])
 def test_no_user_is_no_wildcard(at: Backend, user: Any) -> None:
     fill(at, user="bob", mark="bob1")

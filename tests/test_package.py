@@ -115,7 +115,7 @@ def test_f1_base_install_needs_pydantic_alone() -> None:
     assert project["dependencies"] == ["pydantic>=2"]
     assert project["requires-python"] == ">=3.10"
     hosts, places = {"langchain", "langgraph", "llama-index"}, {"chroma", "redis", "vectors"}
-    extras = {"all", "bench", "cli", "crypto", "notebook", "otel", "test", "yaml", *hosts, *places}
+    extras = {"all", "bench", "cli", "crypto", "docs", "notebook", "otel", "test", "yaml", *hosts, *places}
     assert set(project["optional-dependencies"]) == extras
     assert project["scripts"] == {"langmem-adapters": "langmem_adapters.cli:main"}
 

@@ -6,6 +6,7 @@ import asyncio
 from concurrent.futures import Future, wait
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from langmem_adapters import views
 from langmem_adapters.experience.calls import Calls
 from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Experience
@@ -53,7 +54,7 @@ class FunctionCache(Calls):
         hits; misses; hits that were shared by a call in the air; rejected by the judge; stored; refused, as they
         would not come back equal; errors of the store; scored, and those that the scorer failed at.
         """
-        return {name: self._counts[name] for name in _COUNTED}
+        return views.Figures({name: self._counts[name] for name in _COUNTED}, title=f"Cache of {self._name}")
 
     def flush(self) -> None:
         """Wait for the scores that are being made in the background."""
@@ -67,6 +68,9 @@ class FunctionCache(Calls):
 
     def __repr__(self) -> str:
         return f"FunctionCache({self._name})"
+
+    def _repr_html_(self) -> str:
+        return views.attempt(self, lambda: views.statistics(self.stats(), title=f"Cache of {self._name}"))
 
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         owner = (None,) if self._arguments.stands_for_itself else ()

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
+from langmem_adapters import views
+from langmem_adapters.analysis import matching
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.requests import key_of, words
 from langmem_adapters.experience.savings import Prices, Saved, cost
@@ -15,6 +17,7 @@ from langmem_adapters.experience.switches import may_read, may_write
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Experience, Metric, Score
+from langmem_adapters.progress import Progress, advancing
 
 __all__ = ["Keeping", "QueryType", "Similar"]
 
@@ -30,6 +33,13 @@ class Similar(NamedTuple):
 
     experience: Experience
     score: float
+
+    def __repr__(self) -> str:
+        asked, answered = views.one_line(self.experience.req), views.one_line(self.experience.resp)
+        return f"Similar({self.score:.2f}, {asked!r} -> {answered!r})"
+
+    def _repr_html_(self) -> str:
+        return views.attempt(self, lambda: views.experiences([self]))
 
 
 class Keeping:
@@ -57,8 +67,10 @@ class Keeping:
         """Whether storing is wanted here and now."""
         return self.enabled and self.enable_write and may_write()
 
-    def create_flow(self, experience: Experience, *, key: str | None = None) -> Flow[Experience]:
-        """:meth:`create`, as a part of a larger flow."""
+    def create_flow(
+        self, experience: Experience, *, key: str | None = None, evicted: list[tuple[str, bytes]] | None = None
+    ) -> Flow[Experience]:
+        """:meth:`create`, as a part of a larger flow. What has to go for it is added to ``evicted``, by its key."""
         now = self._clock()
         kept = experience.model_copy(
             update={
@@ -69,7 +81,8 @@ class Keeping:
             }
         )
         if self.writes:
-            self._counts["evicted"] += yield from step(self._shelf.put, key_of(kept.req, key), kept.to_bytes())
+            key = key_of(kept.req, key)
+            self._counts["evicted"] += yield from step(self._shelf.put, key, kept.to_bytes(), evicted)
             self._counts["stored"] += 1
         return kept
 
@@ -85,11 +98,26 @@ class Keeping:
         if data is not None and experience is None:
             yield from step(self._shelf.delete, [key])
         if experience is not None:
-            self._counts.update({"hits": 1, "misses": -1 if again else 0})
-            self._saved += cost(experience.metric, self._prices)
+            self._counts["misses"] -= again
+            self.hit(experience)
         elif not again:
             self._counts["misses"] += 1
         return experience
+
+    def recent(self, key: str) -> Experience | None:
+        """What is kept under a key, if it was read a moment ago: no store is asked, and nothing is counted."""
+        recent = self._shelf.recent
+        data = recent.get(key) if recent is not None and self.reads else None
+        experience = None if data is None else Experience.from_bytes(data)
+        if experience is None or (experience.expires_at is not None and experience.expires_at <= self._clock()):
+            return None
+        return experience
+
+    def hit(self, experience: Experience) -> None:
+        """Count a hit."""
+        self._counts["hits"] += 1
+        if experience.metric is not None:
+            self._saved += cost(experience.metric, self._prices)
 
     def withdraw(self, experience: Experience) -> None:
         """Count a hit as a miss after all, as it was not served."""
@@ -119,14 +147,14 @@ class Keeping:
     def similar_flow(self, req: Any, k: int) -> Flow[list[Similar]]:
         """The experiences that are like a request, best first."""
         if not self.reads or k < 1:
-            return []
+            return views.Listing([], views.experiences)
         found = yield from step(self._shelf.search, words(req), k, lambda data: self._read(data) is not None)
-        return [Similar(Experience.from_bytes(data), score) for _, score, data in found]
+        return _listed([Similar(Experience.from_bytes(data), score) for _, score, data in found], req)
 
     def exact_flow(self, req: Any) -> Flow[list[Similar]]:
         """The experience of exactly this request, if there is one."""
         experience = yield from self.lookup_flow(fingerprint(req))
-        return [Similar(experience, 1.0)] if experience else []
+        return _listed([Similar(experience, 1.0)] if experience else [], req)
 
     def _delete(self, req: Any, key: str | None, uuid: str | None) -> Flow[bool]:
         if uuid is None:
@@ -138,9 +166,11 @@ class Keeping:
 
         return bool((yield from step(self._shelf.drop, is_it)))
 
-    def _import(self, lines: Sequence[tuple[str, Experience]]) -> Flow[int]:
-        for key, experience in lines:
-            yield from self.create_flow(experience, key=key)
+    def _import(self, lines: Sequence[tuple[str, Experience]], progress: Progress) -> Flow[int]:
+        with advancing(progress, "importing", len(lines), "experiences") as advance:
+            for key, experience in lines:
+                yield from self.create_flow(experience, key=key)
+                advance(1)
         return len(lines)
 
     def _worth(self, data: bytes) -> float | None:
@@ -172,3 +202,7 @@ class Keeping:
             return experience is None or where(experience)
 
         return self._shelf.drop(unwanted)
+
+
+def _listed(found: list[Similar], req: Any) -> list[Similar]:
+    return views.Listing(found, views.experiences, query=words(req), matching=matching)

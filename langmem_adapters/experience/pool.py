@@ -5,18 +5,22 @@ from __future__ import annotations
 import time
 import uuid as uuids
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.keeping import Keeping, QueryType, Similar
+from langmem_adapters.experience.recent import Recent
 from langmem_adapters.experience.requests import key_of, text_of
 from langmem_adapters.experience.savings import Prices, Saved, check
 from langmem_adapters.experience.shelf import Shelf
 from langmem_adapters.experience.transfer import read_lines, write_line
+from langmem_adapters.experience.verifier_tuning import Tuned, tuning
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.model import Experience, Scope
+from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, Store
 
 __all__ = ["ExperiencePool", "QueryType", "Similar"]
@@ -40,6 +44,8 @@ class ExperiencePool(Keeping):
         ttl: Seconds for which an experience may be served; None: for ever.
         max_entries, max_bytes: How much is kept; None: any number. What was not used for long goes first, and of
             that the worst score, a few on each write. All writers of a tag must have the same bounds.
+        keep: Seconds for which what was read is served again without a look at the store, from this process's
+            memory; None: not at all. What this process changes takes effect at once, what others change after so long.
         prices: What a million tokens in and out cost, by a model's name, for :meth:`saved`.
         enabled: False switches off looking up and storing.
         enable_read, enable_write: False switches looking up, or storing, off.
@@ -66,6 +72,7 @@ class ExperiencePool(Keeping):
         ttl: float | None = None,
         max_entries: int | None = None,
         max_bytes: int | None = None,
+        keep: float | None = None,
         prices: Prices | None = None,
         enabled: bool = True,
         enable_read: bool = True,
@@ -96,18 +103,23 @@ class ExperiencePool(Keeping):
             ttl=ttl,
             max_entries=max_entries,
             max_bytes=max_bytes,
+            keep=keep,
             prices=prices,
             clock=clock,
             new_id=new_id,
         )
+        namespace = ("experience", tenant, user, tag)
+        # Seconds are counted by a clock that nobody sets, unless time is given.
+        ticks = time.monotonic if clock is time.time else clock
         self._shelf = Shelf(
             store,
-            ("experience", tenant, user, tag),
+            namespace,
             max_entries=max_entries,
             max_bytes=max_bytes,
             worth=self._worth,
             index=index,
             text_of=text_of,
+            recent=None if keep is None else Recent(namespace, keep, clock=ticks),
         )
 
     @property
@@ -190,21 +202,51 @@ class ExperiencePool(Keeping):
         """:meth:`clear`, without blocking the event loop."""
         await arun(step(self.at(tag)._shelf.clear))  # noqa: SLF001 - a pool like this one
 
-    def export(self) -> Iterator[bytes]:
-        """All experiences as JSON Lines, expired ones left out. Reads a page at a time."""
-        yield from (write_line(key, data) + b"\n" for key, data in self._shelf.all() if self._read(data) is not None)
+    def export(self, *, progress: Progress = False) -> Iterator[bytes]:
+        """All experiences as JSON Lines, expired ones left out. Reads a page at a time.
 
-    def import_(self, lines: Iterable[bytes | str]) -> int:
+        ``progress`` shows them; see :data:`~langmem_adapters.progress.Progress`.
+        """
+        with advancing(progress, "exporting", None, "experiences") as advance:
+            for key, data in self._shelf.all():
+                if self._read(data) is not None:
+                    advance(1)
+                    yield write_line(key, data) + b"\n"
+
+    def import_(self, lines: Iterable[bytes | str], *, progress: Progress = False) -> int:
         """Add exported experiences to this pool's; returns how many there were.
 
         All lines are read before the first is written, so a malformed line changes nothing. An experience takes the
         place of the one of the same request.
         """
-        return run(self._import(read_lines(lines)))
+        return run(self._import(read_lines(lines), progress))
 
-    async def aimport(self, lines: Iterable[bytes | str]) -> int:
+    async def aimport(self, lines: Iterable[bytes | str], *, progress: Progress = False) -> int:
         """:meth:`import_`, without blocking the event loop."""
-        return await arun(self._import(read_lines(lines)))
+        return await arun(self._import(read_lines(lines), progress))
+
+    def tune(
+        self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
+    ) -> Tuned:
+        """Choose a threshold for the scores of :meth:`query` by pairs of two requests and whether they mean the same.
+
+        Gives the lowest score at which what is found is right with this precision, and the whole curve; nothing
+        changes by itself. Raises ConfigurationError, where no score has that precision, or where the pool's index
+        has no embedder: how well words match depends on all that is kept. ``progress`` shows the pairs.
+
+        >>> from langmem_adapters import Embedder, ExperiencePool, open_store, open_vectors
+        >>> letters = Embedder(lambda texts: [[text.count("a"), text.count("b")] for text in texts], name="letters")
+        >>> pool = ExperiencePool(open_store("memory:"), index=open_vectors("memory:", letters))
+        >>> pool.tune([("aab", "aaab", True), ("aab", "bbbb", False)]).threshold > 0.9
+        True
+        """
+        return run(tuning(self._shelf.index, pairs, precision, progress=progress))
+
+    async def atune(
+        self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
+    ) -> Tuned:
+        """:meth:`tune`, without blocking the event loop."""
+        return await arun(tuning(self._shelf.index, pairs, precision, progress=progress))
 
     def at(self, tag: str | None) -> ExperiencePool:
         """The pool like this one under another tag; this one, for its own tag or None."""
@@ -212,7 +254,8 @@ class ExperiencePool(Keeping):
 
     def stats(self) -> dict[str, int]:
         """What this object has seen: hits, misses, stored, unreadable, expired, evicted."""
-        return {name: self._counts[name] for name in _COUNTED}
+        counts = {name: self._counts[name] for name in _COUNTED}
+        return views.Figures(counts, title=f"Experiences {self.tag}".rstrip(), **self._saved._asdict())
 
     def saved(self) -> Saved:
         """What the hits of this object have saved: seconds, tokens, money."""
@@ -220,6 +263,16 @@ class ExperiencePool(Keeping):
 
     def __repr__(self) -> str:
         return f"ExperiencePool({self._shelf.store!r}, tag={self.tag!r})"
+
+    def _repr_html_(self) -> str:
+        return views.attempt(self, self._view)
+
+    def _view(self) -> str:
+        """What this object has seen, and how many there are by the log, which names expired ones too."""
+        kept = self._shelf.store.scan(self._shelf.namespace, limit=0).total
+        title = f"Experience pool {self.tag}".rstrip()
+        details = [f"{kept:,} kept", f"user {self.scope.user}" if self.scope.user else ""]
+        return views.statistics(self.stats(), title=title, details=details, **self._saved._asdict())
 
     def _query(self, req: Any, k: int, query_type: QueryType, tag: str | None) -> Flow[list[Similar]]:
         if query_type not in {"exact", "semantic"}:

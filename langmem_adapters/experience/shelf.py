@@ -11,9 +11,10 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreError
+from langmem_adapters.experience.recent import Recent, changed
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Document, Index, Item, Page, Store
 from langmem_adapters.records import followed
@@ -46,6 +47,7 @@ class Shelf:
         worth: Gives what an entry is worth keeping; None for one that is worth nothing at all.
         index: What finds entries by text, if anything does.
         text_of: Gives the text of an entry by which it is to be found; None: not to be found.
+        recent: Keeps what was read last.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Shelf:
         worth: Callable[[bytes], float | None],
         index: Index | None = None,
         text_of: Callable[[bytes], str | None] = lambda _: None,
+        recent: Recent | None = None,
     ) -> None:
         for name, bound in (("max_entries", max_entries), ("max_bytes", max_bytes)):
             if bound is not None and bound < 1:
@@ -65,6 +68,7 @@ class Shelf:
         self.store = store
         self.namespace = namespace
         self.index = index
+        self.recent = recent
         self._max_entries = max_entries
         self._max_bytes = max_bytes
         self._bounded = not (max_entries is None and max_bytes is None)
@@ -75,6 +79,18 @@ class Shelf:
 
     def get(self, key: str) -> bytes | None:
         """Read an entry; what is read is used."""
+        recent = self.recent
+        if recent is None:
+            return self._stored(key)
+        data = recent.get(key)
+        if data is None:
+            ticket = recent.ticket()
+            data = self._stored(key)
+            if data is not None:
+                recent.keep(key, data, ticket)
+        return data
+
+    def _stored(self, key: str) -> bytes | None:
         if not self._bounded:
             return self.store.get(self.namespace, [key]).get(key)
         found = self.store.get(self.namespace, [key, _USED + key])
@@ -91,17 +107,17 @@ class Shelf:
         except StoreError as error:
             _log.info("an entry that was used could not be marked as such: %s", error)
 
-    def put(self, key: str, data: bytes) -> int:
-        """Keep an entry in place of the one before; returns how many had to go for it."""
+    def put(self, key: str, data: bytes, evicted: list[tuple[str, bytes]] | None = None) -> int:
+        """Keep an entry in place of the one before; returns how many had to go for it, and adds them to ``evicted``."""
         if self._max_bytes is None:
-            self.store.write(self.namespace, put={key: data}, append=[(key, b"")])
+            self._write([key], put={key: data}, append=[(key, b"")])
         elif len(data) > self._max_bytes:
             self.delete([key])
             return 1
         else:
             while not self._counted([key], put={key: data}, append=[(key, b"")]):
                 pass
-        return self._make_room() if self._bounded else 0
+        return self._make_room([] if evicted is None else evicted) if self._bounded else 0
 
     def replace(self, key: str, old: bytes, new: bytes) -> bool:
         """Put another entry in the place of exactly this one; False, if it is not there any more."""
@@ -109,7 +125,7 @@ class Shelf:
         if self._max_bytes is not None:
             return self._counted([key], put={key: new}, guard=guard)
         with suppress(Conflict):
-            self.store.write(self.namespace, put={key: new}, guard=guard)
+            self._write([key], put={key: new}, guard=guard)
             return True
         return False
 
@@ -142,7 +158,10 @@ class Shelf:
 
     def clear(self) -> None:
         """Remove everything, and what the index has of it."""
-        self.store.clear(self.namespace)
+        try:
+            self.store.clear(self.namespace)
+        finally:
+            changed(self.namespace)
         if self.index is not None:
             self.index.clear(self.namespace)
 
@@ -162,7 +181,7 @@ class Shelf:
 
     # --- bounds
 
-    def _make_room(self) -> int:
+    def _make_room(self, evicted: list[tuple[str, bytes]]) -> int:
         gone = 0
         for number in range(_PASSES):
             page = self.store.scan(self.namespace, limit=_LOOK, keys=[_BYTES])
@@ -172,7 +191,9 @@ class Shelf:
             if self._max_entries is not None and entries > 0:
                 entries += min(_LOOK - 1, self._max_entries // _SLACK)
             chosen = self._choose(page.items, entries, size, merciful=number < _MERCY)
-            gone += self._carry_out(chosen)
+            found = self._carry_out(chosen)
+            evicted += found
+            gone += len(found)
         return gone
 
     def _excess(self, page: Page) -> tuple[int, int]:
@@ -193,10 +214,10 @@ class Shelf:
             drop.append(item)
         return _Round(drop, used, values)
 
-    def _carry_out(self, chosen: _Round) -> int:
+    def _carry_out(self, chosen: _Round) -> list[tuple[str, bytes]]:
         drop, spare, values = chosen
         keys = [item.id for item in drop]
-        there = [key for key in keys if key in values]
+        there = [(key, values[key]) for key in keys if key in values]
         done = self._counted(
             keys,
             delete=[*self._with_marks(keys), *(_USED + item.id for item in spare)],
@@ -204,7 +225,7 @@ class Shelf:
             append=[(item.id, b"") for item in spare],
             guard={key: values.get(key) for key in self._with_marks([*keys, *(item.id for item in spare)])},
         )
-        return len(there) if done else 0
+        return there if done else []
 
     def _counted(
         self,
@@ -225,10 +246,17 @@ class Shelf:
             guard = {**{key: before.get(key) for key in keys}, _BYTES: before.get(_BYTES), **guard}
             put[_BYTES] = str(max(total, 0)).encode()
         try:
-            self.store.write(self.namespace, put=put, delete=delete, append=append, remove=remove, guard=guard)
+            self._write(keys, put=put, delete=delete, append=append, remove=remove, guard=guard)
         except Conflict:
             return False
         return True
+
+    def _write(self, keys: Sequence[str], **change: Any) -> None:
+        """Change these entries, and tell those who keep what they have read, even if the answer was lost."""
+        try:
+            self.store.write(self.namespace, **change)
+        finally:
+            changed(self.namespace, keys)
 
     def _with_marks(self, keys: Sequence[str]) -> list[str]:
         return [*keys, *(_USED + key for key in keys)] if self._bounded else list(keys)

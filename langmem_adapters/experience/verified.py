@@ -6,15 +6,16 @@ import logging
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.shelf import Shelf
 from langmem_adapters.experience.verifier import Verifier
-from langmem_adapters.experience.verifier_tuning import Tuned, tuned
+from langmem_adapters.experience.verifier_tuning import Tuned, tuning
 from langmem_adapters.flow import Flow, arun, run, step, submit
 from langmem_adapters.keys import Namespace
+from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import SemanticIndex, Store
 
 __all__ = ["Match", "VerifiedAnswers"]
@@ -97,10 +98,10 @@ class VerifiedAnswers:
         yield from step(shelf.put, key, data)
         submit(lambda: self._embed(shelf))
 
-    def drop_flow(self, partition: str, key: str) -> Flow[None]:
-        """Forget a request whose answer is gone."""
-        # Not by its key, which leaves the log's entry for later: until then it could not be added and found again.
-        yield from step(self._shelf(partition).drop, lambda data: _key(data) == key)
+    def drop_flow(self, partition: str, *keys: str) -> Flow[None]:
+        """Forget requests whose answers are gone."""
+        # Not by their keys, which leaves the log's entries for later: until then none could be added and found again.
+        yield from step(self._shelf(partition).drop, lambda data: _key(data) in keys)
 
     def sweep_flow(self, gone: Callable[[str], bool]) -> Flow[None]:
         """Forget the requests, in all partitions, whose keys ``gone`` is true of. Reads them all."""
@@ -112,31 +113,38 @@ class VerifiedAnswers:
         for shelf in (yield from step(self._all)):
             yield from step(shelf.clear)
 
-    def tune(self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95) -> Tuned:
+    def at(self, namespace: Namespace) -> VerifiedAnswers:
+        """The same in another place."""
+        return VerifiedAnswers(
+            self._store,
+            namespace,
+            self.index,
+            verifier=self.verifier,
+            candidates=self._candidates,
+            counts=self.counts,
+        )
+
+    def tune(
+        self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
+    ) -> Tuned:
         """Choose the verifier's threshold by pairs of two requests and whether they mean the same.
 
         The embedder and the verifier are asked about each pair; the threshold of the verifier stays what it is. Raises
-        ConfigurationError, where no threshold has that precision.
+        ConfigurationError, where no threshold has that precision. ``progress`` shows the pairs.
         """
-        return run(self.tune_flow(pairs, precision))
+        return run(self.tune_flow(pairs, precision, progress))
 
-    async def atune(self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95) -> Tuned:
+    async def atune(
+        self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
+    ) -> Tuned:
         """The async twin of :meth:`tune`."""
-        return await arun(self.tune_flow(pairs, precision))
+        return await arun(self.tune_flow(pairs, precision, progress))
 
-    def tune_flow(self, pairs: Sequence[tuple[str, str, bool]], precision: float) -> Flow[Tuned]:
+    def tune_flow(
+        self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress = False
+    ) -> Flow[Tuned]:
         """:meth:`tune`, as part of another flow."""
-        embedder: Any = getattr(self.index, "embedder", None)
-        if embedder is None:
-            raise ConfigurationError("tune asks the index's embedder, and this index has none")
-        stored = yield from embedder.texts_flow([stored for stored, _, _ in pairs])
-        scored = []
-        for (kept, asked, same), vector in zip(pairs, stored, strict=True):
-            other = yield from embedder.query_flow(asked)
-            cosine = sum(a * b for a, b in zip(vector, other, strict=True)) if vector and other else 0.0
-            verdict = yield from self.verifier.flow(asked, kept, cosine)
-            scored.append((verdict.score, bool(same)))
-        return tuned(scored, precision)
+        return (yield from tuning(self.index, pairs, precision, verifier=self.verifier, progress=progress))
 
     def _shelf(self, partition: str) -> Shelf:
         with self._lock:

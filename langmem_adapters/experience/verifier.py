@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias, cast
 
+from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.experience.guards import GUARDS, Guard
 from langmem_adapters.experience.verifier_features import align, features
@@ -39,6 +40,9 @@ class Verdict(NamedTuple):
     def accepted(self) -> bool:
         """Whether the answer of one may be served for the other."""
         return not self.guard
+
+    def _repr_html_(self) -> str:
+        return views.attempt(self, lambda: views.compared(self))
 
 
 class Verifier:

@@ -1,13 +1,19 @@
-"""Choosing a verifier's threshold by pairs of one's own."""
+"""Choosing a threshold by pairs of one's own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.experience.verifier import Verifier
+from langmem_adapters.flow import Flow
+from langmem_adapters.progress import Progress, advancing
 
-__all__ = ["Tuned", "TunedPoint", "tuned"]
+__all__ = ["Tuned", "TunedPoint", "tuned", "tuning"]
+
+_PAGE = 32  # pairs that are embedded at a time
 
 
 class TunedPoint(NamedTuple):
@@ -27,6 +33,8 @@ class Tuned(NamedTuple):
 
     threshold: float
     curve: list[TunedPoint]
+    scored: Sequence[tuple[float, bool]] = ()
+    """The score of each pair, and whether it is the same."""
 
 
 def tuned(scored: Sequence[tuple[float, bool]], precision: float) -> Tuned:
@@ -39,18 +47,59 @@ def tuned(scored: Sequence[tuple[float, bool]], precision: float) -> Tuned:
     """
     if not 0 < precision <= 1:
         raise ConfigurationError(f"precision is a number above 0, and at most 1, not {precision}")
-    same = sum(is_same for _, is_same in scored)
-    if not same:
+    if not any(is_same for _, is_same in scored):
         raise ConfigurationError("a threshold is tuned by pairs of which at least one is the same")
-    curve = [_point(scored, threshold, same) for threshold in sorted({score for score, _ in scored if score > 0})]
+    curve = _curve(scored)
     good = [point for point in curve if point.precision >= precision]
     if not good:
         best = max((point.precision for point in curve), default=0.0)
         raise ConfigurationError(f"no threshold has a precision of {precision} on these pairs; the best has {best:.3f}")
-    return Tuned(min(good).threshold, curve)
+    return Tuned(min(good).threshold, curve, list(scored))
 
 
-def _point(scored: Sequence[tuple[float, bool]], threshold: float, same: int) -> TunedPoint:
-    served = [is_same for score, is_same in scored if score >= threshold]
-    right, others = sum(served), len(scored) - same
-    return TunedPoint(threshold, right / len(served), right / same, (len(served) - right) / others if others else 0.0)
+def tuning(
+    index: Any,
+    pairs: Sequence[tuple[str, str, bool]],
+    precision: float,
+    *,
+    verifier: Verifier | None = None,
+    progress: Progress = False,
+) -> Flow[Tuned]:
+    """Score pairs of a request that is kept and one that is asked, and choose a threshold.
+
+    The score is the verifier's, or without one that of a search in the index.
+    """
+    embedder: Any = getattr(index, "embedder", None)
+    if embedder is None:
+        raise ConfigurationError("tune asks the embedder of an index of vectors (open_vectors), and there is none")
+    scored = []
+    with advancing(progress, "tuning", len(pairs), "pairs") as advance:
+        for start in range(0, len(pairs), _PAGE):
+            page = pairs[start : start + _PAGE]
+            vectors = yield from embedder.texts_flow([kept for kept, _, _ in page])
+            for (kept, asked, same), vector in zip(page, vectors, strict=True):
+                other = yield from embedder.query_flow(asked)
+                cosine = sum(a * b for a, b in zip(vector, other, strict=True)) if vector and other else None
+                score = yield from _score(verifier, kept, asked, cosine)
+                scored.append((score, bool(same)))
+            advance(len(page))
+    return tuned(scored, precision)
+
+
+def _score(verifier: Verifier | None, kept: str, asked: str, cosine: float | None) -> Flow[float]:
+    if verifier is not None:
+        return (yield from verifier.flow(asked, kept, cosine or 0.0)).score
+    return 0.0 if cosine is None else min(max((1 + cosine) / 2, 0.0), 1.0)
+
+
+def _curve(scored: Sequence[tuple[float, bool]]) -> list[TunedPoint]:
+    """What each score does as a threshold, from the lowest."""
+    same = sum(is_same for _, is_same in scored)
+    others = len(scored) - same
+    points, right, wrong = [], 0, 0
+    served = sorted((pair for pair in scored if pair[0] > 0), reverse=True)
+    for threshold, group in groupby(served, key=lambda pair: pair[0]):
+        found = [is_same for _, is_same in group]
+        right, wrong = right + sum(found), wrong + len(found) - sum(found)
+        points.append(TunedPoint(threshold, right / (right + wrong), right / same, wrong / others if others else 0.0))
+    return points[::-1]

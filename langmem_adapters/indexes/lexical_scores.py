@@ -79,7 +79,8 @@ def best(connection: sqlite3.Connection, corpus: Corpus, terms: Sequence[Term], 
     found = sorted(term for term in terms if term.frequency)[:QUERY_TERMS]
     for n, term in enumerate(found):
         rest = math.fsum(left.bound for left in found[n:]) * _ROUNDING
-        floor = heapq.nlargest(k, scores.values())[-1] if len(scores) >= k else 0.0
+        most = math.fsum(done.bound for done in found[:n]) * _ROUNDING  # that any score can be by now
+        floor = heapq.nlargest(k, scores.values())[-1] if len(scores) >= k and rest < most else 0.0
         if rest >= floor:
             for document, score in _scan(connection, corpus, term):
                 scores[document] = scores.get(document, 0.0) + score

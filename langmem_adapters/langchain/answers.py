@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation
 
+from langmem_adapters import views
 from langmem_adapters.codec import plain
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache
@@ -155,7 +156,8 @@ class Answers(Asking):
         """The pool's counts; hits that were shared by a call in the air; refused answers, errors, and tokens saved."""
         own = {name: self._calls.stats()[name] for name in ("shared", "refused", "errors")}
         alike = self._alike.stats() if self._alike else {}
-        return {**alike, **self.pool.stats(), **own, "saved_tokens": self._saved_tokens}
+        counts = {**alike, **self.pool.stats(), **own, "saved_tokens": self._saved_tokens}
+        return views.Figures(counts, title="Cached answers")
 
     def _finish(self, request: Request, turn: Turn, generations: list[ChatGeneration]) -> Flow[None]:
         yield from self._calls.finish(turn, generations)

@@ -7,22 +7,25 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Literal, cast
 
 from langchain_core.caches import BaseCache
-from langchain_core.messages import AIMessage
-from langchain_core.outputs import ChatGeneration, Generation
+from langchain_core.outputs import Generation
 
-from langmem_adapters.errors import ConfigurationError, LangmemError
+from langmem_adapters import views
+from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience import ExperiencePool, bypass, refresh
 from langmem_adapters.experience.verified import Match, VerifiedAnswers
 from langmem_adapters.experience.verifier_tuning import Tuned
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import shared_vectors
 from langmem_adapters.langchain.generations import read_generations, worth_storing, write_generations
-from langmem_adapters.langchain.request import request_key
+from langmem_adapters.langchain.removal import Removal
+from langmem_adapters.langchain.request import known_key, request_key
 from langmem_adapters.langchain.semantic import Question, SemanticMode
 from langmem_adapters.model import Experience
+from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import cache_store
 
@@ -31,7 +34,7 @@ __all__ = ["ExperienceCache"]
 _log = logging.getLogger("langmem_adapters")
 
 
-class ExperienceCache(BaseCache):
+class ExperienceCache(Removal, BaseCache):
     """LangChain's LLM cache on a store (implements ``langchain_core.caches.BaseCache``).
 
     Prompts and model parameters are kept as a hash only. A hit is a new object each time, with a message id of
@@ -45,6 +48,11 @@ class ExperienceCache(BaseCache):
         tenant: Whose answers; those of others are never served.
         tag: Keeps these entries apart from those of other tags.
         ttl: Seconds for which an answer may be served; None: for ever.
+        max_entries, max_bytes: How much is kept; see :class:`~langmem_adapters.ExperiencePool`. What has to go, goes
+            from the semantic mode, too.
+        keep: Seconds for which an answer that was read is served again from this process's memory, without a look at
+            the store; None: not at all. What this process changes takes effect at once, what others change after so
+            long. Some 1,000 answers of 16 MB are kept at the most.
         should_store: Decides which answers are worth keeping; default :func:`worth_storing`.
         semantic: Serve answers to requests that mean the same, too, if there is none to the very same: a
             :class:`~langmem_adapters.langchain.semantic.SemanticMode`, or an embedding model for one with defaults.
@@ -69,6 +77,9 @@ class ExperienceCache(BaseCache):
         tenant: str = "",
         tag: str = "langchain",
         ttl: float | None = None,
+        max_entries: int | None = None,
+        max_bytes: int | None = None,
+        keep: float | None = None,
         should_store: Callable[[Sequence[Generation]], bool] = worth_storing,
         semantic: Any = None,
         on_error: Literal["degrade", "raise"] = "degrade",
@@ -80,8 +91,17 @@ class ExperienceCache(BaseCache):
         if on_error not in {"degrade", "raise"}:
             raise ConfigurationError(f'on_error is "degrade" or "raise", not {on_error!r}')
         self.pool = ExperiencePool(
-            store or cache_store(url), tag=tag, tenant=tenant, ttl=ttl, clock=clock, new_id=new_id
+            store or cache_store(url),
+            tag=tag,
+            tenant=tenant,
+            ttl=ttl,
+            max_entries=max_entries,
+            max_bytes=max_bytes,
+            keep=keep,
+            clock=clock,
+            new_id=new_id,
         )
+        self._keeps = keep is not None
         self._should_store = should_store
         self._on_error = on_error
         self._clock = clock
@@ -91,16 +111,12 @@ class ExperienceCache(BaseCache):
         self._semantic = None if semantic is None else SemanticMode.of(semantic)
         self._verified = None if self._semantic is None else self._like(url, store, self._semantic)
 
-    @property
-    def _place(self) -> tuple[str, ...]:
-        return ("experience", self.pool.scope.tenant, self.pool.scope.user, self.pool.tag)
-
     def _like(self, url: str | None, store: Store | None, mode: SemanticMode) -> VerifiedAnswers:
         if mode.index is None and store is not None:
             raise ConfigurationError("with a store of your own, give the semantic mode an index: open_vectors")
         return VerifiedAnswers(
             self.pool.store,
-            (*self._place, "semantic"),
+            (*self._place(), "semantic"),
             shared_vectors(url, mode.embedder) if mode.index is None else mode.index,
             verifier=mode.verifier,
             candidates=mode.candidates,
@@ -109,11 +125,11 @@ class ExperienceCache(BaseCache):
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """The answer to this request, or None."""
-        return run(self._lookup(prompt, llm_string))
+        return self._recently(prompt, llm_string) or run(self._lookup(prompt, llm_string))
 
     async def alookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """:meth:`lookup`, without blocking the event loop."""
-        return await arun(self._lookup(prompt, llm_string))
+        return self._recently(prompt, llm_string) or await arun(self._lookup(prompt, llm_string))
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Keep an answer, if it is worth keeping."""
@@ -123,43 +139,22 @@ class ExperienceCache(BaseCache):
         """:meth:`update`, without blocking the event loop."""
         await arun(self._update(prompt, llm_string, return_val))
 
-    def clear(self, **kwargs: Any) -> None:
-        """Forget the entries of this tenant and tag, and nothing else."""
-        _refuse(kwargs)
-        run(self._clear())
-
-    async def aclear(self, **kwargs: Any) -> None:
-        """:meth:`clear`, without blocking the event loop."""
-        _refuse(kwargs)
-        await arun(self._clear())
-
-    def delete(self, hit: str | AIMessage | ChatGeneration) -> bool:
-        """Forget the entry that served this answer (or has this key); False, if there is none any more."""
-        return run(self._delete(_key_of(hit)))
-
-    async def adelete(self, hit: str | AIMessage | ChatGeneration) -> bool:
-        """:meth:`delete`, without blocking the event loop."""
-        return await arun(self._delete(_key_of(hit)))
-
-    def invalidate(self, where: Callable[[list[Generation]], bool]) -> int:
-        """Forget the entries whose answers make ``where`` true; returns how many."""
-        return run(self._invalidate(where))
-
-    async def ainvalidate(self, where: Callable[[list[Generation]], bool]) -> int:
-        """:meth:`invalidate`, without blocking the event loop."""
-        return await arun(self._invalidate(where))
-
-    def tune(self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95) -> Tuned:
+    def tune(
+        self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
+    ) -> Tuned:
         """Choose the semantic mode's threshold by pairs of two requests and whether they mean the same.
 
         It is given back with the whole curve, for a ``Verifier(threshold)``; nothing changes by itself. Raises
-        ConfigurationError, where no threshold has that precision, or where there is no semantic mode.
+        ConfigurationError, where no threshold has that precision, or where there is no semantic mode. ``progress``
+        shows the pairs.
         """
-        return run(self._tune(pairs, precision))
+        return run(self._tune(pairs, precision, progress))
 
-    async def atune(self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95) -> Tuned:
+    async def atune(
+        self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
+    ) -> Tuned:
         """:meth:`tune`, without blocking the event loop."""
-        return await arun(self._tune(pairs, precision))
+        return await arun(self._tune(pairs, precision, progress))
 
     bypass = staticmethod(bypass)
     refresh = staticmethod(refresh)
@@ -171,7 +166,8 @@ class ExperienceCache(BaseCache):
         vectors are behind, and rejected candidates, all of them and by guard (``rejected_numbers``).
         """
         own = {name: self._counts[name] for name in ("refused", "errors", "saved_tokens")}
-        return {**self.pool.stats(), **own, **(self._semantic_stats() if self._semantic else {})}
+        counts = {**self.pool.stats(), **own, **(self._semantic_stats() if self._semantic else {})}
+        return views.Figures(counts, title="LLM cache")
 
     def _semantic_stats(self) -> dict[str, int]:
         named = ("semantic_hits", "semantic_dry", "semantic_errors", "behind", "rejected")
@@ -181,7 +177,25 @@ class ExperienceCache(BaseCache):
     def __repr__(self) -> str:
         return f"ExperienceCache({self.pool!r})"
 
+    def _repr_html_(self) -> str:
+        return views.attempt(self, lambda: views.statistics(self.stats(), title=f"LLM cache {self.pool.tag}"))
+
     # --- flows
+
+    def _recently(self, prompt: str, llm_string: str) -> list[Generation] | None:
+        """The answer, if it was read a moment ago: neither waits nor works for long, as a loop may be running."""
+        key = known_key(prompt, llm_string) if self._keeps else None
+        if key is None:
+            return None
+        try:
+            experience = self.pool.recent(key)
+            generations = None if experience is None else self._read(experience, key)
+        except SerializationError:
+            return None  # it is healed where it is read from the store
+        if experience is not None and generations is not None:
+            self.pool.hit(experience)
+            self._count_tokens(generations)
+        return generations
 
     def _lookup(self, prompt: str, llm_string: str) -> Flow[list[Generation] | None]:
         key = request_key(prompt, llm_string)
@@ -193,7 +207,7 @@ class ExperienceCache(BaseCache):
             return None
         if generations is None:
             generations = yield from self._look_alike(prompt, llm_string)
-        self._counts["saved_tokens"] += sum(_tokens(generation) for generation in generations or ())
+        self._count_tokens(generations or ())
         return generations
 
     def _look_alike(self, prompt: str, llm_string: str) -> Flow[list[Generation] | None]:
@@ -240,47 +254,42 @@ class ExperienceCache(BaseCache):
             self._counts["refused"] += 1
             return
         key = request_key(prompt, llm_string)
+        question = self._question(prompt, llm_string, return_val)
+        partition = {} if question is None else {"partition": question.partition}
+        evicted: list[tuple[str, bytes]] = []
         try:
-            yield from self.pool.create_flow(Experience(resp=write_generations(return_val)), key=key)
+            experience = Experience(resp=write_generations(return_val), **partition)
+            yield from self.pool.create_flow(experience, key=key, evicted=evicted)
         except LangmemError as error:
             self._degrade(error)
             return
-        mode, verified = self._semantic, self._verified
-        if mode is None or verified is None or not self.pool.writes or not mode.may_serve(return_val):
-            return
-        question = mode.question(prompt, llm_string)
-        if question is None:
+        verified = self._verified
+        if verified is None or not self.pool.writes:
             return
         try:
-            yield from verified.keep_flow(question.partition, question.text, key)
+            if question is not None:
+                yield from verified.keep_flow(question.partition, question.text, key)
+            for gone, keys in _by_partition(evicted).items():
+                yield from verified.drop_flow(gone, *keys)
         except LangmemError as error:
             self._degrade(error, "semantic_errors")
 
-    def _clear(self) -> Flow[None]:
-        yield from step(self.pool.clear)
-        if self._verified is not None:
-            yield from self._verified.clear_flow()
+    def _question(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> Question | None:
+        """What of a request may be said in other words to get this answer."""
+        mode = self._semantic
+        return mode.question(prompt, llm_string) if mode is not None and mode.may_serve(return_val) else None
 
-    def _delete(self, key: str) -> Flow[bool]:
-        there = yield from step(self.pool.delete, key=key)
-        if self._verified is not None:
-            yield from self._verified.sweep_flow(lambda kept: kept == key)
-        return there
-
-    def _invalidate(self, where: Callable[[list[Generation]], bool]) -> Flow[int]:
-        gone = yield from step(self.pool.invalidate, lambda experience: where(self._read(experience, "")))
-        if self._verified is not None:
-            yield from self._verified.sweep_flow(lambda key: not self.pool.store.get(self._place, [key]))
-        return gone
-
-    def _tune(self, pairs: Sequence[tuple[str, str, bool]], precision: float) -> Flow[Tuned]:
+    def _tune(self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress) -> Flow[Tuned]:
         if self._verified is None:
             raise ConfigurationError("this cache has no semantic mode to tune: give it semantic=")
-        return (yield from self._verified.tune_flow(pairs, precision))
+        return (yield from self._verified.tune_flow(pairs, precision, progress))
 
     def _read(self, experience: Experience, key: str) -> list[Generation]:
         age = max(0.0, self._clock() - (experience.timestamp or 0.0))
         return read_generations(experience.resp, key=key, age=age, new_id=self._new_id)
+
+    def _count_tokens(self, generations: Sequence[Generation]) -> None:
+        self._counts["saved_tokens"] += sum(_tokens(generation) for generation in generations)
 
     def _degrade(self, error: LangmemError, count: str = "errors") -> None:
         if self._on_error == "raise":
@@ -298,16 +307,12 @@ def _tokens(generation: Generation) -> int:
     return int(usage.get("total_tokens") or 0)
 
 
-def _key_of(hit: str | AIMessage | ChatGeneration) -> str:
-    if isinstance(hit, str):
-        return hit
-    message = hit.message if isinstance(hit, ChatGeneration) else hit
-    key = message.response_metadata.get("cache_key")
-    if not isinstance(key, str):
-        raise ConfigurationError("this message did not come from a cache: it has no cache_key in response_metadata")
-    return key
-
-
-def _refuse(kwargs: dict[str, Any]) -> None:
-    if kwargs:
-        raise ConfigurationError(f"clear takes no arguments, not {', '.join(sorted(kwargs))}")
+def _by_partition(evicted: Sequence[tuple[str, bytes]]) -> dict[str, list[str]]:
+    """The keys of answers that are gone, by where their questions are."""
+    found: dict[str, list[str]] = {}
+    for key, data in evicted:
+        with suppress(SerializationError):
+            partition = (Experience.from_bytes(data).model_extra or {}).get("partition")
+            if isinstance(partition, str):
+                found.setdefault(partition, []).append(key)
+    return found

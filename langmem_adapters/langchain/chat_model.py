@@ -15,6 +15,7 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from pydantic import Field, PrivateAttr
 
+from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience import bypass, refresh
 from langmem_adapters.langchain.alike import Alike
@@ -102,6 +103,10 @@ class CachedChatModel(BaseChatModel):
     def stats(self) -> dict[str, int]:
         """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, saved tokens."""
         return self._answers.stats()
+
+    def _repr_html_(self) -> str:
+        title = f"Cached {type(self.wrapped).__name__}"
+        return views.attempt(self, lambda: views.statistics(self.stats(), title=title))
 
     # --- calls
 

@@ -23,6 +23,7 @@ from langchain_core.messages import (
 from pydantic import ValidationError
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.langchain.rebuild import rebuilt
 from langmem_adapters.model import Message, ToolCall
 from langmem_adapters.turn import INTERRUPTED
 
@@ -94,7 +95,7 @@ def to_message(message: BaseMessage) -> Message:
     elif kind == "tool":
         fields["tool_call_id"] = values["tool_call_id"]
     try:
-        return Message(**fields)
+        return Message.model_validate(fields)
     except ValidationError as error:
         places = {".".join(map(str, detail["loc"][:2])) for detail in error.errors(include_input=False)}
         wrong = ", ".join(sorted(places))
@@ -106,6 +107,10 @@ def from_message(message: Message) -> BaseMessage:
 
     A damaged field is left out with a warning on the logger ``langmem_adapters``; the message is never lost.
     """
+    return rebuilt(message.__dict__) or _constructed(message)
+
+
+def _constructed(message: Message) -> BaseMessage:
     own = message.host.get(_HOST, {})
     kind = own.get("type")
     if not isinstance(kind, str) or kind not in _CLASSES:

@@ -11,6 +11,7 @@ from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.langchain.convert import from_message, to_message
+from langmem_adapters.langchain.reading import of_data
 from langmem_adapters.model import Message
 from langmem_adapters.text import replaced
 
@@ -85,11 +86,14 @@ def _read(entry: dict[str, Any], key: str, age: float, new_id: Callable[[], str]
     calls = [call["id"] for call in fields.get("tool_calls", ()) if call.get("id")]
     if calls:
         fields = replaced(fields, {id_: f"call_{new_id()}" for id_ in calls})
-    message = from_message(Message.from_data(fields))
-    message.id = f"lc_run--{new_id()}"
+    message = of_data(fields) or from_message(Message.from_data(fields))
     mark = {"cache": "hit", "cache_key": key, "cache_age": age, "cache_score": 1.0}
+    marked: dict[str, Any] = {"id": f"lc_run--{new_id()}"}
     if isinstance(message, AIMessage):
         mark["cache_usage"] = message.usage_metadata
-        message.usage_metadata = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
-    message.response_metadata = {**message.response_metadata, **mark}
+        marked["usage_metadata"] = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+    marked["response_metadata"] = {**message.response_metadata, **mark}
+    # As by setting each attribute, which pydantic makes dearer than all the rest.
+    message.__dict__.update(marked)
+    message.__pydantic_fields_set__.update(marked)
     return ChatGeneration(message=message, generation_info=entry.get("info"))

@@ -14,7 +14,9 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.conversation import Context
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.expiry import Refresh
+from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.convert import from_message, to_message
+from langmem_adapters.langchain.reading import read
 from langmem_adapters.langchain.turn import Piece, gather, mark
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, Summary
@@ -113,17 +115,13 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # a property, as LangChain's own docs have it
         """The history, oldest message first."""
         if self._snapshot is None or not _in_chain():
-            whole = self._window is None
-            self._snapshot = _shown(Context(None, self.brain.messages()) if whole else self.brain.context(self._window))
+            self._snapshot = run(self._look())
         return list(self._snapshot)
 
     async def aget_messages(self) -> list[BaseMessage]:
         """:attr:`messages`, without blocking the event loop."""
         if self._snapshot is None or not _in_chain(awaited=True):
-            whole = self._window is None
-            self._snapshot = _shown(
-                Context(None, await self.brain.amessages()) if whole else await self.brain.acontext(self._window)
-            )
+            self._snapshot = await arun(self._look())
         return list(self._snapshot)
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
@@ -168,6 +166,12 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
         self._snapshot = None
         await self.brain.aclear()
 
+    def _look(self) -> Flow[list[BaseMessage]]:
+        """Read, and make messages where it was read, so that an event loop is not kept busy with it."""
+        if self._window is None:  # without a Message for each
+            return read((yield from self.brain._flows.entries(None)))  # noqa: SLF001 - a part of this flow
+        return _shown((yield from self.brain._context(self._window, None)))  # noqa: SLF001 - same
+
     def _write(self, messages: Sequence[Message]) -> None:
         self._snapshot = None
         self.brain.add_messages(messages)
@@ -178,6 +182,9 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
 
     def __repr__(self) -> str:
         return f"BrainChatMessageHistory({self.session_id!r}, brain={self.brain!r})"
+
+    def _repr_html_(self) -> str:
+        return self.brain._repr_html_()
 
 
 def _shown(context: Context) -> list[BaseMessage]:

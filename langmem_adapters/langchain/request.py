@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import hashlib
 import json
 import re
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.text import replaced
 
-__all__ = ["request_key"]
+__all__ = ["known_key", "request_key"]
 
 # How a call is made or watched, not what is asked.
 _OF_THE_CALL = frozenset(
@@ -36,6 +37,8 @@ _OF_THE_CALL = frozenset(
 )
 # What came with an earlier answer and is not sent to the model again.
 _OF_THE_ANSWER = frozenset({"id", "response_metadata", "type", "usage_metadata"})
+_known: dict[bytes, str] = {}  # keys by a hash of what they are made of, as an answer is looked up and then kept
+_REMEMBERED = 4096
 _CLASS = re.compile(r"<class '(?:[\w.]+|<locals>)*?(\w+)'>")
 
 
@@ -45,7 +48,23 @@ def request_key(prompt: str, llm_string: str) -> str:
     Ids of messages and of tool calls, the metadata of earlier answers, the order of keys, timeouts, retries,
     streaming, callbacks and tags do not change it. Everything else does.
     """
-    return fingerprint("langchain", _prompt(prompt), _model(llm_string))
+    asked = _digest(prompt, llm_string)
+    key = _known.get(asked)
+    if key is None:
+        key = fingerprint("langchain", _prompt(prompt), _model(llm_string))
+        if len(_known) >= _REMEMBERED:
+            _known.clear()
+        _known[asked] = key
+    return key
+
+
+def known_key(prompt: str, llm_string: str) -> str | None:
+    """The key, if it was asked for a while ago."""
+    return _known.get(_digest(prompt, llm_string))
+
+
+def _digest(prompt: str, llm_string: str) -> bytes:
+    return hashlib.sha256(f"{len(prompt)} {prompt}{llm_string}".encode("utf-8", "surrogatepass")).digest()
 
 
 def _prompt(prompt: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -9,10 +10,12 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field
 
+from langmem_adapters import views
+from langmem_adapters.analysis import matching
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.filters import MetadataFilter, metadata_predicate
 from langmem_adapters.longterm import RECALLED, LongTermMemory
-from langmem_adapters.model import Memory, Occurrence, Recalled
+from langmem_adapters.model import Memory, Message, Occurrence, Recalled
 
 __all__ = ["LongTermRetriever"]
 
@@ -83,12 +86,25 @@ class LongTermRetriever(BaseRetriever):
             query, self.k if k is None else k, where=lambda memory: wanted(memory) is not None
         )
         said = ((recalled, wanted(recalled.memory)) for recalled in found)
-        return [_document(recalled, occurrence) for recalled, occurrence in said if occurrence is not None]
+        documents = [_document(recalled, occurrence) for recalled, occurrence in said if occurrence is not None]
+        return views.Listing(documents, _view, query=query)
 
 
 def _document(found: Recalled, said: Occurrence) -> Document:
     metadata = {**_metadata(found.memory, said), "score": found.score}
     return Document(id=found.memory.id, page_content=found.text, metadata=metadata)
+
+
+def _view(documents: Sequence[Document], query: str) -> str:
+    return views.memories([_memory(document) for document in documents], query=query, matching=matching)
+
+
+def _memory(document: Document) -> Recalled:
+    """The memory that a document was made of, as far as it is shown."""
+    said = document.metadata
+    message = Message(role=said["role"], name=said["name"], content=document.page_content)
+    occurrence = Occurrence(session=said["session"], created_at=said["created_at"])
+    return Recalled(Memory(message=message, occurrences=[occurrence]), said["score"])
 
 
 def _metadata(memory: Memory, said: Occurrence) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, Literal, cast
 
+from langmem_adapters import views
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache
 from langmem_adapters.experience.arguments import Arguments
@@ -160,7 +161,8 @@ class Answers(Asking):
     def stats(self) -> dict[str, int]:
         """The pool's counts; hits that others had just asked for; refused, errors, requests without a key, tokens."""
         own = {name: self._calls.stats()[name] for name in ("shared", "refused", "errors")}
-        return {**self.pool.stats(), **own, "unkeyed": self._unkeyed, "saved_tokens": self._saved_tokens}
+        counts = {**self.pool.stats(), **own, "unkeyed": self._unkeyed, "saved_tokens": self._saved_tokens}
+        return views.Figures(counts, title="Cached answers")
 
     def _served(self, turn: Turn) -> Any:
         kwargs = turn.value.additional_kwargs

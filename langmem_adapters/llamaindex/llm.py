@@ -15,6 +15,7 @@ from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_ca
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from typing_extensions import Self
 
+from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import ExperiencePool, Prices, bypass, refresh
 from langmem_adapters.llamaindex.answers import Answers
@@ -151,6 +152,10 @@ class CachedLLM(LLM):
     def stats(self) -> dict[str, int]:
         """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, saved tokens."""
         return self._answers.stats()
+
+    def _repr_html_(self) -> str:
+        title = f"Cached {type(self._wrapped).__name__}"
+        return views.attempt(self, lambda: views.statistics(self.stats(), title=title))
 
     def delete(self, hit: Response) -> bool:
         """Forget the entry that served this response; False, if there is none any more."""

@@ -14,6 +14,7 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import Dates, bare
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
+from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Item, Store
 
 __all__ = ["Migrated", "Migration"]
@@ -45,6 +46,8 @@ class Migration:
         name: Which migration this is: the same for every run of one, such as the source's address.
         report: Is told after each namespace whether it had to be copied. All are looked at twice: the second time
             to compare.
+        progress: Shows the namespaces, once as they are copied and once as they are compared; see
+            :data:`~langmem_adapters.progress.Progress`.
 
     Raises:
         ConfigurationError: A store knows no dates; or the target has a namespace of the same name that holds
@@ -60,7 +63,13 @@ class Migration:
     """
 
     def __init__(
-        self, source: Store, target: Store, *, name: str = "", report: Callable[[bool], None] | None = None
+        self,
+        source: Store,
+        target: Store,
+        *,
+        name: str = "",
+        report: Callable[[bool], None] | None = None,
+        progress: Progress = False,
     ) -> None:
         self._source, self._target = bare(source), bare(target)
         for store in (self._source, self._target):
@@ -68,6 +77,7 @@ class Migration:
                 raise ConfigurationError(f"{store!r} cannot be migrated, as it has no methods dates and set_dates")
         self._journal: Namespace = (_JOURNAL, name)
         self._report = report or (lambda _: None)
+        self._progress = progress
         self._copied: set[Namespace] = set()
 
     def run(self) -> Migrated:
@@ -80,10 +90,21 @@ class Migration:
 
     def _migrate(self) -> Flow[Migrated]:
         removed = 0
-        for _ in range(_ROUNDS):
-            entries = 0
-            differing = []
-            names: set[Namespace] = set()
+        for number in range(_ROUNDS):
+            names, entries, differing = yield from self._go_through("comparing" if number else "copying")
+            removed += yield from step(self._remove_lost, names)
+            if not differing:
+                break
+        if not differing:
+            yield from step(self._target.clear, self._journal)
+        return Migrated(len(names), entries, len(self._copied), removed, differing)
+
+    def _go_through(self, what: str) -> Flow[tuple[set[Namespace], int, list[Namespace]]]:
+        """Settle all that is there now; gives the names, the entries, and which had to be copied."""
+        names: set[Namespace] = set()
+        entries, differing = 0, []
+        count = None if self._progress is False else (yield from step(lambda: sum(1 for _ in self._names())))
+        with advancing(self._progress, what, count, "namespaces") as advance:
             walk = self._names()
             while (namespace := (yield from step(next, walk, None))) is not None:
                 names.add(namespace)
@@ -92,12 +113,8 @@ class Migration:
                 if changed:
                     differing.append(namespace)
                 self._report(changed)
-            removed += yield from step(self._remove_lost, names)
-            if not differing:
-                break
-        if not differing:
-            yield from step(self._target.clear, self._journal)
-        return Migrated(len(names), entries, len(self._copied), removed, differing)
+                advance(1)
+        return names, entries, differing
 
     def _names(self) -> Iterator[Namespace]:
         return (namespace for namespace in self._source.namespaces() if namespace[:1] != (_JOURNAL,))

@@ -25,6 +25,8 @@ __all__ = ["Wire", "pack"]
 _ATTEMPTS = 64  # how often a watched key may change under a writer
 _SCAN = 1000  # keys that one SCAN looks at
 _DRIVER = (RedisError, RedisClusterException)
+_SECOND_VERSION = (2, "2")
+_REPLIES = (bytes, int, list, type(None))
 
 
 def _packed(words: tuple[bytes | str | float, ...]) -> bytes:
@@ -183,13 +185,32 @@ def _pipeline(connection: Any, commands: Sequence[bytes]) -> list[Any]:
 
 def _replies(connection: Any, count: int) -> list[Any]:
     """Read all replies, refusals among them, so that the connection is ready for the next command."""
-    read = connection.read_response
-    replies = []
-    for _ in range(count):
+    replies: list[Any] = []
+    while len(replies) < count:
         try:
-            replies.append(read())
-        except ResponseError as error:  # noqa: PERF203 - the rest must be read all the same
+            replies.append(connection.read_response())
+        except ResponseError as error:  # the rest must be read all the same
             replies.append(error)
+        replies += _arrived(connection, count - len(replies))
+    return replies
+
+
+def _arrived(connection: Any, most: int) -> list[Any]:
+    """Replies that came with the one that was just read; redis-py spends as long on each as the server does."""
+    if most == 0 or connection.protocol not in _SECOND_VERSION:  # in the third version, news may come in between
+        return []
+    gets = getattr(getattr(getattr(connection, "_parser", None), "_reader", None), "gets", None)
+    replies: list[Any] = []
+    while gets is not None and len(replies) < most:
+        reply = gets()
+        if type(reply) not in _REPLIES:
+            if isinstance(reply, Exception):
+                if not isinstance(reply, ResponseError):
+                    connection.disconnect()
+                    raise reply
+            else:  # no whole reply is left
+                break
+        replies.append(reply)
     return replies
 
 

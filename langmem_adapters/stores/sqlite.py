@@ -36,6 +36,13 @@ _SCHEMA = (
         namespace INTEGER NOT NULL, key TEXT NOT NULL, data BLOB NOT NULL, UNIQUE (namespace, key))""",
 )
 _BITS = 32
+_FEW = 4  # values that are read by one statement
+_GET = [
+    "SELECT key, data FROM langmem_values WHERE namespace ="  # noqa: S608 - question marks
+    " (SELECT number FROM langmem_namespaces WHERE name = ? AND (expires_at IS NULL OR expires_at > ?))"
+    f" AND key IN ({', '.join('?' * count)})"
+    for count in range(_FEW + 1)
+]
 _CULL = 1000  # log entries of expired namespaces removed beside each write, so that no sweep is ever needed
 
 
@@ -68,6 +75,8 @@ class SQLiteStore:
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         name = encode_namespace(namespace)
+        if keys is not None and len(keys) <= _FEW:
+            return dict(self._database.look(_GET[len(keys)], (name, self._clock(), *keys))) if keys else {}
         with self._database.reading() as connection:
             found = self._find(connection, name)
             return {} if found is None else _values(connection, found[0], keys)
@@ -134,21 +143,25 @@ class SQLiteStore:
                 for key, expected in guard.items():
                     if values.get(key) != expected:
                         raise Conflict(f"the value {key!r} was changed by another writer")
-            connection.executemany(
-                "DELETE FROM langmem_values WHERE namespace = ? AND key = ?",
-                [(number, key) for key in delete],
-            )
-            connection.executemany(
-                "INSERT INTO langmem_values VALUES (?, ?, ?)"
-                " ON CONFLICT (namespace, key) DO UPDATE SET data = excluded.data",
-                [(number, key, data) for key, data in (put or {}).items()],
-            )
-            gone = connection.executemany(
-                "DELETE FROM langmem_log WHERE seq = ? AND seq >> 32 = ?",
-                [(item.seq, number) for item in remove],
-            ).rowcount
+            if delete:
+                connection.executemany(
+                    "DELETE FROM langmem_values WHERE namespace = ? AND key = ?",
+                    [(number, key) for key in delete],
+                )
+            if put:
+                connection.executemany(
+                    "INSERT INTO langmem_values VALUES (?, ?, ?)"
+                    " ON CONFLICT (namespace, key) DO UPDATE SET data = excluded.data",
+                    [(number, key, data) for key, data in put.items()],
+                )
+            gone = 0
+            if remove:
+                gone = connection.executemany(
+                    "DELETE FROM langmem_log WHERE seq = ? AND seq >> 32 = ?",
+                    [(item.seq, number) for item in remove],
+                ).rowcount
             new = _append(connection, number, next_, append)
-            total += sum(new) - max(gone, 0)
+            total += sum(new) - gone
             self._close(connection, number, next_ + sum(new), total, ttl)
 
     def clear(self, namespace: Namespace) -> None:

@@ -1,0 +1,301 @@
+"""``%load_ext langmem_adapters``, then ``%langmem``: a cache for a notebook's models, and what it did in a cell."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+from langmem_adapters import views
+from langmem_adapters.errors import ConfigurationError, LangmemError, MissingDependency
+
+try:
+    from langchain_core.globals import get_llm_cache, set_llm_cache
+    from langchain_core.outputs import ChatGeneration, Generation
+except ImportError as error:
+    raise MissingDependency("langchain-core", "langchain") from error
+
+from langmem_adapters.langchain.cache import ExperienceCache
+from langmem_adapters.langchain.request import request_key
+
+__all__ = ["Notebook", "Report", "load", "unload"]
+
+_REMEMBERED = 1_000  # answers that can be told of, of all cells together
+_SHOWN = 20  # of one cell
+_NAME = "langmem"
+
+
+class _Answer(NamedTuple):
+    """What became of a request of a model."""
+
+    kind: Literal["served", "cached", "not kept"]
+    request: str
+    answer: str
+    key: str
+    age: float | None = None
+
+
+class Report:
+    """What a command says: a sentence, or a few lines, and for a notebook a view."""
+
+    def __init__(self, text: str, view: Callable[[], str] | None = None) -> None:
+        self._text = text
+        self._view = view
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str | None:
+        return None if self._view is None else views.attempt(self, self._view)
+
+
+class _TellingCache(ExperienceCache):
+    """An ExperienceCache that tells what it serves and keeps."""
+
+    def __init__(self, url: str | None, tell: Callable[[_Answer], None]) -> None:
+        super().__init__(url)
+        self._tell = tell
+
+    def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
+        """The answer to this request, or None."""
+        return self._tell_served(prompt, llm_string, super().lookup(prompt, llm_string))
+
+    async def alookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
+        """:meth:`lookup`, without blocking the event loop."""
+        return self._tell_served(prompt, llm_string, await super().alookup(prompt, llm_string))
+
+    def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
+        """Keep an answer, if it is worth keeping."""
+        before = self._failures()
+        super().update(prompt, llm_string, return_val)
+        self._tell_updated(prompt, llm_string, return_val, is_kept=before == self._failures())
+
+    async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
+        """:meth:`update`, without blocking the event loop."""
+        before = self._failures()
+        await super().aupdate(prompt, llm_string, return_val)
+        self._tell_updated(prompt, llm_string, return_val, is_kept=before == self._failures())
+
+    def _failures(self) -> int:
+        counts = self.stats()
+        return counts["refused"] + counts["errors"]
+
+    def _tell_served(self, prompt: str, llm_string: str, found: list[Generation] | None) -> list[Generation] | None:
+        if found is not None:
+            metadata = found[0].message.response_metadata if isinstance(found[0], ChatGeneration) else {}
+            key = request_key(prompt, llm_string)
+            self._tell(_Answer("served", _asked(prompt), _answered(found), key, metadata.get("cache_age")))
+        return found
+
+    def _tell_updated(self, prompt: str, llm_string: str, kept: Sequence[Generation], *, is_kept: bool) -> None:
+        if self.pool.writes:
+            key = request_key(prompt, llm_string)
+            self._tell(_Answer("cached" if is_kept else "not kept", _asked(prompt), _answered(kept), key))
+
+
+class Notebook:
+    """The magic of one IPython shell. Every command can be run again, and says what is wrong in one sentence."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._cache: _TellingCache | None = None
+        self._url: str | None = None
+        self._former: Any = None
+        self._run = 0
+        self._numbered: tuple[int, int | None] = (0, None)
+        self._told: deque[tuple[int, _Answer]] = deque(maxlen=_REMEMBERED)
+        self._watches = False
+
+    def langmem(self, line: str) -> Any:
+        """Keep the answers of LangChain's models, and serve them again, in this notebook.
+
+        ::
+
+            %langmem on [url]    keep answers there, else where LANGMEM_STORE_URL or REDIS_URL says, else in langmem.db
+            %langmem on --watch  and say after each cell what was served and cached in it
+            %langmem last        what was served and cached in the last cell that asked a model
+            %langmem stats       hits, misses and what they have saved
+            %langmem clear       forget all answers; "clear last": those of that cell
+            %langmem off         the former cache is LangChain's cache again
+            %langmem             whether it is on
+        """
+        from IPython.core.error import UsageError  # noqa: PLC0415 - there is one where this runs
+
+        try:
+            command, *words = _words(line) or ["status"]
+            return self._command(command)(words)
+        except LangmemError as error:
+            raise UsageError(views.masked(str(error))) from None
+
+    def _command(self, name: str) -> Callable[[list[str]], Any]:
+        commands: dict[str, Callable[[list[str]], Any]] = {
+            "on": self._on,
+            "off": self._off,
+            "last": self._last,
+            "stats": self._stats,
+            "clear": self._clear,
+            "status": self._status,
+        }
+        if name not in commands:
+            raise ConfigurationError(f"%langmem {', '.join(commands)}; not {name!r:.50}")
+        return commands[name]
+
+    def _on(self, words: list[str]) -> Report:
+        urls = [word for word in words if word != "--watch"]
+        if len(urls) > 1 or any(url.startswith("-") for url in urls):
+            raise ConfigurationError("%langmem on [url] [--watch]")
+        url = urls[0] if urls else self._url
+        cache = self._cache if self._cache and url == self._url else _TellingCache(url, self._tell)
+        current = get_llm_cache()
+        if self._cache is None or current is not self._cache:
+            self._former = current
+        set_llm_cache(cache)
+        self._cache, self._url, self._watches = cache, url, "--watch" in words
+        return self._status([])
+
+    def _off(self, words: list[str]) -> Report:
+        _none("off", words)
+        cache, self._cache, self._url, self._watches = self._cache, None, None, False
+        former, self._former = self._former, None
+        if cache is not None and get_llm_cache() is not cache:
+            return Report("The cache of this notebook is off; the one that had taken its place stays.")
+        if cache is not None:
+            set_llm_cache(former)
+        return Report("The cache of this notebook is off.")
+
+    def _status(self, words: list[str]) -> Report:
+        _none("status", words)
+        if self._cache is None:
+            return Report("The cache of this notebook is off.")
+        if get_llm_cache() is not self._cache:
+            return Report("Another cache has taken the place of this notebook's: %langmem on puts it back.")
+        return Report(f"The cache of this notebook is on, in {views.masked(repr(self._cache.pool.store))}.")
+
+    def _stats(self, words: list[str]) -> dict[str, int]:
+        _none("stats", words)
+        return self._current().stats()
+
+    def _clear(self, words: list[str]) -> Report:
+        cache = self._current()
+        if words == ["last"]:
+            gone = sum(cache.delete(key) for key in dict.fromkeys(answer.key for answer in self._answers()))
+            return Report(f"{gone} answer{'' if gone == 1 else 's'} forgotten.")
+        _none("clear", words)
+        cache.clear()
+        return Report("All answers are forgotten.")
+
+    def _last(self, words: list[str]) -> Report:
+        _none("last", words)
+        return self._report()
+
+    def _current(self) -> _TellingCache:
+        if self._cache is None:
+            raise ConfigurationError("the cache of this notebook is off: %langmem on")
+        return self._cache
+
+    def _answers(self) -> list[_Answer]:
+        """What became of the requests of the last cell in which a model was asked."""
+        told = list(self._told)
+        return [answer for run, answer in told if run == told[-1][0]]
+
+    def _report(self) -> Report:
+        run, number = self._numbered
+        is_over = bool(self._told) and self._told[-1][0] == run and number is not None
+        return _report(f"In [{number}]" if is_over else "This cell", self._answers())
+
+    # --- what the shell and the cache tell
+
+    def _tell(self, answer: _Answer) -> None:
+        self._told.append((self._run, answer))
+
+    def begin(self, info: Any) -> None:  # noqa: ARG002 - as the shell calls it
+        """A cell is about to run."""
+        self._run += 1
+
+    def end(self, result: Any) -> None:
+        """A cell has run."""
+        if not self._told or self._told[-1][0] != self._run or self._numbered[0] == self._run:
+            return  # nothing was asked, or the cell that ran inside of this one has told
+        self._numbered = (self._run, result.execution_count)
+        if self._watches:
+            data, metadata = self._shell.display_formatter.format(self._report())
+            self._shell.display_pub.publish(data, metadata)
+
+    def close(self) -> None:
+        """Leave the shell and LangChain as they were."""
+        self._off([])
+        self._shell.events.unregister("pre_run_cell", self.begin)
+        self._shell.events.unregister("post_run_cell", self.end)
+
+
+def load(shell: Any) -> None:
+    """Give a shell the magic; once, however often it is asked."""
+    if _NAME in shell.magics_manager.magics["line"]:
+        return
+    notebook = Notebook(shell)
+    shell.register_magic_function(notebook.langmem, "line", _NAME)
+    shell.events.register("pre_run_cell", notebook.begin)
+    shell.events.register("post_run_cell", notebook.end)
+
+
+def unload(shell: Any) -> None:
+    """Take the magic back, and switch its cache off."""
+    magic = shell.magics_manager.magics["line"].pop(_NAME, None)
+    if magic is not None:
+        magic.__self__.close()
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:
+        raise ConfigurationError("%langmem: a quotation mark is not closed") from None
+
+
+def _none(command: str, words: list[str]) -> None:
+    if words:
+        raise ConfigurationError(f"%langmem {command} takes nothing more")
+
+
+def _report(where: str, answers: Sequence[_Answer]) -> Report:
+    if not answers:
+        return Report("No cell has asked a model since the cache was on.")
+    counts = [(kind, sum(answer.kind == kind for answer in answers)) for kind in ("served", "cached", "not kept")]
+    said = f"{where}: {', '.join(f'{count} {kind}' for kind, count in counts if count)}"
+    lines = [f"  {one.kind}: {views.one_line(one.request)} -> {views.one_line(one.answer)}" for one in answers]
+    rows = [(one.kind, one.request, one.answer, _ago(one.age)) for one in answers[:_SHOWN]]
+    columns = ("", "request", "answer", "kept since")
+    more = [f"  … {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    return Report(
+        "\n".join([said, *lines[:_SHOWN], *more]), lambda: views.rows(said, columns, rows, total=len(answers))
+    )
+
+
+def _ago(age: float | None) -> str:
+    """Seconds as a person says them."""
+    if age is None:
+        return ""
+    for name, seconds in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if age >= seconds:
+            return f"{age / seconds:.0f} {name}"
+    return f"{age:.0f} s"
+
+
+def _asked(prompt: str) -> str:
+    """What the user said last, of a prompt as LangChain shows it to a cache."""
+    try:
+        messages = json.loads(prompt) if prompt.startswith("[{") else []
+        said = [(str(message["id"][-1]), message["kwargs"].get("content")) for message in messages]
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return prompt
+    human = [content for name, content in said if name.startswith("HumanMessage")]
+    return views.as_text(human[-1]) if human else prompt
+
+
+def _answered(generations: Sequence[Generation]) -> str:
+    """What a model said, or which tools it called."""
+    first = generations[0]
+    calls = getattr(first.message, "tool_calls", []) if isinstance(first, ChatGeneration) else []
+    return "\n".join(filter(None, [first.text, *(f"→ {call['name']}" for call in calls)]))

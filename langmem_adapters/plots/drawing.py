@@ -1,0 +1,82 @@
+"""What all pictures share: axes, colours that are readable on light and dark, and texts that a font can show."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from langmem_adapters.errors import MissingDependency
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "BLUE",
+    "COLOURS",
+    "GREEN",
+    "GREY",
+    "ORANGE",
+    "RED",
+    "axes",
+    "figure",
+    "legend",
+    "printable",
+    "tidy",
+    "whole",
+]
+
+# Of middle lightness: at least 3 to 1 against white and against black.
+BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#3b82f6", "#d97706", "#16a36a", "#e0524d", "#9b6bdf", "#7d8590"
+COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, "#0e97b5")
+
+_SHOWN_INSTEAD = "\N{WHITE SQUARE}"  # which matplotlib's own font has
+
+
+def axes(ax: Axes | None, height: float = 3.4) -> Axes:
+    """These axes, or new ones of a figure that is shown as all others are. Raises MissingDependency."""
+    if ax is not None:
+        return ax
+    return figure(6.4, height).add_subplot()
+
+
+def figure(width: float, height: float) -> Figure:
+    """A new figure, in inches, which is shown as all others of pyplot are. Raises MissingDependency."""
+    try:
+        pyplot = importlib.import_module("matplotlib.pyplot")
+    except ImportError as error:
+        raise MissingDependency("matplotlib", "notebook") from error
+    made: Figure = pyplot.figure(figsize=(width, height), layout="constrained")
+    return made
+
+
+def tidy(ax: Axes, title: str, x: str, y: str) -> None:
+    """Name what is drawn and its units, and take away what says nothing."""
+    ax.set_title(title, loc="left", fontsize="medium", parse_math=False)
+    ax.set_xlabel(x, parse_math=False)
+    ax.set_ylabel(y, parse_math=False)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="y", alpha=0.25)
+    ax.set_axisbelow(True)
+
+
+def legend(ax: Axes) -> None:
+    """Name the colours, where there is room for that."""
+    for text in ax.legend(frameon=False, fontsize="small", loc="best").get_texts():
+        text.set_parse_math(False)
+
+
+def whole(axis: Axis) -> None:
+    """Count in whole numbers: there is no half of a message."""
+    axis.set_major_locator(importlib.import_module("matplotlib.ticker").MaxNLocator(integer=True))
+
+
+def printable(text: str, most: int) -> str:
+    """A text on one line, shortened, with a square for what the font that is set has no picture of."""
+    fonts = importlib.import_module("matplotlib.font_manager")
+    families = fonts.FontProperties().get_family()
+    known = [fonts.get_font(fonts.findfont(fonts.FontProperties(family=[family]))) for family in families]
+    line = " ".join(text.split())
+    line = line if len(line) <= most else line[: most - 1].rstrip() + "…"
+    return "".join(c if any(font.get_char_index(ord(c)) for font in known) else _SHOWN_INSTEAD for c in line)

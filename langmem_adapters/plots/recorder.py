@@ -1,0 +1,73 @@
+"""What a cache has done by when: looks at its counts, which a notebook takes when it likes.
+
+Nothing is written by a cache for that: a hit costs what it did before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.experience import Saved
+
+__all__ = ["Recorder", "Snapshot"]
+
+
+class Snapshot(NamedTuple):
+    """What a cache had done since it was made. ``at`` is Unix time; seconds, tokens and money were saved."""
+
+    at: float
+    hits: int
+    misses: int
+    saved: Saved = Saved()
+
+
+class Recorder:
+    """Keeps looks at the counts of a cache, the first at once, for :func:`~langmem_adapters.plots.hit_rate`.
+
+    In a notebook, one for each cell that has run: ``get_ipython().events.register("post_run_cell", recorder.take)``.
+
+    Args:
+        cache: What has ``stats()`` with hits and misses: a pool, an ExperienceCache, a decorated function, a model
+            that caches.
+        clock: Gives Unix seconds.
+
+    >>> from langmem_adapters import Experience, ExperiencePool, open_store
+    >>> pool = ExperiencePool(open_store("memory:"))
+    >>> recorder = Recorder(pool, clock=lambda: 0.0)
+    >>> _ = pool.create(Experience(req="France", resp="Paris"))
+    >>> _ = pool.lookup("France"), pool.lookup("Spain")
+    >>> recorder.take()
+    Snapshot(at=0.0, hits=1, misses=1, saved=Saved(seconds=0.0, tokens=0, money=0.0))
+    """
+
+    def __init__(self, cache: Any, *, clock: Callable[[], float] = time.time) -> None:
+        self._cache: Any = cache if callable(getattr(cache, "stats", None)) else getattr(cache, "cache", None)
+        if not callable(getattr(self._cache, "stats", None)):
+            raise ConfigurationError(f"a recorder looks at something with stats(), not {type(cache).__name__}")
+        self._clock = clock
+        self.snapshots: list[Snapshot] = []
+        self.take()
+
+    def take(self, *_: object) -> Snapshot:
+        """Look once more. What IPython's events hand over is ignored."""
+        stats = self._cache.stats()
+        if not {"hits", "misses"} <= stats.keys():
+            raise ConfigurationError(f"{type(self._cache).__name__} does not count hits and misses")
+        saved = self._saved()
+        if "saved_tokens" in stats:
+            saved = saved._replace(tokens=stats["saved_tokens"])
+        snapshot = Snapshot(self._clock(), stats["hits"], stats["misses"], saved)
+        self.snapshots.append(snapshot)
+        return snapshot
+
+    def _saved(self) -> Saved:
+        for place in (self._cache, getattr(self._cache, "pool", None)):
+            if callable(getattr(place, "saved", None)):
+                return place.saved()  # type: ignore[no-any-return, union-attr]
+        return Saved()
+
+    def __repr__(self) -> str:
+        return f"Recorder({self._cache!r}, snapshots={len(self.snapshots)})"

@@ -1,0 +1,124 @@
+"""How often a cache was hit, and what that has saved, over time."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Literal
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.experience import Saved
+from langmem_adapters.plots.drawing import BLUE, GREEN, GREY, axes, legend, tidy
+from langmem_adapters.plots.recorder import Recorder, Snapshot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["hit_rate", "savings"]
+
+_SAVED = ("money", "tokens", "seconds")
+
+
+def hit_rate(looks: Recorder | Sequence[Snapshot], *, ax: Axes | None = None) -> Axes:
+    """The share of requests that were answered from the cache: from look to look, and of all since the first.
+
+    A cache that was made anew meanwhile counts from its beginning. Raises ConfigurationError, where nothing was asked
+    between two looks, and MissingDependency.
+
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> ax = hit_rate([Snapshot(0.0, 0, 0), Snapshot(60.0, 1, 3), Snapshot(120.0, 4, 4)])
+    >>> ax.get_title(loc="left")
+    '50 % of 8 requests were answered from the cache'
+    """
+    snapshots = _snapshots(looks)
+    grown = [_grown(before, after) for before, after in pairwise(snapshots)]
+    hits, asked = [now.hits for now in grown], [now.hits + now.misses for now in grown]
+    if not any(asked):
+        raise ConfigurationError("nothing was asked between these looks at the cache: take one before and one after")
+    ax = axes(ax)
+    times = _times(snapshots)
+    shares = [100 * h / n if n else float("nan") for h, n in zip(hits, asked, strict=True)]
+    ax.stairs(shares, _numbers(times), color=GREY, alpha=0.35, fill=True, label="between two looks")
+    numbers = _numbers(times)
+    overall = [
+        (at, 100 * h / n) for at, h, n in zip(numbers[1:], accumulate(hits), accumulate(asked), strict=True) if n
+    ]
+    ax.plot(
+        [at for at, _ in overall],
+        [share for _, share in overall],
+        color=BLUE,
+        marker="o",
+        ms=4,
+        label="since the first look",
+    )
+    ax.set_ylim(0, 103)
+    ax.yaxis.set_major_formatter("{x:.0f} %")
+    share = 100 * sum(hits) / sum(asked)
+    tidy(ax, f"{share:.0f} % of {sum(asked):,} requests were answered from the cache", "time", "hit rate")
+    _dated(ax)
+    legend(ax)
+    return ax
+
+
+def savings(
+    looks: Recorder | Sequence[Snapshot],
+    of: Literal["money", "tokens", "seconds"] = "tokens",
+    *,
+    currency: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """What hits have saved since the first look: tokens, seconds, or money in the currency of the price table.
+
+    Raises ConfigurationError, where there are not two looks, and MissingDependency.
+    """
+    if of not in _SAVED:
+        raise ConfigurationError(f"savings are of {', '.join(_SAVED)}, not of {of!r}")
+    snapshots = _snapshots(looks)
+    grown = [getattr(_grown(before, after).saved, of) for before, after in pairwise(snapshots)]
+    ax = axes(ax)
+    times, totals = _times(snapshots), [0, *accumulate(grown)]
+    ax.fill_between(_numbers(times), totals, color=GREEN, alpha=0.25, linewidth=0)
+    ax.plot(_numbers(times), totals, color=GREEN, marker="o", ms=4)
+    ax.set_ylim(0, max(totals) * 1.08 or 1)
+    ax.yaxis.set_major_formatter("{x:,g}")
+    unit = currency or of if of == "money" else of
+    total = f"{totals[-1]:,}" if of == "tokens" else f"{totals[-1]:,.3g}"
+    tidy(ax, f"hits have saved {total} {unit}", "time", f"saved {unit}")
+    _dated(ax)
+    return ax
+
+
+def _snapshots(looks: Recorder | Sequence[Snapshot]) -> list[Snapshot]:
+    found = sorted(looks.snapshots if isinstance(looks, Recorder) else looks, key=lambda snapshot: snapshot.at)
+    if len(found) < 2:  # noqa: PLR2004 - a line has two ends
+        raise ConfigurationError("a picture over time needs two looks at the cache: take() another one")
+    return found
+
+
+def _grown(before: Snapshot, after: Snapshot) -> Snapshot:
+    """What was counted between two looks; the whole of the second, where the counts began anew."""
+    if after.hits + after.misses < before.hits + before.misses:
+        return after
+    hits, misses = after.hits - before.hits, after.misses - before.misses
+    saved = after.saved - before.saved
+    saved = Saved(max(saved.seconds, 0.0), max(saved.tokens, 0), max(saved.money, 0.0))
+    return Snapshot(after.at, max(hits, 0), max(misses, 0), saved)
+
+
+def _times(snapshots: Sequence[Snapshot]) -> list[datetime]:
+    return [datetime.fromtimestamp(snapshot.at).astimezone() for snapshot in snapshots]
+
+
+def _numbers(times: Sequence[datetime]) -> list[float]:
+    return [float(number) for number in importlib.import_module("matplotlib.dates").date2num(times)]
+
+
+def _dated(ax: Axes) -> None:
+    dates = importlib.import_module("matplotlib.dates")
+    zone = datetime.now().astimezone().tzinfo
+    locator = dates.AutoDateLocator(minticks=3, maxticks=7, tz=zone)
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))

@@ -1,0 +1,121 @@
+"""Scores: how they are spread, and what a threshold among them does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.experience.verifier_tuning import Tuned
+from langmem_adapters.model import Experience
+from langmem_adapters.plots.drawing import BLUE, GREY, ORANGE, RED, axes, legend, tidy, whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["score_distribution", "threshold_curve"]
+
+_BINS = 20
+
+
+def score_distribution(
+    scores: Tuned | Iterable[Any], *, threshold: float | None = None, ax: Axes | None = None
+) -> Axes:
+    """How many have which score.
+
+    Args:
+        scores: Numbers; or what has a score: hits of a search, experiences (those without one are left out); or what
+            ``tune(pairs)`` gave: then pairs that are the same are told from those that are not.
+        threshold: Is marked; default: the tuned one.
+        ax: Where to draw.
+
+    Raises ConfigurationError, where nothing has a score, and MissingDependency.
+
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> score_distribution([0.2, 0.25, 0.9], threshold=0.8).get_title(loc="left")
+    '1 of 3 scores is at or above 0.80'
+    """
+    groups = _groups(scores)
+    values = [score for group in groups.values() for score in group]
+    if not values:
+        raise ConfigurationError("there are no scores to draw")
+    if isinstance(scores, Tuned) and threshold is None:
+        threshold = scores.threshold
+    ax = axes(ax)
+    colours = [BLUE, ORANGE][: len(groups)]
+    ax.hist(list(groups.values()), bins=_bins(values), stacked=True, color=colours, label=list(groups), rwidth=0.92)
+    title = f"{len(values):,} scores"
+    if threshold is not None:
+        _mark(ax, threshold)
+        above = sum(value >= threshold for value in values)
+        title = f"{above:,} of {title} {'is' if above == 1 else 'are'} at or above {threshold:.2f}"
+    tidy(ax, title, "score", "pairs" if isinstance(scores, Tuned) else "how many")
+    whole(ax.yaxis)
+    if len(groups) > 1:
+        legend(ax)
+    return ax
+
+
+def threshold_curve(tuned: Tuned, *, ax: Axes | None = None) -> Axes:
+    """What each threshold does to the pairs of ``tune(pairs)``: precision, recall (the hit rate), and false hits.
+
+    Raises MissingDependency.
+    """
+    ax = axes(ax)
+    thresholds = [point.threshold for point in tuned.curve]
+    lines: list[tuple[str, Sequence[float], str, str]] = [
+        ("precision", [point.precision for point in tuned.curve], BLUE, "-"),
+        ("recall (hit rate)", [point.hit_rate for point in tuned.curve], ORANGE, "-"),
+        ("false hit rate", [point.false_hit_rate for point in tuned.curve], RED, "--"),
+    ]
+    for label, shares, colour, style in lines:
+        # A threshold between two scores serves what the higher one does.
+        ax.plot(thresholds, [100 * share for share in shares], style, color=colour, drawstyle="steps-pre", label=label)
+    _mark(ax, tuned.threshold)
+    ax.set_ylim(0, 103)
+    ax.yaxis.set_major_formatter("{x:.0f} %")
+    chosen = next(point for point in tuned.curve if point.threshold == tuned.threshold)
+    title = f"at {chosen.threshold:.3g}: precision {_percent(chosen.precision)}, recall {_percent(chosen.hit_rate)}"
+    tidy(ax, title, "threshold", "share of pairs")
+    legend(ax)
+    return ax
+
+
+def _mark(ax: Axes, threshold: float) -> None:
+    ax.axvline(threshold, color=GREY, linewidth=1.2, linestyle=":")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _groups(scores: Tuned | Iterable[Any]) -> dict[str, list[float]]:
+    if isinstance(scores, Tuned):
+        return {
+            "the same": [score for score, same in scores.scored if same],
+            "not the same": [score for score, same in scores.scored if not same],
+        }
+    return {"": [value for score in scores if (value := _value(score)) is not None]}
+
+
+def _value(thing: Any) -> float | None:
+    if isinstance(thing, Experience):
+        score = thing.metric.score if thing.metric else None
+        return None if score is None else float(score.val)
+    number = getattr(thing, "score", thing)
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+        raise ConfigurationError(f"a score is a finite number, or what has one, not {type(thing).__name__}")
+    return float(number)
+
+
+def _bins(values: Sequence[float]) -> list[float]:
+    """Twenty between 0 and 1; one for each of the scores from 1 to 10 that experiences have; else twenty over all."""
+    low, high = min(values), max(values)
+    if low >= 0 and high <= 1:
+        return [n / _BINS for n in range(_BINS + 1)]
+    if all(value == int(value) for value in values) and low >= 1 and high <= 10:  # noqa: PLR2004 - the scale
+        return [n + 0.5 for n in range(11)]
+    width = (high - low) / _BINS or 1.0
+    return [low + n * width for n in range(_BINS + 1)]

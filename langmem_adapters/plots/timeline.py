@@ -1,0 +1,126 @@
+"""Where each message of a session is: shown in the window, told by the summary, found in the long-term memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.flow import Flow, Step, arun, run
+from langmem_adapters.log import entry_id
+from langmem_adapters.plots.drawing import BLUE, GREEN, GREY, ORANGE, axes, tidy, whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Placed", "atrace", "memory_timeline", "trace"]
+
+
+class Placed(NamedTuple):
+    """A message, and where it is. What is nowhere of that is kept in the history, and not shown."""
+
+    message_id: str
+    role: str
+    created_at: float | None
+    window: bool
+    summary: bool
+    long_term: bool
+
+
+def trace(brain: BrainMemory) -> list[Placed]:
+    """Where the messages of a session are, oldest first. Reads the whole session, and all of its long-term memory.
+
+    What a summary stands for and was not archived is gone, and not among them.
+
+    >>> from langmem_adapters import open_store
+    >>> brain = BrainMemory(open_store("memory:"), "monday", memory_k=1)
+    >>> brain.add_talk("Where is my bike?")
+    >>> brain.add_talk("And my key?")
+    >>> [placed.window for placed in trace(brain)]
+    [False, True]
+    """
+    return run(_trace(brain))
+
+
+async def atrace(brain: BrainMemory) -> list[Placed]:
+    """:func:`trace`, without blocking the event loop."""
+    return await arun(_trace(brain))
+
+
+def memory_timeline(session: BrainMemory | Sequence[Placed], *, ax: Axes | None = None) -> Axes:
+    """The messages of a session from its oldest on, and below each other where they are.
+
+    Args:
+        session: A session, which is read; or what :func:`trace` has read.
+        ax: Where to draw.
+
+    Raises ConfigurationError, where there are no messages, and MissingDependency.
+    """
+    messages = trace(session) if isinstance(session, BrainMemory) else list(session)
+    if not messages:
+        raise ConfigurationError("there are no messages in this session to draw")
+    lanes = [
+        ("window", BLUE, [placed.window for placed in messages]),
+        ("summary", ORANGE, [placed.summary for placed in messages]),
+        ("long-term\nmemory", GREEN, [placed.long_term for placed in messages]),
+    ]
+    nowhere = [not any(placed[3:]) for placed in messages]
+    if any(nowhere):
+        lanes.append(("history,\nnot shown", GREY, nowhere))
+    ax = axes(ax, height=2.4)
+    for place, (_, colour, members) in enumerate(lanes):
+        ax.broken_barh(_runs(members), (place - 0.36, 0.72), color=colour, linewidth=0)
+    ax.set_yticks(range(len(lanes)), [f"{name} ({sum(members):,})" for name, _, members in lanes], fontsize="small")
+    ax.set_ylim(len(lanes) - 0.5, -0.5)
+    ax.set_xlim(0.5, len(messages) + 0.5)
+    whole(ax.xaxis)
+    shown = sum(placed.window for placed in messages)
+    tidy(ax, f"a model is shown {shown:,} of {len(messages):,} messages", "message, from the oldest", "")
+    ax.grid(visible=False)
+    return ax
+
+
+def _runs(members: Sequence[bool]) -> list[tuple[float, float]]:
+    """Where neighbours begin that are in it, and how many they are."""
+    found = []
+    for is_in, group in groupby(enumerate(members, start=1), key=lambda pair: pair[1]):
+        numbers = [number for number, _ in group]
+        if is_in:
+            found.append((numbers[0] - 0.5, float(len(numbers))))
+    return found
+
+
+def _trace(brain: BrainMemory) -> Flow[list[Placed]]:
+    kept: Any = yield Step(brain.messages, brain.amessages)
+    context: Any = yield Step(brain.context, brain.acontext)
+    memories: Any = []
+    if brain.long_term is not None:
+        memories = yield Step(brain.long_term.all, brain.long_term.aall)
+    said = [
+        (occurrence, memory.message.role)
+        for memory in memories
+        for occurrence in memory.occurrences
+        if occurrence.session == brain.scope.session
+    ]
+    said.sort(key=lambda pair: pair[0].created_at or 0.0)
+    archived = {occurrence.message_id for occurrence, _ in said}
+    here, shown = {message.id for message in kept}, {message.id for message in context.messages}
+    gone = [(o.message_id, role, o.created_at) for o, role in said if o.message_id not in here]
+    left = [(message.id, message.role, message.created_at) for message in kept]
+    covers = context.summary.covers if context.summary else ""
+    told = _covered([id_ for id_, *_ in gone], [id_ for id_, *_ in left], covers)
+    everything = sorted(gone + left, key=lambda one: one[2] or 0.0)  # a question may stay while its answer leaves
+    return [Placed(*one, one[0] in shown, one[0] in told, one[0] in archived) for one in everything]
+
+
+def _covered(gone: Sequence[str], left: Sequence[str], covers: str) -> set[str]:
+    """Whom the summary stands for: all up to the one it names. If that is not there any more, all that have left."""
+    if not covers:
+        return set()
+    places = {entry_id(id_): n for n, id_ in enumerate(gone)}
+    if covers in places:
+        return set(gone[: places[covers] + 1])
+    places = {entry_id(id_): n for n, id_ in enumerate(left)}
+    return {*gone, *left[: places.get(covers, -1) + 1]}

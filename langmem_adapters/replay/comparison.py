@@ -1,0 +1,137 @@
+"""What a replay has measured, as a table, as rows, and as a picture."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from langmem_adapters.views import one_line
+from langmem_adapters.views.markup import element, frame, header
+
+__all__ = ["Call", "Comparison", "Outcome"]
+
+
+class Call(NamedTuple):
+    """A model call of a conversation: how many tokens it was shown, and how many seconds the memory took for that."""
+
+    tokens: int
+    seconds: float
+
+
+class Outcome(NamedTuple):
+    """What a configuration did.
+
+    ``calls`` are those for answers; ``served`` counts answers that needed none; ``summaries`` counts model calls for
+    summaries, and ``failed`` those summaries that were not made. ``tokens`` are all that went into models and came
+    out of them. ``recall`` is the mean share of a question's evidence that a model would be shown, in the window or
+    recalled; None: nothing was asked. ``seconds`` is the whole conversation without the questions.
+    """
+
+    calls: list[Call]
+    served: int
+    summaries: int
+    failed: int
+    tokens: int
+    recall: float | None
+    seconds: float
+
+    @property
+    def tokens_per_call(self) -> float:
+        """The mean of what a call was shown; 0, where there was none."""
+        return statistics.fmean(call.tokens for call in self.calls) if self.calls else 0.0
+
+    @property
+    def most_tokens(self) -> int:
+        """The most that a call was shown."""
+        return max((call.tokens for call in self.calls), default=0)
+
+
+_COLUMNS = {
+    "configuration": "",
+    "calls": "model calls",
+    "served": "served",
+    "summary_calls": "for summaries",
+    "failed": "failed summaries",
+    "tokens_per_call": "tokens a call",
+    "most_tokens": "at most",
+    "tokens": "tokens in all",
+    "recall": "recall",
+    "seconds": "seconds",
+}
+_LONGEST = 60  # characters of a name
+_SELDOM = {"served": 0, "summary_calls": 0, "failed": 0, "recall": None}  # left out, where all have this
+
+
+class Comparison(Mapping[str, Outcome]):
+    """Outcomes by the name of their configuration; shown as a table, one a line."""
+
+    def __init__(self, outcomes: Mapping[str, Outcome]) -> None:
+        self._outcomes = dict(outcomes)
+
+    def __getitem__(self, name: str) -> Outcome:
+        return self._outcomes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._outcomes)
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A dictionary for each configuration, as ``pandas.DataFrame`` takes them."""
+        return [
+            {
+                "configuration": name,
+                "calls": len(outcome.calls),
+                "served": outcome.served,
+                "summary_calls": outcome.summaries,
+                "failed": outcome.failed,
+                "tokens_per_call": outcome.tokens_per_call,
+                "most_tokens": outcome.most_tokens,
+                "tokens": outcome.tokens,
+                "recall": outcome.recall,
+                "seconds": outcome.seconds,
+            }
+            for name, outcome in self.items()
+        ]
+
+    def __repr__(self) -> str:
+        cells = self._cells()
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return "\n".join(
+            "  ".join(
+                cell.rjust(width) if place else cell.ljust(width)
+                for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in cells
+        )
+
+    def _repr_html_(self) -> str:
+        head, *body = self._cells()
+        lines = [element("tr", *(element("td", cell, class_=_side(n)) for n, cell in enumerate(line))) for line in body]
+        columns = element("tr", *(element("th", cell, class_=_side(n)) for n, cell in enumerate(head)))
+        table = element("table", element("thead", columns), element("tbody", *lines))
+        return frame(header(f"{len(body):,} configuration{'' if len(body) == 1 else 's'}"), table)
+
+    def _cells(self) -> list[list[str]]:
+        rows = self.rows()
+        names = [name for name in _COLUMNS if name not in _SELDOM or any(row[name] != _SELDOM[name] for row in rows)]
+        return [
+            [_COLUMNS[name] for name in names],
+            *([_cell(name, row[name]) for name in names] for row in rows),
+        ]
+
+
+def _side(place: int) -> str:
+    return "lm-number" if place else ""
+
+
+def _cell(name: str, value: Any) -> str:
+    if name == "configuration":
+        return one_line(str(value), _LONGEST)
+    if value is None:
+        return ""
+    if name == "recall":
+        return f"{100 * value:.1f} %"
+    return f"{value:.3f}" if name == "seconds" else f"{value:,.0f}"

@@ -1,0 +1,116 @@
+"""Settings of a memory that can be compared, and the memories that are made by them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.indexes import open_index, open_vectors
+from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.stores import open_store
+from langmem_adapters.tokens import TokenCounter
+
+__all__ = ["Configuration", "Memories"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """How a memory is set, in the words of BrainMemory and LongTermMemory.
+
+    Args:
+        memory_k: How many of the newest messages the window shows.
+        max_tokens: How long the window may be; None: as long as these messages are.
+        summarize_at: Tokens of messages beyond which the oldest become part of a summary; None: no summary.
+        max_summary_tokens: How long a summary may be.
+        recall_k: How many long-term memories are shown with a question at the most; 0: there is no long-term memory.
+        embedder: Finds them by meaning, too: a LangChain or LlamaIndex embedding model or an Embedder. None: by
+            words.
+        weights: Other weights of the signals of the search; see :data:`langmem_adapters.signals.SIGNALS`.
+        serve_above: Serve a former answer without a call, where the same was asked, with the same before it, in any
+            words that a Verifier with this threshold accepts. Needs an embedder. None: every answer is a call.
+    """
+
+    memory_k: int = 200
+    max_tokens: int | None = None
+    summarize_at: int | None = None
+    max_summary_tokens: int = 400
+    recall_k: int = 0
+    embedder: Any = field(default=None, repr=False)
+    weights: Mapping[str, float] | None = None
+    serve_above: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.recall_k < 0:
+            raise ConfigurationError(f"recall_k is at least 0, not {self.recall_k}")
+        if self.weights is not None and not self.recall_k:
+            raise ConfigurationError("weights are those of a search: give recall_k, too")
+        if self.serve_above is not None and self.embedder is None:
+            raise ConfigurationError("serve_above compares by meaning: give an embedder, too")
+        if self.embedder is not None and not self.recall_k and self.serve_above is None:
+            raise ConfigurationError("an embedder is for a search: give recall_k or serve_above, too")
+
+
+class Memories:
+    """The memories of one replay, all in this process: nothing of the user's own is touched.
+
+    Args:
+        configuration: How they are set.
+        model: Makes summaries.
+        counter: Counts tokens.
+        clock: Gives Unix seconds.
+    """
+
+    def __init__(
+        self, configuration: Configuration, *, model: Any, counter: TokenCounter, clock: Callable[[], float]
+    ) -> None:
+        self.configuration = configuration
+        self.store = open_store("memory:")
+        self.vectors: Any = None
+        if configuration.embedder is not None:
+            self.vectors = open_vectors("memory:", Embedder.of(configuration.embedder))
+        self._index = open_index("memory:")
+        self._model = model
+        self._counter = counter
+        numbers = itertools.count(1)
+        self._times: dict[str, Any] = {"clock": clock, "new_id": lambda: f"replayed-{next(numbers)}"}
+        self._long_term: dict[str, LongTermMemory] = {}
+
+    def long_term(self, user: str) -> LongTermMemory | None:
+        """The long-term memory of a user, if there is one."""
+        if not self.configuration.recall_k:
+            return None
+        if user not in self._long_term:
+            self._long_term[user] = LongTermMemory(
+                self.store,
+                self._index,
+                vectors=self.vectors,
+                strict=True,
+                user=user,
+                weights=self.configuration.weights,
+                **self._times,
+            )
+        return self._long_term[user]
+
+    def brain(self, user: str, session: str, *, summarizes: bool = True) -> BrainMemory:
+        """The memory of a session; without ``summarizes``, one that never asks a model."""
+        configuration = self.configuration
+        summarize_at = configuration.summarize_at if summarizes else None
+        return BrainMemory(
+            self.store,
+            session,
+            user=user,
+            memory_k=configuration.memory_k,
+            max_tokens=configuration.max_tokens,
+            long_term=self.long_term(user),
+            model=None if summarize_at is None else self._model,
+            summarize_at=summarize_at,
+            summarize_in="inline",  # in the background, what a call is shown would depend on how quick the model is
+            max_summary_tokens=configuration.max_summary_tokens,
+            counter=self._counter,
+            **self._times,
+        )

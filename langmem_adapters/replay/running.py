@@ -1,0 +1,268 @@
+"""The replay itself: each message is added, and for each answer it is measured what a model would have been shown."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.completion import Completer
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.evaluation import Question
+from langmem_adapters.experience import Verifier
+from langmem_adapters.experience.verified import VerifiedAnswers
+from langmem_adapters.flow import Flow, Step, arun, run
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.longterm import RECALLED
+from langmem_adapters.memories import normal
+from langmem_adapters.model import Message, Recalled, Summary
+from langmem_adapters.progress import Progress, advancing
+from langmem_adapters.replay.comparison import Call, Comparison, Outcome
+from langmem_adapters.replay.configuration import Configuration, Memories
+from langmem_adapters.replay.recorded import Conversation, Recorded, recorded
+from langmem_adapters.text import as_text
+from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens
+
+__all__ = ["areplay", "replay"]
+
+_BEGINNING = 946_684_800.0  # the year 2000, for a record without times: memories are shown with their day
+
+
+class _Ways(NamedTuple):
+    """What all configurations of a comparison have in common."""
+
+    model: Any
+    answers: Any
+    counter: TokenCounter
+    timer: Callable[[], float]
+
+
+def replay(
+    conversation: Conversation,
+    configurations: Mapping[str, Configuration],
+    *,
+    questions: Sequence[Question] = (),
+    model: Any = None,
+    answers: Any = None,
+    counter: TokenCounter = approximate_tokens,
+    timer: Callable[[], float] = time.perf_counter,
+    progress: Progress = False,
+) -> Comparison:
+    """Replay a recorded conversation with each configuration, and compare what that costs and finds.
+
+    Every message of an assistant is a model call: what the model would be shown is read from the memory, and counted.
+    Then the recorded answer is added, so that all configurations go through the same conversation. All is kept in this
+    process and forgotten at the end. The clock is that of the record; where it has none, a second passes between two
+    messages.
+
+    Args:
+        conversation: Messages of one session, transcripts, or the path of a file that
+            :func:`~langmem_adapters.importing.read_transcripts` reads. Each session has a window of its own; the
+            long-term memory is the user's.
+        configurations: By names of your choice.
+        questions: Are asked at the end, in the user's last session: is their evidence shown to the model, in the
+            window or recalled? See :func:`~langmem_adapters.evaluation.read_questions`.
+        model: Makes the summaries: any LangChain or LlamaIndex model, or a function from prompt to text.
+        answers: A model that is asked for each answer, to measure it; what it says is not kept. Default: none is.
+        counter: Counts tokens.
+        timer: Gives seconds.
+        progress: Shows the messages and questions; see :data:`~langmem_adapters.progress.Progress`.
+
+    Raises ConfigurationError for settings that do not go together, and ModelError where ``answers`` fails. A summary
+    that fails is counted.
+
+    >>> from langmem_adapters import Message
+    >>> from langmem_adapters.evaluation import Question
+    >>> said = [Message(role="user", content="My bike is in the old shed.", id="m1")]
+    >>> for n in range(20):
+    ...     said.append(Message(role="assistant", content="I see."))
+    ...     said.append(Message(role="user", content=f"It rained on day {n}."))
+    >>> settings = {
+    ...     "everything": Configuration(),
+    ...     "the last 4": Configuration(memory_k=4),
+    ...     "with recall": Configuration(memory_k=4, recall_k=2),
+    ... }
+    >>> found = replay(said, settings, questions=[Question("Where is the bike?", frozenset({"m1"}))])
+    >>> for row in found.rows():
+    ...     print(row["configuration"], row["most_tokens"], row["recall"])
+    everything 296 1.0
+    the last 4 26 0.0
+    with recall 68 1.0
+    """
+    ways = _Ways(model, answers, counter, timer)
+    return run(_replay(recorded(conversation), configurations, questions, ways, progress))
+
+
+async def areplay(
+    conversation: Conversation,
+    configurations: Mapping[str, Configuration],
+    *,
+    questions: Sequence[Question] = (),
+    model: Any = None,
+    answers: Any = None,
+    counter: TokenCounter = approximate_tokens,
+    timer: Callable[[], float] = time.perf_counter,
+    progress: Progress = False,
+) -> Comparison:
+    """:func:`replay`, without blocking the event loop."""
+    ways = _Ways(model, answers, counter, timer)
+    return await arun(_replay(recorded(conversation), configurations, questions, ways, progress))
+
+
+def _replay(
+    sessions: Sequence[Recorded],
+    configurations: Mapping[str, Configuration],
+    questions: Sequence[Question],
+    ways: _Ways,
+    progress: Progress,
+) -> Flow[Comparison]:
+    if not configurations:
+        raise ConfigurationError("give at least one configuration, by a name")
+    if ways.model is None and any(one.summarize_at is not None for one in configurations.values()):
+        raise ConfigurationError("a configuration with summarize_at needs a model= that makes summaries")
+    last = {one.user: one.session for one in sessions}
+    asked = [(*_place(question, last), question) for question in questions]
+    total = len(configurations) * (sum(len(one.messages) for one in sessions) + len(asked))
+    outcomes = {}
+    with advancing(progress, "replaying", total, "messages") as advance:
+        for name, configuration in configurations.items():
+            outcomes[name] = yield from _Replay(configuration, ways, advance).flow(sessions, asked)
+    return Comparison(outcomes)
+
+
+def _place(question: Question, last: Mapping[str, str]) -> tuple[str, str]:
+    """Whom, and in which session, a question is asked."""
+    if not question.user and len(last) == 1:
+        return next(iter(last.items()))
+    if question.user not in last:
+        raise ConfigurationError("a question names one of the users whose conversations are replayed")
+    return question.user, last[question.user]
+
+
+class _Replay:
+    """One configuration at work."""
+
+    def __init__(self, configuration: Configuration, ways: _Ways, advance: Callable[[int], None]) -> None:
+        self._configuration = configuration
+        self._ways = ways
+        self._advance = advance
+        self._now = _BEGINNING
+        self._questions = itertools.count(1)
+        self._memories = Memories(configuration, model=ways.model, counter=ways.counter, clock=lambda: self._now)
+        self._completer = None if ways.answers is None else Completer(ways.answers, counter=ways.counter)
+        self._served_from: VerifiedAnswers | None = None
+        if configuration.serve_above is not None:
+            verifier = Verifier(configuration.serve_above)
+            store, vectors = self._memories.store, self._memories.vectors
+            self._served_from = VerifiedAnswers(store, ("replayed",), vectors, verifier=verifier)
+        self._calls: list[Call] = []
+        self._served = 0
+        self._tokens = 0
+
+    def flow(self, sessions: Sequence[Recorded], asked: Sequence[tuple[str, str, Question]]) -> Flow[Outcome]:
+        """Go through the conversation, and then ask."""
+        brains: dict[tuple[str, str], BrainMemory] = {}
+        start = self._ways.timer()
+        for user, session, messages in sessions:
+            brain = brains.setdefault((user, session), self._memories.brain(user, session))
+            for message in messages:
+                if message.role == "assistant":
+                    yield from self._answer(brain, message)
+                self._now = self._now + 1 if message.created_at is None else message.created_at
+                yield _step(brain.add_messages, brain.aadd_messages, [message])
+                self._advance(1)
+        seconds = self._ways.timer() - start
+        stats = [brain.stats() for brain in brains.values()]
+        tokens = self._tokens + sum(one["tokens_in"] + one["tokens_out"] for one in stats)
+        summaries, failed = (sum(one[name] for one in stats) for name in ("calls", "failed_summaries"))
+        shares = []
+        for user, session, question in asked:
+            shares.append((yield from self._share(user, session, question)))
+            self._advance(1)
+        recall = statistics.fmean(shares) if shares else None
+        return Outcome(self._calls, self._served, summaries, failed, tokens, recall, seconds)
+
+    def _answer(self, brain: BrainMemory, message: Message) -> Flow[None]:
+        """What an answer costs: it is served, or a call."""
+        start = self._ways.timer()
+        shown = yield from self._shown(brain)
+        summary: Summary | None = yield _step(brain.get_summary, brain.aget_summary)
+        seconds = self._ways.timer() - start
+        told = summary.text if summary else ""
+        if not message.tool_calls and (yield from self._is_served(told, shown)):
+            self._served += 1
+            return
+        tokens = self._counted(shown) + (self._ways.counter(told) if told else 0)
+        self._calls.append(Call(tokens, seconds))
+        if self._completer is None:
+            self._tokens += tokens + message_tokens(message, self._ways.counter)
+            return
+        before = self._completer.stats.copy()
+        head = [one.text for one in shown if one.role == "system"]
+        said = [one for one in shown if one.role != "system"]
+        yield from self._completer.ask("\n\n".join(filter(None, [told, *head])), as_text(said))
+        grown = self._completer.stats - before
+        self._tokens += grown["tokens_in"] + grown["tokens_out"]
+
+    def _shown(self, brain: BrainMemory) -> Flow[list[Message]]:
+        """The window, with what comes to mind at its last message."""
+        if brain.long_term is not None and self._configuration.embedder is not None:
+            # Vectors follow in the background, and else it would depend on how quick that is what is found.
+            yield _step(brain.long_term.flush, brain.long_term.aflush)
+        k = self._configuration.recall_k
+        found: list[Message] = yield _step(brain.remembering_window, brain.aremembering_window, recall_k=k)
+        return found
+
+    def _is_served(self, told: str, shown: Sequence[Message]) -> Flow[bool]:
+        """Whether this was asked before, in whatever words; else it has been asked now."""
+        if self._served_from is None or not shown or shown[-1].role != "user" or not shown[-1].text.strip():
+            return False
+        partition = fingerprint(told, [[one.role, one.text] for one in shown[:-1]])
+        if (yield from self._served_from.find_flow(partition, shown[-1].text)):
+            return True
+        yield from self._served_from.keep_flow(partition, shown[-1].text, f"answer-{len(self._calls)}")
+        return False
+
+    def _counted(self, shown: Sequence[Message]) -> int:
+        return sum(message_tokens(message, self._ways.counter) for message in shown)
+
+    def _share(self, user: str, session: str, question: Question) -> Flow[float]:
+        """The share of a question's evidence that a model would be shown with it. The question is taken back."""
+        brain = self._memories.brain(user, session, summarizes=False)
+        # An id of its own each time: one that was taken back would be known as a repeated delivery.
+        message = Message(role="user", content=question.text, id=f"question-{next(self._questions)}")
+        yield _step(brain.add_messages, brain.aadd_messages, [message])
+        shown = yield from self._shown(brain)
+        recalled = yield from self._recalled(brain, message, shown)
+        plain = BrainMemory(self._memories.store, session, user=user)
+        yield _step(plain.delete, plain.adelete, [message.id])
+        names = {name for one in shown for name in (one.id, normal(one.text))}
+        names.update(name for one in recalled for name in _names(one))
+        wanted = {one if one in names else normal(one) for one in question.evidence}
+        return len(wanted & names) / len(wanted)
+
+    def _recalled(self, brain: BrainMemory, question: Message, shown: Sequence[Message]) -> Flow[list[Recalled]]:
+        """The memories that stand in front of the window, each on a line below the heading, the best that had room."""
+        lines = sum(one.text.count("\n") for one in shown if one.metadata.get(RECALLED))
+        if brain.long_term is None or not lines:
+            return []
+        window: list[Message] = yield _step(brain.window, brain.awindow)
+        k = self._configuration.recall_k
+        long_term = brain.long_term
+        found: list[Recalled] = yield _step(long_term.search, long_term.asearch, question.text, k, shown=window)
+        return found[:lines]
+
+
+def _names(recalled: Recalled) -> Iterator[str]:
+    """By what evidence may mean a memory."""
+    yield recalled.memory.id
+    yield normal(recalled.text)
+    yield from (occurrence.message_id for occurrence in recalled.memory.occurrences)
+
+
+def _step(call: Callable[..., Any], acall: Callable[..., Any], *args: Any, **kwargs: Any) -> Step:
+    return Step(partial(call, *args, **kwargs), partial(acall, *args, **kwargs))

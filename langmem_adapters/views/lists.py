@@ -1,0 +1,51 @@
+"""Results that show themselves in a notebook, and are plain lists and dictionaries in all else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from langmem_adapters.views.markup import attempt
+from langmem_adapters.views.tables import statistics
+
+__all__ = ["Figures", "Listing"]
+
+T = TypeVar("T")
+
+
+class Listing(list[T]):
+    """A list with a view.
+
+    Args:
+        items: What is in it.
+        view: A function of a module, so that the list can be pickled, that shows the list.
+        about: What else the view is told.
+
+    >>> from langmem_adapters.views import rows
+    >>> found = Listing([1, 2], lambda numbers: rows("Numbers", ["n"], [[n] for n in numbers]))
+    >>> found == [1, 2], "<table>" in found._repr_html_()
+    (True, True)
+    """
+
+    def __init__(self, items: Iterable[T], view: Callable[..., str], **about: Any) -> None:
+        super().__init__(items)
+        self._view = view
+        self._about = about
+
+    def _repr_html_(self) -> str:
+        return attempt(self, lambda: self._view(self, **self._about))
+
+
+class Figures(dict[str, int]):
+    """Counts by name, with a view.
+
+    >>> Figures({"hits": 3, "misses": 1})
+    {'hits': 3, 'misses': 1}
+    """
+
+    def __init__(self, counts: Mapping[str, int], **about: Any) -> None:
+        super().__init__(counts)
+        self._about = about
+
+    def _repr_html_(self) -> str:
+        return attempt(self, lambda: statistics(self, **self._about))

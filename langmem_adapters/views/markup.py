@@ -1,0 +1,88 @@
+"""HTML that is safe by its type: whatever is not :class:`Html` yet is escaped as it is put into an element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from langmem_adapters.errors import LangmemError
+from langmem_adapters.views.plain import one_line, shortened
+from langmem_adapters.views.style import STYLE
+
+__all__ = ["Html", "attempt", "bar", "clipped", "element", "escaped", "frame", "header", "joined", "note", "spaced"]
+
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
+_LONGEST = 300  # characters of an error's sentence
+
+
+class Html(str):
+    """Markup of ours, in which everything foreign is escaped."""
+
+    __slots__ = ()
+
+
+def escaped(text: str) -> Html:
+    """A text as markup: it can neither open an element nor leave an attribute."""
+    return text if isinstance(text, Html) else Html(text.translate(_ESCAPES))
+
+
+def element(tag: str, *children: str, **attributes: str) -> Html:
+    """An element; ``class_`` stands for ``class``, and an empty attribute is left out.
+
+    >>> element("b", "<script>", title='"')
+    '<b title="&quot;">&lt;script&gt;</b>'
+    """
+    given = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{value.translate(_ESCAPES)}"'
+        for name, value in attributes.items()
+        if value
+    )
+    return Html(f"<{tag}{given}>{''.join(map(escaped, children))}</{tag}>")
+
+
+def joined(parts: Iterable[str]) -> Html:
+    """Markup, one after the other."""
+    return Html("".join(map(escaped, parts)))
+
+
+def spaced(*parts: str) -> Html:
+    """Markup in one line: where a site drops the style, spaces keep words apart."""
+    return Html(" ".join(map(escaped, filter(None, parts))))
+
+
+def clipped(text: str, limit: int, mark: Callable[[str], Html] = escaped) -> Html:
+    """The beginning of a text, and how much of it is left out; ``mark`` makes markup of the beginning."""
+    shown, left = shortened(text, limit)
+    return (
+        joined([mark(shown), element("span", f" … {left:,} more characters", class_="lm-dim")]) if left else mark(shown)
+    )
+
+
+def frame(*children: str) -> str:
+    """A view: its own style, which reaches nothing else, and what is in it."""
+    return str(element("div", Html(f"<style>{STYLE}</style>"), *children, class_="langmem-view"))
+
+
+def header(title: str, *details: str) -> Html:
+    """The first line of a view: what it is, and what else there is to say, as far as there is something."""
+    said = [element("span", one_line(detail, 80), class_="lm-dim") for detail in details if detail]
+    return element("div", spaced(element("strong", one_line(title, 120)), *said), class_="lm-head")
+
+
+def note(text: str) -> Html:
+    """A remark between the things that are shown."""
+    return element("div", text, class_="lm-note")
+
+
+def bar(share: float, *, width: str = "") -> Html:
+    """A share from 0 to 1 as a bar; the number has to stand beside it."""
+    filled = element("span", style=f"width:{100 * min(max(0.0, share), 1.0):.0f}%")
+    return element("span", filled, class_=f"lm-bar {width}".rstrip(), aria_hidden="true")
+
+
+def attempt(subject: object, view: Callable[[], str]) -> str:
+    """A view, or one sentence that says why there is none: an outage is no reason to hide an object."""
+    try:
+        return view()
+    except Exception as error:  # noqa: BLE001 - a notebook would show a traceback in place of the object
+        reason = str(error) if isinstance(error, LangmemError) else type(error).__name__
+        return frame(note(f"This {type(subject).__name__} cannot be shown now: {one_line(reason, _LONGEST)}"))

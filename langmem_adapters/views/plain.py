@@ -1,0 +1,112 @@
+"""Stored text as it may be shown: without secrets, without what could deceive the reader, and not too much of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from typing import Any
+
+__all__ = ["as_text", "harmless", "masked", "one_line", "shortened", "when"]
+
+_MASK = "***"
+_SLACK = 4_000  # characters behind the end of what is shown, by which a secret at the end is still known
+_DEPTH = 6  # of data, in which the text of an answer is looked for
+
+# Control characters but line end and tab, marks that reorder text, and halves of surrogate pairs.
+_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+_NAMES = "(?:api|access|secret)[_-]?key|secret|passwo?r?d|pwd|passphrase|token"
+_NAMED = (
+    rf"(?i)\b((?:[a-z0-9]{{1,20}}[_-]){{0,3}}(?:{_NAMES}))(\\?[\"']?\s{{0,3}}[:=]\s{{0,3}}\\?[\"']?)"
+    r"[^\s\"',;&<>\\]{3,}"
+)
+_SECRETS = (
+    # a password in a URL, up to the last @ of the word, as the password may hold one; then a token that stands alone
+    (r"(://[^\s:/?#@\"'<>]{0,200}):[^\s\"'<>]{1,1000}@", rf"\1:{_MASK}@"),
+    (r"://[^\s:/?#@\"'<>]{1,200}@", f"://{_MASK}@"),
+    (r"(?s)-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}-----|\Z)", _MASK),
+    (r"\b(?:sk|pk|rk)[-_](?=[\w-]*\d)[\w-]{16,}", _MASK),
+    (r"\b(?:gh[oprsu]_|github_pat_|glpat-|hf_|npm_|pypi-|xox[abeprs]-|lsv2_|pcsk_)[\w-]{16,}", _MASK),
+    (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{30,}", _MASK),
+    (r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", _MASK),
+    (r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{16,}", rf"\1 {_MASK}"),
+    (_NAMED, rf"\1\2{_MASK}"),
+)
+
+
+def masked(text: str) -> str:
+    """A text with what looks like a password, a key or a token replaced.
+
+    >>> masked("redis://app:hunter2@cache:6379/0")
+    'redis://app:***@cache:6379/0'
+    """
+    for pattern, mask in _SECRETS:
+        text = re.sub(pattern, mask, text)
+    return text
+
+
+def harmless(text: str) -> str:
+    """A text whose control characters, and marks that reorder text, are shown as escape sequences of Python's."""
+    return _HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
+
+
+def shortened(text: str, limit: int) -> tuple[str, int]:
+    """The beginning of a text, masked and harmless, and how many of its characters that leaves out."""
+    clean = harmless(masked(text[: limit + _SLACK]))
+    if len(text) <= limit + _SLACK and len(clean) <= limit:
+        return clean, 0
+    shown = clean[:limit].rstrip()
+    return shown, max(len(text) - len(shown), 1)
+
+
+def one_line(value: object, limit: int = 60) -> str:
+    r"""A value in one short line.
+
+    >>> one_line("Where is\n my bike, and where is my helmet?", 20)
+    'Where is my bike, a…'
+    """
+    text = " ".join(as_text(value)[: 4 * limit + _SLACK].split())
+    shown, left = shortened(text, limit)
+    return f"{shown[: limit - 1]}…" if left else shown
+
+
+def as_text(value: Any) -> str:
+    """What a request or an answer says: a text as it is, what was said in messages, and other data as JSON."""
+    if isinstance(value, str):
+        return value
+    said = _said(value, _DEPTH)
+    if said:
+        return said
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return f"({type(value).__name__})"
+
+
+def _said(value: Any, depth: int) -> str:
+    """The texts of messages and generations, a line each; empty, where data is something else."""
+    if isinstance(value, list) and depth:
+        parts = [part if isinstance(part, str) else _said(part, depth - 1) for part in value]
+        return "\n".join(parts) if parts and all(parts) else ""
+    if not isinstance(value, dict):
+        return ""
+    if isinstance(value.get("message"), dict) and depth:
+        return _said(value["message"], depth - 1)
+    if "role" in value and ("content" in value or "tool_calls" in value):
+        content = value.get("content") or ""
+        said = content if isinstance(content, str) else _said(content, depth - 1)
+        calls = value.get("tool_calls") or ()
+        return "\n".join(filter(None, [said, *(f"→ {call.get('name')}" for call in calls if isinstance(call, dict))]))
+    text = value.get("text")
+    return text if isinstance(text, str) and value.keys() <= {"text", "type", "info"} else ""
+
+
+def when(seconds: float | None) -> str:
+    """A Unix time as local date and minute; empty where there is none."""
+    if seconds is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g}"  # beyond the calendar

@@ -1,0 +1,344 @@
+"""Messages that are made without their constructors are those that the constructors would have made."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langmem_adapters.codec import decode
+from langmem_adapters.langchain import BrainChatMessageHistory, convert, reading, rebuild
+from langmem_adapters.langchain.convert import from_message, to_message
+from langmem_adapters.langchain.reading import of_data, read
+from langmem_adapters.langchain.rebuild import rebuilt
+from langmem_adapters.log import readable
+from langmem_adapters.model import Message
+from langmem_adapters.protocols import Item
+
+CLASSES = [HumanMessage, AIMessage, SystemMessage, ToolMessage]
+names = st.text(max_size=6)
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | names,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=6,
+)
+objects = st.dictionaries(names, plain, max_size=3)
+blocks = st.lists(names | st.fixed_dictionaries({"type": st.just("text"), "text": names}), max_size=3)
+counts = st.integers(0, 10**9)
+usage = st.fixed_dictionaries(
+    dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), counts),
+    optional={
+        "input_token_details": st.dictionaries(st.sampled_from(["audio", "cache_read", "cache_creation"]), counts),
+        "output_token_details": st.dictionaries(st.sampled_from(["audio", "reasoning"]), counts),
+    },
+)
+calls = st.fixed_dictionaries({"name": names, "args": objects, "id": st.none() | names})
+invalid = st.fixed_dictionaries({name: st.none() | names for name in ("name", "args", "id", "error")})
+shared: dict[str, Any] = {"name": names, "id": names, "additional_kwargs": objects, "response_metadata": objects}
+
+
+def built(cls: type[BaseMessage], optional: dict[str, Any], **required: Any) -> st.SearchStrategy[BaseMessage]:
+    fields = st.fixed_dictionaries({"content": names | blocks, **required}, optional={**shared, **optional})
+    return fields.map(lambda fields: cls(**fields))
+
+
+messages = st.one_of(
+    built(HumanMessage, {}),
+    built(SystemMessage, {}),
+    built(ToolMessage, {"artifact": plain, "status": st.sampled_from(["success", "error"])}, tool_call_id=names),
+    built(
+        AIMessage,
+        {
+            "tool_calls": st.lists(calls, max_size=2),
+            "invalid_tool_calls": st.lists(invalid, max_size=2),
+            "usage_metadata": usage,
+        },
+    ),
+)
+
+
+def state(message: BaseMessage) -> tuple[Any, ...]:
+    return (
+        type(message),
+        message.__dict__,
+        list(message.__dict__),
+        message.__pydantic_fields_set__,
+        message.__pydantic_extra__,
+        message.__pydantic_private__,
+    )
+
+
+def item(data: bytes, seq: int = 1) -> Item:
+    return Item(seq, str(seq), data)
+
+
+def full(cls: type[BaseMessage] = AIMessage) -> BaseMessage:
+    fields: dict[str, Any] = {"id": "m", "name": "n", "additional_kwargs": {"a": [1]}, "response_metadata": {"b": {}}}
+    if cls is ToolMessage:
+        fields |= {"tool_call_id": "c", "artifact": {"x": [1]}, "status": "error"}
+    if cls is AIMessage:
+        fields["tool_calls"] = [{"name": "f", "args": {"x": [1]}, "id": "c"}]
+        fields["invalid_tool_calls"] = [{"name": "f", "args": "{", "id": "d", "error": "no"}]
+        fields["usage_metadata"] = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+        fields["usage_metadata"]["input_token_details"] = {"cache_read": 1}
+    return cls([{"type": "text", "text": "t"}], **fields)
+
+
+@given(messages)
+def test_it_is_what_the_constructor_makes_in_every_field(message: BaseMessage) -> None:
+    data = to_message(message).to_bytes()
+    stored = Message.from_bytes(data)
+    expected = state(convert._constructed(stored))
+    for made in (rebuilt(stored.__dict__), of_data(Message.from_bytes(data).to_data())):
+        assert made is None or state(made) == expected
+    assert state(from_message(stored)) == expected
+    (again,) = read([item(data)])
+    assert state(again) == expected
+    assert again == message
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_no_constructor_is_asked(cls: type[BaseMessage], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What all of this is for; with a release of langchain-core that is not known, this is the test that fails."""
+    message = full(cls)
+    data = to_message(message).to_bytes()
+    stored = Message.from_bytes(data)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("constructed")
+
+    monkeypatch.setattr(BaseMessage, "__init__", refuse)
+    monkeypatch.setattr(cls, "__init__", refuse)
+    assert from_message(stored) == message
+    monkeypatch.setattr(Message, "from_bytes", refuse)
+    assert read([item(data)]) == [message]
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_nothing_is_shared_with_what_it_was_made_of(cls: type[BaseMessage]) -> None:
+    stored = Message.from_bytes(to_message(full(cls)).to_bytes())
+    before = stored.model_copy(deep=True)
+    made: Any = from_message(stored)
+    made.content.append("more")
+    made.content[0]["text"] = "other"
+    made.additional_kwargs["a"] = 2
+    made.response_metadata["b"] = 2
+    if cls is AIMessage:
+        made.tool_calls[0]["args"]["x"] = 2
+        made.tool_calls.clear()
+        made.invalid_tool_calls[0]["name"] = "g"
+        made.usage_metadata["input_tokens"] = 9
+        made.usage_metadata["input_token_details"]["cache_read"] = 9
+    assert stored == before
+
+
+def test_each_has_a_set_of_given_fields_of_its_own() -> None:
+    data = to_message(HumanMessage("a")).to_bytes()
+    one, other = read([item(data), item(data, 2)])
+    one.name = "n"
+    assert "name" not in other.model_fields_set
+    one.extra_of_my_own = 1  # type: ignore[attr-defined]
+    assert other.model_extra == {}
+
+
+def changed(cls: type[BaseMessage] = AIMessage, **own: Any) -> dict[str, Any]:
+    data = to_message(full(cls)).to_data()
+    return {**data, "host": {"langchain": {**data["host"]["langchain"], **own}}}
+
+
+USAGE = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {**changed(), "content": [1]},
+        {**changed(), "content": {"a": 1}},
+        {**changed(), "name": 1},
+        {**changed(), "role": "moderator"},
+        {**changed(), "host": {"llamaindex": {"a": 1}}},
+        {**changed(), "tool_calls": [{"name": "f", "args": {}, "id": "c", "extras": {"s": 1}}]},
+        {**changed(), "tool_calls": [{"name": "f", "args": {1: 2}, "id": "c"}]},
+        {**changed(), "tool_calls": [{"name": None, "args": {}, "id": "c"}]},
+        {**changed(), "tool_calls": [{"name": "f", "args": {}, "id": 4}]},
+        {**changed(), "tool_calls": [5]},
+        changed(additional_kwargs={"tool_calls": []}),
+        changed(additional_kwargs=[]),
+        changed(response_metadata=None),
+        changed(id=4),
+        changed(type="chat"),
+        changed(extra={"x": 1}),
+        changed(unheard_of=1),
+        changed(invalid_tool_calls=[{"name": 4}]),
+        changed(invalid_tool_calls=[{"type": "tool_call"}]),
+        changed(invalid_tool_calls=[{"index": 1}]),
+        changed(invalid_tool_calls=[None]),
+        changed(usage_metadata=[]),
+        changed(usage_metadata={"input_tokens": 1}),
+        changed(usage_metadata={**USAGE, "total_cost": 0}),
+        changed(usage_metadata={**USAGE, "total_tokens": 3.0}),
+        changed(usage_metadata={**USAGE, "input_token_details": {"reasoning": 1}}),
+        changed(usage_metadata={**USAGE, "output_token_details": {"reasoning": "1"}}),
+        changed(usage_metadata={**USAGE, "output_token_details": 1}),
+        changed(ToolMessage, status="unknown"),
+        changed(ToolMessage, usage_metadata=USAGE),
+        {**changed(ToolMessage), "tool_call_id": 4},
+        {"role": "user", "content": "cut", "metadata": {"interrupted": True}},
+    ],
+)
+def test_what_the_class_would_change_or_refuse_is_left_to_it(fields: dict[str, Any]) -> None:
+    assert rebuilt(fields) is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"created_at": "noon"},
+        {"id": 4},
+        {"tool_call_id": 4},
+        {"tool_calls": {}},
+        {"metadata": []},
+        {"host": []},
+        {"host": {"langchain": 4}},
+        {"role": 4},
+        {"content": 4},
+        {"v": 2},
+        {"v": None},
+        {"tool_calls": [{"args": 4}]},
+        {"newer": 1},
+        {"metadata": {"at": {"$type": "tuple", "$value": [1]}}},
+    ],
+)
+def test_what_is_damaged_or_newer_is_read_as_before_with_the_same_warning(
+    damage: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    fields = {"v": 1, **to_message(full()).to_data(), **damage}
+    data = json.dumps(fields).encode()
+    expected = [from_message(message) for _, message in readable([item(data)])]
+    said = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    assert read([item(data)]) == expected
+    assert [record.getMessage() for record in caplog.records] == said
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"4", b"{", b'{"v":1}', b"\xff", b'"v"'])
+def test_what_is_beyond_reading_is_passed_over_with_a_warning(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    good = to_message(HumanMessage("a")).to_bytes()
+    with caplog.at_level(logging.WARNING):
+        assert [message.content for message in read([item(data), item(good, 2)])] == ["a"]
+    assert "log entry 1" in caplog.text
+
+
+@pytest.mark.parametrize("value", [(1, (2,)), b"2", {1: 2}, float("inf"), "\ud800", {"$type": "tuple"}, 2**70])
+def test_what_json_lacks_comes_back(value: Any) -> None:
+    message = HumanMessage("a", additional_kwargs={"value": value})
+    assert read([item(to_message(message).to_bytes())]) == [message]
+
+
+class Newer(HumanMessage):
+    """As a later release might have it."""
+
+    importance: int = 0
+
+
+class Stricter(HumanMessage):
+    def __init__(self, content: Any = None, **fields: Any) -> None:
+        super().__init__(content, **{**fields, "name": "always"})
+
+
+@pytest.mark.parametrize("cls", [Newer, Stricter])
+def test_a_class_that_makes_something_else_is_noticed(cls: type[BaseMessage]) -> None:
+    human = rebuild._ALL["user"][1]
+    assert rebuild._is_same(HumanMessage, human, {"content": "a"})
+    assert not rebuild._is_same(cls, human, {"content": "a"})
+
+
+# --- many at a time
+
+
+@pytest.fixture
+def many() -> list[Item]:
+    return [item(to_message(HumanMessage(str(n), id=str(n))).to_bytes(), n) for n in range(reading._MANY)]
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_the_garbage_collector_rests_meanwhile_and_is_as_it_was_afterwards(
+    was_on: bool, many: list[Item], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states: list[bool] = []
+
+    def watched(data: bytes) -> Any:
+        states.append(gc.isenabled())
+        return decode(data)
+
+    monkeypatch.setattr(reading, "from_json", watched)
+    if not was_on:
+        gc.disable()
+    try:
+        assert [message.content for message in read(many)] == [str(n) for n in range(len(many))]
+        assert gc.isenabled() is was_on
+    finally:
+        gc.enable()
+    assert set(states) == {False}
+
+
+def test_it_goes_on_after_the_last_of_several_readers_and_after_an_error(
+    many: list[Item], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(data: bytes) -> Any:
+        inside.set()
+        go_on.wait(10)
+        return decode(data)
+
+    monkeypatch.setattr(reading, "from_json", slow)
+    thread = threading.Thread(target=read, args=(many,))
+    thread.start()
+    inside.wait(10)
+
+    def fail(_: bytes) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reading, "from_json", fail)
+    with pytest.raises(KeyboardInterrupt):
+        read(many)
+    assert not gc.isenabled()  # for the other one
+    go_on.set()
+    monkeypatch.undo()
+    thread.join(10)
+    assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_it_goes_on_in_a_forked_child_which_has_no_reader() -> None:
+    with reading._uncollected():
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if gc.isenabled() and not reading._lock.locked() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert gc.isenabled()
+
+
+def test_a_few_do_not_touch_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc, "disable", lambda: pytest.fail("disabled"))
+    assert len(read([item(to_message(HumanMessage("a")).to_bytes())] * 3)) == 3
+
+
+async def test_a_history_reads_the_same_with_a_window_and_without() -> None:
+    url = "memory:rebuild"
+    said = [HumanMessage("q", id="1"), full(), ToolMessage("r", tool_call_id="c", id="3"), AIMessage("a", id="4")]
+    history = BrainChatMessageHistory("s", url=url)
+    history.add_messages(said)
+    assert history.messages == await history.aget_messages() == said
+    window = BrainChatMessageHistory("s", url=url, memory_k=10)
+    assert window.messages == await window.aget_messages()
+    assert [type(message) for message in window.messages] == [type(message) for message in said]
