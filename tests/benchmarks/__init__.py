@@ -1,1 +1,1 @@
-"""Programs that measure; run by hand, not by pytest."""
+"""Programs that measure; of them, pytest runs the gates of the short form."""
