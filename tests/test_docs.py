@@ -1,31 +1,103 @@
-"""Every Python block of README and docs runs, in its order, in an empty folder."""
+"""Every Python block of README and docs runs, every command is one that there is, and the site is built from them."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
+import shlex
 import subprocess
 import sys
+import zlib
+from collections.abc import Sequence
 from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
+
+from langmem_adapters.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
+def files(page: Path) -> dict[str, str]:
+    """Python blocks that are a file of their own: those with a title."""
+    return dict(re.findall(r'^```python title="([\w.]+)"\n(.*?)^```', page.read_text(), re.MULTILINE | re.DOTALL))
+
+
+def run_page(page: Path, folder: Path) -> str:
+    """Run the blocks of a page as one program, beside the files that it shows; what it printed."""
+    for name, text in files(page).items():
+        (folder / name).write_text(text)
+    (folder / "page.py").write_text("\n".join(blocks(page, "python")))
+    return python(["-W", "error", "page.py"], folder)
+
+
+def python(arguments: Sequence[str], folder: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The arguments of each command line that a page shows, up to a pipe."""
+    lines = [line for block in blocks(page, "console") + blocks(page, "bash") for line in block.splitlines()]
+    found = [re.split(r" [|>] ", line.partition("langmem-adapters ")[2])[0] for line in lines]
+    return [shlex.split(arguments, comments=True) for arguments in found if arguments]
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
-    script = tmp_path / "page.py"
-    script.write_text("\n".join(blocks(page, "python")))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    """And prints what the page says it does, where it says so."""
+    printed = run_page(page, tmp_path)
+    if told := "".join(blocks(page, "text")):
+        assert printed == told
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=lambda p: p.name)
+def test_the_commands_of_a_page_are_those_of_the_program(page: Path) -> None:
+    for name, *arguments in commands(page):
+        command = get_command(app).commands[name]  # type: ignore[attr-defined]
+        command.make_context(name, arguments)  # an option that there is not, or one argument too many, raises
+
+
+def test_the_commands_of_the_tutorial_work_in_its_file(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "tutorial.md"
+    run_page(page, tmp_path)
+    shown = [python(["-W", "error", "-m", "langmem_adapters.cli", *line], tmp_path) for line in commands(page)]
+    sessions, show, recall, deleted = shown
+    assert {"monday", "tuesday"} < set(sessions.split())
+    assert "On Friday I see the dentist." in show
+    assert recall.splitlines()[1] == "My key is under the blue flower pot."
+    assert re.search(r"^sessions +3$", deleted, re.MULTILINE)
+
+
+def test_the_store_of_the_contributing_page_passes_the_kit_and_one_that_errs_does_not(tmp_path: Path) -> None:
+    shown = files(ROOT / "docs" / "contributing.md")
+    kit = shown["test_shelf_store.py"]
+    assert len([line for line in kit.split("class ")[1].splitlines() if line.strip()]) <= 10
+    for name, text in shown.items():
+        (tmp_path / name).write_text(text)
+    pytest_ = ["-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", "--rootdir", ".", *list(shown)[1:]]
+    assert " passed" in python(pytest_, tmp_path)
+    store = tmp_path / "shelf_store.py"
+    store.write_text(store.read_text().replace("self._seq += 1", "self._seq = len(log) + 1"))
+    with pytest.raises(AssertionError, match="test_numbers_rise_after_the_newest_was_removed"):
+        python([*pytest_, "-k", "numbers"], tmp_path)  # without the walk, which would look long for its shortest way
 
 
 def test_the_readme_prints_what_it_promises(tmp_path: Path) -> None:
@@ -58,3 +130,54 @@ def test_links_between_the_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+# --- the site
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site. With ``strict`` in its settings, a warning ends the build with an error."""
+    folder = tmp_path_factory.mktemp("site")
+    arguments = ["-m", "mkdocs", "build", "--config-file", ".mkdocs/mkdocs.yml", "--site-dir", str(folder)]
+    python(arguments, ROOT, NO_MKDOCS_2_WARNING="1")  # an advertisement
+    return folder
+
+
+def inventory(site: Path) -> set[str]:
+    """Full names of all that the reference describes."""
+    lines = zlib.decompress((site / "objects.inv").read_bytes().split(b"\n", 4)[4]).decode().splitlines()
+    return {line.split()[0] for line in lines}
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["", ".langchain", ".langgraph", ".llamaindex", ".arshai", ".testing", ".experience", ".plots", ".replay"],
+    ids=lambda name: name or "root",
+)
+def test_every_public_name_is_in_the_reference(site: Path, module: str) -> None:
+    names = importlib.import_module(f"langmem_adapters{module}").__all__
+    assert {f"langmem_adapters{module}.{name}" for name in names} - inventory(site) == set()
+
+
+def test_what_the_pages_import_is_in_the_reference(site: Path) -> None:
+    described = inventory(site)
+    code = "\n".join(text for page in PAGES for text in blocks(page, "python"))
+    imports = re.findall(r"^from (langmem_adapters[\w.]*) import ([\w, ]+)", code, re.MULTILINE)
+    names = {f"{module}.{name.split(' as ')[0].strip()}" for module, names in imports for name in names.split(",")}
+    assert names - described == set()
+
+
+def test_the_docstrings_are_read_as_they_are_meant(site: Path) -> None:
+    html = (site / "reference" / "langmem_adapters.html").read_text()
+    assert not re.search(r":(attr|class|data|exc|func|meth|mod):", html)
+    assert "&gt;&gt;&gt; " in html.replace('<span class="gp">', "")  # a doctest, as code and not as a quotation
+    assert "<blockquote>" not in html
+    assert re.search(r'class="autorefs[^>]* href="#langmem_adapters\.BrainMemory\.add_talk"><code>add_talk', html)
+    assert "add_flow" not in html
+
+
+def test_the_site_fetches_nothing(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        fetched = re.findall(r"<(?:script|link|img|iframe)[^>]* (?:src|href)=\"(https?:[^\"]*)", page.read_text())
+        assert not fetched, page.name

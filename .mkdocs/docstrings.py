@@ -1,0 +1,39 @@
+"""Reads our docstrings as the Markdown that the site is made of: roles become links, and doctests code."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import griffe
+
+__all__ = ["Docstrings"]
+
+_DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
+_ROLE = re.compile(r":(?:attr|class|data|exc|func|meth|mod):`(~?)([\w.]+)`")
+
+
+class Docstrings(griffe.Extension):
+    """Rewrites each docstring before it is taken apart."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Rewrite the docstring of one module, class, function or value."""
+        if obj.docstring is not None:
+            text = _DOCTEST.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
+            obj.docstring.value = _ROLE.sub(lambda role: _link(role, obj), text)
+
+
+def _link(role: re.Match[str], obj: griffe.Object) -> str:
+    """A link to what a role names, or plain code where the reference does not have it."""
+    short, name = role.groups()
+    shown = name.rpartition(".")[2] if short else name
+    return f'<autoref optional identifier="{_found(name, obj)}"><code>{shown}</code></autoref>'
+
+
+def _found(name: str, obj: griffe.Object) -> str:
+    """The full name of what a docstring means: a member of its object, or of the class or module around it."""
+    first, dot, rest = name.partition(".")
+    try:
+        return f"{obj.resolve(first)}{dot}{rest}"
+    except griffe.NameResolutionError:
+        return name
