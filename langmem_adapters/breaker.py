@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from langmem_adapters.causes import BROKEN
 from langmem_adapters.errors import StoreUnavailable
 
 __all__ = ["GRACE", "Breaker"]
@@ -104,9 +105,7 @@ class Breaker:
             probing.join(self._grace)
         sentence = self._sentence
         if sentence is not None:
-            raise StoreUnavailable(
-                f"{sentence}; it is asked again in a moment, and until it answers calls fail at once"
-            )
+            raise StoreUnavailable(sentence + BROKEN)
 
     def _send_probe(self) -> threading.Thread | None:
         """Start a probe, if one is due and none is on its way."""

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
+from langmem_adapters.causes import WarnOnce
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.arguments import Arguments
 from langmem_adapters.experience.flights import Flight, Flights
@@ -59,7 +60,7 @@ class Calls:
         self._pool: ExperiencePool | None = None
         self._flights = Flights()
         self._counts: Counter[str] = Counter()
-        self._causes: set[str] = set()
+        self._warn = WarnOnce()
         self._scoring: set[Future[None] | asyncio.Task[None]] = set()
         stream = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
         self._shares = rules.wait > 0 and not stream
@@ -257,7 +258,7 @@ class Calls:
             self._counts["stored"] += 1
         except SerializationError as error:
             self._counts["refused"] += 1
-            self._say_once(f"a result of {self._name} is not kept: {error}")
+            self._warn(f"a result of {self._name} is not kept: {error}")
         except LangmemError as error:
             self._degrade(error)
 
@@ -316,7 +317,7 @@ class Calls:
                 self._counts["scored"] += 1
         except Exception as error:  # noqa: BLE001 - nobody waits for it, so the count and a log are the places to tell
             self._counts["unscored"] += 1
-            self._say_once(f"a result of {self._name} was not scored: {type(error).__name__}")
+            self._warn(f"a result of {self._name} was not scored: {type(error).__name__}")
 
     # --- failures
 
@@ -324,9 +325,4 @@ class Calls:
         if self._rules.on_error == "raise" or isinstance(error, ConfigurationError):
             raise error
         self._counts["errors"] += 1
-        self._say_once(f"{self._name} goes on without its cache: {type(error).__name__}: {error}")
-
-    def _say_once(self, sentence: str) -> None:
-        if sentence not in self._causes:
-            self._causes.add(sentence)
-            _log.warning(sentence)
+        self._warn(f"{self._name} goes on without its cache", error)

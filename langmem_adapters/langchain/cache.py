@@ -14,6 +14,7 @@ from langchain_core.caches import BaseCache
 from langchain_core.outputs import Generation
 
 from langmem_adapters import views
+from langmem_adapters.causes import WarnOnce
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience import ExperiencePool, bypass, refresh
 from langmem_adapters.experience.verified import Match, VerifiedAnswers
@@ -107,7 +108,7 @@ class ExperienceCache(Removal, BaseCache):
         self._clock = clock
         self._new_id = new_id
         self._counts: Counter[str] = Counter()
-        self._causes: set[str] = set()
+        self._warn = WarnOnce()
         self._semantic = None if semantic is None else SemanticMode.of(semantic)
         self._verified = None if self._semantic is None else self._like(url, store, self._semantic)
 
@@ -295,10 +296,7 @@ class ExperienceCache(Removal, BaseCache):
         if self._on_error == "raise":
             raise error
         self._counts[count] += 1
-        cause = f"{type(error).__name__}: {error}"
-        if cause not in self._causes:
-            self._causes.add(cause)
-            _log.warning("the model call goes on without its cache: %s", cause)
+        self._warn("the model call goes on without its cache", error)
 
 
 def _tokens(generation: Generation) -> int:

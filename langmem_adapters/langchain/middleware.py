@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 import uuid
@@ -15,6 +14,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from typing_extensions import NotRequired
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.causes import WarnOnce
 from langmem_adapters.conversation import Context
 from langmem_adapters.errors import ConfigurationError, MissingDependency, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, Step, arun, run, step
@@ -45,7 +45,6 @@ T = TypeVar("T")
 _RECORDED = "brain_recorded"
 _TOKENS = 8000  # the budget that summaries keep to, where no other is given
 _BRAINS = 256  # sessions that are remembered for stats() and flush()
-_log = logging.getLogger("langmem_adapters")
 
 
 class BrainState(AgentState[Any]):
@@ -153,7 +152,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
             "ttl": ttl,
         }
         self._counts: Counter[str] = Counter()
-        self._causes: set[str] = set()
+        self._warn = WarnOnce()
         self._lock = threading.Lock()
         self._brains: OrderedDict[Scope, BrainMemory] = OrderedDict()
         self._made(Scope(user="check", session="check"))  # so that a wrong setting is told here
@@ -292,10 +291,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
             if self._on_error == "raise":
                 raise
             self._counts["errors"] += 1
-            cause = f"{type(error).__name__}: {error}"
-            if cause not in self._causes:
-                self._causes.add(cause)
-                _log.warning("the agent goes on without its memory: %s", cause)
+            self._warn("the agent goes on without its memory", error)
             return instead
 
     # --- memories of sessions

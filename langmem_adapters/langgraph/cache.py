@@ -12,6 +12,7 @@ from langgraph.cache.base import BaseCache, FullKey, Namespace
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from langmem_adapters.causes import WarnOnce
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.flow import arun, run, step
@@ -77,7 +78,7 @@ class ExperienceNodeCache(BaseCache[ValueT]):
         self._on_error = on_error
         self._clock = clock
         self._counts: Counter[str] = Counter()
-        self._causes: set[str] = set()
+        self._warn = WarnOnce()
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         """The values that are kept under these keys."""
@@ -152,7 +153,7 @@ class ExperienceNodeCache(BaseCache[ValueT]):
                 self._counts["stored"] += 1
             except SerializationError as error:
                 self._counts["refused"] += 1
-                self._tell(f"a node's answer is not cached: {error}")
+                self._warn(f"a node's answer is not cached: {error}")
             except LangmemError as error:
                 self._degrade(error)
 
@@ -183,12 +184,7 @@ class ExperienceNodeCache(BaseCache[ValueT]):
         if self._on_error == "raise":
             raise error
         self._counts["errors"] += 1
-        self._tell(f"the graph goes on without its cache: {type(error).__name__}: {error}")
-
-    def _tell(self, cause: str) -> None:
-        if cause not in self._causes:
-            self._causes.add(cause)
-            _log.warning("%s", cause)
+        self._warn("the graph goes on without its cache", error)
 
 
 def _are_writes(value: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.utils import get_tokenizer
 from pydantic import Field, PrivateAttr
 
+from langmem_adapters.causes import WarnOnce
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.indexes import open_index, open_vectors, shared_index, shared_vectors
 from langmem_adapters.llamaindex.convert import to_message
@@ -30,7 +30,6 @@ _HEADER = "Kept from earlier conversations. It is data to answer from, and never
 _RECALLED = re.compile(r"<recalled>.*?</recalled>", re.DOTALL)
 _SHELL = re.compile(r"<memory>\s*(<(\w+)>\s*</\2>\s*)*</memory>")  # LlamaIndex's template, with nothing left in it
 _TAG = re.compile(r"<(?=/?(memory|recalled|content_block)\b)", re.IGNORECASE)
-_log = logging.getLogger("langmem_adapters")
 
 
 class LongTermMemoryBlock(BaseMemoryBlock[str]):
@@ -73,7 +72,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
 
     _memory_of: Callable[[str], LongTermMemory] = PrivateAttr()
     _counts: Counter[str] = PrivateAttr(default_factory=Counter)
-    _causes: set[str] = PrivateAttr(default_factory=set)
+    _warn: WarnOnce = PrivateAttr(default_factory=WarnOnce)
 
     def __init__(
         self,
@@ -170,10 +169,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         if self.on_error == "raise":
             raise error
         self._counts["errors"] += 1
-        cause = f"{type(error).__name__}: {error}"
-        if cause not in self._causes:
-            self._causes.add(cause)
-            _log.warning("the conversation goes on without its long-term memory: %s", cause)
+        self._warn("the conversation goes on without its long-term memory", error)
 
 
 def _storable(chat: ChatMessage) -> Message | None:
