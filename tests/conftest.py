@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from langchain_openai import ChatOpenAI
 
 _REDIS = redis_servers()
+_STORES = os.environ.get("LANGMEM_TEST_STORES", "memory,sqlite,redis").split(",")
 _RECORD = os.environ.get("LANGMEM_RECORD") == "1"
 _FOREIGN_SETTINGS = ("LANGCHAIN_", "LANGGRAPH_", "LANGMEM_", "LANGSMITH_", "OPENAI_", "REDIS_URL")
 
@@ -160,7 +161,7 @@ def key_prefix() -> str:
     return f"test-{uuid.uuid4().hex[:12]}:"
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(params=_STORES)
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An empty store of each kind in turn."""
     if request.param == "memory":
