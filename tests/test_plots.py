@@ -184,7 +184,11 @@ def test_colours_are_readable_on_light_and_dark(colour: str) -> None:
 def test_importing_the_plots_loads_no_library_that_draws() -> None:
     code = f"import langmem_adapters.plots, langmem_adapters.replay\n{LOADED}"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert not {"matplotlib", "numpy", "tqdm", "pandas"} & set(done.stdout.replace('"', "").strip("[]\n").split(", "))
 
@@ -216,7 +220,7 @@ def test_it_works_without_a_display(tmp_path: Path) -> None:
     env = {
         name: value for name, value in os.environ.items() if name not in {"DISPLAY", "WAYLAND_DISPLAY", "MPLBACKEND"}
     }
-    command = [sys.executable, "-W", "error", "-c", code]
+    command = [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", code]
     subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     assert (tmp_path / "a.png").stat().st_size > 1000
 
