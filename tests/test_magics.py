@@ -60,6 +60,7 @@ class Notebook:
 def notebook(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Notebook]:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # a shell puts its own in the place
     before = get_llm_cache()
     hooks = sys.excepthook, sys.displayhook
     notebook = Notebook()
