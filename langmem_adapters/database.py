@@ -86,14 +86,8 @@ class Database:
         )
 
     def _look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        with self._alone if self._in_memory else _NOBODY:
-            connection = self._borrow()
-            try:
-                return connection.execute(select, values).fetchall()
-            except (sqlite3.Error, UnicodeEncodeError) as error:
-                raise self._explained(error) from error
-            finally:
-                self._give_back(connection)
+        with self._connection() as connection:
+            return connection.execute(select, values).fetchall()
 
     @contextlib.contextmanager
     def _watched(self, begin: str) -> Iterator[sqlite3.Connection]:

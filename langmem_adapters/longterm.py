@@ -346,5 +346,5 @@ class LongTermMemory:
         for index in (self._records.index, self._records.vectors):
             if index is not None:
                 yield from step(index.clear, self._records.namespace)
-        total = (yield from step(self._records.store.scan, self._records.namespace, limit=0)).total
-        yield from self._flush(report, progress, total)
+        read = step(self._records.store.scan, self._records.namespace, limit=0)
+        yield from self._flush(report, progress, None if progress is False else (yield from read).total)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
 from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -14,6 +13,7 @@ from rich.text import Text
 
 from langmem_adapters.inspection import Finding, Health, StoreStats
 from langmem_adapters.model import Message, Recalled, SessionInfo
+from langmem_adapters.views import when
 
 __all__ = [
     "ERR",
@@ -27,7 +27,6 @@ __all__ = [
     "progress",
     "session_table",
     "spoken",
-    "when",
 ]
 
 OUT = Console(markup=False, highlight=False, emoji=False)
@@ -51,16 +50,6 @@ def harmless(text: str) -> str:
 def one_line(text: str) -> str:
     """:func:`harmless`, with all white space as single spaces."""
     return harmless(" ".join(text.split()))
-
-
-def when(seconds: float | None) -> str:
-    """A Unix time as local date and minute; empty where there is none."""
-    if seconds is None:
-        return ""
-    try:
-        return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds:g}"  # beyond the calendar
 
 
 def progress(console: Console = ERR) -> Progress:
