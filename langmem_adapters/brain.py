@@ -19,7 +19,7 @@ from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.log import readable
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.metagpt import import_flow
-from langmem_adapters.model import Message, Scope, Summary
+from langmem_adapters.model import Message, MessageData, Scope, Summary
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Page, Store
 from langmem_adapters.reflection import Reflection
@@ -336,7 +336,7 @@ class BrainMemory(Remembering, Reflection):
 
     # --- flows
 
-    def _add(self, messages: Sequence[Message]) -> Flow[None]:
+    def _add(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
         yield from self._flows.add(messages)
         if self._summarizes == "inline":
             yield from self._thoughts.compact()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from langmem_adapters import text
 from langmem_adapters.codec import decode, encode
@@ -18,6 +18,7 @@ from langmem_adapters.tokens import TokenCounter
 __all__ = ["KNOWLEDGE", "SUMMARY", "TITLE", "Context", "Conversation", "Uncovered", "read_summary"]
 
 TITLE, SUMMARY, KNOWLEDGE = "title", "summary", "knowledge/"
+S = TypeVar("S", bound=text.Said)
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -53,28 +54,28 @@ class Conversation(SessionLog):
 
     def context(self, k: int, max_tokens: int | None, counter: TokenCounter) -> Flow[Context]:
         """The summary, and the newest messages that it does not stand for, as a model may be shown them."""
-        if k < 1:
-            raise ConfigurationError(f"a window holds at least 1 message, not {k}")
         if max_tokens is not None and max_tokens < 1:
             raise ConfigurationError(f"a window has at least 1 token, not {max_tokens}")
-        summary, newest = yield from self._newest(k)
+        summary, newest = yield from self.newest(k, _read)
         return Context(summary, text.window(newest, k, max_tokens=max_tokens, counter=counter))
 
-    def _newest(self, k: int) -> Flow[tuple[Summary | None, list[Message]]]:
+    def newest(self, k: int, read: Callable[[Sequence[Item]], list[S]]) -> Flow[tuple[Summary | None, list[S]]]:
         """The summary, the newest ``k`` messages behind it, and those before them back to one of the user's."""
+        if k < 1:
+            raise ConfigurationError(f"a window holds at least 1 message, not {k}")
         page = yield from self.scan(limit=k, reverse=True, keys=[SUMMARY])
         summary = read_summary(page.values.get(SUMMARY))
-        newest: list[Message] = []
+        newest: list[S] = []
         covered = False
         while page.items:
             if summary is None:  # nothing is covered, so all of them together, which is quicker
-                newest += _read(page.items)
+                newest += read(page.items)
             else:
                 for item in page.items:
                     covered = covered or item.id == summary.covers
                     if covered and text.stands_alone(newest[::-1]):
                         return summary, newest[::-1]
-                    newest += [m for m in _read([item]) if not covered or m.role == "user"]
+                    newest += [m for m in read([item]) if not covered or m.role == "user"]
             if not covered and any(message.role == "user" for message in newest):
                 break
             page = yield from self.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
@@ -189,7 +190,7 @@ class Conversation(SessionLog):
         """Search the long-term memory for what the window does not show."""
         if self.long_term is None:
             raise ConfigurationError("this BrainMemory has no long-term memory: give it long_term=")
-        _, shown = yield from self._newest(self.memory_k)
+        _, shown = yield from self.newest(self.memory_k, _read)
         return (yield from self.long_term.search_flow(query, k, shown=shown))
 
 

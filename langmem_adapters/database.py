@@ -20,7 +20,6 @@ from langmem_adapters.errors import ConfigurationError, SerializationError, Stor
 __all__ = ["Database", "default_url", "file_of"]
 
 _IN_MEMORY = ":memory:"
-_NOBODY = contextlib.nullcontext()  # need be waited for
 _LONGEST = 5.0  # seconds to wait for writers who get on
 
 
@@ -86,8 +85,13 @@ class Database:
         )
 
     def _look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        with self._connection() as connection:
+        connection = self._borrow()
+        try:
             return connection.execute(select, values).fetchall()
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            raise self._explained(error) from error
+        finally:
+            self._give_back(connection)
 
     @contextlib.contextmanager
     def _watched(self, begin: str) -> Iterator[sqlite3.Connection]:
@@ -101,26 +105,25 @@ class Database:
 
     @contextlib.contextmanager
     def _made(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._connection() as connection:
-            try:
-                self._begin(connection, begin)
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-
-    @contextlib.contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        with self._alone if self._in_memory else _NOBODY:
-            connection = self._borrow()
-            try:
-                yield connection
-            except (sqlite3.Error, UnicodeEncodeError) as error:
+        connection = self._borrow()
+        try:
+            self._begin(connection, begin)
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException as error:
+            self._roll_back(connection)
+            if isinstance(error, (sqlite3.Error, UnicodeEncodeError)):
                 raise self._explained(error) from error
-            finally:
-                self._give_back(connection)
+            raise
+        finally:
+            self._give_back(connection)
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
 
     def _begin(self, connection: sqlite3.Connection, begin: str) -> None:
         """In a hurry, look again every moment, and wait no longer than others get on with their writing.
@@ -146,6 +149,16 @@ class Database:
                 return
 
     def _borrow(self) -> sqlite3.Connection:
+        if not self._in_memory:
+            return self._taken()
+        self._alone.acquire()
+        try:
+            return self._taken()
+        except BaseException:
+            self._alone.release()
+            raise
+
+    def _taken(self) -> sqlite3.Connection:
         if self._pid != os.getpid():
             # SQLite forbids to use, or even to close, a connection on the other side of a fork.
             _inherited.append(self._idle)
@@ -162,6 +175,8 @@ class Database:
     def _give_back(self, connection: sqlite3.Connection) -> None:
         with self._lock:
             self._idle.append(connection)
+        if self._in_memory:
+            self._alone.release()
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(

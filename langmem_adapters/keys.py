@@ -23,13 +23,16 @@ def encode_namespace(namespace: Sequence[str]) -> str:
 
     Every part is percent-encoded and closed by a slash: ``("a", "", "b/c")`` is ``"a//b%2Fc/"``.
     """
-    if isinstance(namespace, str) or not all(isinstance(part, str) for part in namespace):
-        raise ConfigurationError(f"a namespace is a tuple of strings, not {namespace!r:.200}")
-    return _encoded(tuple(namespace))
+    try:
+        return _encoded(namespace if isinstance(namespace, str) else tuple(namespace))
+    except TypeError as error:
+        raise ConfigurationError(f"a namespace is a tuple of strings, not {namespace!r:.200}") from error
 
 
 @functools.lru_cache(maxsize=256)  # a process speaks of few at a time, and of each often
-def _encoded(namespace: Namespace) -> str:
+def _encoded(namespace: str | Namespace) -> str:
+    if isinstance(namespace, str) or not all(isinstance(part, str) for part in namespace):
+        raise TypeError
     return "".join(quote(part, safe="", errors="surrogatepass") + "/" for part in namespace)
 
 

@@ -13,7 +13,7 @@ from langmem_adapters.expiry import Expiring, Refresh
 from langmem_adapters.flow import Flow
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
-from langmem_adapters.model import Message, Scope, salvage
+from langmem_adapters.model import Message, MessageData, Scope, salvage
 from langmem_adapters.protocols import Appended, Item, Page, Store
 
 __all__ = ["ARCHIVED", "CREATED", "MOVES", "PAGE", "SessionLog", "brain_namespace", "entry_id", "readable"]
@@ -69,6 +69,7 @@ class SessionLog:
         own = long_term is not None and long_term.scope == scope and not scope.user
         along = longterm_namespace(scope) if own else None
         self.session = Expiring(store, self.namespace, ttl=ttl, refresh=refresh, clock=clock, along=along)
+        self._redacted: Callable[[bytes], bytes] | None = getattr(store, "redacted", None)
         self._clock = clock
         self._new_id = new_id
 
@@ -94,22 +95,23 @@ class SessionLog:
             return len(gone)
         return len(gone) + (yield from self.long_term.forget_flow(self.scope.session, message_ids))
 
-    def add(self, messages: Sequence[Message]) -> Flow[None]:
+    def add(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
         """Append messages; what was only recalled into a prompt is not added."""
         messages = [message for message in messages if not message.metadata.get(RECALLED)]
         if not messages:
             return
-        if hasattr(self.store, "redacted"):  # else a message would not be known again by what is kept of it
-            messages = [Message.from_bytes(self.store.redacted(message.to_bytes())) for message in messages]
+        if self._redacted is not None:  # else a message would not be known again by what is kept of it
+            messages = [Message.from_bytes(self._redacted(message.to_bytes())) for message in messages]
         entries = [self._entry(message) for message in messages]
         appended = yield from self.session.append(entries, keys=self._moves)
         total = appended.total
         if not all(appended.new) or appended.values:
-            total += yield from self._sort_out(messages, entries, appended)
+            whole = [message if isinstance(message, Message) else message.message() for message in messages]
+            total += yield from self._sort_out(whole, entries, appended)
         if self._overflows and self.long_term is not None and total > self.memory_k:
             yield from self._overflow(self.long_term, total - self.memory_k)
 
-    def _entry(self, message: Message) -> tuple[str, bytes]:
+    def _entry(self, message: Message | MessageData) -> tuple[str, bytes]:
         id_ = message.id or self._new_id()
         created_at = self._clock() if message.created_at is None else message.created_at
         return entry_id(id_), message.to_bytes(id=id_, created_at=created_at)

@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from langmem_adapters.model import Message
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens, truncate_content
 
-__all__ = ["as_text", "leaving", "repair", "replaced", "stands_alone", "window", "without_calls"]
+__all__ = ["Said", "as_text", "leaving", "newest", "repair", "replaced", "stands_alone", "window", "without_calls"]
+
+
+class _Call(Protocol):
+    @property
+    def id(self) -> str | None: ...
+
+
+class Said(Protocol):
+    """A message of any make, as far as it matters to which of them a model may be shown."""
+
+    @property
+    def role(self) -> str:
+        """Who said it."""
+
+    @property
+    def text(self) -> str:
+        """The readable part."""
+
+    @property
+    def tool_calls(self) -> Sequence[_Call]:
+        """What it asks for."""
+
+    @property
+    def tool_call_id(self) -> str | None:
+        """The call that it is the result of."""
+
+
+S = TypeVar("S", bound=Said)
 
 _log = logging.getLogger("langmem_adapters")
 _SYSTEM = frozenset({"system", "developer"})
@@ -32,23 +60,29 @@ def window(
     question that led to it, whatever ``k``. Where these alone are more than ``max_tokens``, their texts are cut,
     the longest first, with a warning; calls, images and at least a token of each text stay, even if they are more.
     """
-    if k <= 0 or not messages:
-        return []
     whole = repair(messages)
     sizes = None if max_tokens is None else [message_tokens(message, counter) for message in whole]
-    asked = max((n for n, message in enumerate(whole) if message.role == "user"), default=None)
-    start = _start(whole, asked, k, sizes, max_tokens)
-    if asked is None:
-        shown = whole[start:]
-    elif start <= asked:
-        shown = _from_user(whole[start:])
-    else:
-        shown = [whole[asked], *whole[start:]]
+    shown = _fitting(whole, k, sizes, max_tokens)
     return shown if max_tokens is None else _shortened(shown, max_tokens, counter)
 
 
+def newest(messages: Sequence[S], k: int, without: Callable[[S, set[str | None]], S]) -> list[S]:
+    """:func:`window` for messages of any make; ``without`` copies one without some of its calls."""
+    return _fitting(_repaired(messages, without), k, None, None)
+
+
+def _fitting(whole: Sequence[S], k: int, sizes: Sequence[int] | None, max_tokens: int | None) -> list[S]:
+    if k <= 0 or not whole:
+        return []
+    asked = max((n for n, message in enumerate(whole) if message.role == "user"), default=None)
+    start = _start(whole, asked, k, sizes, max_tokens)
+    if asked is None:
+        return [*whole[start:]]
+    return _from_user(whole[start:]) if start <= asked else [whole[asked], *whole[start:]]
+
+
 def _start(
-    messages: Sequence[Message], asked: int | None, k: int, sizes: Sequence[int] | None, max_tokens: int | None
+    messages: Sequence[Said], asked: int | None, k: int, sizes: Sequence[int] | None, max_tokens: int | None
 ) -> int:
     """Where the newest messages begin that fit together with the latest question; never between call and result."""
     start = len(messages)
@@ -93,15 +127,15 @@ def _shortened(messages: list[Message], max_tokens: int, counter: TokenCounter) 
             return shown
 
 
-def _from_user(messages: list[Message]) -> list[Message]:
+def _from_user(messages: Sequence[S]) -> list[S]:
     """Without what stands before the first user message, system messages excepted; all, if there is none."""
     for n, message in enumerate(messages):
         if message.role == "user":
-            return [m for m in messages[:n] if m.role in _SYSTEM] + messages[n:]
-    return messages
+            return [*(m for m in messages[:n] if m.role in _SYSTEM), *messages[n:]]
+    return [*messages]
 
 
-def stands_alone(messages: Sequence[Message]) -> bool:
+def stands_alone(messages: Sequence[Said]) -> bool:
     """Whether the first message that is not a system message is a user's, if there is any."""
     return next((message.role for message in messages if message.role not in _SYSTEM), "user") == "user"
 
@@ -111,15 +145,19 @@ def repair(messages: Sequence[Message]) -> list[Message]:
 
     Calls of the very last message stay: their results are still to come.
     """
+    return _repaired(messages, without_calls)
+
+
+def _repaired(messages: Sequence[S], without: Callable[[S, set[str | None]], S]) -> list[S]:
     answers, asker = _matched(messages)
-    repaired: list[Message] = []
+    repaired: list[S] = []
     for n, message in enumerate(messages):
         if message.role == "tool":
             continue
         if message.tool_calls and n < len(messages) - 1:
             unanswered = {call.id for call in message.tool_calls if (n, call.id) not in answers}
             if unanswered:
-                message = without_calls(message, unanswered)  # noqa: PLW2901 - what goes on from here
+                message = without(message, unanswered)  # noqa: PLW2901 - what goes on from here
             if not (message.tool_calls or message.text):
                 continue
         repaired.append(message)
@@ -127,7 +165,7 @@ def repair(messages: Sequence[Message]) -> list[Message]:
     return repaired
 
 
-def _matched(messages: Sequence[Message]) -> tuple[set[tuple[int, str | None]], dict[int, list[int]]]:
+def _matched(messages: Sequence[Said]) -> tuple[set[tuple[int, str | None]], dict[int, list[int]]]:
     """Which calls were answered, as (place of the asking message, call id); and each asker's places of answers."""
     open_calls: dict[str | None, int] = {}
     answers: set[tuple[int, str | None]] = set()

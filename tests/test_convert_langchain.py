@@ -36,8 +36,8 @@ from langchain_core.messages import (
 
 from langmem_adapters import codec
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.langchain.convert import from_message, to_message
-from langmem_adapters.model import Message, ToolCall
+from langmem_adapters.langchain.convert import from_message, to_message, writable
+from langmem_adapters.model import Message, MessageData, ToolCall
 
 
 def stored(message: BaseMessage) -> Message:
@@ -400,3 +400,75 @@ def test_a1_any_message_comes_back_equal(message: BaseMessage) -> None:
     assert type(back) is type(message)
     assert back == message
     assert message == before, "a conversion does not change its argument"
+
+
+# --- written without a Message
+
+
+@given(any_message)
+def test_what_is_written_without_a_message_is_what_the_message_would_have_written(message: BaseMessage) -> None:
+    written = writable(message)
+    whole = written if isinstance(written, Message) else written.message()
+    assert whole == to_message(message)
+    assert Message.from_bytes(written.to_bytes()) == stored(message)
+    assert from_message(Message.from_bytes(written.to_bytes())) == again(message)
+    assert (written.id, written.created_at, written.metadata) == (whole.id, None, {})
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        HumanMessage("a", id="1", name="ada"),
+        SystemMessage([{"type": "text", "text": "a"}, "b"]),
+        AIMessage("", tool_calls=[{"name": "f", "args": {"x": (1, 2)}, "id": "c"}]),
+        ToolMessage("r", tool_call_id="c", artifact={"x": [1]}),
+        ChatMessage(content="a", role="moderator"),
+    ],
+)
+def test_an_ordinary_message_is_written_without_one(message: BaseMessage) -> None:
+    assert isinstance(writable(message), MessageData)
+
+
+class Text(str):
+    """No plain text, as Message would make it one."""
+
+    __slots__ = ()
+
+
+def changed(message: BaseMessage, **values: Any) -> BaseMessage:
+    message.__dict__.update(values)
+    return message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        changed(HumanMessage("a"), content=Text("a")),
+        changed(HumanMessage("a"), id=Text("a")),
+        changed(HumanMessage("a"), name=Text("a")),
+        changed(ToolMessage("a", tool_call_id="c"), tool_call_id=Text("c")),
+        changed(AIMessage("a"), tool_calls=[{"name": Text("f"), "args": {}, "id": "c"}]),
+        changed(AIMessage("a"), tool_calls=[{"name": "f", "args": {Text("x"): 1}, "id": "c"}]),
+        changed(AIMessage("a"), tool_calls=[{"name": "f", "args": {}, "id": None}]),
+        changed(AIMessage("a"), tool_calls=[{"name": "f", "args": {}, "id": "c", "extras": {}}]),
+    ],
+)
+def test_what_a_message_would_make_something_else_of_goes_through_one(message: BaseMessage) -> None:
+    assert writable(message) == to_message(message)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"content": 4},
+        {"content": [4]},
+        {"id": 4},
+        {"name": 4},
+        {"tool_calls": [{"name": 4, "args": {}, "id": "c"}]},
+        {"tool_calls": [{"name": "f", "args": [], "id": "c"}]},
+        {"tool_calls": [{"name": "f", "args": {1: 2}, "id": "c"}]},
+    ],
+)
+def test_what_a_message_refuses_is_not_written_either(values: dict[str, Any]) -> None:
+    with pytest.raises(SerializationError, match="values of a wrong type"):
+        writable(changed(AIMessage("a"), **values))

@@ -13,15 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration
 
-from langmem_adapters.codec import decode
+from langmem_adapters.codec import encode
 from langmem_adapters.langchain import BrainChatMessageHistory, convert, reading, rebuild
 from langmem_adapters.langchain.convert import from_message, to_message
-from langmem_adapters.langchain.reading import of_data, read
-from langmem_adapters.langchain.rebuild import rebuilt
+from langmem_adapters.langchain.reading import read
+from langmem_adapters.langchain.rebuild import of_bytes, of_data, rebuilt_generation
 from langmem_adapters.log import readable
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Item
+from langmem_adapters.stores.memory import MemoryStore
 
 CLASSES = [HumanMessage, AIMessage, SystemMessage, ToolMessage]
 names = st.text(max_size=6)
@@ -97,7 +99,7 @@ def test_it_is_what_the_constructor_makes_in_every_field(message: BaseMessage) -
     data = to_message(message).to_bytes()
     stored = Message.from_bytes(data)
     expected = state(convert._constructed(stored))
-    for made in (rebuilt(stored.__dict__), of_data(Message.from_bytes(data).to_data())):
+    for made in (of_bytes(data), of_data(Message.from_bytes(data).to_data())):
         assert made is None or state(made) == expected
     assert state(from_message(stored)) == expected
     (again,) = read([item(data)])
@@ -195,7 +197,8 @@ USAGE = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
     ],
 )
 def test_what_the_class_would_change_or_refuse_is_left_to_it(fields: dict[str, Any]) -> None:
-    assert rebuilt(fields) is None
+    assert of_data(fields) is None
+    assert of_bytes(encode({"v": 1, **fields})) is None
 
 
 @pytest.mark.parametrize(
@@ -256,9 +259,9 @@ class Stricter(HumanMessage):
 
 @pytest.mark.parametrize("cls", [Newer, Stricter])
 def test_a_class_that_makes_something_else_is_noticed(cls: type[BaseMessage]) -> None:
-    human = rebuild._ALL["user"][1]
-    assert rebuild._is_same(HumanMessage, human, {"content": "a"})
-    assert not rebuild._is_same(cls, human, {"content": "a"})
+    _, type_, add = rebuild._ALL["user"]
+    assert rebuild._is_same("user", (HumanMessage, type_, add), {"content": "a"})
+    assert not rebuild._is_same("user", (cls, type_, add), {"content": "a"})
 
 
 # --- many at a time
@@ -275,11 +278,11 @@ def test_the_garbage_collector_rests_meanwhile_and_is_as_it_was_afterwards(
 ) -> None:
     states: list[bool] = []
 
-    def watched(data: bytes) -> Any:
+    def watched(data: bytes) -> BaseMessage | None:
         states.append(gc.isenabled())
-        return decode(data)
+        return of_bytes(data)
 
-    monkeypatch.setattr(reading, "from_json", watched)
+    monkeypatch.setattr(reading, "of_bytes", watched)
     if not was_on:
         gc.disable()
     try:
@@ -295,12 +298,12 @@ def test_it_goes_on_after_the_last_of_several_readers_and_after_an_error(
 ) -> None:
     inside, go_on = threading.Event(), threading.Event()
 
-    def slow(data: bytes) -> Any:
+    def slow(data: bytes) -> BaseMessage | None:
         inside.set()
         go_on.wait(10)
-        return decode(data)
+        return of_bytes(data)
 
-    monkeypatch.setattr(reading, "from_json", slow)
+    monkeypatch.setattr(reading, "of_bytes", slow)
     thread = threading.Thread(target=read, args=(many,))
     thread.start()
     inside.wait(10)
@@ -308,7 +311,7 @@ def test_it_goes_on_after_the_last_of_several_readers_and_after_an_error(
     def fail(_: bytes) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reading, "from_json", fail)
+    monkeypatch.setattr(reading, "of_bytes", fail)
     with pytest.raises(KeyboardInterrupt):
         read(many)
     assert not gc.isenabled()  # for the other one
@@ -342,3 +345,45 @@ async def test_a_history_reads_the_same_with_a_window_and_without() -> None:
     window = BrainChatMessageHistory("s", url=url, memory_k=10)
     assert window.messages == await window.aget_messages()
     assert [type(message) for message in window.messages] == [type(message) for message in said]
+
+
+turns = st.lists(
+    st.one_of(
+        st.builds(HumanMessage, names),
+        st.builds(AIMessage, names),
+        st.builds(SystemMessage, names),
+        st.builds(
+            lambda text, ids: AIMessage(text, tool_calls=[{"name": "f", "args": {}, "id": id_} for id_ in ids]),
+            names,
+            st.sets(st.sampled_from("abc"), min_size=1),
+        ),
+        st.builds(lambda id_: ToolMessage("r", tool_call_id=id_), st.sampled_from("abc")),
+    ),
+    max_size=12,
+)
+
+
+@given(turns, st.integers(1, 6))
+def test_a_window_is_the_one_that_the_memory_itself_shows(said: list[BaseMessage], k: int) -> None:
+    history = BrainChatMessageHistory("s", store=MemoryStore(), memory_k=k)
+    history.add_messages(said)
+    assert history.messages == [from_message(message) for message in history.brain.context(k).messages]
+
+
+# --- generations
+
+
+@pytest.mark.parametrize("content", ["text", ["a", {"type": "text", "text": "b"}], [{"text": "old"}]])
+@pytest.mark.parametrize("info", [None, {}, {"finish_reason": "stop"}])
+def test_a_generation_is_what_its_constructor_makes(content: Any, info: dict[str, Any] | None) -> None:
+    made = rebuilt_generation(AIMessage(content, id="m"), info)
+    expected = ChatGeneration(message=AIMessage(content, id="m"), generation_info=info)
+    assert (made, made.text, made.model_fields_set) == (expected, expected.text, expected.model_fields_set)
+    assert rebuild._state(made) == rebuild._state(expected)
+
+
+def test_no_constructor_of_a_generation_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebuild, "ChatGeneration", type("Refused", (ChatGeneration,), {"__init__": None}))
+    assert rebuilt_generation(AIMessage("a"), None).text == "a"
+    with pytest.raises(TypeError):
+        rebuilt_generation(AIMessage(["a"]), None)

@@ -14,9 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from langmem_adapters.database import Database
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
-from langmem_adapters.stores import open_store, shared_store
+from langmem_adapters.protocols import Appended
+from langmem_adapters.stores import open_store, shared_store, sqlite
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
@@ -206,6 +210,67 @@ def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     raw.close()
     with pytest.raises(StoreError, match="newer version"):
         SQLiteStore(tmp_path / "new.db").scan(NS)
+
+
+def test_a_file_of_an_older_version_is_brought_up_with_all_that_it_holds(tmp_path: Path) -> None:
+    clock = FakeClock()
+    before = Database(tmp_path / "old.db", schema=sqlite._SCHEMA[:6], name="store")
+    with before.writing() as raw:
+        for number, name in enumerate(("first", "second", "third"), 1):
+            raw.execute(
+                "INSERT INTO langmem_namespaces VALUES (?, ?, ?, 2, 1, ?, NULL)",
+                (number, f"s/{name}/", "s/", clock() + number),
+            )
+            raw.execute("INSERT INTO langmem_log VALUES (?, ?, ?)", ((number << 32) + 1, "a", name.encode()))
+    before.close()
+    store = SQLiteStore(tmp_path / "old.db", clock=clock)
+    assert [row.namespace[1] for row in store.recent(("s",), limit=2)] == ["third", "second"]
+    assert store.scan(("s", "first")).items[0].data == b"first"
+    clock.advance(10)
+    assert store.append(("s", "first"), [("a", b""), ("b", b"")]) == Appended([False, True], 2, {})
+    assert [row.namespace[1] for row in store.recent(("s",))] == ["first", "third", "second"]
+    store.close()
+
+
+WRITES = st.lists(
+    st.tuples(st.integers(0, 5), st.sampled_from([0.0, 0.5, 1.0, 30.0, 59.0, 60.0, 61.0, 500.0, -1.0, -45.0, -90.0])),
+    max_size=40,
+)
+
+
+@given(writes=WRITES, limit=st.none() | st.integers(0, 7))
+def test_namespaces_are_listed_by_their_last_write_however_close_the_writes_are(
+    writes: list[tuple[int, float]], limit: int | None
+) -> None:
+    """Also where the clock goes back: the memory is what it is compared with."""
+    clock = FakeClock()
+    memory, file = MemoryStore(clock=clock), SQLiteStore(Path(_folder.name) / f"list{next(_numbers)}.db", clock=clock)
+    goes_back = any(seconds < 0 for _, seconds in writes)  # and then what has expired may not have
+    for n, (name, seconds) in enumerate(writes):
+        for store in (memory, file):
+            store.append(("s", str(name)), [(str(n), b"")], ttl=400 if name == 5 and not goes_back else None)
+        clock.advance(seconds)
+    assert file.recent(("s",), limit=limit) == memory.recent(("s",), limit=limit)
+    size = limit or 2
+    page = memory.recent(("s",), limit=size)
+    while page:
+        expected = memory.recent(("s",), limit=size, before=page[-1])
+        assert file.recent(("s",), limit=size, before=page[-1]) == expected
+        page = expected
+    file.close()
+
+
+def test_a_message_that_comes_soon_after_another_leaves_the_index_of_namespaces_as_it_is(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = SQLiteStore(tmp_path / "soon.db", clock=clock)
+    times: list[tuple[Any, Any]] = []
+    for n, seconds in enumerate((59, 0.9, 0.2, 30)):
+        store.append(NS, [(str(n), b"")])
+        with sqlite3.connect(tmp_path / "soon.db") as raw:
+            times += raw.execute("SELECT updated_at - ?, listed_at - ? FROM langmem_namespaces", [FakeClock()()] * 2)
+        raw.close()
+        clock.advance(seconds)
+    assert times == [(0, 0), (59, 0), (pytest.approx(59.9), 0), (pytest.approx(60.1), pytest.approx(60.1))]
 
 
 def test_a_locked_file_is_unavailable_and_nothing_is_half_written(tmp_path: Path) -> None:

@@ -23,11 +23,11 @@ from langchain_core.messages import (
 from pydantic import ValidationError
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.langchain.rebuild import rebuilt
-from langmem_adapters.model import Message, ToolCall
+from langmem_adapters.langchain.rebuild import of_data
+from langmem_adapters.model import Message, MessageData, ToolCall
 from langmem_adapters.turn import INTERRUPTED
 
-__all__ = ["from_message", "to_message"]
+__all__ = ["from_message", "role_of", "to_message", "writable"]
 
 _M = TypeVar("_M", bound=BaseMessage)
 
@@ -66,6 +66,9 @@ _SKIPPED: Final = {
     kind: (cls.model_fields.keys() & _SHARED) | _CHUNK_ONLY if kind == "ai" else cls.model_fields.keys() & _SHARED
     for kind, cls in _CLASSES.items()
 }
+_CALL: Final = {"name", "args", "id"}
+_BLOCKS: Final = frozenset({str, dict})
+_NAMES: Final = frozenset({str})
 _REFUSED: Final = (ValueError, TypeError, AttributeError, KeyError)  # what the constructors of messages raise
 _EMPTY_BY_DEFAULT: Final = {"additional_kwargs", "response_metadata", "invalid_tool_calls"}
 
@@ -77,29 +80,74 @@ def to_message(message: BaseMessage) -> Message:
     Raises ConfigurationError for a RemoveMessage, and SerializationError for a message that was filled with
     values its class does not allow.
     """
-    kind = _kind(message)
-    values = message.__dict__
-    host = _host(message, kind)
-    role = _ROLES.get(kind) or str(values.get("role", message.type))
-    if kind == "system" and message.additional_kwargs.get(_OPENAI_ROLE) == "developer":
-        role = "developer"
-    if _KIND_OF_ROLE.get(role, "chat") != kind:
-        host["type"] = kind
-    fields: dict[str, Any] = {"id": values["id"] or "", "role": role, "content": values["content"]}
-    if values["name"] is not None:
-        fields["name"] = values["name"]
-    if host:
-        fields["host"] = {_HOST: host}
-    if kind == "ai" and (calls := values["tool_calls"]):
-        fields["tool_calls"] = [{k: v for k, v in call.items() if k != "type"} for call in calls]
-    elif kind == "tool":
-        fields["tool_call_id"] = values["tool_call_id"]
+    fields = _fields(message)
     try:
         return Message.model_validate(fields)
     except ValidationError as error:
         places = {".".join(map(str, detail["loc"][:2])) for detail in error.errors(include_input=False)}
         wrong = ", ".join(sorted(places))
-        raise SerializationError(f"message {values['id']!r} has values of a wrong type: {wrong}") from error
+        raise SerializationError(f"message {message.id!r} has values of a wrong type: {wrong}") from error
+
+
+def writable(message: BaseMessage) -> Message | MessageData:
+    """:func:`to_message` for who only writes it: without a Message where that would change nothing."""
+    fields = _fields(message)
+    return MessageData(fields) if _is_sound(fields) else to_message(message)
+
+
+def _fields(message: BaseMessage) -> dict[str, Any]:
+    """What differs from a Message's defaults."""
+    kind = _kind(message)
+    values = message.__dict__
+    role = _role(message, kind)
+    if kind == "system" and message.additional_kwargs.get(_OPENAI_ROLE) == "developer":
+        role = "developer"
+    fields: dict[str, Any] = {"role": role}
+    if id_ := values["id"]:
+        fields["id"] = id_
+    if (content := values["content"]) != "":
+        fields["content"] = content
+    if (name := values["name"]) is not None:
+        fields["name"] = name
+    if kind == "ai" and (calls := values["tool_calls"]):
+        fields["tool_calls"] = [{k: v for k, v in call.items() if k != "type"} for call in calls]
+    elif kind == "tool":
+        fields["tool_call_id"] = values["tool_call_id"]
+    host = _host(message, kind)
+    if _KIND_OF_ROLE.get(role, "chat") != kind:
+        host["type"] = kind
+    if host:
+        fields["host"] = {_HOST: host}
+    return fields
+
+
+def role_of(message: BaseMessage) -> str:
+    """The role as every framework would call it; a developer's message is a system message here."""
+    return _role(message, _kind(message))
+
+
+def _role(message: BaseMessage, kind: str) -> str:
+    return _ROLES.get(kind) or str(message.__dict__.get("role", message.type))
+
+
+def _is_sound(fields: dict[str, Any]) -> bool:
+    """Whether Message would take all of these fields, and give them back, as they are."""
+    content = fields.get("content", "")
+    return (
+        (type(content) is str or (type(content) is list and _BLOCKS.issuperset(map(type, content))))
+        and type(fields.get("id", "")) is type(fields.get("name", "")) is type(fields.get("tool_call_id", "")) is str
+        and ("tool_calls" not in fields or all(map(_is_sound_call, fields["tool_calls"])))
+    )
+
+
+def _is_sound_call(call: dict[str, Any]) -> bool:
+    args = call.get("args")
+    return (
+        call.keys() == _CALL
+        and type(call["name"]) is type(call["id"]) is str
+        and type(args) is dict
+        and _NAMES.issuperset(map(type, args))
+    )
 
 
 def from_message(message: Message) -> BaseMessage:
@@ -107,7 +155,7 @@ def from_message(message: Message) -> BaseMessage:
 
     A damaged field is left out with a warning on the logger ``langmem_adapters``; the message is never lost.
     """
-    return rebuilt(message.__dict__) or _constructed(message)
+    return of_data(message.to_data()) or _constructed(message)
 
 
 def _constructed(message: Message) -> BaseMessage:

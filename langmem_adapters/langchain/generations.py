@@ -10,8 +10,8 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.langchain.convert import from_message, to_message
-from langmem_adapters.langchain.reading import of_data
+from langmem_adapters.langchain.convert import from_message, writable
+from langmem_adapters.langchain.rebuild import of_data, rebuilt_generation
 from langmem_adapters.model import Message
 from langmem_adapters.text import replaced
 
@@ -31,7 +31,7 @@ _SPOILED = frozenset(
     }
     | {"blocklist", "prohibited_content", "spii", "refusal", "guardrail_intervened", "error_toxic", "load"}
 )
-_REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
+_REASONS = frozenset({"finish_reason", "stop_reason", "done_reason", "stopReason"})
 
 
 def worth_storing(generations: Sequence[Generation]) -> bool:
@@ -50,8 +50,7 @@ def _is_whole(generation: Generation) -> bool:
             return False
     elif not generation.text:
         return False
-    reasons = (str(info.get(name) or "").lower() for info in described for name in _REASONS)
-    return not any(reason in _SPOILED for reason in reasons)
+    return not any(str(info[name]).lower() in _SPOILED for info in described for name in _REASONS & info.keys())
 
 
 def write_generations(generations: Sequence[Generation]) -> list[dict[str, Any]]:
@@ -62,7 +61,7 @@ def write_generations(generations: Sequence[Generation]) -> list[dict[str, Any]]
 def _written(generation: Generation) -> dict[str, Any]:
     info = {} if generation.generation_info is None else {"info": generation.generation_info}
     if isinstance(generation, ChatGeneration):
-        return {"message": to_message(generation.message).to_data(), **info}
+        return {"message": writable(generation.message).to_data(), **info}
     return {"text": generation.text, **info}
 
 
@@ -96,4 +95,4 @@ def _read(entry: dict[str, Any], key: str, age: float, new_id: Callable[[], str]
     # As by setting each attribute, which pydantic makes dearer than all the rest.
     message.__dict__.update(marked)
     message.__pydantic_fields_set__.update(marked)
-    return ChatGeneration(message=message, generation_info=entry.get("info"))
+    return rebuilt_generation(message, entry.get("info"))

@@ -10,16 +10,16 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables.config import var_child_runnable_config
 
+from langmem_adapters import text
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation import Context
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.langchain.convert import from_message, to_message
-from langmem_adapters.langchain.reading import read
+from langmem_adapters.langchain.convert import from_message, to_message, writable
+from langmem_adapters.langchain.reading import Seen, read, seen
 from langmem_adapters.langchain.turn import Piece, gather, mark
 from langmem_adapters.longterm import RECALLED, LongTermMemory
-from langmem_adapters.model import Message, Summary
+from langmem_adapters.model import Message, MessageData, Summary
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import shared_store
 from langmem_adapters.turn import Turn
@@ -170,15 +170,19 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
         """Read, and make messages where it was read, so that an event loop is not kept busy with it."""
         if self._window is None:  # without a Message for each
             return read((yield from self.brain._flows.entries(None)))  # noqa: SLF001 - a part of this flow
-        return _shown((yield from self.brain._context(self._window, None)))  # noqa: SLF001 - same
+        if self.brain.max_tokens is None:
+            summary, newest = yield from self.brain._flows.newest(self._window, seen)  # noqa: SLF001 - same
+            return [*_front(summary), *(one.message for one in text.newest(newest, self._window, Seen.without))]
+        context = yield from self.brain._context(self._window, None)  # noqa: SLF001 - same
+        return [*_front(context.summary), *map(from_message, context.messages)]
 
-    def _write(self, messages: Sequence[Message]) -> None:
+    def _write(self, messages: Sequence[Message | MessageData]) -> None:
         self._snapshot = None
-        self.brain.add_messages(messages)
+        run(self.brain._add(messages))  # noqa: SLF001 - a part of this class
 
-    async def _awrite(self, messages: Sequence[Message]) -> None:
+    async def _awrite(self, messages: Sequence[Message | MessageData]) -> None:
         self._snapshot = None
-        await self.brain.aadd_messages(messages)
+        await arun(self.brain._add(messages))  # noqa: SLF001 - same
 
     def __repr__(self) -> str:
         return f"BrainChatMessageHistory({self.session_id!r}, brain={self.brain!r})"
@@ -187,18 +191,15 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
         return self.brain._repr_html_()
 
 
-def _shown(context: Context) -> list[BaseMessage]:
-    front = [] if context.summary is None else [_summary_message(context.summary)]
-    return [*front, *(from_message(message) for message in context.messages)]
-
-
-def _summary_message(summary: Summary) -> BaseMessage:
+def _front(summary: Summary | None) -> list[BaseMessage]:
     """Not a turn of the user's, and marked, as the host hands back what it was shown to be stored."""
-    return SystemMessage(f"What was said before, in short:\n{summary.text}", additional_kwargs={RECALLED: True})
+    if summary is None:
+        return []
+    return [SystemMessage(f"What was said before, in short:\n{summary.text}", additional_kwargs={RECALLED: True})]
 
 
-def _said(messages: Sequence[BaseMessage]) -> list[Message]:
-    return [to_message(message) for message in messages if not message.additional_kwargs.get(RECALLED)]
+def _said(messages: Sequence[BaseMessage]) -> list[Message | MessageData]:
+    return [writable(message) for message in messages if not message.additional_kwargs.get(RECALLED)]
 
 
 def _in_chain(*, awaited: bool = False) -> bool:

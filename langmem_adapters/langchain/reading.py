@@ -7,26 +7,19 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
-from pydantic_core import from_json
 
-from langmem_adapters.codec import is_tagged
-from langmem_adapters.langchain.convert import from_message
-from langmem_adapters.langchain.rebuild import rebuilt
+from langmem_adapters.langchain.convert import from_message, role_of, to_message
+from langmem_adapters.langchain.rebuild import of_bytes
 from langmem_adapters.log import readable
 from langmem_adapters.protocols import Item
+from langmem_adapters.text import without_calls
 
-__all__ = ["of_data", "read"]
+__all__ = ["Seen", "read", "seen"]
 
-_VERSION: Final = 1  # of the stored form that is known here; others go through Message
 _MANY: Final = 500  # messages, from which on the garbage collector would take as long as the reading
-_TEXT_OR_NONE: Final = frozenset({str, type(None)})
-_TIME: Final = frozenset({float, int, type(None)})
-_FIELDS: Final = frozenset(
-    {"id", "role", "content", "name", "tool_calls", "tool_call_id", "created_at", "metadata", "host"}
-)
 
 
 def read(items: Sequence[Item]) -> list[BaseMessage]:
@@ -41,34 +34,45 @@ def read(items: Sequence[Item]) -> list[BaseMessage]:
 
 
 def _read(item: Item) -> Sequence[BaseMessage]:
-    made = _of_bytes(item.data)
+    made = of_bytes(item.data)
     return (made,) if made is not None else [from_message(message) for _, message in readable([item])]
 
 
-def _of_bytes(data: bytes) -> BaseMessage | None:
-    if is_tagged(data):
-        return None
-    try:
-        fields = from_json(data)
-    except ValueError:
-        return None
-    return of_data(fields) if type(fields) is dict and fields.pop("v", None) == _VERSION else None
+class Seen:
+    """A message that was read, as :func:`langmem_adapters.text.newest` looks at it."""
+
+    __slots__ = ("message", "role", "tool_calls")
+
+    def __init__(self, message: BaseMessage) -> None:
+        self.message = message
+        self.role = role_of(message)
+        calls = message.__dict__.get("tool_calls")
+        self.tool_calls = [Call(call["id"]) for call in calls] if calls else ()
+
+    @property
+    def text(self) -> str:
+        """The readable part."""
+        return str(self.message.text)
+
+    @property
+    def tool_call_id(self) -> str | None:
+        """The call that this is the result of."""
+        return cast("str | None", self.message.__dict__.get("tool_call_id"))
+
+    def without(self, ids: set[str | None]) -> Seen:
+        """A copy without these tool calls."""
+        return Seen(from_message(without_calls(to_message(self.message), ids)))
 
 
-def of_data(fields: Any) -> BaseMessage | None:
-    """The message of what ``Message.to_data`` gave; None, unless all is as Message would have it."""
-    whole = (
-        type(fields) is dict
-        and fields.keys() <= _FIELDS
-        and type(fields.get("role")) is type(fields.get("id", "")) is str
-        and type(fields.get("tool_call_id")) in _TEXT_OR_NONE
-        and type(fields.get("created_at")) in _TIME
-        and type(fields.get("tool_calls", [])) is list
-        and type(fields.get("metadata", {})) is dict
-        and type(fields.get("host", {})) is dict
-        and all(type(own) is dict for own in fields.get("host", {}).values())
-    )
-    return rebuilt(fields) if whole else None
+class Call(NamedTuple):
+    """A tool call."""
+
+    id: str | None
+
+
+def seen(items: Sequence[Item]) -> list[Seen]:
+    """:func:`read`, to be looked at."""
+    return [Seen(message) for message in read(items)]
 
 
 # --- garbage

@@ -1,62 +1,187 @@
-"""LangChain messages without their constructors, where nothing is left to check: a quarter of the time.
+"""LangChain messages without their constructors: from stored bytes in two thirds of the time.
 
-A stored message was validated when it was written and is checked again here, field by field; whatever is not exactly
-as langchain-core itself leaves it goes through the constructor. So does every class of which this release makes
-something else than what is built here: that is found out when this module is imported.
+What is stored is checked by pydantic while it is read, against what langchain-core leaves in a message; whatever is not
+exactly so goes through the constructor. So does every class of which this release makes something else than what is
+built here: that is found out when this module is imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration
+from pydantic import ConfigDict, Field, TypeAdapter
+from typing_extensions import TypedDict
 
-from langmem_adapters.model import ToolCall
+from langmem_adapters.codec import is_tagged
 
-__all__ = ["rebuilt"]
+__all__ = ["of_bytes", "of_data", "rebuilt_generation"]
 
 _Fields: TypeAlias = dict[str, Any]
+_T = TypeVar("_T", BaseMessage, ChatGeneration)
 
-_HOST: Final = "langchain"
-_TEXT: Final = frozenset({str})
-_TEXT_OR_NONE: Final = frozenset({str, type(None)})
-_INT: Final = frozenset({int})
-_BLOCKS: Final = frozenset({str, dict})
-_NOTHING: Final[_Fields] = {}
-_OWN: Final = frozenset({"id", "additional_kwargs", "response_metadata"})
-_OWN_OF_AI: Final = _OWN | {"invalid_tool_calls", "usage_metadata"}
-_OWN_OF_TOOL: Final = _OWN | {"artifact", "status"}
-_CALL: Final[_Fields] = {"name": "", "args": {}, "id": None, "type": "tool_call"}
-_INVALID_CALL: Final[_Fields] = {"type": "invalid_tool_call", "id": None, "name": None, "args": None, "error": None}
-_TOKENS: Final = frozenset({"input_tokens", "output_tokens", "total_tokens"})
-_TOKEN_DETAILS: Final = {
-    "input_token_details": frozenset({"audio", "cache_creation", "cache_read"}),
-    "output_token_details": frozenset({"audio", "reasoning"}),
-}
-_USAGE: Final = _TOKENS | _TOKEN_DETAILS.keys()
+# --- what is stored of a message that its class would leave as it is
+
+_EXACTLY: Final = ConfigDict(extra="forbid", strict=True)
 
 
-def rebuilt(stored: _Fields) -> BaseMessage | None:
-    """The message that its class would make of the fields of a Message; None, where the class must be asked.
+class _Own(TypedDict, total=False):
+    __pydantic_config__ = _EXACTLY  # type: ignore[misc]  # as pydantic has it
+    id: str | None
+    additional_kwargs: dict[Any, Any]
+    response_metadata: dict[Any, Any]
 
-    The tool calls among them may be data, too.
-    """
-    kind, host = _KINDS.get(stored["role"]), stored.get("host")
-    own = host.get(_HOST) if host else _NOTHING
-    if kind is None or own is None or (stored.get("metadata") and not own):
+
+class _InvalidCall(TypedDict, total=False):
+    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+    type: Literal["invalid_tool_call"]
+    id: str | None
+    name: str | None
+    args: str | None
+    error: str | None
+
+
+class _InputTokens(TypedDict, total=False):
+    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+    audio: int
+    cache_creation: int
+    cache_read: int
+
+
+class _OutputTokens(TypedDict, total=False):
+    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+    audio: int
+    reasoning: int
+
+
+class _Tokens(TypedDict):
+    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+
+
+class _Usage(_Tokens, total=False):
+    input_token_details: _InputTokens
+    output_token_details: _OutputTokens
+
+
+class _OwnOfAI(_Own, total=False):
+    invalid_tool_calls: list[_InvalidCall]
+    usage_metadata: _Usage
+
+
+class _OwnOfTool(_Own, total=False):
+    artifact: Any
+    status: Literal["success", "error"]
+
+
+class _Host(TypedDict):
+    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+    langchain: _Own
+
+
+class _HostOfAI(TypedDict):
+    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+    langchain: _OwnOfAI
+
+
+class _HostOfTool(TypedDict):
+    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+    langchain: _OwnOfTool
+
+
+class _Call(TypedDict, total=False):
+    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+    id: str | None
+    name: str
+    args: dict[str, Any]
+
+
+class _Stored(TypedDict, total=False):
+    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+    v: Literal[1]
+    id: str
+    content: str | list[str | dict[Any, Any]]
+    name: str
+    tool_calls: list[_Call]
+    tool_call_id: str
+    created_at: float
+    metadata: dict[str, Any]
+
+
+class _User(_Stored, total=False):
+    role: Literal["user", "system"]
+    host: _Host
+
+
+class _Assistant(_Stored, total=False):
+    role: Literal["assistant"]
+    host: _HostOfAI
+
+
+class _Tool(_Stored, total=False):
+    role: Literal["tool"]
+    host: _HostOfTool
+
+
+_validator: Final = TypeAdapter[Any](Annotated[_User | _Assistant | _Tool, Field(discriminator="role")]).validator
+
+# --- the message
+
+
+def of_bytes(data: bytes) -> BaseMessage | None:
+    """The message that its class would make of what ``Message.to_bytes`` wrote; None, where the class must be asked."""
+    if is_tagged(data):
         return None
-    cls, build = kind
-    given = {"content"}
-    fields = build(stored, own, given)
-    return None if fields is None else _filled(cls, fields, given)
+    try:
+        stored = _validator.validate_json(data)
+    except ValueError:
+        return None
+    return _made(stored, _KINDS.get(stored["role"])) if "v" in stored else None
 
 
-def _filled(cls: type[BaseMessage], fields: _Fields, given: set[str]) -> BaseMessage:
+def of_data(data: object) -> BaseMessage | None:
+    """:func:`of_bytes` for what ``Message.to_data`` gave, of which nothing is changed."""
+    try:
+        stored = _validator.validate_python(data)
+    except ValueError:
+        return None
+    return _made(stored, _KINDS.get(stored["role"]))
+
+
+def _made(stored: _Fields, kind: _Kind | None) -> BaseMessage | None:
+    own = stored["host"]["langchain"] if "host" in stored else {}
+    if kind is None or ("metadata" in stored and not own):
+        return None
+    cls, type_, add = kind
+    id_, name = own["id"] if "id" in own else stored.get("id") or None, stored.get("name")
+    given = {"content", *own}
+    if id_ is None:
+        given.discard("id")
+    else:
+        given.add("id")
+    if name is not None:
+        given.add("name")
+    fields = {
+        "content": stored.get("content", ""),
+        "additional_kwargs": own.get("additional_kwargs") or {},
+        "response_metadata": own.get("response_metadata") or {},
+        "type": type_,
+        "name": name,
+        "id": id_,
+    }
+    add(fields, stored, own, given)
+    return None if "tool_calls" in fields["additional_kwargs"] and cls is AIMessage else _filled(cls, fields, given, {})
+
+
+def _filled(cls: type[_T], fields: _Fields, given: set[str], extra: _Fields | None) -> _T:
     made = cls.__new__(cls)
     _set(made, "__dict__", fields)
     _set(made, "__pydantic_fields_set__", given)
-    _set(made, "__pydantic_extra__", {})
+    _set(made, "__pydantic_extra__", extra)
     _set(made, "__pydantic_private__", None)
     return made
 
@@ -64,137 +189,60 @@ def _filled(cls: type[BaseMessage], fields: _Fields, given: set[str]) -> BaseMes
 _set = object.__setattr__
 
 
-def _plain(stored: _Fields, own: _Fields, given: set[str], type_: str, known: frozenset[str]) -> _Fields | None:
-    """The fields that all classes have."""
-    content, name = stored.get("content", ""), stored.get("name")
-    id_ = own.get("id", stored.get("id") or None)
-    kwargs, metadata = own.get("additional_kwargs", _NOTHING), own.get("response_metadata", _NOTHING)
-    if type(content) is not str:
-        if type(content) is not list or not _BLOCKS.issuperset(map(type, content)):
-            return None
-        content = [block.copy() if type(block) is dict else block for block in content]
-    if (
-        not known.issuperset(own)
-        or type(name) not in _TEXT_OR_NONE
-        or type(id_) not in _TEXT_OR_NONE
-        or type(kwargs) is not dict
-        or type(metadata) is not dict
-    ):
-        return None
-    given.update(own)
-    if id_ is None:
-        given.discard("id")
-    else:
-        given.add("id")
-    if name is not None:
-        given.add("name")
-    return {
-        "content": content,
-        "additional_kwargs": kwargs.copy(),
-        "response_metadata": metadata.copy(),
-        "type": type_,
-        "name": name,
-        "id": id_,
-    }
+def _add_nothing(_: _Fields, __: _Fields, ___: _Fields, ____: set[str]) -> None: ...
 
 
-def _human(stored: _Fields, own: _Fields, given: set[str]) -> _Fields | None:
-    return _plain(stored, own, given, "human", _OWN)
-
-
-def _system(stored: _Fields, own: _Fields, given: set[str]) -> _Fields | None:
-    return _plain(stored, own, given, "system", _OWN)
-
-
-def _tool(stored: _Fields, own: _Fields, given: set[str]) -> _Fields | None:
-    fields = _plain(stored, own, given, "tool", _OWN_OF_TOOL)
-    call, status = stored.get("tool_call_id") or "", own.get("status", "success")
-    if fields is None or type(call) is not str or status not in ("success", "error"):
-        return None
-    given.add("tool_call_id")
-    fields["tool_call_id"], fields["artifact"], fields["status"] = call, own.get("artifact"), status
-    return fields
-
-
-def _ai(stored: _Fields, own: _Fields, given: set[str]) -> _Fields | None:
-    fields = _plain(stored, own, given, "ai", _OWN_OF_AI)
-    calls = [_call(call) for call in stored.get("tool_calls", ())]
-    invalid = [_invalid_call(call) for call in own.get("invalid_tool_calls", ())]
-    usage = own.get("usage_metadata")
-    if fields is None or None in calls or None in invalid or "tool_calls" in fields["additional_kwargs"]:
-        return None
-    if usage is not None:
-        usage = _usage(usage)
-        if usage is None:
-            return None
+def _add_of_ai(fields: _Fields, stored: _Fields, own: _Fields, given: set[str]) -> None:
+    calls, invalid = stored.get("tool_calls"), own.get("invalid_tool_calls")
+    fields["tool_calls"] = [_NO_CALL | {"args": {}} | call for call in calls] if calls else []
+    fields["invalid_tool_calls"] = [_NO_INVALID_CALL | call for call in invalid] if invalid else []
+    fields["usage_metadata"] = own.get("usage_metadata")
     if calls:
         given.add("tool_calls")
-    fields["tool_calls"], fields["invalid_tool_calls"], fields["usage_metadata"] = calls, invalid, usage
-    return fields
 
 
-def _call(call: Any) -> _Fields | None:
-    if type(call) is ToolCall:
-        call = {**call.__dict__, **(call.__pydantic_extra__ or {})}
-    if type(call) is not dict or not call.keys() <= _CALL.keys():
-        return None
-    whole = {**_CALL, **call}
-    args = whole["args"]
-    if type(whole["name"]) is not str or type(whole["id"]) not in _TEXT_OR_NONE or not _is_object(args):
-        return None
-    whole["args"] = args.copy()
-    return whole
+_NO_CALL: Final[_Fields] = {"name": "", "id": None, "type": "tool_call"}
+_NO_INVALID_CALL: Final[_Fields] = {"type": "invalid_tool_call", "id": None, "name": None, "args": None, "error": None}
 
 
-def _invalid_call(call: Any) -> _Fields | None:
-    if not _is_object(call) or not call.keys() <= _INVALID_CALL.keys():
-        return None
-    whole = {**_INVALID_CALL, **call}
-    return (
-        whole if whole["type"] == "invalid_tool_call" and _TEXT_OR_NONE.issuperset(map(type, call.values())) else None
-    )
+def _add_of_tool(fields: _Fields, stored: _Fields, own: _Fields, given: set[str]) -> None:
+    fields["tool_call_id"] = stored.get("tool_call_id", "")
+    fields["artifact"], fields["status"] = own.get("artifact"), own.get("status", "success")
+    given.add("tool_call_id")
 
 
-def _usage(usage: Any) -> _Fields | None:
-    if not _is_object(usage) or not (_TOKENS <= usage.keys() <= _USAGE):
-        return None
-    whole: _Fields = {}
-    for name, count in usage.items():
-        if name in _TOKENS:
-            if type(count) is not int:
-                return None
-            whole[name] = count
-        elif not _is_object(count) or not count.keys() <= _TOKEN_DETAILS[name] or not _counts(count):
-            return None
-        else:
-            whole[name] = count.copy()
-    return whole
-
-
-def _counts(values: Mapping[str, Any]) -> bool:
-    return _INT.issuperset(map(type, values.values()))
+def rebuilt_generation(message: BaseMessage, info: _Fields | None) -> ChatGeneration:
+    """The generation that its class would make of a message."""
+    if not _GENERATES or type(message.content) is not str or not (info is None or _is_object(info)):
+        return ChatGeneration(message=message, generation_info=info)
+    return _generation(message, info)
 
 
 def _is_object(value: Any) -> bool:
-    return type(value) is dict and _TEXT.issuperset(map(type, value))
+    return type(value) is dict and all(type(key) is str for key in value)
+
+
+def _generation(message: BaseMessage, info: _Fields | None) -> ChatGeneration:
+    fields = {"text": message.text, "generation_info": info, "type": "ChatGeneration", "message": message}
+    return _filled(ChatGeneration, fields, {"text", "generation_info", "message"}, extra=None)
 
 
 # --- does this release of langchain-core make the same?
 
-_Build: TypeAlias = Callable[[_Fields, _Fields, set[str]], "_Fields | None"]
+_Kind: TypeAlias = "tuple[type[BaseMessage], str, Callable[[_Fields, _Fields, _Fields, set[str]], None]]"
 
-_ALL: Final[dict[str, tuple[type[BaseMessage], _Build]]] = {
-    "user": (HumanMessage, _human),
-    "assistant": (AIMessage, _ai),
-    "system": (SystemMessage, _system),
-    "tool": (ToolMessage, _tool),
+_ALL: Final[dict[str, _Kind]] = {
+    "user": (HumanMessage, "human", _add_nothing),
+    "assistant": (AIMessage, "ai", _add_of_ai),
+    "system": (SystemMessage, "system", _add_nothing),
+    "tool": (ToolMessage, "tool", _add_of_tool),
 }
 _OWN_SAMPLE: Final[_Fields] = {"additional_kwargs": {"a": 1}, "response_metadata": {"b": [2]}}
-_SAMPLES: Final[dict[type[BaseMessage], tuple[_Fields, ...]]] = {
-    HumanMessage: ({},),
-    SystemMessage: ({},),
-    ToolMessage: ({"tool_call_id": "c"}, {"tool_call_id": "", "artifact": [1], "status": "error"}),
-    AIMessage: (
+_SAMPLES: Final[dict[str, tuple[_Fields, ...]]] = {
+    "user": ({},),
+    "system": ({},),
+    "tool": ({"tool_call_id": "c"}, {"tool_call_id": "", "artifact": [1], "status": "error"}),
+    "assistant": (
         {},
         {
             "tool_calls": [{"name": "n", "args": {"x": 1}, "id": "i"}, {"name": "", "args": {}, "id": None}],
@@ -203,39 +251,40 @@ _SAMPLES: Final[dict[type[BaseMessage], tuple[_Fields, ...]]] = {
                 "input_tokens": 1,
                 "output_tokens": 2,
                 "total_tokens": 3,
-                **{name: dict.fromkeys(known, 1) for name, known in _TOKEN_DETAILS.items()},
+                "input_token_details": dict.fromkeys(_InputTokens.__annotations__, 1),
+                "output_token_details": dict.fromkeys(_OutputTokens.__annotations__, 1),
             },
         },
     ),
 }
 
 
-def _is_same(cls: type[BaseMessage], build: _Build, fields: _Fields) -> bool:
+def _is_same(role: str, kind: _Kind, fields: _Fields) -> bool:
     """Whether the class makes of these fields what is built here."""
-    own = {name: value for name, value in fields.items() if name in _OWN_OF_AI | _OWN_OF_TOOL}
-    stored = {name: value for name, value in fields.items() if name not in own}
-    given = {"content"}
-    built = build(stored, own, given)
-    made = cls(**fields)
-    return built is not None and _state(made) == (built, given, {}, None) and list(made.__dict__) == list(built)
+    stored = {name: value for name, value in fields.items() if name in _Stored.__annotations__}
+    own = {name: value for name, value in fields.items() if name not in stored}
+    host = {"host": {"langchain": own}} if own else {}
+    built = _made(_validator.validate_python({"role": role, **stored, **host}), kind)
+    made = kind[0](**fields)
+    return built is not None and _state(built) == _state(made) and list(built.__dict__) == list(made.__dict__)
 
 
-def _state(message: BaseMessage) -> tuple[Any, ...]:
-    return (
-        message.__dict__,
-        message.__pydantic_fields_set__,
-        message.__pydantic_extra__,
-        message.__pydantic_private__,
-    )
+def _state(made: BaseMessage | ChatGeneration) -> tuple[Any, ...]:
+    return made.__dict__, made.__pydantic_fields_set__, made.__pydantic_extra__, made.__pydantic_private__
 
 
 _KINDS: Final = {
-    role: (cls, build)
-    for role, (cls, build) in _ALL.items()
+    role: kind
+    for role, kind in _ALL.items()
     if all(
-        _is_same(cls, build, {"content": content, **sample, **more})
-        for sample in _SAMPLES[cls]
+        _is_same(role, kind, {"content": content, **sample, **more})
+        for sample in _SAMPLES[role]
         for content in ("text", ["a", {"type": "text", "text": "b"}])
         for more in ({}, {"id": "m", "name": "n", **_OWN_SAMPLE})
     )
 }
+_GENERATES: Final = all(
+    _state(_generation(AIMessage("text"), info))
+    == _state(ChatGeneration(message=AIMessage("text"), generation_info=info))
+    for info in (None, {"a": [1]})
+)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from langmem_adapters.database import Database
 from langmem_adapters.errors import Conflict
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
-from langmem_adapters.stores import sqlite_report
+from langmem_adapters.stores import sqlite_recent, sqlite_report
 
 __all__ = ["SQLiteStore"]
 
@@ -34,6 +36,10 @@ _SCHEMA = (
     "CREATE UNIQUE INDEX langmem_log_id ON langmem_log (seq >> 32, id)",
     """CREATE TABLE langmem_values (
         namespace INTEGER NOT NULL, key TEXT NOT NULL, data BLOB NOT NULL, UNIQUE (namespace, key))""",
+    "ALTER TABLE langmem_namespaces ADD COLUMN listed_at REAL NOT NULL DEFAULT 0",
+    "UPDATE langmem_namespaces SET listed_at = updated_at",
+    "DROP INDEX langmem_namespaces_recent",
+    "CREATE INDEX langmem_namespaces_listed ON langmem_namespaces (parent, listed_at)",
 )
 _BITS = 32
 _FEW = 4  # values that are read by one statement
@@ -117,10 +123,11 @@ class SQLiteStore:
     ) -> Appended:
         name = encode_namespace(namespace)
         with self._database.writing() as connection:
-            number, next_, total = self._open(connection, name, namespace)
-            new = _append(connection, number, next_, entries)
-            total += sum(new)
-            self._close(connection, number, next_ + sum(new), total, ttl)
+            found = self._open(connection, name, namespace)
+            number = found.number
+            new = _append(connection, number, found.next, entries)
+            total = found.total + sum(new)
+            self._close(connection, found, found.next + sum(new), total, ttl)
             values = _values(connection, number, keys) if keys else {}
         return Appended(new, total, values)
 
@@ -137,7 +144,8 @@ class SQLiteStore:
     ) -> None:
         name = encode_namespace(namespace)
         with self._database.writing() as connection:
-            number, next_, total = self._open(connection, name, namespace)
+            found = self._open(connection, name, namespace)
+            number = found.number
             if guard:
                 values = _values(connection, number, list(guard))
                 for key, expected in guard.items():
@@ -160,9 +168,8 @@ class SQLiteStore:
                     "DELETE FROM langmem_log WHERE seq = ? AND seq >> 32 = ?",
                     [(item.seq, number) for item in remove],
                 ).rowcount
-            new = _append(connection, number, next_, append)
-            total += sum(new) - gone
-            self._close(connection, number, next_ + sum(new), total, ttl)
+            new = _append(connection, number, found.next, append)
+            self._close(connection, found, found.next + sum(new), found.total + sum(new) - gone, ttl)
 
     def clear(self, namespace: Namespace) -> None:
         name = encode_namespace(namespace)
@@ -172,14 +179,11 @@ class SQLiteStore:
                 _drop(connection, row[0])
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
-        key = (math.inf, "") if before is None else (before.updated_at, encode_namespace(before.namespace))
+        last = None if before is None else (before.updated_at, encode_namespace(before.namespace))
         with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT name, updated_at FROM langmem_namespaces"
-                " WHERE parent = ? AND (updated_at, name) < (?, ?) AND (expires_at IS NULL OR expires_at > ?)"
-                " ORDER BY updated_at DESC, name DESC LIMIT ?",
-                (encode_namespace(parent), *key, self._clock(), -1 if limit is None else limit),
-            ).fetchall()
+            rows = sqlite_recent.recent(
+                connection, encode_namespace(parent), limit=limit, before=last, now=self._clock()
+            )
         return [Listed(decode_namespace(name), updated_at) for name, updated_at in rows]
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
@@ -220,7 +224,7 @@ class SQLiteStore:
         expires_at = None if dates.left is None else self._clock() + dates.left
         with self._database.writing() as connection:
             connection.execute(
-                "UPDATE langmem_namespaces SET updated_at = ?, expires_at = ? WHERE name = ?",
+                "UPDATE langmem_namespaces SET updated_at = ?1, listed_at = ?1, expires_at = ?2 WHERE name = ?3",
                 (dates.updated_at, expires_at, encode_namespace(namespace)),
             )
 
@@ -253,33 +257,50 @@ class SQLiteStore:
             return None
         return row[0], row[1]
 
-    def _open(self, connection: sqlite3.Connection, name: str, namespace: Namespace) -> tuple[int, int, int]:
-        """Number, next entry's number and length of a namespace that is about to be written."""
-        row = connection.execute(
-            "SELECT number, next, total, expires_at FROM langmem_namespaces WHERE name = ?", (name,)
-        ).fetchone()
-        if row is not None and row[3] is not None and row[3] <= self._clock():
+    def _open(self, connection: sqlite3.Connection, name: str, namespace: Namespace) -> _Open:
+        """What is known of a namespace that is about to be written."""
+        now = self._clock()
+        row = connection.execute(_OPEN, (name, now)).fetchone()
+        if row is not None and row[4] is not None and row[4] <= now:
             _drop(connection, row[0])
             row = None
-        if row is None:
-            number = connection.execute(
-                "INSERT INTO langmem_namespaces (name, parent, next, total, updated_at) VALUES (?, ?, 1, 0, 0)",
-                (name, encode_namespace(namespace[:-1])),
-            ).lastrowid
-            return int(number or 0), 1, 0
-        return row[0], row[1], row[2]
+        if row is not None:
+            return _Open(*row)
+        number = connection.execute(
+            "INSERT INTO langmem_namespaces (name, parent, next, total, updated_at) VALUES (?, ?, 1, 0, 0)",
+            (name, encode_namespace(namespace[:-1])),
+        ).lastrowid
+        expired = connection.execute(f"SELECT ({_EXPIRED})", (None, now)).fetchone()
+        return _Open(int(number or 0), 1, 0, -math.inf, None, *expired)
 
-    def _close(self, connection: sqlite3.Connection, number: int, next_: int, total: int, ttl: float | None) -> None:
+    def _close(self, connection: sqlite3.Connection, found: _Open, next_: int, total: int, ttl: float | None) -> None:
         now = self._clock()
-        connection.execute(
-            "UPDATE langmem_namespaces SET next = ?, total = ?, updated_at = ?, expires_at = ? WHERE number = ?",
-            (next_, total, now, None if ttl is None else now + ttl, number),
-        )
-        expired = connection.execute(
-            "SELECT number FROM langmem_namespaces WHERE expires_at <= ? LIMIT 1", (now,)
-        ).fetchone()
-        if expired:
-            _cull(connection, expired[0])
+        change: dict[str, float | None] = {"next": next_, "total": total, "updated_at": now}
+        if not 0 <= now - found.listed_at < sqlite_recent.BEHIND:
+            change["listed_at"] = now
+        if ttl is not None or found.expires_at is not None:
+            change["expires_at"] = None if ttl is None else now + ttl
+        connection.execute(_update(*change), (*change.values(), found.number))
+        if found.expired is not None:
+            _cull(connection, found.expired)
+
+
+class _Open(NamedTuple):
+    number: int
+    next: int
+    total: int
+    listed_at: float
+    expires_at: float | None
+    expired: int | None  # the number of any namespace that is
+
+
+_EXPIRED = "SELECT number FROM langmem_namespaces WHERE expires_at <= ?2 LIMIT 1"
+_OPEN = f"SELECT number, next, total, listed_at, expires_at, ({_EXPIRED}) FROM langmem_namespaces WHERE name = ?1"  # noqa: S608
+
+
+@functools.cache
+def _update(*columns: str) -> str:
+    return f"UPDATE langmem_namespaces SET {', '.join(f'{name} = ?' for name in columns)} WHERE number = ?"  # noqa: S608
 
 
 def _append(
