@@ -13,6 +13,7 @@ from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.experience.guards import GUARDS
 from langmem_adapters.experience.verifier import Verifier
 from langmem_adapters.experience.verifier_features import NAMES, align, edits, features
+from langmem_adapters.experience.verifier_question_weights import QUESTION_TREES
 from langmem_adapters.experience.verifier_reading import LONGEST, read
 from langmem_adapters.experience.verifier_tuning import tuned
 from langmem_adapters.experience.verifier_weights import TREES
@@ -89,17 +90,52 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("quotations", 'Who sang "Hello"?', 'Who sang "Help"?'),
         ("code", "What does json.load do?", "What does json.dump do?"),
         ("code", "Why is my_list empty?", "Why is my_dict empty?"),
+        ("code", "How long does an iPhone 5 last?", "How long does an iPhone 5S last?"),
+        ("code", "Is the OnePlus 3 any good?", "Is the OnePlus 3T any good?"),
         ("names", "How big is Sweden?", "How big is Norway?"),
         ("names", "How do I write to Anna?", "How do I write to her?"),
         ("order", "Convert a list to a tuple", "Convert a tuple to a list"),
         ("order", "Did Brutus kill Caesar?", "Did Caesar kill Brutus?"),
         ("order", "Is gold heavier than silver?", "Is silver heavier than gold?"),
         ("order", "Trains from New York to Boston", "Trains from Boston to New York"),
+        (
+            "order",
+            "We read today that Oslo beat Bergen in the second game of a cold season before a small crowd",
+            "Before a small crowd, we read, Bergen beat Oslo in the second game of a cold season",
+        ),
+        (
+            "order",
+            "Convert my old blue notebook pages into small clean digital text files for a search engine tonight",
+            "Tonight, for a search engine, convert my old blue text files into small clean digital notebook pages too",
+        ),
+        (
+            "order",
+            "For a search engine, old blue notebook pages replace small clean digital text files tonight",
+            "Tonight old blue text files replace small clean digital notebook pages for a search engine",
+        ),
+        ("order", "Teachers judge pupils fairly each winter", "Each winter, they say, pupils judge teachers fairly"),
+        ("order", "Why are cats so much calmer than dogs?", "Is there a reason why dogs are calmer than cats?"),
         ("question", "When was it built?", "Where was it built?"),
+        ("question", "How did Mozart die?", "Where did Mozart die?"),
         ("question", "Do vaccines work?", "How do vaccines work?"),
         ("restrictions", "How do I make a pizza?", "How do I make a pizza for diabetics?"),
         ("words", "How do I paint a ceiling?", "How do I paint a radiator?"),
         ("additions", "How do I cook salmon?", "How do I cook frozen salmon?"),
+        (
+            "words",
+            "Write a friendly letter to a customer who has returned a bicycle and wants the money back this week",
+            "Write a friendly letter to a customer who has returned a toaster and wants the money back this week",
+        ),
+        (
+            "words",
+            "Write a friendly letter to a customer who has returned a red bicycle and wants the money back this week",
+            "Write a friendly letter to a customer who has returned a steel toaster and wants the money back this week",
+        ),
+        (
+            "words",
+            "Write a friendly letter to a customer who has returned a bicycle and wants the money back this week",
+            "Write a friendly letter to a customer who has returned the toaster and wants the money back this week",
+        ),
     ],
 )
 def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
@@ -125,6 +161,19 @@ def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
         ("How do I schedule a cron job?", "How do I schedule a job with cron?"),
         ("What color is it?", "What colour is it?"),
         ("please tell me how to bake bread", "Tell me how to bake bread"),
+        ("What can I cook in 10min?", "What can I cook in 10 min?"),
+        ("Who came 2nd in the race?", "Who came 2 in the race?"),
+        ("Is a 4k screen worth it?", "Is a 4K screen worth it?"),
+        ("How does one learn to swim?", "How can I learn to swim?"),
+        ("Is tea more popular than ever in Berlin?", "Has Berlin taken to drinking a lot of tea?"),
+        (
+            "You can obtain a saved index from a remote disk with the open function of the small store module",
+            "With the open function of the small store module, a saved index can be loaded from a remote disk",
+        ),
+        (
+            "Keep my old blue notebook pages with small clean digital text files for a search engine tonight",
+            "Tonight, for a search engine, keep my old blue text files with small clean digital notebook pages somehow",
+        ),
     ],
 )
 def test_no_guard_refuses_another_wording(one: str, other: str) -> None:
@@ -274,11 +323,40 @@ def test_letters_that_change_places_are_one_edit() -> None:
     assert edits("form", "from", 5) == 1
 
 
+def test_questions_are_weighed_by_trees_of_their_own() -> None:
+    one, other = "How do I teach a parrot to speak", "How can one get a parrot to speak"
+    stated = VERIFIER(one, other, cosine=0.95).score
+    asked = VERIFIER(f"{one}?", other, cosine=0.95).score
+    turned = VERIFIER(other, f"{one}? ", cosine=0.95).score
+    assert stated != asked == turned
+
+
+def test_a_question_may_be_said_in_fewer_other_words_than_a_statement() -> None:
+    one = "You can use the open function of the store module to read a saved index from a remote disk"
+    other = "The store module has the open function, which is there to read a saved index from a remote disk"
+    assert VERIFIER(one, other, cosine=0.95).accepted
+    assert VERIFIER(f"{one}?", other, cosine=0.95).guard == "score"
+
+
+def test_letters_of_a_number_are_a_name_unless_they_are_a_unit_or_a_rank() -> None:
+    assert read("Is the 5S or the 3T better?").code == {"5S", "3T"}
+    assert not read("Is 5kg, 16GB, 3l, 2x, 20k, 4m or the 2nd enough?").code
+
+
+@pytest.mark.parametrize("mark", ["", "?"])
+def test_what_is_nearer_is_surer(mark: str) -> None:
+    one, other = f"How do I teach a parrot to speak{mark}", f"How can one get a parrot to speak{mark}"
+    scores = [VERIFIER(one, other, cosine=cosine).score for cosine in (0.76, 0.83, 0.9, 0.97)]
+    assert scores == sorted(scores)
+    assert scores[0] < 0.7 < scores[-1]
+
+
 def test_the_trees_ask_for_features_that_exist() -> None:
     one, other = read("How do I boil an egg?"), read("How can I boil eggs?")
     figures = features(one, other, align(one.content, other.content), 0.9)
     assert len(figures) == len(NAMES)
-    assert {int(token.split("<")[0]) for token in TREES.split() if "<" in token} <= set(range(len(NAMES)))
+    for trees in (TREES, QUESTION_TREES):
+        assert {int(token.split("<")[0]) for token in trees.split() if "<" in token} <= set(range(len(NAMES)))
 
 
 # --- tuning -------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from langmem_adapters.experience.verifier_features import Alignment, swapped
+from langmem_adapters.experience.verifier_features import Alignment, edits, swapped
 from langmem_adapters.experience.verifier_reading import Reading, Word
 from langmem_adapters.experience.verifier_words import NEGATIONS, OPPOSITES, PREPOSITIONS, SOFT, STOP
 
@@ -20,6 +20,7 @@ Guard = Callable[[Reading, Reading, Alignment], str]
 
 _KINDS = frozenset({"how to", "why", "how many", "how long", "when", "where", "who"})
 _OPEN = _KINDS | {"how"}
+_WHERE = frozenset({"how", "when", "where", "who"})
 _LONG = 60  # words
 _FEW = 2
 _SHORT = 14  # words; of more than these, some are often replaced or added in passing
@@ -81,7 +82,8 @@ def names(left: Reading, right: Reading, alignment: Alignment) -> str:
 def order(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Things must not have exchanged their parts: "from A to B" and "from B to A"."""
     alone = len(alignment.only_left) + len(alignment.only_right)
-    if alone > 0.4 * len(alignment.pairs):  # said in other words, and so in another order
+    compared = "than" in left.words and "than" in right.words
+    if alone > 0.4 * len(alignment.pairs) and not compared:  # said in other words, and so in another order
         return ""
     found = swapped(left, right, alignment)
     return f"order differs: {found[0]}, {found[1]}" if found else ""
@@ -91,7 +93,7 @@ def question(left: Reading, right: Reading, _: Alignment) -> str:
     """One must not ask why, where or how many, and the other something else."""
     one, other = left.frame, right.frame
     both = {one, other}
-    if one != other and (both <= _KINDS or ("whether" in both and both & _OPEN)):
+    if one != other and (both <= _KINDS or both <= _WHERE or ("whether" in both and both & _OPEN)):
         return f"question differs: {one}, {other}"
     return ""
 
@@ -121,9 +123,9 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
         weighty = [{word.text for word in side if word.stem not in SOFT} for side in (one, other)]
         return _differ("words", *weighty)
     if (
-        _is_short(left, right)
-        and len(one) == len(other) <= _FEW
+        len(one) == len(other) <= _FEW
         and not any(word.stem in SOFT for word in (*one, *other))
+        and (_is_short(left, right) or edits(left.stems, right.stems, _FEW + 1) <= len(one) + 1)
     ):
         return _differ("words", {word.text for word in one}, {word.text for word in other})
     return ""

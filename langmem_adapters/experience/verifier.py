@@ -13,6 +13,7 @@ from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.experience.guards import GUARDS, Guard
 from langmem_adapters.experience.verifier_features import align, features
+from langmem_adapters.experience.verifier_question_weights import QUESTION_BASE, QUESTION_TREES
 from langmem_adapters.experience.verifier_reading import LONGEST, Reading, read
 from langmem_adapters.experience.verifier_weights import BASE, LEAST_COSINE, THRESHOLD, TREES
 from langmem_adapters.experience.verifier_words import POLITE
@@ -111,7 +112,7 @@ class Verifier:
         if self._judge is None:
             score = 1.0 if _same_words(left, right) else 0.0
             if score == 0.0 and left.english and right.english:
-                score = _weighed(features(left, right, alignment, cosine))
+                score = _weighed(features(left, right, alignment, cosine), asks=_asks(left) or _asks(right))
         else:
             score = yield from _judged(self._judge, request, stored)
         refused = "" if score >= self.threshold else "score"
@@ -156,12 +157,16 @@ def _bare(text: str) -> list[str]:
     return [word for word in kept.split() if word not in POLITE]
 
 
+def _asks(reading: Reading) -> bool:
+    return reading.text.rstrip().endswith("?")
+
+
 # ---- the trees
 
 
-def _weighed(values: Sequence[float]) -> float:
-    total = BASE
-    for tree in _trees():
+def _weighed(values: Sequence[float], *, asks: bool) -> float:
+    total = QUESTION_BASE if asks else BASE
+    for tree in _trees(QUESTION_TREES if asks else TREES):
         node = tree
         while isinstance(node, tuple):
             feature, value, low, high = node
@@ -170,9 +175,9 @@ def _weighed(values: Sequence[float]) -> float:
     return 1 / (1 + math.exp(-total))
 
 
-@lru_cache(maxsize=1)
-def _trees() -> tuple[_Tree, ...]:
-    return tuple(_tree(iter(text.split())) for text in TREES.strip().split("\n\n"))
+@lru_cache(maxsize=2)
+def _trees(written: str) -> tuple[_Tree, ...]:
+    return tuple(_tree(iter(text.split())) for text in written.strip().split("\n\n"))
 
 
 def _tree(tokens: Iterator[str]) -> _Tree:

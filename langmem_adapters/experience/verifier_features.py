@@ -27,7 +27,9 @@ __all__ = ["Alignment", "align", "edits", "features", "swapped"]
 
 
 _WAYS = {"from": "from", "to": "to", "into": "to", "onto": "to", "than": "than", "before": "before", "after": "after"}
+_AIMED = {"into", "onto", "than"}
 _MANY = 24  # words: a long text has many orders
+_TOLD = 10  # words; what has so many, and others besides, is told in another order more often than turned round
 
 
 _listed = str.split
@@ -147,7 +149,9 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
 
     They have, where exchanging them brings back the other's order, or where one comes from what the other goes to. It
     does not matter where nothing but "and", "or" and the like stands between them, where each has taken its
-    preposition along ("In Oslo, who …", "Who … in Oslo"), and in "the job of cron" for "the cron job".
+    preposition along ("In Oslo, who …", "Who … in Oslo"), and in "the job of cron" for "the cron job". Nor does it in a
+    long text that is told in other words, unless they are names, nothing else has moved, or something is turned
+    into something, or compared with it.
     """
     pairs = alignment.pairs
     order = [other for _, other, _ in pairs]
@@ -158,14 +162,18 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
     rising = _longest_rising(order)
     if rising == len(order) or len(order) > _MANY:
         return None
+    told = len(order) >= _TOLD and bool(alignment.only_left or alignment.only_right)
+    told = told and not _AIMED.intersection(left.words).intersection(right.words)
     for i in range(len(order)):
         for j in range(i + 1, len(order)):
             if order[i] > order[j]:
+                first, second = left.content[pairs[i][0]], left.content[pairs[j][0]]
                 exchanged = order.copy()
                 exchanged[i], exchanged[j] = exchanged[j], exchanged[i]
                 better = _longest_rising(exchanged)
-                if (better == len(order) or better >= rising + 2) and not _may_move(left, right, pairs[i], pairs[j]):
-                    return left.content[pairs[i][0]].text, left.content[pairs[j][0]].text
+                in_part = better >= rising + 2 and (not told or (first.capital and second.capital))
+                if (better == len(order) or in_part) and not _may_move(left, right, pairs[i], pairs[j]):
+                    return first.text, second.text
     return None
 
 

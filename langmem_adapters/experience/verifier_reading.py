@@ -57,6 +57,8 @@ _SCALES = {
     "million": 1_000_000, "crore": 10_000_000, "bn": 10**9, "billion": 10**9, "trillion": 10**12,
 }  # fmt: skip
 _SCALED = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)\s*({'|'.join(_SCALES)})s?\b", re.ASCII)
+_MARK = re.compile(r"(?<![\w.,:/-])\d+([^\W\d_]{1,2})(?![\w-])")
+_NO_MARKS = frozenset(UNITS) | frozenset(_SCALES) | frozenset(("st", "nd", "rd", "th", "l", "x"))
 _SPOKEN = str.maketrans(
     {"%": " percent ", "$": " dollar ", "€": " euro ", "£": " pound ", "¥": " yen ", "₹": " rupee ", "°": " degrees "}
 )
@@ -118,7 +120,7 @@ def read(text: str) -> Reading:
         units=frozenset(UNITS[word] for word in words if word in UNITS) | month,
         symbols=_symbols(plain),
         quoted=frozenset(_bare(next(filter(None, found.groups()))) for found in _QUOTED.finditer(plain)),
-        code=frozenset(found[0].strip("`").removesuffix("()") for found in _CODE.finditer(plain)),
+        code=frozenset(found[0].strip("`").removesuffix("()") for found in _CODE.finditer(plain)) | _marks(plain),
         frame=_frame(lower.strip()),
         english=_is_english(words),
         sentences=len(re.findall(r"[.?!](?=\s+\w|\s*$)", plain)),
@@ -173,6 +175,11 @@ def _capitals(text: str) -> frozenset[str]:
 def _symbols(text: str) -> tuple[str, ...]:
     pictures = [] if text.isascii() else [one for one in text if unicodedata.category(one) in {"So", "Sk"}]
     return tuple(sorted([*(found.strip() for found in _SYMBOLS.findall(text)), *pictures]))
+
+
+def _marks(text: str) -> frozenset[str]:
+    """A number's letters that are neither a unit nor a scale: the 5s and the 3T of "iPhone 5s" and "OnePlus 3T"."""
+    return frozenset(found[0] for found in _MARK.finditer(text) if found[1].lower() not in _NO_MARKS)
 
 
 def _bare(text: str) -> str:

@@ -1,5 +1,7 @@
 """What the verifier weighs the features of a pair with: ninety small decision trees, learnt from labelled pairs.
 
+Where a question is asked, those of :mod:`~langmem_adapters.experience.verifier_question_weights` take their place.
+
 A tree is written from its root down: ``feature<value`` with both branches behind it (the first for features up to the
 value), or a number, which is what this leaf adds. Trees are separated by empty lines. The features are those of
 :data:`~langmem_adapters.experience.verifier_features.NAMES`, by their number.
