@@ -274,7 +274,7 @@ class LongTermMemory:
             if memory is None:
                 return False
             memories[data] = memory
-            if normal(memory.message.text) in seen:
+            if seen and normal(memory.message.text) in seen:
                 return False
             if session and all(occurrence.session != session for occurrence in memory.occurrences):
                 return False

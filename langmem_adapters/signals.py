@@ -12,7 +12,7 @@ import heapq
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from langmem_adapters.cues import ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, asked
 from langmem_adapters.errors import ConfigurationError
@@ -61,7 +61,10 @@ SIGNALS: dict[str, Signal] = {
 
 _K1, _B = 1.2, 0.4
 _PAST = (0.25, 0.5, 1.0, 0.0, 0.0)  # what a word counts two turns before, one before, in the turn itself, after
-_PAST_LENGTH = sum(_PAST)
+_PAST_OF = _PAST[::-1]  # the same, seen from the word: from two turns before it to two after
+_WINDOW = len(_PAST)
+_APART = 16
+_Words: TypeAlias = dict[int, dict[int, float]]
 _BESIDE = 0.5  # of the best score: what only stands beside the words of the query must reach as much
 
 
@@ -105,13 +108,14 @@ def ranked(evidence: Evidence, meaning: Mapping[str, float], signals: Mapping[st
         k: How many at the most.
     """
     values = _Values(evidence, meaning)
-    places, rows, greatest = values.measured()
-    if not rows:
+    places, columns, greatest = values.measured()
+    if not places:
         return []
     weights = {name: signal.both if meaning else signal.words for name, signal in signals.items()}
     share = min(1.0, max(greatest["covered"], greatest["meaning"])) / sum(w for w in weights.values() if w > 0)
-    scales = [share * weights[name] / most if most > 0 else 0.0 for name, most in greatest.items()]
-    totals = [sum(map(operator.mul, row, scales)) for row in rows]
+    scales = {name: share * weights[name] / most for name, most in greatest.items() if most > 0 and weights[name]}
+    rows = list(zip(*[columns[name] for name in scales], strict=True)) or [()] * len(places)
+    totals = [sum(map(operator.mul, row, scales.values())) for row in rows]
     least = _BESIDE * max(totals)
     fit = [
         (total, place, row)
@@ -121,54 +125,50 @@ def ranked(evidence: Evidence, meaning: Mapping[str, float], signals: Mapping[st
     best = heapq.nlargest(k, fit, key=_total_and_place)
     found = []
     for total, place, row in best:
-        parts = {name: value * scale for name, value, scale in zip(_ORDER, row, scales, strict=True) if value * scale}
+        parts = {name: value * scale for (name, scale), value in zip(scales.items(), row, strict=True) if value}
         found.append(Ranked(evidence.turns[place].id, min(1.0, max(0.0, total)), parts))
     return found
 
 
 def candidates(evidence: Evidence, meaning: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """All that :func:`ranked` weighs, by id: the signals that are not 0, divided by the greatest of their kind."""
-    places, rows, greatest = _Values(evidence, meaning).measured()
+    places, columns, greatest = _Values(evidence, meaning).measured()
     return {
         evidence.turns[place].id: {
-            name: value / most for (name, most), value in zip(greatest.items(), row, strict=True) if value and most
+            name: columns[name][n] / most for name, most in greatest.items() if most and columns[name][n]
         }
-        for place, row in zip(places, rows, strict=True)
+        for n, place in enumerate(places)
     }
 
 
 _total_and_place = operator.itemgetter(0, 1)
 
 
-class _Said(NamedTuple):
-    """A turn, its words of the query, their BM25, and how near it is in meaning."""
-
-    turn: Turn
-    words: Mapping[int, int]
-    score: float
-    meaning: float
-
-
 class _Values:
-    """The signals of each place, before they are scaled, in this order."""
+    """The signals of the candidates, before they are scaled, in the order of ``_ORDER``.
+
+    A spot is a place, moved so far from those of other threads that whatever has the next spot stands beside it.
+    """
 
     def __init__(self, evidence: Evidence, meaning: Mapping[str, float]) -> None:
         self._evidence = evidence
         self._asked = asked(evidence.query)
+        self._all_idf = sum(evidence.idf) or 1.0
+        turns = evidence.turns
+        stretch_of = Evidence.stretch_of
+        apart = {number: _APART * number for number, stretch in evidence.stretches.items() if stretch.ordered}
+        self._spots = {
+            place: place + apart[stretch_of(place)] if stretch_of(place) in apart else -_APART * place
+            for place in turns
+        }
+        self._lengths = {self._spots[place]: turn.length for place, turn in turns.items()}
+        self._marks = {self._spots[place]: turn.marks for place, turn in turns.items()}
+        scores = {place: self._bm25(words, length) for place, (length, words) in evidence.words.items()}
+        self._scores = {self._spots[place]: score for place, score in scores.items() if place in turns}
         cosines = {id_: max(0.0, 2 * score - 1) for id_, score in meaning.items()}
         unknown = sum(cosines.values()) / len(cosines) if cosines else 0.0
         self._near_in_meaning = {id_ for id_, cosine in cosines.items() if cosine > 0}
-        self._all_idf = sum(evidence.idf) or 1.0
-        scores = {place: self._bm25(words, length) for place, (length, words) in evidence.words.items()}
-        self._said = {
-            place: _Said(
-                turn,
-                evidence.words[place][1] if place in evidence.words else _NO_WORDS,
-                scores.get(place, 0.0),
-                cosines.get(turn.id, unknown),
-            )
-            for place, turn in evidence.turns.items()
-        }
+        self._meaning = {self._spots[place]: cosines.get(turn.id, unknown) for place, turn in turns.items()}
         self._sessions = self._session_values(scores)
 
     def _bm25(
@@ -193,7 +193,7 @@ class _Values:
                 counts[number][term] = counts[number].get(term, 0.0) + count
         for place in evidence.candidates:
             number = Evidence.stretch_of(place)
-            nearest[number] = max(nearest[number], self._said[place].meaning)
+            nearest[number] = max(nearest[number], self._meaning[self._spots[place]])
         score = functools.partial(self._bm25, average=evidence.average_stretch, idf=evidence.stretch_idf)
         return {
             number: (score(counts[number], stretch.length), best[number], nearest[number])
@@ -201,77 +201,101 @@ class _Values:
             if stretch.ordered
         }
 
-    def measured(self) -> tuple[list[int], list[tuple[float, ...]], dict[str, float]]:
-        """The candidates that have any signal of the query, their signals, and the greatest of each."""
-        measured = [(place, row) for place in self._evidence.candidates if (row := self.of(place)) is not None]
-        rows = [row for _, row in measured]
-        greatest = dict(zip(_ORDER, map(max, zip(*rows, strict=True)), strict=True)) if rows else {}
-        return [place for place, _ in measured], rows, greatest
-
-    def of(self, place: int) -> tuple[float, ...] | None:
-        """All signals of a place; None, if nothing of the query is in it, beside it or in its meaning."""
-        near = self._near(place)
-        around, windows = self._windows(near)
-        if not around and not self.says_it(place):
-            return None
-        session = self._sessions.get(Evidence.stretch_of(place), _NO_SESSION)
-        opening = session is not _NO_SESSION and Evidence.stretch_of(place - 1) != Evidence.stretch_of(place)
-        return (*windows, *self._beside(near), *self._alone(self._said[place].turn), *session, float(opening))
+    def measured(self) -> tuple[list[int], dict[str, Sequence[float]], dict[str, float]]:
+        """The candidates that have any signal of the query, each of the signals of all, and its greatest value."""
+        around, past = self._windows()
+        there = [place for place in self._evidence.candidates if self._spots[place] in around or self.says_it(place)]
+        if not there:
+            return [], {}, {}
+        spots = [self._spots[place] for place in there]
+        signals = (
+            *self._in_windows(spots, around, past),
+            *self._beside(spots),
+            *self._alone([self._evidence.turns[place] for place in there]),
+            *self._of_sessions(there),
+        )
+        columns = dict(zip(_ORDER, signals, strict=True))
+        return there, columns, {name: max(column) for name, column in columns.items()}
 
     def says_it(self, place: int) -> bool:
         """Whether a turn itself has a word of the query, or is near in meaning."""
-        said = self._said[place]
-        return bool(said.words) or said.turn.id in self._near_in_meaning
+        return place in self._evidence.words or self._evidence.turns[place].id in self._near_in_meaning
 
-    def _near(self, place: int) -> list[_Said | None]:
-        """The two turns before, the turn itself and the two after; None, where none stands."""
-        stretch = Evidence.stretch_of(place)
-        if stretch not in self._sessions:
-            return [None, None, self._said[place], None, None]
-        near = range(place - 2, place + 3)
-        if Evidence.stretch_of(near[0]) == stretch == Evidence.stretch_of(near[-1]):
-            return list(map(self._said.get, near))
-        return [self._said.get(other) if Evidence.stretch_of(other) == stretch else None for other in near]
-
-    def _windows(self, near: Sequence[_Said | None]) -> tuple[bool, tuple[float, ...]]:
-        """Whether there are words in a turn or beside it, and context, around, covered."""
-        around: dict[int, float] = {}
-        past: dict[int, float] = {}
-        long = long_past = 0.0
-        for said, weight in zip(near, _PAST, strict=True):
-            if said is None:
-                continue
-            turn, words, _, _ = said
-            long += turn.length
-            long_past += weight * turn.length
-            for term, count in words.items():
-                around[term] = around.get(term, 0.0) + count
+    def _windows(self) -> tuple[_Words, _Words]:
+        """By spot: the words of a turn and of the two on each side; and of it and, worth less, of the two before."""
+        around: _Words = {}
+        past: _Words = {}
+        for place in sorted(self._evidence.words.keys() & self._spots.keys()):
+            spot, words = self._spots[place], self._evidence.words[place][1]
+            for near, weight in enumerate(_PAST_OF, spot - 2):
+                here = around.setdefault(near, {})
+                for term, count in words.items():
+                    here[term] = here.get(term, 0.0) + count
                 if weight:
-                    past[term] = past.get(term, 0.0) + weight * count
-        if not around:
-            return False, (0.0, 0.0, 0.0)
-        average, idf = self._evidence.average, self._evidence.idf
-        covered = sum([idf[term] for term in around]) / self._all_idf * self._evidence.found
-        context = self._bm25(past, long_past, average * _PAST_LENGTH)
-        return True, (context, self._bm25(around, long, average * len(_PAST)), covered)
+                    before = past.setdefault(near, {})
+                    for term, count in words.items():
+                        before[term] = before.get(term, 0.0) + weight * count
+        return around, past
 
-    def _beside(self, near: Sequence[_Said | None]) -> tuple[float, ...]:
+    def _in_windows(self, spots: Sequence[int], around: _Words, past: _Words) -> tuple[Sequence[float], ...]:
+        """From context to covered."""
+        length, idf, average = self._lengths.get, self._evidence.idf, self._evidence.average
+        words = [around.get(spot, _NO_WORDS) for spot in spots]
+        contexts = [
+            self._bm25(
+                past[spot],
+                _PAST[0] * length(spot - 2, 0) + _PAST[1] * length(spot - 1, 0) + _PAST[2] * length(spot, 0),
+                average * sum(_PAST),
+            )
+            if spot in past
+            else 0.0
+            for spot in spots
+        ]
+        arounds = [
+            self._bm25(there, sum([length(near, 0) for near in range(spot - 2, spot + 3)]), average * _WINDOW)
+            if there
+            else 0.0
+            for spot, there in zip(spots, words, strict=True)
+        ]
+        covered = [sum([idf[term] for term in there]) / self._all_idf * self._evidence.found for there in words]
+        return contexts, arounds, covered
+
+    def _beside(self, spots: Sequence[int]) -> tuple[Sequence[float], ...]:
         """From words to meaning_answer: what the turn says, and the turns beside it, each for itself."""
-        _, before, here, after, _ = (said or _NOBODY for said in near)
-        replies = float(bool(before.turn.marks & ASKS))
-        answers = float(bool(before.turn.marks & QUESTION))
-        words = (here.score, before.score, before.score * replies, replies)
-        return (*words, here.meaning, before.meaning, after.meaning, before.meaning * answers)
-
-    def _alone(self, turn: Turn) -> tuple[float, ...]:
-        """From speaker to length: who speaks, of what kind of thing, and when."""
-        asked_, marks = self._asked, turn.marks
-        time, number = float(bool(marks & TIME)), float(bool(marks & NUMBER))
-        speaker = float(turn.speaker in self._evidence.named)
+        score, meaning = self._scores.get, self._meaning.get
+        marks = [self._marks.get(spot - 1, 0) for spot in spots]
+        replies = [1.0 if mark & ASKS else 0.0 for mark in marks]
+        answers = [1.0 if mark & QUESTION else 0.0 for mark in marks]
+        words_before = [score(spot - 1, 0.0) for spot in spots]
+        meaning_before = [meaning(spot - 1, 0.0) for spot in spots]
         return (
-            speaker,
-            speaker if marks & FIRST_PERSON else 0.0,
-            asked_.meets(turn.at) if asked_.year or asked_.month else 0.0,
+            [score(spot, 0.0) for spot in spots],
+            words_before,
+            list(map(operator.mul, words_before, replies)),
+            replies,
+            [meaning(spot, 0.0) for spot in spots],
+            meaning_before,
+            [meaning(spot + 1, 0.0) for spot in spots],
+            list(map(operator.mul, meaning_before, answers)),
+        )
+
+    def _alone(self, turns: Sequence[Turn]) -> tuple[Sequence[float], ...]:
+        """From speaker to length: who speaks, of what kind of thing, and when."""
+        asked_, kinds = self._asked, [(turn.speaker, turn.marks) for turn in turns]
+        known = {kind: self._kind(*kind) for kind in set(kinds)}  # few turns differ in them
+        dated = asked_.year or asked_.month
+        who, own, *what = zip(*[known[kind] for kind in kinds], strict=True)
+        dates = [asked_.meets(turn.at) for turn in turns] if dated else [0.0] * len(turns)
+        return (who, own, dates, *what, [math.log1p(turn.length) for turn in turns])
+
+    def _kind(self, speaker: str, marks: int) -> tuple[float, ...]:
+        """Speaker and own; and when to question."""
+        asked_ = self._asked
+        time, number = float(bool(marks & TIME)), float(bool(marks & NUMBER))
+        named = float(speaker in self._evidence.named)
+        return (
+            named,
+            named if marks & FIRST_PERSON else 0.0,
             time * asked_.when,
             number * asked_.when,
             number * asked_.how_many,
@@ -279,13 +303,21 @@ class _Values:
             time,
             number,
             float(bool(marks & QUESTION)),
-            math.log1p(turn.length),
         )
 
+    def _of_sessions(self, places: Sequence[int]) -> tuple[Sequence[float], ...]:
+        """From session to opening."""
+        stretches = [Evidence.stretch_of(place) for place in places]
+        values = [self._sessions.get(stretch, _NO_SESSION) for stretch in stretches]
+        opening = [
+            float(stretch in self._sessions and Evidence.stretch_of(place - 1) != stretch)
+            for place, stretch in zip(places, stretches, strict=True)
+        ]
+        return (*zip(*values, strict=True), opening)
 
-_NO_WORDS: Mapping[int, int] = {}
+
+_NO_WORDS: dict[int, float] = {}
 _NO_SESSION = (0.0, 0.0, 0.0)
-_NOBODY = _Said(Turn("", 0, "", None, 0), _NO_WORDS, 0.0, 0.0)
 _ORDER = (
     *("context", "around", "covered"),
     *("words", "before", "answer", "replies"),

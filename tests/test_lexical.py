@@ -570,7 +570,8 @@ def test_an_index_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
     index.close()
     with sqlite3.connect(tmp_path / "index.db") as connection:
         connection.execute("DROP TABLE langmem_lexical_terms")
-        connection.execute("UPDATE langmem_schema SET version = version - 2 WHERE name = 'lexical'")
+        connection.execute("ALTER TABLE langmem_lexical_stretches DROP COLUMN changed")
+        connection.execute("UPDATE langmem_schema SET version = version - 6 WHERE name = 'lexical'")
     connection.close()
     assert before
     assert index.search(NOTES, "red car", 5) == before

@@ -281,7 +281,7 @@ class Shelf:
         if index is None:
             raise ConfigurationError("a pool that is searched by meaning needs an index: give it index=")
         self._follow(index)
-        ask = k + _LOOK
+        ask = k
         while True:
             hits = index.search(self.namespace, query, ask)
             data = self.store.get(self.namespace, [hit.id for hit in hits])
@@ -291,12 +291,11 @@ class Shelf:
             found = [(hit.id, hit.score, data[hit.id]) for hit in hits if hit.id in data and wanted(data[hit.id])]
             if len(found) >= k or len(hits) < ask:
                 return found[:k]
-            ask *= 4
+            ask = 4 * ask + _LOOK
 
     def _follow(self, index: Index) -> None:
         with self._following:
-            after = followed(self.store, index, self.namespace) or 0
-            for items in self._pages(after):
+            for items in self._news(index):
                 found = self.store.get(self.namespace, [item.id for item in items])
                 texts = {key: self._text_of(data) for key, data in found.items()}
                 index.apply(
@@ -305,6 +304,19 @@ class Shelf:
                     delete=[item.id for item in items if not texts.get(item.id)],
                     position=(items[-1].seq, items[-1].id),
                 )
+
+    def _news(self, index: Index) -> Iterator[list[Item]]:
+        """What an index has not seen of the log, a page at a time."""
+        seen = index.position(self.namespace)
+        if seen is not None:
+            # One look tells whether the entry that it saw last is still there, and what came after it.
+            items = self.store.scan(self.namespace, after=seen[0] - 1, limit=_PAGE).items
+            if items and (items[0].seq, items[0].id) == seen:
+                if items[1:]:
+                    yield items[1:]
+                    yield from self._pages(items[-1].seq)
+                return
+        yield from self._pages(followed(self.store, index, self.namespace) or 0)
 
 
 def _number(data: bytes | None) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -19,6 +20,7 @@ from langmem_adapters.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
 from langmem_adapters.cues import date_words, marks, named
 from langmem_adapters.database import Database
 from langmem_adapters.errors import ConfigurationError, SearchError, StoreError
+from langmem_adapters.indexes.lexical_kept import Kept
 from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, drop, ids_of, remove, speakers_of, to_bytes, to_text
 from langmem_adapters.indexes.lexical_scores import Corpus, best, weigh
 from langmem_adapters.indexes.lexical_turns import evidence
@@ -52,6 +54,8 @@ class LexicalIndex:
         stop_words: Terms that a query is searched without if it has any other.
         k1: How slowly repetitions of a word lose weight; 0 counts a word once.
         b: How much long documents are held back, from 0 (not) to 1 (in proportion).
+        megabytes: How much memory what was read last may take, until something changes it: 16 bytes for each
+            document that has a word, and 400 for each candidate of a conversation.
 
     >>> from langmem_adapters.protocols import Document, Evidence
     >>> index = LexicalIndex(":memory:")
@@ -69,12 +73,14 @@ class LexicalIndex:
         stop_words: Collection[str] = STOP_WORDS,
         k1: float = 1.2,
         b: float = 0.4,
+        megabytes: float = 16,
     ) -> None:
         if not (0 <= k1 < math.inf and 0 <= b <= 1):
             raise ConfigurationError(f"k1 is at least 0 and b from 0 to 1, not k1={k1!r}, b={b!r}")
         if analyzer is not analyze and analyzer_id == ANALYZER_ID:
             raise ConfigurationError("an analyzer of your own needs an analyzer_id of its own")
         self._database = Database(path, schema=SCHEMA, name="lexical")
+        self._kept = Kept(megabytes)
         self._analyzer = analyzer
         self._analyzer_id = analyzer_id
         self._stop_words = frozenset(stop_words)
@@ -92,12 +98,13 @@ class LexicalIndex:
         """Remove, then add or replace documents and remember the position, all or nothing."""
         name = encode_namespace(namespace)
         added = [self._row(document) for document in upsert]
+        change = int.from_bytes(os.urandom(8), "big", signed=True)
         with _search_errors(), self._database.writing() as connection:
             number = self._begin(connection, name)
             for id_ in delete:
-                remove(connection, number, to_bytes(id_))
+                remove(connection, number, to_bytes(id_), change)
             for row in added:
-                add(connection, number, row)
+                add(connection, number, row, change)
             if position is not None:
                 connection.execute(
                     "UPDATE langmem_lexical_namespaces SET seq = ?, entry = ? WHERE number = ?",
@@ -106,12 +113,12 @@ class LexicalIndex:
 
     def position(self, namespace: Namespace) -> tuple[int, str] | None:
         """How far this namespace follows its store; None: not begun."""
-        with _search_errors(), self._database.reading() as connection:
-            row = connection.execute(
-                "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AND analyzer = ?",
+        with _search_errors():
+            rows = self._database.look(
+                "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AND analyzer = ? AND seq IS NOT NULL",
                 (encode_namespace(namespace), self._analyzer_id),
-            ).fetchone()
-        return None if row is None or row[0] is None else (row[0], to_text(row[1]))
+            )
+        return (rows[0][0], to_text(rows[0][1])) if rows else None
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         """Find the ``k`` best documents, best first; those that share no word with the query are left out."""
@@ -122,8 +129,8 @@ class LexicalIndex:
             corpus = self._corpus(connection, name)
             if corpus is None:
                 return []
-            weighed = [weigh(connection, corpus, term, times) for term, times in terms.items()]
-            found = best(connection, corpus, weighed, k)
+            weighed = weigh(connection, corpus, terms)
+            found = best(connection, self._kept, corpus, weighed, k)
             ids = ids_of(connection, [number for _, number in found])
         ideal = sum(term.weight for term in weighed)
         return [Hit(ids[number], min(score / ideal, 1.0)) for score, number in found]
@@ -150,8 +157,8 @@ class LexicalIndex:
             if corpus is None:
                 return None
             who, rest = self._nameless(connection, corpus.namespace, query)
-            weighed = [weigh(connection, corpus, *term) for term in self._query_terms(rest).items()]
-            return evidence(connection, corpus, weighed, k, also, query=rest, named=who)
+            weighed = weigh(connection, corpus, self._query_terms(rest))
+            return evidence(connection, self._kept, corpus, weighed, k, also, query=rest, named=who)
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
@@ -163,6 +170,7 @@ class LexicalIndex:
 
     def close(self) -> None:
         """Close the file. The index may be used again and then opens it anew."""
+        self._kept.forget()
         self._database.close()
 
     def __repr__(self) -> str:

@@ -50,6 +50,10 @@ SCHEMA = (
     """INSERT INTO langmem_lexical_terms
         SELECT namespace, term, COUNT(*), MAX(tf), MIN(length) FROM langmem_lexical_postings
         GROUP BY namespace, term""",
+    "ALTER TABLE langmem_lexical_terms ADD COLUMN changed INTEGER NOT NULL DEFAULT 0",
+    "UPDATE langmem_lexical_terms SET changed = random()",
+    "ALTER TABLE langmem_lexical_stretches ADD COLUMN changed INTEGER NOT NULL DEFAULT 0",
+    "UPDATE langmem_lexical_stretches SET changed = random()",
 )
 
 
@@ -71,11 +75,14 @@ def to_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-def add(connection: sqlite3.Connection, namespace: int, row: Row) -> None:
-    """Add a document at the end of its thread, or replace it where it stands in one that has a name."""
+def add(connection: sqlite3.Connection, namespace: int, row: Row, change: int) -> None:
+    """Add a document at the end of its thread, or replace it where it stands in one that has a name.
+
+    ``change`` is a number that no other change has.
+    """
     document, length, speaker = row.document, row.counts.total(), to_bytes(row.document.speaker)
     thread = to_bytes(document.thread)
-    number = remove(connection, namespace, to_bytes(document.id), keep=thread)
+    number = remove(connection, namespace, to_bytes(document.id), change, keep=thread)
     number = _next(connection, namespace, thread) if number is None else number
     connection.execute(
         "INSERT INTO langmem_lexical_documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -85,17 +92,22 @@ def add(connection: sqlite3.Connection, namespace: int, row: Row) -> None:
         "INSERT INTO langmem_lexical_postings VALUES (?, ?, ?, ?, ?)",
         [(namespace, to_bytes(term), number, tf, length) for term, tf in sorted(row.counts.items())],
     )
-    connection.executemany(_ONE_MORE, [(namespace, to_bytes(term), tf, length) for term, tf in row.counts.items()])
-    _count(connection, namespace, number, speaker, documents=1, length=length)
+    connection.executemany(
+        _ONE_MORE, [(namespace, to_bytes(term), tf, length, change) for term, tf in row.counts.items()]
+    )
+    _count(connection, namespace, number, speaker, change, documents=1, length=length)
 
 
 # The greatest tf and the least length are bounds: they stay, when the document that had them goes.
 _ONE_MORE = """
-    INSERT INTO langmem_lexical_terms VALUES (?, ?, 1, ?, ?) ON CONFLICT (namespace, term) DO UPDATE
-    SET documents = documents + 1, tf = max(tf, excluded.tf), length = min(length, excluded.length)"""
+    INSERT INTO langmem_lexical_terms VALUES (?, ?, 1, ?, ?, ?) ON CONFLICT (namespace, term) DO UPDATE
+    SET documents = documents + 1, tf = max(tf, excluded.tf), length = min(length, excluded.length),
+    changed = excluded.changed"""
 
 
-def remove(connection: sqlite3.Connection, namespace: int, id_: bytes, *, keep: bytes | None = None) -> int | None:
+def remove(
+    connection: sqlite3.Connection, namespace: int, id_: bytes, change: int, *, keep: bytes | None = None
+) -> int | None:
     """Remove a document. Its number is returned, and stays its own, if it stood in the thread ``keep``."""
     row = connection.execute(
         "SELECT number, length, speaker, terms FROM langmem_lexical_documents WHERE namespace = ? AND id = ?",
@@ -109,20 +121,18 @@ def remove(connection: sqlite3.Connection, namespace: int, id_: bytes, *, keep: 
         "DELETE FROM langmem_lexical_postings WHERE namespace = ? AND term = ? AND document = ?",
         [(*key, number) for key in keys],
     )
-    for change in _ONE_LESS:
-        connection.executemany(change, keys)
+    connection.executemany(_ONE_LESS, [(change, *key) for key in keys])
+    connection.executemany(_NONE_LEFT, keys)
     connection.execute("DELETE FROM langmem_lexical_documents WHERE number = ?", (number,))
     (thread,) = connection.execute(
         "SELECT thread FROM langmem_lexical_stretches WHERE number = ?", (number // STRETCH,)
     ).fetchone()
-    _count(connection, namespace, number, speaker, documents=-1, length=-length)
+    _count(connection, namespace, number, speaker, change, documents=-1, length=-length)
     return cast(int, number) if thread and thread == keep else None
 
 
-_ONE_LESS = (
-    "UPDATE langmem_lexical_terms SET documents = documents - 1 WHERE namespace = ? AND term = ?",
-    "DELETE FROM langmem_lexical_terms WHERE namespace = ? AND term = ? AND documents = 0",
-)
+_ONE_LESS = "UPDATE langmem_lexical_terms SET documents = documents - 1, changed = ? WHERE namespace = ? AND term = ?"
+_NONE_LEFT = "DELETE FROM langmem_lexical_terms WHERE namespace = ? AND term = ? AND documents = 0"
 
 
 def _next(connection: sqlite3.Connection, namespace: int, thread: bytes) -> int:
@@ -142,14 +152,22 @@ def _next(connection: sqlite3.Connection, namespace: int, thread: bytes) -> int:
 
 
 def _count(
-    connection: sqlite3.Connection, namespace: int, number: int, speaker: bytes, *, documents: int, length: int
+    connection: sqlite3.Connection,
+    namespace: int,
+    number: int,
+    speaker: bytes,
+    change: int,
+    *,
+    documents: int,
+    length: int,
 ) -> None:
     stretch = number // STRETCH
     ((before,),) = connection.execute("SELECT documents FROM langmem_lexical_stretches WHERE number = ?", (stretch,))
     begun_or_gone = (before + documents > 0) - (before > 0)
     connection.execute(
-        "UPDATE langmem_lexical_stretches SET documents = documents + ?, length = length + ? WHERE number = ?",
-        (documents, length, stretch),
+        "UPDATE langmem_lexical_stretches SET documents = documents + ?, length = length + ?, changed = ?"
+        " WHERE number = ?",
+        (documents, length, change, stretch),
     )
     connection.execute(
         "UPDATE langmem_lexical_namespaces"

@@ -10,9 +10,11 @@ import heapq
 import json
 import math
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from langmem_adapters.indexes.lexical_kept import Kept
+from langmem_adapters.indexes.lexical_postings import postings_of
 from langmem_adapters.indexes.lexical_rows import to_bytes
 
 __all__ = ["QUERY_TERMS", "Corpus", "Term", "best", "idf", "weigh"]
@@ -47,28 +49,44 @@ class Corpus(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A term of a query: in how many documents it is, its weight, and the most it can add to a score."""
+    """A term of a query: in how many documents it is, its weight, the most it can add to a score, its last change."""
 
     frequency: int
     term: bytes
     weight: float
     bound: float
+    changed: int
 
 
-def weigh(connection: sqlite3.Connection, corpus: Corpus, term: str, times: int) -> Term:
-    """Look up what a query's term weighs in a namespace."""
-    key = to_bytes(term)
-    row = connection.execute(
-        "SELECT documents, tf, length FROM langmem_lexical_terms WHERE namespace = ? AND term = ?",
-        (corpus.namespace, key),
-    ).fetchone()
-    frequency, tf, length = row or (0, 0, 0)
-    weight = times * idf(frequency, corpus.documents)
+def weigh(connection: sqlite3.Connection, corpus: Corpus, terms: Mapping[str, int]) -> list[Term]:
+    """Look up what the terms of a query weigh in a namespace, given how often the query has each; in their order."""
+    keys = [to_bytes(term) for term in terms]
+    known: dict[bytes, tuple[int, int, int, int]] = {}
+    for start in range(0, len(keys), _MANY):
+        part = keys[start : start + _MANY]
+        part += part[-1:] * ((_FEW if len(part) <= _FEW else _MANY) - len(part))
+        known.update((row[0], row[1:]) for row in connection.execute(_KNOWN[len(part)], (corpus.namespace, *part)))
     c, d = corpus.norm
-    return Term(frequency, key, weight, weight * tf / (tf + c + d * length) if frequency else 0.0)
+    weighed = []
+    for key, times in zip(keys, terms.values(), strict=True):
+        frequency, tf, length, changed = known.get(key, (0, 0, 0, 0))
+        weight = times * idf(frequency, corpus.documents)
+        bound = weight * tf / (tf + c + d * length) if frequency else 0.0
+        weighed.append(Term(frequency, key, weight, bound, changed))
+    return weighed
 
 
-def best(connection: sqlite3.Connection, corpus: Corpus, terms: Sequence[Term], k: int) -> list[tuple[float, int]]:
+_FEW, _MANY = 8, 64  # terms that one statement asks for: two lengths, so that SQLite need not compile others
+_KNOWN = {
+    size: "SELECT term, documents, tf, length, changed FROM langmem_lexical_terms"  # noqa: S608 - question marks
+    f" WHERE namespace = ? AND term IN ({', '.join('?' * size)})"
+    for size in (_FEW, _MANY)
+}
+
+
+def best(
+    connection: sqlite3.Connection, kept: Kept, corpus: Corpus, terms: Sequence[Term], k: int
+) -> list[tuple[float, int]]:
     """Find the k best documents, as (score, number), from the rarest term to the most frequent (max-score).
 
     As soon as the terms that are left cannot lift a new document into the best k, they are looked up only in
@@ -77,33 +95,39 @@ def best(connection: sqlite3.Connection, corpus: Corpus, terms: Sequence[Term], 
     """
     scores: dict[int, float] = {}
     found = sorted(term for term in terms if term.frequency)[:QUERY_TERMS]
+    bounds = [term.bound * _ROUNDING for term in found]
     for n, term in enumerate(found):
-        rest = math.fsum(left.bound for left in found[n:]) * _ROUNDING
-        most = math.fsum(done.bound for done in found[:n]) * _ROUNDING  # that any score can be by now
-        floor = heapq.nlargest(k, scores.values())[-1] if len(scores) >= k and rest < most else 0.0
+        rest = sum(bounds[n:])
+        hopeful = len(scores) >= k and rest < max(scores.values())
+        floor = heapq.nlargest(k, scores.values())[-1] if hopeful else 0.0
         if rest >= floor:
-            for document, score in _scan(connection, corpus, term):
-                scores[document] = scores.get(document, 0.0) + score
+            added = _all(connection, kept, corpus, term)
+            for document in scores.keys() & added.keys():
+                added[document] += scores[document]
+            scores.update(added)
             continue
         scores = {document: score for document, score in scores.items() if score + rest >= floor}
         few = len(scores) * _LOOKUP_COST < term.frequency
-        for document, score in _scan(connection, corpus, term, scores if few else None):
-            if document in scores:
-                scores[document] += score
+        added = _some(connection, corpus, term, scores) if few else _all(connection, kept, corpus, term)
+        for document in scores.keys() & added.keys():
+            scores[document] += added[document]
     return heapq.nlargest(k, ((score, document) for document, score in scores.items()))
 
 
-def _scan(
-    connection: sqlite3.Connection, corpus: Corpus, term: Term, documents: Collection[int] | None = None
-) -> Iterable[tuple[int, float]]:
-    """Read what a term adds to the score of all its documents, or of those given."""
-    values = (term.weight, *corpus.norm, corpus.namespace, term.term)
-    if documents is None:
-        return connection.execute(_CONTRIBUTIONS, values)
-    return connection.execute(_CONTRIBUTIONS_OF, (*values, json.dumps(list(documents))))
+def _all(connection: sqlite3.Connection, kept: Kept, corpus: Corpus, term: Term) -> dict[int, float]:
+    """What a term adds to the score of each of its documents."""
+    documents, tfs, lengths = postings_of(connection, kept, corpus.namespace, term.term, term.changed)
+    weight, (c, d) = term.weight, corpus.norm
+    adds = [weight * tf / (tf + c + d * length) for tf, length in zip(tfs, lengths, strict=True)]
+    return dict(zip(documents, adds, strict=True))
+
+
+def _some(connection: sqlite3.Connection, corpus: Corpus, term: Term, documents: Collection[int]) -> dict[int, float]:
+    """What it adds to those of these documents that have it."""
+    values = (term.weight, *corpus.norm, corpus.namespace, term.term, json.dumps(list(documents)))
+    return dict(connection.execute(_CONTRIBUTIONS, values))
 
 
 _CONTRIBUTIONS = """
     SELECT document, ? * tf / (tf + ? + ? * length) FROM langmem_lexical_postings
-    WHERE namespace = ? AND term = ?"""
-_CONTRIBUTIONS_OF = _CONTRIBUTIONS + " AND document IN (SELECT value FROM json_each(?))"  # noqa: S608 - constants
+    WHERE namespace = ? AND term = ? AND document IN (SELECT value FROM json_each(?))"""

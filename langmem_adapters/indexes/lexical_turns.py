@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from langmem_adapters.indexes.lexical_kept import Kept
 from langmem_adapters.indexes.lexical_rows import STRETCH, to_bytes, to_text
 from langmem_adapters.indexes.lexical_scores import QUERY_TERMS, Corpus, Term, best, idf
 from langmem_adapters.protocols import Evidence, Stretch, Turn
 
 __all__ = ["evidence"]
 
+_TURN = 400  # bytes in memory, roughly
 _BESIDE = 2  # places before and after a document that count as beside it
 
 
-def evidence(
+def evidence(  # noqa: PLR0917 - what is asked, and where
     connection: sqlite3.Connection,
+    kept: Kept,
     corpus: Corpus,
     terms: Sequence[Term],
     k: int,
@@ -26,16 +29,16 @@ def evidence(
     named: frozenset[str],
 ) -> Evidence | None:
     """Gather what is known of the ``k`` best documents, of those ``also`` named, and of what stands beside them."""
-    pool = [number for _, number in best(connection, corpus, terms, k)]
+    pool = [number for _, number in best(connection, kept, corpus, terms, k)]
     pool = list(dict.fromkeys([*pool, *_numbers(connection, corpus.namespace, also)]))
     if not pool:
         return None
-    stretches = _stretches(connection, {number // STRETCH for number in pool})
+    changed, stretches = _stretches(connection, {number // STRETCH for number in pool})
     used = sorted(term for term in terms if term.frequency)[:QUERY_TERMS]
     words = _words(connection, corpus.namespace, used, stretches)
-    beside = [near for number in pool for near in _near(number, stretches[number // STRETCH], _BESIDE)]
-    near = {far for number in beside for far in _near(number, stretches[number // STRETCH], _BESIDE)}
-    turns = _turns(connection, near)
+    beside = {near for number in pool for near in _near(number, stretches[number // STRETCH], _BESIDE)}
+    around = {near for number in pool for near in _near(number, stretches[number // STRETCH], 2 * _BESIDE)}
+    turns = _turns(connection, kept, sorted(around), changed)
     everything = sum(term.weight for term in terms)
     return Evidence(
         query=query,
@@ -43,7 +46,7 @@ def evidence(
         idf=[term.weight for term in used],
         stretch_idf=[_stretch_idf(corpus, term) for term in used],
         found=sum(term.weight for term in used) / everything if everything else 0.0,
-        candidates=sorted({number for number in beside if number in turns}),
+        candidates=sorted(beside & turns.keys()),
         turns=turns,
         words=words,
         stretches=stretches,
@@ -66,13 +69,15 @@ def _near(number: int, stretch: Stretch, far: int) -> range:
     return range(max(first, number - far), min(first + STRETCH, number + far + 1))
 
 
-def _stretches(connection: sqlite3.Connection, numbers: Collection[int]) -> dict[int, Stretch]:
+def _stretches(connection: sqlite3.Connection, numbers: Collection[int]) -> tuple[dict[int, int], dict[int, Stretch]]:
+    """Their last changes, and what they are."""
     rows = connection.execute(
-        "SELECT number, documents, length, thread != x'' FROM langmem_lexical_stretches"
+        "SELECT number, changed, documents, length, thread != x'' FROM langmem_lexical_stretches"
         " WHERE number IN (SELECT value FROM json_each(?))",
         (json.dumps(list(numbers)),),
-    )
-    return {number: Stretch(documents, length, bool(ordered)) for number, documents, length, ordered in rows}
+    ).fetchall()
+    stretches = {row[0]: Stretch(row[2], row[3], bool(row[4])) for row in rows}
+    return {row[0]: row[1] for row in rows}, stretches
 
 
 def _words(
@@ -93,11 +98,29 @@ _POSTINGS = f"""
     AND p.document >= stretch.value * {STRETCH} AND p.document < (stretch.value + 1) * {STRETCH}"""  # noqa: S608 - ours
 
 
-def _turns(connection: sqlite3.Connection, numbers: Collection[int]) -> dict[int, Turn]:
+def _turns(
+    connection: sqlite3.Connection, kept: Kept, places: Sequence[int], changed: Mapping[int, int]
+) -> dict[int, Turn]:
+    """The documents of these places; not all places have one."""
+    known: dict[int, dict[int, Turn | None]] = {}
+    for stretch in {place // STRETCH for place in places}:
+        known[stretch] = kept.get(stretch, changed[stretch]) or {}
+    missing = [place for place in places if place not in known[place // STRETCH]]
+    if missing:
+        read = dict.fromkeys(missing) | _read(connection, missing)
+        for stretch in {place // STRETCH for place in missing}:
+            there = {place: turn for place, turn in read.items() if place // STRETCH == stretch}
+            known[stretch] = known[stretch] | there
+            kept.keep(stretch, changed[stretch], known[stretch], _TURN * len(known[stretch]))
+    found = ((place, known[place // STRETCH][place]) for place in places)
+    return {place: turn for place, turn in found if turn is not None}
+
+
+def _read(connection: sqlite3.Connection, places: Sequence[int]) -> dict[int, Turn]:
     rows = connection.execute(
         "SELECT number, id, length, speaker, at, marks FROM langmem_lexical_documents"
         " WHERE number IN (SELECT value FROM json_each(?))",
-        (json.dumps(list(numbers)),),
+        (json.dumps(places),),
     )
     return {row[0]: Turn(to_text(row[1]), row[2], to_text(row[3]), row[4], row[5]) for row in rows}
 

@@ -13,9 +13,13 @@ try:
 except ImportError as error:
     raise MissingDependency("numpy", "vectors") from error
 
+from langmem_adapters.indexes.vector_rough import Rough, kernels, rounded
+
 __all__ = ["Matrix", "Seen", "packed"]
 
 _BLOCK = 400_000  # numbers multiplied at a time; more, and BLAS wakes threads, which on a busy machine costs ms
+_SHARE = 12_000  # numbers taken to 64 bits at a time; more, and the memory for them is asked of the system each time
+_FEW = 8  # a first look is worth it where it leaves one row of so many, or fewer
 _ROUNDING = 2e-5  # twice what a cosine in 32 bits may be wrong by; those as near as this are looked at in 64
 _Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -31,20 +35,42 @@ class Seen(NamedTuple):
     vectors: _Array
     ids: list[bytes]
     alive: _Array
+    living: int
+    rough: Rough | None
 
     def nearest(self, vector: Sequence[float], k: int) -> list[tuple[bytes, float]]:
         """The ``k`` ids with the greatest cosine, greatest first; of equal ones the one added last comes first."""
         query = np.asarray(vector, "f4")
+        chosen = None if self.rough is None else self._within(*self.rough.cosines(query), k)
+        if chosen is None or len(chosen) * _FEW > len(self.vectors):
+            chosen = self._within(self._cosines(query), _ROUNDING, k)
+        exact = _exact(self.vectors, chosen, query)
+        order = np.lexsort((-chosen, -exact))[:k]
+        return [(self.ids[n], cosine) for n, cosine in zip(chosen[order].tolist(), exact[order].tolist(), strict=True)]
+
+    def _cosines(self, query: _Array) -> _Array:
         cosines = np.empty(len(self.vectors), "f4")
         step = max(_BLOCK // len(query), 1)
         for n in range(0, len(cosines), step):
             np.matmul(self.vectors[n : n + step], query, out=cosines[n : n + step])
-        cosines[~self.alive] = -np.inf
-        last = len(cosines) - min(k, int(self.alive.sum()))
-        chosen = np.flatnonzero(cosines >= np.partition(cosines, last)[last] - _ROUNDING)
-        exact = self.vectors[chosen].astype("f8") @ query.astype("f8")
-        order = np.lexsort((-chosen, -exact))[:k]
-        return [(self.ids[chosen[n]], float(exact[n])) for n in order]
+        return cosines
+
+    def _within(self, cosines: _Array, off: float, k: int) -> _Array:
+        """The living rows that are among the ``k`` nearest, or may be if two cosines are so far off together."""
+        if self.living < len(cosines):
+            cosines[~self.alive] = -np.inf
+        last = len(cosines) - min(k, self.living)
+        return np.flatnonzero(cosines >= np.partition(cosines, last)[last] - off)
+
+
+def _exact(vectors: _Array, rows: _Array, query: _Array) -> _Array:
+    """The cosines of some rows in 64 bits: equal ones for equal rows, which BLAS does not promise."""
+    cosines = np.empty(len(rows), "f8")
+    query = query.astype("f8")
+    step = max(_SHARE // len(query), 1)
+    for n in range(0, len(rows), step):
+        np.einsum("ij,j->i", vectors[rows[n : n + step]].astype("f8"), query, out=cosines[n : n + step])
+    return cosines
 
 
 class Matrix:
@@ -66,13 +92,15 @@ class Matrix:
         self._vectors: _Array = np.empty((0, 0), "<f4")
         self._numbers: _Array = np.empty(0, "i8")
         self._alive: _Array = np.empty(0, bool)
+        self._rough: Rough | None = None
         self._ids: list[bytes] = []
         self._rows: dict[bytes, int] = {}  # the last of each id
 
     @property
     def size(self) -> int:
         """Bytes, roughly."""
-        return int(self._vectors.nbytes) + 200 * len(self._ids)
+        rough = 0 if self._rough is None else self._rough.codes.nbytes
+        return int(self._vectors.nbytes + rough) + 200 * len(self._ids)
 
     @property
     def last(self) -> int:
@@ -96,10 +124,22 @@ class Matrix:
         self._vectors[start:end] = added
         self._numbers[start:end] = [row[0] for row in rows]
         self._alive[start:end] = True
+        self._round(start, end)
         self._ids.extend(row[1] for row in rows)
         self._rows.update((row[1], n) for n, row in enumerate(rows, start))
         self._count = end
         self._living += len(rows)
+
+    def _round(self, start: int, end: int) -> None:
+        """Keep new rows in 8 bits too, where there is a use for them."""
+        if kernels() is None:
+            return
+        new, old = rounded(self._vectors[start:end]), self._rough
+        codes, worth, error = (new.codes[:0], new.worth[:0], 0.0) if old is None else old
+        if len(worth) < len(self._numbers):
+            codes, worth = _grown(codes, len(self._numbers)), _grown(worth, len(self._numbers))
+        codes[start:end], worth[start:end] = new.codes, new.worth
+        self._rough = Rough(codes, worth, max(error, new.error))
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Take away those rows of ``numbers`` that are there."""
@@ -113,14 +153,18 @@ class Matrix:
 
     def seen(self) -> Seen:
         """The state as it is now."""
-        return Seen(self._vectors[: self._count], self._ids, self._alive[: self._count])
+        vectors, alive, rough = self._vectors[: self._count], self._alive[: self._count], self._rough
+        if rough is not None:
+            rough = Rough(rough.codes[: self._count], rough.worth[: self._count], rough.error)
+        return Seen(vectors, self._ids, alive, self._living, rough)
 
     def cosines(self, vector: Sequence[float], ids: Sequence[bytes]) -> list[float | None]:
         """The cosine of each id; None for one that is not there."""
         rows = [self._rows.get(id_, -1) for id_ in ids]
-        there = [n for n in rows if n >= 0 and self._alive[n]]
-        near = self._vectors[there].astype("f8") @ np.asarray(vector, "f8") if there else ()
-        found = dict(zip(there, map(float, near), strict=True))
+        all_live = self._living == self._count
+        there = [n for n in rows if n >= 0 and (all_live or self._alive[n])]
+        near = _exact(self._vectors, np.array(there, "i8"), np.asarray(vector, "f4"))
+        found = dict(zip(there, near.tolist(), strict=True))
         return [found.get(n) for n in rows]
 
     def _keep(self, kept: _Array) -> None:
@@ -131,6 +175,9 @@ class Matrix:
             return
         self._vectors = self._vectors[: self._count][alive]
         self._numbers = self._numbers[: self._count][alive]
+        if self._rough is not None:
+            codes, worth, error = self._rough
+            self._rough = Rough(codes[: self._count][alive], worth[: self._count][alive], error)
         self._ids = [id_ for id_, lives in zip(self._ids, alive.tolist(), strict=True) if lives]
         self._rows = {id_: n for n, id_ in enumerate(self._ids)}
         self._count = self._living

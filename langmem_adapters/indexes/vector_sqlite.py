@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from langmem_adapters.database import Database
 from langmem_adapters.embedding import Vector
@@ -46,7 +46,8 @@ class SQLiteVectors:
     Args:
         path: The file, or ":memory:".
         megabytes: How much memory the matrices may take together; those searched longest ago are dropped and read
-            again when they are needed. 100,000 vectors of 384 numbers take 150.
+            again when they are needed. 100,000 vectors of 384 numbers take 170; with simsimd, which is used where
+            it is installed and searches them in a third of the time, 210.
     """
 
     def __init__(self, path: str | Path, *, megabytes: float = 1024) -> None:
@@ -60,9 +61,9 @@ class SQLiteVectors:
         self._matrices: OrderedDict[str, Matrix] = OrderedDict()
 
     def mark(self, name: str) -> Mark | None:
-        with search_errors(), self._database.reading() as connection:
-            space = _find(connection, name)
-        return None if space is None else space.mark
+        with search_errors():
+            rows = self._database.look(_SPACE, (name,))
+        return _space(rows[0]).mark if rows else None
 
     def change(
         self,
@@ -156,12 +157,14 @@ class _Space(NamedTuple):
 
 
 def _find(connection: sqlite3.Connection, name: str) -> _Space | None:
-    row = connection.execute(
-        "SELECT number, documents, embedder, dimension, seq, entry FROM langmem_vector_namespaces WHERE name = ?",
-        (name,),
-    ).fetchone()
-    if row is None:
-        return None
+    row = connection.execute(_SPACE, (name,)).fetchone()
+    return None if row is None else _space(row)
+
+
+_SPACE = "SELECT number, documents, embedder, dimension, seq, entry FROM langmem_vector_namespaces WHERE name = ?"
+
+
+def _space(row: tuple[Any, ...]) -> _Space:
     number, documents, embedder, dimension, seq, entry = row
     position = None if seq is None else (seq, _text(entry))
     return _Space(number, documents, Mark(Maker(_text(embedder), dimension), position))
