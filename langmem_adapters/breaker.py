@@ -66,21 +66,36 @@ class Breaker:
 
     def guard(self, call: Callable[[], T]) -> T:
         """Make a call, unless it is known to be down: then raise StoreUnavailable."""
-        with self.watching():
-            return call()
+        before = self._begun()
+        try:
+            result = call()
+        except Exception as error:
+            self._failed(before, error)
+            raise
+        self._succeeded()
+        return result
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """:meth:`guard` for what is done in a block, which may be a part of a flow."""
-        if self._sentence is not None:
-            self._look()
-        before = self._successes
+        before = self._begun()
         try:
             yield
         except Exception as error:
-            if self._successes == before and self._is_down(error):
-                self._break(error)
+            self._failed(before, error)
             raise
+        self._succeeded()
+
+    def _begun(self) -> int:
+        if self._sentence is not None:
+            self._look()
+        return self._successes
+
+    def _failed(self, before: int, error: Exception) -> None:
+        if self._successes == before and self._is_down(error):
+            self._break(error)
+
+    def _succeeded(self) -> None:
         self._successes += 1
         if self._sentence is not None:
             self._mend()

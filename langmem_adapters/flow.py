@@ -8,35 +8,21 @@ loop, in threads, after ``fork``, in successive ``asyncio.run`` calls and under 
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
+import functools
 import inspect
-import os
-import threading
 import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar, cast, overload
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.workers import Answer, Flow, Line, Step, ask, give_up, set_off, submit
 
-__all__ = ["Flow", "Step", "arun", "run", "step", "submit"]
+__all__ = ["Answer", "Flow", "Line", "Step", "arun", "blocking", "run", "step", "submit"]
 
+S = TypeVar("S")
 T = TypeVar("T")
-
-# They wait for disks and sockets, so more than the processors. What runs in the background waits for models, and
-# must not take the places of steps that somebody waits for.
-_WORKERS = {"step": 64, "background": 8}
-
-
-class Step(NamedTuple):
-    """One question of a flow: a blocking call, and its coroutine function where the callee has both."""
-
-    call: Callable[[], Any]
-    acall: Callable[[], Awaitable[Any]] | None = None
-
-
-Flow = Generator[Step, Any, T]
+P = ParamSpec("P")
 
 
 @overload
@@ -45,6 +31,9 @@ def step(call: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: A
 def step(call: Callable[..., T], /, *args: Any, **kwargs: Any) -> Flow[T]: ...
 def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
     """Ask for ``call(*args, **kwargs)``; a coroutine function is awaited, anything else may block."""
+    flow = getattr(call, "__flow__", None)
+    if flow is not None:
+        return (yield from flow(cast("types.MethodType", call).__self__, *args, **kwargs))
     if _is_async(call):
         question = Step(_async_only(call), lambda: cast("Awaitable[Any]", call(*args, **kwargs)))
     else:
@@ -67,6 +56,17 @@ def _async_only(call: Callable[..., Any]) -> Callable[[], Any]:
     return refuse
 
 
+def blocking(flow: Callable[Concatenate[S, P], Flow[T]]) -> Callable[Concatenate[S, P], T]:
+    """Make a method that blocks of one that is a flow. Where :func:`step` asks for it, it is a part of that flow."""
+
+    @functools.wraps(flow)
+    def method(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run(flow(self, *args, **kwargs))
+
+    method.__flow__ = flow  # type: ignore[attr-defined]
+    return cast("Callable[Concatenate[S, P], T]", method)
+
+
 def run(flow: Flow[T]) -> T:
     """Drive a flow by blocking."""
     answer: Any = None
@@ -77,7 +77,7 @@ def run(flow: Flow[T]) -> T:
                 question = flow.throw(failure) if failure is not None else flow.send(answer)
             except StopIteration as stop:
                 return cast("T", stop.value)
-            answer, failure = _ask(question)
+            answer, failure = ask(question)
     finally:
         flow.close()  # interrupted: what it holds is released now, even if somebody keeps the traceback
 
@@ -85,73 +85,25 @@ def run(flow: Flow[T]) -> T:
 async def arun(flow: Flow[T]) -> T:
     """Drive a flow without blocking the event loop.
 
-    Blocking questions run on a worker thread, as many in one hop as follow each other; coroutine
+    Blocking questions are answered on worker threads, as many in one hop as follow each other; coroutine
     functions are awaited on the caller's own loop. Context variables are carried along.
     """
-    answer: Any = None
-    failure: BaseException | None = None
+    answer: Answer = (None, None)
     context = contextvars.copy_context()
     while True:
-        hop = _workers().submit(context.run, _advance, flow, answer, failure)
+        hop = set_off(flow, answer, context)
         try:
-            done, question = await asyncio.wrap_future(hop)
-            if done:
-                return cast("T", question)
-            answer, failure = await _aask(question)
+            question = await hop.landed
+            if question is None:
+                return cast("T", hop.result)
+            answer = await _aask(question)
         except BaseException:  # cancelled: as in run, once the thread has let go of the flow
-            hop.add_done_callback(lambda _: flow.close())
+            give_up(hop)
             raise
 
 
-def _ask(question: Step) -> tuple[Any, BaseException | None]:
-    try:
-        return question.call(), None
-    except Exception as error:  # noqa: BLE001 - the flow decides what the failure means
-        return None, error
-
-
-async def _aask(question: Step) -> tuple[Any, BaseException | None]:
+async def _aask(question: Step) -> Answer:
     try:
         return await cast("Callable[[], Awaitable[Any]]", question.acall)(), None
     except Exception as error:  # noqa: BLE001 - the flow decides what the failure means
         return None, error
-
-
-def _advance(flow: Flow[Any], answer: Any, failure: BaseException | None) -> tuple[bool, Any]:
-    """Run a flow on this thread up to its end or to its next question that wants the loop."""
-    while True:
-        try:
-            question = flow.throw(failure) if failure is not None else flow.send(answer)
-        except StopIteration as stop:
-            return True, stop.value
-        if question.acall is not None:
-            return False, question
-        answer, failure = _ask(question)
-
-
-_lock = threading.Lock()
-_pools: dict[str, ThreadPoolExecutor] = {}
-
-
-def _workers(kind: str = "step") -> ThreadPoolExecutor:
-    if kind not in _pools:
-        with _lock:
-            if kind not in _pools:
-                _pools[kind] = ThreadPoolExecutor(_WORKERS[kind], thread_name_prefix=f"langmem-{kind}")
-    return _pools[kind]
-
-
-def submit(call: Callable[[], T]) -> Future[T]:
-    """Start a blocking call on a background thread, in the caller's context."""
-    return _workers("background").submit(contextvars.copy_context().run, call)
-
-
-def _forget_pools() -> None:
-    """Threads do not survive a fork, and the lock may have been held by one of them."""
-    global _lock  # noqa: PLW0603 - one lock a process
-    _pools.clear()
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_forget_pools)

@@ -24,7 +24,7 @@ from langmem_adapters.langchain.request import request_key
 from langmem_adapters.model import Experience, Message, Metric, Score
 from langmem_adapters.protocols import Document, Store
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.redis_wire import pack
+from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from tests.servers import RedisServer

@@ -25,7 +25,7 @@ import redis.asyncio
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreError, StoreUnavailable
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Appended, Listed
-from langmem_adapters.stores import open_store, redis_directory, redis_log, redis_wire
+from langmem_adapters.stores import open_store, redis_directory, redis_log, redis_packing, redis_wire
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_directory import Directory
 from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
@@ -346,7 +346,7 @@ def test_a_lost_answer_to_a_guarded_write_is_told(
 
 def test_both_ways_of_packing_a_command_are_the_same() -> None:
     words = ("XADD", b"\0\r\n", "é", 12, -1, b"")
-    assert redis_wire.pack(*words) == redis_wire._packed(words)
+    assert redis_packing.pack(*words) == redis_packing.packed(words)
 
 
 # --- damage and repair --------------------------------------------------------------------------------------

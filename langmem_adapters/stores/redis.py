@@ -9,6 +9,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, StoreUnavailable
+from langmem_adapters.flow import Flow, blocking, run, step
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
@@ -17,14 +18,17 @@ try:
     from langmem_adapters.stores import redis_dates, redis_log, redis_report
     from langmem_adapters.stores.redis_directory import Directory
     from langmem_adapters.stores.redis_keys import Keys, Place
+    from langmem_adapters.stores.redis_packing import pack
     from langmem_adapters.stores.redis_url import connect
-    from langmem_adapters.stores.redis_wire import Wire, pack
+    from langmem_adapters.stores.redis_wire import Wire
 except ImportError as error:
     raise MissingDependency("redis", "redis") from error
 
 __all__ = ["RedisStore"]
 
 _REMEMBERED = 256  # directories
+_FEW = 100  # entries or values that are read together with what others want
+_SMALL = 1 << 14  # bytes that are sent together with those of others
 _LOOKS = 64  # how often a log may be met in the middle of a repair
 _LONGEST = 1e10  # seconds that a server can count in milliseconds
 
@@ -69,14 +73,19 @@ class RedisStore:
         self._wire = Wire(source, self._address, owned=isinstance(url_or_client, str), retry_for=retry_for)
         self._directory = lru_cache(_REMEMBERED)(partial(Directory, self._wire, self._keys))
 
-    def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
+    @blocking
+    def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> Flow[dict[str, bytes]]:
         place = self._keys.place(namespace)
         if keys is None:
-            (pairs,) = self._wire.send((place.values, pack("HGETALL", place.values)))
+            (pairs,) = yield from step(self._wire.send, (place.values, pack("HGETALL", place.values)))
             items = pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
             return {key.decode("utf-8", "surrogatepass"): value for key, value in items}
-        return _present(keys, self._wire.send((place.values, _values(place, keys)))[0]) if keys else {}
+        if not keys:
+            return {}
+        (values,) = yield self._wire.looking(place.values, _values(place, keys), small=len(keys) <= _FEW)
+        return _present(keys, values)
 
+    @blocking
     def scan(
         self,
         namespace: Namespace,
@@ -86,20 +95,21 @@ class RedisStore:
         limit: int | None = None,
         reverse: bool = False,
         keys: Sequence[str] = (),
-    ) -> Page:
+    ) -> Flow[Page]:
         place = self._keys.place(namespace)
         commands = [*place.sizes, *([_values(place, keys)] if keys else [])]
         if limit != 0 and (before is None or max(after, 0) + 1 < before):
             commands.append(redis_log.reading(place, after, before, limit, reverse=reverse))
         for look in range(_LOOKS):
-            total, ids, *rest = self._wire.transact(place.log, commands)
+            total, ids, *rest = yield self._wire.asking(place.log, commands, small=limit is not None and limit <= _FEW)
             if total == ids:
                 values = _present(keys, rest.pop(0)) if keys else {}
                 return Page([redis_log.item(*entry) for entry in rest[0]] if rest else [], total, values)
             if look:  # not at the first, as the writer of a repeated id is about to take it back
-                redis_log.repair(self._wire, place)
+                yield from step(redis_log.repair, self._wire, place)
         raise StoreUnavailable(f"a log in Redis at {self._address} is repaired again and again; try again")
 
+    @blocking
     def append(
         self,
         namespace: Namespace,
@@ -107,15 +117,16 @@ class RedisStore:
         *,
         keys: Sequence[str] = (),
         ttl: float | None = None,
-    ) -> Appended:
+    ) -> Flow[Appended]:
         place = self._keys.place(namespace)
         first = _first(entries)
         asked = [_values(place, keys)] if keys else []
-        replies = self._commit(namespace, place, [*asked, *redis_log.appending(place, first)], ttl)
+        replies = yield from self._commit(namespace, place, [*asked, *redis_log.appending(place, first)], ttl)
         values = _present(keys, replies.pop(0)) if keys else {}
-        new, total = redis_log.settle(self._wire, place, first, replies)
+        new, total = yield from redis_log.settle(self._wire, place, first, replies)
         return Appended([new.pop(id_, False) for id_, _ in entries], total, values)
 
+    @blocking
     def write(
         self,
         namespace: Namespace,
@@ -126,7 +137,7 @@ class RedisStore:
         remove: Sequence[Item] = (),
         guard: Mapping[str, bytes | None] | None = None,
         ttl: float | None = None,
-    ) -> None:
+    ) -> Flow[None]:
         place = self._keys.place(namespace)
         first = _first(append)
         commands = redis_log.removing(place, remove) if remove else []
@@ -138,9 +149,9 @@ class RedisStore:
         start = len(commands)
         if first or not put:  # a namespace is there from its first write on, even if that leaves nothing in it
             commands += redis_log.appending(place, first)
-        replies = self._commit(namespace, place, commands, ttl, guard)
+        replies = yield from self._commit(namespace, place, commands, ttl, guard)
         if first:
-            redis_log.settle(self._wire, place, first, replies[start:])
+            yield from redis_log.settle(self._wire, place, first, replies[start:])
 
     def clear(self, namespace: Namespace) -> None:
         place = self._keys.place(namespace)
@@ -179,7 +190,7 @@ class RedisStore:
         return redis_dates.dates(self._wire, self._keys.place(namespace))
 
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
-        self._commit(namespace, self._keys.place(namespace), [], dates.left, at=dates.updated_at)
+        run(self._commit(namespace, self._keys.place(namespace), [], dates.left, at=dates.updated_at))
 
     def discard(self, namespace: Namespace, before: float) -> bool:
         return redis_dates.discard(self._wire, self._keys.place(namespace), before)
@@ -200,25 +211,27 @@ class RedisStore:
         guard: Mapping[str, bytes | None] | None = None,
         *,
         at: float | None = None,
-    ) -> list[Any]:
+    ) -> Flow[list[Any]]:
         """Make a change, with the keys' expiry and the row in the directory; give the change's replies."""
         lifetime = None if ttl is None else _milliseconds(ttl)
-        whole = [*commands, *place.expiring(lifetime)]
-        directory = self._directory(namespace[:-1])
         now = self._clock() if at is None else at
-        listing = directory.listing(place.row, now, lifetime) if place.directory else []
-        if self._wire.one_slot:
-            replies = listed = self._change(place, [*whole, *listing], guard)
+        listing = place.listing(now, lifetime)
+        whole = (*commands, *place.expiring(lifetime), *(listing if self._wire.one_slot else ()))
+        if guard:
+            replies = yield from step(self._guarded, place, whole, guard)
         else:
-            replies = self._change(place, whole, guard)
-            listed = self._wire.transact(place.directory, listing) if listing else []
+            replies = yield self._wire.asking(place.log, whole, small=sum(map(len, commands)) <= _SMALL)
+        if listing and not self._wire.one_slot:
+            listed = yield self._wire.asking(place.directory, listing)
+        else:
+            listed = replies
         if listing and lifetime is not None:
-            directory.outlive(place.row, lifetime, listed)
+            directory = self._directory(namespace[:-1])
+            if directory.may_end_before(lifetime, listed):
+                yield from step(directory.outlive, place.row, lifetime)
         return replies[: len(commands)]
 
-    def _change(self, place: Place, commands: Sequence[bytes], guard: Mapping[str, bytes | None] | None) -> list[Any]:
-        if not guard:
-            return self._wire.transact(place.log, commands)
+    def _guarded(self, place: Place, commands: Sequence[bytes], guard: Mapping[str, bytes | None]) -> list[Any]:
         found: dict[str, bytes] = {}
 
         def decide(replies: list[Any]) -> Sequence[bytes] | None:

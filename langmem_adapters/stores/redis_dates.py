@@ -9,7 +9,8 @@ from typing import Any
 from langmem_adapters.errors import Conflict
 from langmem_adapters.inspection import Dates
 from langmem_adapters.stores.redis_keys import Place
-from langmem_adapters.stores.redis_wire import Wire, pack
+from langmem_adapters.stores.redis_packing import pack
+from langmem_adapters.stores.redis_wire import Wire
 
 __all__ = ["dates", "discard", "removing"]
 

@@ -13,7 +13,8 @@ from langmem_adapters.errors import Conflict
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Listed
 from langmem_adapters.stores.redis_keys import Keys
-from langmem_adapters.stores.redis_wire import Wire, pack
+from langmem_adapters.stores.redis_packing import pack
+from langmem_adapters.stores.redis_wire import Wire
 
 __all__ = ["Directory"]
 
@@ -34,22 +35,18 @@ class Directory:
         self._keys = keys
         self._parent = parent
         self._key = keys.directory(parent)
-        self._last = pack("PERSIST", self._key)
-        self._look = [pack("PTTL", self._key), pack("ZCARD", self._key)]
 
-    def listing(self, row: bytes, now: float, lifetime: int | None) -> list[bytes]:
-        """List a child as written ``now``. With a lifetime (ms), the replies go to :meth:`outlive`."""
-        add = pack("ZADD", self._key, repr(now), row)
-        return [add, self._last] if lifetime is None else [add, *self._look]
+    @staticmethod
+    def may_end_before(lifetime: int, listed: Sequence[Any]) -> bool:
+        """Whether a child with a lifetime (ms) may outlive the directory, by the replies to its listing."""
+        left, children = listed[-2:]
+        return bool(0 <= left < lifetime or (left == _FOR_EVER and children == 1))
 
-    def outlive(self, row: bytes, lifetime: int, replies: Sequence[Any]) -> None:
+    def outlive(self, row: bytes, lifetime: int) -> None:
         """See to it that the directory lives longer than a child that was just listed, and not for ever.
 
         One without expiry is kept for a child without expiry, unless this child has only just made it.
         """
-        left, children = replies[-2:]
-        if left >= lifetime or (left == _FOR_EVER and children > 1):
-            return
         look = [pack("PTTL", self._key), pack("ZRANGE", self._key, 0, _NEIGHBOURS, "WITHSCORES")]
         for _ in range(_ATTEMPTS):
             before = self._wire.send(*((self._key, command) for command in look))

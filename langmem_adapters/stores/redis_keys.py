@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
-from langmem_adapters.stores.redis_wire import pack
+from langmem_adapters.stores.redis_packing import HOLE, form, pack
 
 __all__ = ["Keys", "Place"]
 
@@ -20,7 +20,7 @@ _REMEMBERED = 1024
 class Place(NamedTuple):
     """Where a namespace is kept: three keys, and a row of its parent's directory (the root has no parent).
 
-    Beside them, packed once, the commands that every write ends with.
+    Beside them, packed once, what every write says of them.
     """
 
     log: bytes
@@ -30,12 +30,25 @@ class Place(NamedTuple):
     row: bytes
     sizes: tuple[bytes, ...]
     lasting: tuple[bytes, ...]
+    add_id: bytes
+    add_entry: bytes
+    list_row: bytes
+    directory_lasting: bytes
+    directory_size: tuple[bytes, ...]
 
     def expiring(self, milliseconds: int | None) -> tuple[bytes, ...]:
         """Give all keys the same expiry, or none."""
         if milliseconds is None:
             return self.lasting
         return tuple(pack("PEXPIRE", key, milliseconds) for key in self[:3])
+
+    def listing(self, now: float, milliseconds: int | None) -> tuple[bytes, ...]:
+        """List it in its parent's directory; where it expires, the last two replies say how long that lasts."""
+        if not self.directory:
+            return ()
+        score = repr(now).encode()
+        add = self.list_row % (len(score), score)
+        return (add, self.directory_lasting) if milliseconds is None else (add, *self.directory_size)
 
 
 class Keys:
@@ -52,8 +65,16 @@ class Keys:
         log, ids, values = (start + kind.encode() for kind in _KINDS)
         directory = self.directory(namespace[:-1]) if namespace else b""
         row = encode_namespace(namespace[-1:]).encode()
-        sizes = (pack("XLEN", log), pack("SCARD", ids))
-        return Place(log, ids, values, directory, row, sizes, tuple(pack("PERSIST", key) for key in (log, ids, values)))
+        return Place(
+            *(log, ids, values, directory, row),
+            sizes=(pack("XLEN", log), pack("SCARD", ids)),
+            lasting=tuple(pack("PERSIST", key) for key in (log, ids, values)),
+            add_id=form("SADD", ids, HOLE),
+            add_entry=form("XADD", log, "*", "i", HOLE, "d", HOLE),
+            list_row=form("ZADD", directory, HOLE, row),
+            directory_lasting=pack("PERSIST", directory),
+            directory_size=(pack("PTTL", directory), pack("ZCARD", directory)),
+        )
 
     def directory(self, parent: Namespace) -> bytes:
         """Name the key that lists a namespace's children."""

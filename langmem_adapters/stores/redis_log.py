@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langmem_adapters.errors import Conflict
+from langmem_adapters.flow import Flow, step
 from langmem_adapters.protocols import Item
 from langmem_adapters.stores.redis_keys import Place
-from langmem_adapters.stores.redis_wire import Wire, pack
+from langmem_adapters.stores.redis_packing import pack
+from langmem_adapters.stores.redis_wire import Wire
 
 __all__ = ["appending", "item", "reading", "removing", "repair", "settle"]
 
@@ -44,13 +46,16 @@ def appending(place: Place, entries: Mapping[str, bytes]) -> list[bytes]:
     if not entries:
         create = pack("XGROUP", "CREATE", place.log, "touch", "$", "MKSTREAM")
         return [create, pack("XGROUP", "DESTROY", place.log, "touch"), place.sizes[0]]
+    if len(entries) == 1:  # SADD says itself whether it was known
+        ((id_, data),) = entries.items()
+        id_bytes = _bytes(id_)
+        size = len(id_bytes)
+        return [place.add_id % (size, id_bytes), place.add_entry % (size, id_bytes, len(data), data), place.sizes[0]]
     ids = [_bytes(id_) for id_ in entries]
-    # Of a single one, SADD says itself whether it was known.
-    asked = [pack("SMISMEMBER", place.ids, *ids)] if len(ids) > 1 else []
     added = [
-        pack("XADD", place.log, b"*", b"i", id_, b"d", data) for id_, data in zip(ids, entries.values(), strict=True)
+        place.add_entry % (len(id_), id_, len(data), data) for id_, data in zip(ids, entries.values(), strict=True)
     ]
-    return [*asked, pack("SADD", place.ids, *ids), *added, place.sizes[0]]
+    return [pack("SMISMEMBER", place.ids, *ids), pack("SADD", place.ids, *ids), *added, place.sizes[0]]
 
 
 def removing(place: Place, items: Sequence[Item]) -> list[bytes]:
@@ -61,26 +66,28 @@ def removing(place: Place, items: Sequence[Item]) -> list[bytes]:
     ]
 
 
-def settle(wire: Wire, place: Place, entries: Mapping[str, bytes], replies: list[Any]) -> tuple[dict[str, bool], int]:
+def settle(
+    wire: Wire, place: Place, entries: Mapping[str, bytes], replies: list[Any]
+) -> Flow[tuple[dict[str, bool], int]]:
     """From the replies to :func:`appending`: which ids are new, and how long the log is.
 
     Entries whose id was there before are taken back.
     """
-    *replies, total = replies
+    total = replies[-1]
     if not entries:
         return {}, total
-    written = replies[-len(entries) :]
     known = replies[0] if len(entries) > 1 else [not replies[0]]
-    repeated = [stream_id for stream_id, old in zip(written, known, strict=True) if old]
-    if not repeated:
+    if not any(known):
         return dict.fromkeys(entries, True), total
+    written = replies[-1 - len(entries) : -1]
+    repeated = [stream_id for stream_id, old in zip(written, known, strict=True) if old]
     try:
-        left = _take_back(wire, place, repeated)
+        left = yield from step(_take_back, wire, place, repeated)
     except Conflict:  # too busy a log; whoever reads it next leaves each id once
         left = total - len(repeated)
     if left is not None:
         return {id_: not old for id_, old in zip(entries, known, strict=True)}, left
-    kept = repair(wire, place)
+    kept = yield from step(repair, wire, place)
     return {id_: kept.get(_bytes(id_)) == own for id_, own in zip(entries, written, strict=True)}, len(kept)
 
 

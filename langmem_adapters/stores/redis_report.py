@@ -13,7 +13,8 @@ from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats
 from langmem_adapters.keys import Namespace
 from langmem_adapters.stores.redis_keys import Keys
-from langmem_adapters.stores.redis_wire import Wire, pack
+from langmem_adapters.stores.redis_packing import pack
+from langmem_adapters.stores.redis_wire import Wire
 
 __all__ = ["examined", "health", "stats"]
 

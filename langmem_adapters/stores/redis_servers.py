@@ -5,18 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from redis import ConnectionPool, RedisCluster
-from redis.exceptions import AskError, ClusterDownError, ReadOnlyError, ResponseError, SlotNotCoveredError, WatchError
+from redis.exceptions import AskError, ClusterDownError, SlotNotCoveredError
 
 from langmem_adapters.breaker import Breaker
+from langmem_adapters.stores.redis_connections import Handy, on
 from langmem_adapters.stores.redis_outage import Patience, is_down, may_pass
 
-__all__ = ["Cluster", "OneServer", "Servers", "on"]
+__all__ = ["Cluster", "OneServer", "Servers"]
 
 T = TypeVar("T")
 _Talk: TypeAlias = "Callable[[Any], T]"
+_On: TypeAlias = "Callable[[_Talk[Any]], Any]"
 _MakeBreaker: TypeAlias = "Callable[[Callable[[], object]], Breaker]"
 
 _MOVED = (AskError, ClusterDownError, SlotNotCoveredError)  # MovedError is an AskError
@@ -29,7 +32,7 @@ class Servers(Protocol):
 
     def pool(self, key: bytes) -> ConnectionPool: ...
 
-    def pools(self) -> list[ConnectionPool]: ...
+    def each(self) -> list[_On]: ...
 
     def call(self, key: bytes, talk: _Talk[T]) -> T: ...
 
@@ -46,18 +49,23 @@ class OneServer:
         self._owned = owned
         # Connections of a given client have been told by its owner how to try again.
         self._patience = patience if owned else Patience(0)
-        self._breaker = breaker(lambda: on(pool, _ping))
+        self._handy = Handy(pool) if owned and Handy.suits(pool) else None
+        self._on = talk_on = self._handy.on if self._handy else partial(on, pool)
+        self._breaker = breaker(lambda: talk_on(_ping))
 
     def pool(self, key: bytes) -> ConnectionPool:  # noqa: ARG002 - as in a cluster
         return self._pool
 
-    def pools(self) -> list[ConnectionPool]:
-        return [self._pool]
+    def each(self) -> list[_On]:
+        return [self._on]
 
     def call(self, key: bytes, talk: _Talk[T]) -> T:  # noqa: ARG002 - as in a cluster
-        return self._breaker.guard(lambda: self._patience.call(lambda: on(self._pool, talk)))
+        attempt: Callable[[], T] = partial(self._on, talk)
+        return self._breaker.guard(lambda: self._patience.call(attempt))
 
     def close(self) -> None:
+        if self._handy:
+            self._handy.close()
         if self._owned:
             self._pool.disconnect()
 
@@ -85,10 +93,10 @@ class Cluster:
             raise SlotNotCoveredError(f"no node serves the slot of {key!r}")
         return client.get_redis_connection(node).connection_pool
 
-    def pools(self) -> list[ConnectionPool]:
+    def each(self) -> list[_On]:
         client = self._connected()
         nodes = client.get_primaries()  # type: ignore[no-untyped-call]
-        return [client.get_redis_connection(node).connection_pool for node in nodes]
+        return [partial(on, client.get_redis_connection(node).connection_pool) for node in nodes]
 
     def call(self, key: bytes, talk: _Talk[T]) -> T:
         return self._breaker_of(key).guard(
@@ -130,26 +138,6 @@ class Cluster:
 
 def _may_pass_in_a_cluster(error: Exception) -> bool:
     return may_pass(error) or isinstance(error, _MOVED)
-
-
-def on(pool: ConnectionPool, talk: _Talk[T]) -> T:
-    """Talk on a connection of a pool."""
-    connection: Any = pool.get_connection()
-
-    def drop(error: Exception) -> None:
-        connection.disconnect()
-        if not is_down(error):
-            raise error
-
-    try:
-        return connection.retry.call_with_retry(lambda: talk(connection), drop)  # type: ignore[no-any-return]
-    except BaseException as error:
-        # After a refusal all replies were read. A replica is left, as its name may lead to the primary by now.
-        if not isinstance(error, ResponseError | WatchError) or isinstance(error, ReadOnlyError):
-            connection.disconnect()
-        raise
-    finally:
-        pool.release(connection)
 
 
 def _ping(connection: Any) -> None:

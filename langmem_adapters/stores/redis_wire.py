@@ -9,44 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from redis import ConnectionPool, RedisCluster
 from redis.exceptions import RedisClusterException, RedisError, ResponseError, WatchError
 
 from langmem_adapters.breaker import GRACE, Breaker
-from langmem_adapters.errors import Conflict, StoreUnavailable
+from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
+from langmem_adapters.flow import Answer, Step
 from langmem_adapters.stores.redis_errors import translate
-from langmem_adapters.stores.redis_outage import LOST, Patience, is_down
-from langmem_adapters.stores.redis_servers import Cluster, OneServer, Servers, on
+from langmem_adapters.stores.redis_outage import LOST, Patience, is_down, may_pass
+from langmem_adapters.stores.redis_packing import pack
+from langmem_adapters.stores.redis_servers import Cluster, OneServer, Servers
 
-__all__ = ["Wire", "pack"]
+__all__ = ["Wire"]
 
 _ATTEMPTS = 64  # how often a watched key may change under a writer
 _SCAN = 1000  # keys that one SCAN looks at
 _DRIVER = (RedisError, RedisClusterException)
 _SECOND_VERSION = (2, "2")
-_REPLIES = (bytes, int, list, type(None))
-
-
-def _packed(words: tuple[bytes | str | float, ...]) -> bytes:
-    encoded = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-    strings = [b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded]
-    return b"*%d\r\n%b" % (len(words), b"".join(strings))
 
 
 try:
-    from hiredis import pack_command
-except ImportError:  # redis-py does without it, too
-    _pack: Callable[[Any], bytes] = _packed
-else:
-    _pack = pack_command
-
-
-def pack(*words: bytes | str | float) -> bytes:
-    """Write a command as the server reads it: an array of strings."""
-    return _pack(words)
-
+    from redis._parsers.hiredis import NOT_ENOUGH_DATA as _NO_MORE
+except ImportError:  # nor does redis-py ask for more at once
+    _NO_MORE = None
 
 _MULTI, _EXEC = pack("MULTI"), pack("EXEC")
 
@@ -69,11 +57,8 @@ class Wire:
         kind: Any = Cluster if callable(source) else OneServer
         self._servers: Servers = kind(source, owned, patience, breaker)
         self._address = address
-
-    @property
-    def one_slot(self) -> bool:
+        self.one_slot = self._servers.one_slot
         """Whether all keys may be in one transaction; in a cluster, only those with the same hash tag."""
-        return self._servers.one_slot
 
     def transact(self, key: bytes, commands: Sequence[bytes]) -> list[Any]:
         """MULTI … EXEC, where ``key`` lives. After a lost answer all is sent again."""
@@ -81,6 +66,34 @@ class Wire:
             return self._servers.call(key, lambda connection: _transact(connection, commands))
         except _DRIVER as error:
             raise translate(error, self._address) from error
+
+    def asking(self, key: bytes, commands: Sequence[bytes], *, small: bool = True) -> Step:
+        """:meth:`transact`, as a question of a flow: if it is small, several may go in the same round trip."""
+        line = self if small and self.one_slot else None
+        return Step(lambda: self.transact(key, commands), None, line, (commands, True))
+
+    def looking(self, key: bytes, command: bytes, *, small: bool = True) -> Step:
+        """:meth:`send` of one command, as a question of a flow."""
+        line = self if small and self.one_slot else None
+        return Step(lambda: self.send((key, command)), None, line, ([command], False))
+
+    def ask(self, requests: Sequence[tuple[Sequence[bytes], bool]]) -> list[Answer | None]:
+        """Answer several of these questions, each for itself, in one round trip."""
+        answers: dict[int, Answer] = {}
+
+        def talk(connection: Any) -> None:
+            left = [n for n in range(len(requests)) if n not in answers]
+            packed = [(_whole if whole else b"".join)(commands) for commands, whole in (requests[n] for n in left)]
+            connection.send_packed_command((b"".join(packed),))
+            for n in left:
+                commands, whole = requests[n]
+                answer, error = _answered(_outcome if whole else _results, connection, len(commands))
+                if error is None or not may_pass(error):
+                    answers[n] = answer, error and self._told(error)
+
+        with suppress(StoreUnavailable, *_DRIVER):  # those without an answer are asked again, each by itself
+            self._servers.call(b"", talk)  # whatever the key, there is one server
+        return [answers.get(n) for n in range(len(requests))]
 
     def optimistic(
         self,
@@ -129,13 +142,13 @@ class Wire:
     def keys(self, pattern: bytes) -> Iterator[bytes]:
         """Go through the names of keys, on all servers, with SCAN; a name may come more than once."""
         with self._translated():
-            pools = self._servers.pools()
-        for pool in pools:
+            servers = self._servers.each()
+        for on in servers:
             cursor: Any = b"0"
             while True:
                 command = pack("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN)
                 with self._translated():
-                    cursor, names = on(pool, partial(_pipeline, commands=[command]))[0]
+                    cursor, names = on(partial(_pipeline, commands=[command]))[0]
                 yield from names
                 if int(cursor) == 0:
                     break
@@ -143,8 +156,8 @@ class Wire:
     def everywhere(self, command: bytes) -> Iterator[Any]:
         """Ask each server, once: neither is a failure tried again, nor is one that is known to be down left out."""
         with self._translated():
-            for pool in self._servers.pools():
-                yield on(pool, partial(_pipeline, commands=[command]))[0]
+            for on in self._servers.each():
+                yield on(partial(_pipeline, commands=[command]))[0]
 
     def close(self) -> None:
         """Close the connections, unless they are those of a client that was handed in."""
@@ -158,6 +171,11 @@ class Wire:
             places.setdefault(self._servers.pool(key), []).append(place)
         return places.values()
 
+    def _told(self, error: Exception) -> StoreError:
+        told = translate(error, self._address)
+        told.__cause__ = error
+        return told
+
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
@@ -169,18 +187,38 @@ class Wire:
 
 
 def _transact(connection: Any, commands: Sequence[bytes]) -> list[Any]:
-    connection.send_packed_command([b"".join((_MULTI, *commands, _EXEC))])
-    *queued, answer = _replies(connection, len(commands) + 2)
+    connection.send_packed_command((_whole(commands),))
+    return _outcome(connection, len(commands))
+
+
+def _whole(commands: Sequence[bytes]) -> bytes:
+    return b"".join((_MULTI, *commands, _EXEC))
+
+
+def _outcome(connection: Any, count: int) -> list[Any]:
+    replies = _replies(connection, count + 2)
+    answer = replies[-1]
     if answer is None:
         raise WatchError
-    if isinstance(answer, ResponseError):  # one of the commands was refused; the others were not made either
-        raise next((reply for reply in queued if isinstance(reply, ResponseError)), answer)
+    if isinstance(answer, Exception):  # one of the commands was refused; the others were not made either
+        raise next(reply for reply in replies if isinstance(reply, Exception))
     return _checked(answer)
 
 
 def _pipeline(connection: Any, commands: Sequence[bytes]) -> list[Any]:
-    connection.send_packed_command([b"".join(commands)])
-    return _checked(_replies(connection, len(commands)))
+    connection.send_packed_command((b"".join(commands),))
+    return _results(connection, len(commands))
+
+
+def _results(connection: Any, count: int) -> list[Any]:
+    return _checked(_replies(connection, count))
+
+
+def _answered(read: Callable[[Any, int], list[Any]], connection: Any, count: int) -> tuple[Any, Exception | None]:
+    try:
+        return read(connection, count), None
+    except ResponseError as error:
+        return None, error
 
 
 def _replies(connection: Any, count: int) -> list[Any]:
@@ -191,27 +229,17 @@ def _replies(connection: Any, count: int) -> list[Any]:
             replies.append(connection.read_response())
         except ResponseError as error:  # the rest must be read all the same
             replies.append(error)
-        replies += _arrived(connection, count - len(replies))
+        if len(replies) < count:
+            replies += _arrived(connection, count - len(replies))
     return replies
 
 
-def _arrived(connection: Any, most: int) -> list[Any]:
+def _arrived(connection: Any, most: int) -> Iterable[Any]:
     """Replies that came with the one that was just read; redis-py spends as long on each as the server does."""
-    if most == 0 or connection.protocol not in _SECOND_VERSION:  # in the third version, news may come in between
-        return []
-    gets = getattr(getattr(getattr(connection, "_parser", None), "_reader", None), "gets", None)
-    replies: list[Any] = []
-    while gets is not None and len(replies) < most:
-        reply = gets()
-        if type(reply) not in _REPLIES:
-            if isinstance(reply, Exception):
-                if not isinstance(reply, ResponseError):
-                    connection.disconnect()
-                    raise reply
-            else:  # no whole reply is left
-                break
-        replies.append(reply)
-    return replies
+    if connection.protocol not in _SECOND_VERSION:  # in the third version, news may come in between
+        return ()
+    reader = getattr(getattr(connection, "_parser", None), "_reader", None)
+    return islice(iter(reader.gets, _NO_MORE), most) if reader else ()
 
 
 def _checked(replies: list[Any]) -> list[Any]:

@@ -1,0 +1,39 @@
+"""Commands as a Redis server reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["HOLE", "form", "pack", "packed"]
+
+
+def packed(words: tuple[bytes | str | float, ...]) -> bytes:
+    """Do what hiredis does, without it."""
+    encoded = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    strings = [b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded]
+    return b"*%d\r\n%b" % (len(words), b"".join(strings))
+
+
+try:
+    from hiredis import pack_command
+except ImportError:  # redis-py does without it, too
+    _pack: Callable[[Any], bytes] = packed
+else:
+    _pack = pack_command
+
+
+def pack(*words: bytes | str | float) -> bytes:
+    """Write a command as the server reads it: an array of strings."""
+    return _pack(words)
+
+
+HOLE = None
+"""A word that is not known yet, in a :func:`form`."""
+
+
+def form(*words: bytes | str | None) -> bytes:
+    """Write a command with holes, to be filled by ``%`` with each word's length and the word, bytes both times."""
+    given = (word.encode() if isinstance(word, str) else word for word in words)
+    strings = (b"%d\r\n%b" if word is None else b"%d\r\n%b" % (len(word), word.replace(b"%", b"%%")) for word in given)
+    return b"*%d\r\n" % len(words) + b"".join(b"$%b\r\n" % string for string in strings)
