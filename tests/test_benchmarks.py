@@ -208,7 +208,7 @@ def test_tables_show_limit_ours_ratio_goal_and_peers(record: dict[str, object]) 
     text = report.tables(record)
     assert "| 10 | 10 µs | 40 µs | 4.00 | 4,000 µs | - |" in text
     assert "| size | limit | ours | ours ÷ limit | Peer <A> | Peer B |" in text
-    assert "| ≤ 1.5 x limit (gate: 3 x) | 4.00 x | **no** |" in text
+    assert "| ≤ 1.5 x limit (gate: 2 x) | 4.00 x | **no** |" in text
     assert "| ≤ 1 x limit | 1.00 x | yes |" in text
 
 

@@ -148,8 +148,16 @@ class Keeping:
         """The experiences that are like a request, best first."""
         if not self.reads or k < 1:
             return views.Listing([], views.experiences)
-        found = yield from step(self._shelf.search, words(req), k, lambda data: self._read(data) is not None)
-        return _listed([Similar(Experience.from_bytes(data), score) for _, score, data in found], req)
+        read: dict[bytes, Experience] = {}
+
+        def is_readable(data: bytes) -> bool:
+            experience = self._read(data)
+            if experience is not None:
+                read[data] = experience
+            return experience is not None
+
+        found = yield from step(self._shelf.search, words(req), k, is_readable)
+        return _listed([Similar(read[data], score) for _, score, data in found], req)
 
     def exact_flow(self, req: Any) -> Flow[list[Similar]]:
         """The experience of exactly this request, if there is one."""

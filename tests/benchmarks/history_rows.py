@@ -176,7 +176,7 @@ ROWS = (
         "RPUSH by redis-py",
         partial(_append, kind="redis", sizes=_SIZES),
         (at_most(1.5), flat(1.2)),
-        gate=3.0,
+        gate=2.0,
     ),
     Row(
         "append-sqlite",
@@ -184,7 +184,7 @@ ROWS = (
         _INSERT.format("NORMAL"),
         partial(_append, kind="sqlite", sizes=_SIZES),
         (at_most(2.5), faster(30)),
-        gate=7.0,
+        gate=5.0,
     ),
     Row(
         "append-sqlite-full",
@@ -207,7 +207,7 @@ ROWS = (
         "one SELECT, bytes only",
         partial(_newest, kind="sqlite", sizes=_SIZES),
         (at_most(8.0), faster(500, but=1, size="10,000")),
-        gate=40.0,
+        gate=30.0,
     ),
     Row("turn", "A turn: read the newest 20, append two messages; Redis", _LIST, _turn, (flat(1.2),)),
     Row("round-trips", "Round trips of such a turn, counted at the socket", "two", _round_trips, (at_most(1),)),
