@@ -23,7 +23,7 @@ _PACKAGES = (
     *("langmem_adapters", "pydantic", "langchain-core", "langchain-community", "langgraph"),
     *("langgraph-checkpoint-sqlite", "llama-index-core", "llama-index-storage-chat-store-redis"),
     *("llama-index-retrievers-bm25", "llama-index-vector-stores-chroma", "chromadb", "gptcache"),
-    *("redis", "hiredis", "orjson", "tantivy", "hnswlib"),
+    *("redis", "hiredis", "orjson", "tantivy", "hnswlib", "simsimd"),
 )
 _BEGIN, _END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
