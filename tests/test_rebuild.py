@@ -370,6 +370,19 @@ def test_a_window_is_the_one_that_the_memory_itself_shows(said: list[BaseMessage
     assert history.messages == [from_message(message) for message in history.brain.context(k).messages]
 
 
+def test_a_window_of_tokens_holds_no_more_than_these() -> None:
+    history = BrainChatMessageHistory("s", store=MemoryStore(), max_tokens=40, memory_k=10)
+    history.add_messages([HumanMessage("word " * 10 + str(n)) for n in range(6)])
+    assert [message.content[-1] for message in history.messages] == ["4", "5"]
+
+
+def test_what_says_no_version_is_not_ours_and_an_empty_id_is_none() -> None:
+    assert of_bytes(b'{"role":"user","content":"a"}') is None
+    made = of_bytes(b'{"v":1,"id":"","role":"user","content":"a"}')
+    assert made is not None
+    assert state(made) == state(HumanMessage("a"))
+
+
 # --- generations
 
 

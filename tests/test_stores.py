@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from langmem_adapters.database import Database
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
+from langmem_adapters.inspection import Dates
 from langmem_adapters.protocols import Appended
 from langmem_adapters.stores import open_store, shared_store, sqlite
 from langmem_adapters.stores.memory import MemoryStore
@@ -271,6 +272,17 @@ def test_a_message_that_comes_soon_after_another_leaves_the_index_of_namespaces_
         raw.close()
         clock.advance(seconds)
     assert times == [(0, 0), (59, 0), (pytest.approx(59.9), 0), (pytest.approx(60.1), pytest.approx(60.1))]
+
+
+def test_a_namespace_is_listed_by_the_date_that_it_was_given(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = SQLiteStore(tmp_path / "dates.db", clock=clock)
+    for name in ("first", "second"):
+        store.append(("s", name), [("a", b"")])
+        clock.advance(100)
+    store.set_dates(("s", "first"), Dates(clock() + 1000, None))
+    assert [row.namespace[1] for row in store.recent(("s",), limit=1)] == ["first"]
+    store.close()
 
 
 def test_a_locked_file_is_unavailable_and_nothing_is_half_written(tmp_path: Path) -> None:
