@@ -80,7 +80,10 @@ def to_message(message: BaseMessage) -> Message:
     Raises ConfigurationError for a RemoveMessage, and SerializationError for a message that was filled with
     values its class does not allow.
     """
-    fields = _fields(message)
+    return _checked(message, _fields(message))
+
+
+def _checked(message: BaseMessage, fields: dict[str, Any]) -> Message:
     try:
         return Message.model_validate(fields)
     except ValidationError as error:
@@ -92,7 +95,7 @@ def to_message(message: BaseMessage) -> Message:
 def writable(message: BaseMessage) -> Message | MessageData:
     """:func:`to_message` for who only writes it: without a Message where that would change nothing."""
     fields = _fields(message)
-    return MessageData(fields) if _is_sound(fields) else to_message(message)
+    return MessageData(fields) if _is_sound(fields) else _checked(message, fields)
 
 
 def _fields(message: BaseMessage) -> dict[str, Any]:

@@ -15,11 +15,12 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from langmem_adapters.stores.redis_outage import is_down
 
-__all__ = ["Handy", "on"]
+__all__ = ["SECOND_VERSION", "Handy", "on"]
 
 T = TypeVar("T")
 
-_SECOND_VERSION = (2, "2")
+SECOND_VERSION = (2, "2")
+"""Of the protocol: a connection brings nothing but the replies to what was sent."""
 _UNUSABLE = (RedisConnectionError, RedisTimeoutError, OSError)
 
 
@@ -67,7 +68,7 @@ class Handy:
     def suits(pool: ConnectionPool) -> bool:
         """Whether that is all that the pool does: a sentinel's looks for the primary, the third protocol for news."""
         version = pool.connection_kwargs.get("protocol")
-        return type(pool) is BlockingConnectionPool and version in _SECOND_VERSION
+        return type(pool) is BlockingConnectionPool and version in SECOND_VERSION
 
     def on(self, talk: Callable[[Any], T]) -> T:
         """Talk on a connection, as :func:`on` does; these are not told to try again."""

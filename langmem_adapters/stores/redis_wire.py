@@ -18,6 +18,7 @@ from redis.exceptions import RedisClusterException, RedisError, ResponseError, W
 from langmem_adapters.breaker import GRACE, Breaker
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Answer, Step
+from langmem_adapters.stores.redis_connections import SECOND_VERSION
 from langmem_adapters.stores.redis_errors import translate
 from langmem_adapters.stores.redis_outage import LOST, Patience, is_down, may_pass
 from langmem_adapters.stores.redis_packing import pack
@@ -28,7 +29,6 @@ __all__ = ["Wire"]
 _ATTEMPTS = 64  # how often a watched key may change under a writer
 _SCAN = 1000  # keys that one SCAN looks at
 _DRIVER = (RedisError, RedisClusterException)
-_SECOND_VERSION = (2, "2")
 
 
 try:
@@ -236,7 +236,7 @@ def _replies(connection: Any, count: int) -> list[Any]:
 
 def _arrived(connection: Any, most: int) -> Iterable[Any]:
     """Replies that came with the one that was just read; redis-py spends as long on each as the server does."""
-    if connection.protocol not in _SECOND_VERSION:  # in the third version, news may come in between
+    if connection.protocol not in SECOND_VERSION:  # in the third version, news may come in between
         return ()
     reader = getattr(getattr(connection, "_parser", None), "_reader", None)
     return islice(iter(reader.gets, _NO_MORE), most) if reader else ()
