@@ -21,9 +21,10 @@ from langmem_adapters.database import Database
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.inspection import Dates
 from langmem_adapters.protocols import Appended
-from langmem_adapters.stores import open_store, shared_store, sqlite
+from langmem_adapters.stores import open_store, shared_store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.stores.sqlite_namespaces import SCHEMA
 from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
 
 NS = ("brain", "t", "u", "s")
@@ -213,13 +214,15 @@ def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
         SQLiteStore(tmp_path / "new.db").scan(NS)
 
 
-def test_a_file_of_an_older_version_is_brought_up_with_all_that_it_holds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [6, 10])
+def test_a_file_of_an_older_version_is_brought_up_with_all_that_it_holds(tmp_path: Path, version: int) -> None:
     clock = FakeClock()
-    before = Database(tmp_path / "old.db", schema=sqlite._SCHEMA[:6], name="store")
+    before = Database(tmp_path / "old.db", schema=SCHEMA[:version], name="store")
     with before.writing() as raw:
         for number, name in enumerate(("first", "second", "third"), 1):
             raw.execute(
-                "INSERT INTO langmem_namespaces VALUES (?, ?, ?, 2, 1, ?, NULL)",
+                "INSERT INTO langmem_namespaces (number, name, parent, next, total, updated_at)"
+                " VALUES (?, ?, ?, 2, 1, ?)",
                 (number, f"s/{name}/", "s/", clock() + number),
             )
             raw.execute("INSERT INTO langmem_log VALUES (?, ?, ?)", ((number << 32) + 1, "a", name.encode()))
@@ -261,17 +264,45 @@ def test_namespaces_are_listed_by_their_last_write_however_close_the_writes_are(
     file.close()
 
 
-def test_a_message_that_comes_soon_after_another_leaves_the_index_of_namespaces_as_it_is(tmp_path: Path) -> None:
+def test_a_message_that_comes_soon_after_another_leaves_the_row_of_its_namespace_as_it_is(tmp_path: Path) -> None:
     clock = FakeClock()
     store = SQLiteStore(tmp_path / "soon.db", clock=clock)
-    times: list[tuple[Any, Any]] = []
-    for n, seconds in enumerate((59, 0.9, 0.2, 30)):
-        store.append(NS, [(str(n), b"")])
+    rows: list[tuple[Any, ...]] = []
+    for n, seconds in enumerate((59, 0.9, 0.2, 30, 0)):
+        assert store.append(NS, [(str(n), b"")]).total == n + 1
         with sqlite3.connect(tmp_path / "soon.db") as raw:
-            times += raw.execute("SELECT updated_at - ?, listed_at - ? FROM langmem_namespaces", [FakeClock()()] * 2)
+            select = "SELECT next, total, updated_at - ?1, listed_at - ?1 FROM langmem_namespaces"
+            rows += raw.execute(select, (FakeClock()(),))
         raw.close()
         clock.advance(seconds)
-    assert times == [(0, 0), (59, 0), (pytest.approx(59.9), 0), (pytest.approx(60.1), pytest.approx(60.1))]
+    at_first, after_a_minute = (2, 1, 0, 0), (5, 4, pytest.approx(60.1), pytest.approx(60.1))
+    assert rows == [at_first, at_first, at_first, after_a_minute, after_a_minute]
+
+
+def test_what_came_since_the_row_was_written_counts_wherever_it_is_asked_for(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = SQLiteStore(tmp_path / "since.db", clock=clock)
+    for n in range(4):
+        store.append(NS, [(str(n), b"")])
+        store.append(("brain", "a neighbour"), [(str(n), b"")])
+        clock.advance(1)
+    store.append(NS, [("3", b"said before")])
+    last = clock()
+    assert store.scan(NS, limit=1).total == 4
+    assert store.stats().kinds["brain"].entries == 8
+    assert store.dates(NS) == Dates(last, None)
+    clock.advance(1)
+    store.append(NS, [("4", b"")])
+    assert store.dates(NS) == Dates(last + 1, None)
+    assert not store.discard(NS, before=last + 1)
+    store.set_dates(NS, Dates(last + 7, None))
+    assert store.dates(NS) == Dates(last + 7, None)
+    removed = store.scan(NS).items[-1]
+    store.write(NS, remove=[removed])
+    assert store.append(NS, [("5", b"")]).total == 5
+    assert store.scan(NS).items[-1].seq > removed.seq
+    assert store.discard(NS, before=clock() + 1)
+    store.close()
 
 
 def test_a_namespace_is_listed_by_the_date_that_it_was_given(tmp_path: Path) -> None:

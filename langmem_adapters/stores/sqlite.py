@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from langmem_adapters.database import Database
 from langmem_adapters.errors import Conflict
@@ -16,32 +13,20 @@ from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.stores import sqlite_recent, sqlite_report
+from langmem_adapters.stores.sqlite_namespaces import (
+    BITS,
+    SCHEMA,
+    SINCE,
+    UPDATED_AT,
+    add,
+    drop,
+    find,
+    note,
+    open_,
+)
 
 __all__ = ["SQLiteStore"]
 
-# A log entry's key is its namespace's number and its own: reading a log is one walk along the table, and numbers
-# of namespaces are never used twice, so sequence numbers rise even when a namespace was cleared and made again.
-_SCHEMA = (
-    """CREATE TABLE langmem_namespaces (
-        number INTEGER PRIMARY KEY AUTOINCREMENT,
-        name TEXT NOT NULL UNIQUE,
-        parent TEXT NOT NULL,
-        next INTEGER NOT NULL,
-        total INTEGER NOT NULL,
-        updated_at REAL NOT NULL,
-        expires_at REAL)""",
-    "CREATE INDEX langmem_namespaces_recent ON langmem_namespaces (parent, updated_at, name)",
-    "CREATE INDEX langmem_namespaces_expiry ON langmem_namespaces (expires_at) WHERE expires_at IS NOT NULL",
-    "CREATE TABLE langmem_log (seq INTEGER PRIMARY KEY, id TEXT NOT NULL, data BLOB NOT NULL)",
-    "CREATE UNIQUE INDEX langmem_log_id ON langmem_log (seq >> 32, id)",
-    """CREATE TABLE langmem_values (
-        namespace INTEGER NOT NULL, key TEXT NOT NULL, data BLOB NOT NULL, UNIQUE (namespace, key))""",
-    "ALTER TABLE langmem_namespaces ADD COLUMN listed_at REAL NOT NULL DEFAULT 0",
-    "UPDATE langmem_namespaces SET listed_at = updated_at",
-    "DROP INDEX langmem_namespaces_recent",
-    "CREATE INDEX langmem_namespaces_listed ON langmem_namespaces (parent, listed_at)",
-)
-_BITS = 32
 _FEW = 4  # values that are read by one statement
 _GET = [
     "SELECT key, data FROM langmem_values WHERE namespace ="  # noqa: S608 - question marks
@@ -49,7 +34,6 @@ _GET = [
     f" AND key IN ({', '.join('?' * count)})"
     for count in range(_FEW + 1)
 ]
-_CULL = 1000  # log entries of expired namespaces removed beside each write, so that no sweep is ever needed
 
 
 class SQLiteStore:
@@ -76,7 +60,7 @@ class SQLiteStore:
         self.path = str(path)
         self._clock = clock
         self._database = Database(
-            path, schema=_SCHEMA, name="store", synchronous=synchronous, timeout=timeout, fails_fast=fails_fast
+            path, schema=SCHEMA, name="store", synchronous=synchronous, timeout=timeout, fails_fast=fails_fast
         )
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
@@ -84,7 +68,7 @@ class SQLiteStore:
         if keys is not None and len(keys) <= _FEW:
             return dict(self._database.look(_GET[len(keys)], (name, self._clock(), *keys))) if keys else {}
         with self._database.reading() as connection:
-            found = self._find(connection, name)
+            found = find(connection, name, self._clock())
             return {} if found is None else _values(connection, found[0], keys)
 
     def scan(
@@ -99,12 +83,12 @@ class SQLiteStore:
     ) -> Page:
         name = encode_namespace(namespace)
         with self._database.reading() as connection:
-            found = self._find(connection, name)
+            found = find(connection, name, self._clock())
             if found is None:
                 return Page([], 0, {})
             number, total = found
-            first = max(after + 1, number << _BITS)
-            last = min((number + 1) << _BITS, before if before is not None else (number + 1) << _BITS) - 1
+            first = max(after + 1, number << BITS)
+            last = min((number + 1) << BITS, before if before is not None else (number + 1) << BITS) - 1
             order = "DESC" if reverse else "ASC"
             rows = connection.execute(
                 f"SELECT seq, id, data FROM langmem_log WHERE seq BETWEEN ? AND ? ORDER BY seq {order} LIMIT ?",  # noqa: S608
@@ -123,13 +107,12 @@ class SQLiteStore:
     ) -> Appended:
         name = encode_namespace(namespace)
         with self._database.writing() as connection:
-            found = self._open(connection, name, namespace)
-            number = found.number
-            new = _append(connection, number, found.next, entries)
-            total = found.total + sum(new)
-            self._close(connection, found, found.next + sum(new), total, ttl)
-            values = _values(connection, number, keys) if keys else {}
-        return Appended(new, total, values)
+            now = self._clock()
+            found = open_(connection, name, namespace, now)
+            new = add(connection, found, entries, now)
+            note(connection, found, added=sum(new), removed=0, ttl=ttl, now=now)
+            values = _values(connection, found.number, keys) if keys else {}
+        return Appended(new, found.total + found.since + sum(new), values)
 
     def write(
         self,
@@ -144,7 +127,8 @@ class SQLiteStore:
     ) -> None:
         name = encode_namespace(namespace)
         with self._database.writing() as connection:
-            found = self._open(connection, name, namespace)
+            now = self._clock()
+            found = open_(connection, name, namespace, now)
             number = found.number
             if guard:
                 values = _values(connection, number, list(guard))
@@ -162,21 +146,21 @@ class SQLiteStore:
                     " ON CONFLICT (namespace, key) DO UPDATE SET data = excluded.data",
                     [(number, key, data) for key, data in put.items()],
                 )
-            gone = 0
+            removed = 0
             if remove:
-                gone = connection.executemany(
+                removed = connection.executemany(
                     "DELETE FROM langmem_log WHERE seq = ? AND seq >> 32 = ?",
                     [(item.seq, number) for item in remove],
                 ).rowcount
-            new = _append(connection, number, found.next, append)
-            self._close(connection, found, found.next + sum(new), found.total + sum(new) - gone, ttl)
+            new = add(connection, found, append, now)
+            note(connection, found, added=sum(new), removed=removed, ttl=ttl, now=now)
 
     def clear(self, namespace: Namespace) -> None:
         name = encode_namespace(namespace)
         with self._database.writing() as connection:
             row = connection.execute("SELECT number FROM langmem_namespaces WHERE name = ?", (name,)).fetchone()
             if row:
-                _drop(connection, row[0])
+                drop(connection, row[0])
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         last = None if before is None else (before.updated_at, encode_namespace(before.namespace))
@@ -215,7 +199,8 @@ class SQLiteStore:
     def dates(self, namespace: Namespace) -> Dates | None:
         with self._database.reading() as connection:
             row = connection.execute(
-                "SELECT updated_at, expires_at FROM langmem_namespaces WHERE name = ?", (encode_namespace(namespace),)
+                f"SELECT {UPDATED_AT}, expires_at FROM langmem_namespaces WHERE name = ?",  # noqa: S608 - a constant
+                (encode_namespace(namespace),),
             ).fetchone()
         left = None if row is None or row[1] is None else row[1] - self._clock()
         return None if row is None or (left is not None and left <= 0) else Dates(row[0], left)
@@ -224,18 +209,19 @@ class SQLiteStore:
         expires_at = None if dates.left is None else self._clock() + dates.left
         with self._database.writing() as connection:
             connection.execute(
-                "UPDATE langmem_namespaces SET updated_at = ?1, listed_at = ?1, expires_at = ?2 WHERE name = ?3",
+                f"UPDATE langmem_namespaces SET next = next + {SINCE}, total = total + {SINCE},"  # noqa: S608
+                " updated_at = ?1, listed_at = ?1, expires_at = ?2 WHERE name = ?3",
                 (dates.updated_at, expires_at, encode_namespace(namespace)),
             )
 
     def discard(self, namespace: Namespace, before: float) -> bool:
         with self._database.writing() as connection:
             row = connection.execute(
-                "SELECT number FROM langmem_namespaces WHERE name = ? AND updated_at < ?",
+                f"SELECT number FROM langmem_namespaces WHERE name = ? AND {UPDATED_AT} < ?",  # noqa: S608
                 (encode_namespace(namespace), before),
             ).fetchone()
             if row:
-                _drop(connection, row[0])
+                drop(connection, row[0])
         return row is not None
 
     def close(self) -> None:
@@ -249,71 +235,6 @@ class SQLiteStore:
     def __repr__(self) -> str:
         return f"SQLiteStore({self.path!r})"
 
-    def _find(self, connection: sqlite3.Connection, name: str) -> tuple[int, int] | None:
-        row = connection.execute(
-            "SELECT number, total, expires_at FROM langmem_namespaces WHERE name = ?", (name,)
-        ).fetchone()
-        if row is None or (row[2] is not None and row[2] <= self._clock()):
-            return None
-        return row[0], row[1]
-
-    def _open(self, connection: sqlite3.Connection, name: str, namespace: Namespace) -> _Open:
-        """What is known of a namespace that is about to be written."""
-        now = self._clock()
-        row = connection.execute(_OPEN, (name, now)).fetchone()
-        if row is not None and row[4] is not None and row[4] <= now:
-            _drop(connection, row[0])
-            row = None
-        if row is not None:
-            return _Open(*row)
-        number = connection.execute(
-            "INSERT INTO langmem_namespaces (name, parent, next, total, updated_at) VALUES (?, ?, 1, 0, 0)",
-            (name, encode_namespace(namespace[:-1])),
-        ).lastrowid
-        expired = connection.execute(f"SELECT ({_EXPIRED})", (None, now)).fetchone()
-        return _Open(int(number or 0), 1, 0, -math.inf, None, *expired)
-
-    def _close(self, connection: sqlite3.Connection, found: _Open, next_: int, total: int, ttl: float | None) -> None:
-        now = self._clock()
-        change: dict[str, float | None] = {"next": next_, "total": total, "updated_at": now}
-        if not 0 <= now - found.listed_at < sqlite_recent.BEHIND:
-            change["listed_at"] = now
-        if ttl is not None or found.expires_at is not None:
-            change["expires_at"] = None if ttl is None else now + ttl
-        connection.execute(_update(*change), (*change.values(), found.number))
-        if found.expired is not None:
-            _cull(connection, found.expired)
-
-
-class _Open(NamedTuple):
-    number: int
-    next: int
-    total: int
-    listed_at: float
-    expires_at: float | None
-    expired: int | None  # the number of any namespace that is
-
-
-_EXPIRED = "SELECT number FROM langmem_namespaces WHERE expires_at <= ?2 LIMIT 1"
-_OPEN = f"SELECT number, next, total, listed_at, expires_at, ({_EXPIRED}) FROM langmem_namespaces WHERE name = ?1"  # noqa: S608
-
-
-@functools.cache
-def _update(*columns: str) -> str:
-    return f"UPDATE langmem_namespaces SET {', '.join(f'{name} = ?' for name in columns)} WHERE number = ?"  # noqa: S608
-
-
-def _append(
-    connection: sqlite3.Connection, number: int, next_: int, entries: Sequence[tuple[str, bytes]]
-) -> list[bool]:
-    new = []
-    seq = (number << _BITS) + next_
-    for id_, data in entries:
-        added = connection.execute("INSERT OR IGNORE INTO langmem_log VALUES (?, ?, ?)", (seq, id_, data))
-        new.append(added.rowcount == 1)
-        seq += added.rowcount
-    return new
-
 
 def _values(connection: sqlite3.Connection, number: int, keys: Sequence[str] | None) -> dict[str, bytes]:
     select = "SELECT key, data FROM langmem_values WHERE namespace = ?"
@@ -323,20 +244,3 @@ def _values(connection: sqlite3.Connection, number: int, keys: Sequence[str] | N
     for key in keys:
         found.update(connection.execute(select + " AND key = ?", (number, key)))
     return found
-
-
-def _cull(connection: sqlite3.Connection, number: int) -> None:
-    bounds = (number << _BITS, ((number + 1) << _BITS) - 1)
-    removed = connection.execute(
-        "DELETE FROM langmem_log WHERE seq IN (SELECT seq FROM langmem_log WHERE seq BETWEEN ? AND ? LIMIT ?)",
-        (*bounds, _CULL),
-    )
-    if removed.rowcount < _CULL:
-        _drop(connection, number)
-
-
-def _drop(connection: sqlite3.Connection, number: int) -> None:
-    bounds = (number << _BITS, ((number + 1) << _BITS) - 1)
-    connection.execute("DELETE FROM langmem_log WHERE seq BETWEEN ? AND ?", bounds)
-    connection.execute("DELETE FROM langmem_values WHERE namespace = ?", (number,))
-    connection.execute("DELETE FROM langmem_namespaces WHERE number = ?", (number,))

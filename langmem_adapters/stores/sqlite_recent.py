@@ -1,7 +1,7 @@
 """Which namespaces of a file were written last, from an index that need not be written for each message.
 
-What is in the index, ``listed_at``, follows the time of the last write, ``updated_at``, and stays behind it for up to
-:data:`BEHIND` seconds. So a message that comes soon after another leaves the index as it is: a page less to write.
+What is in the index, ``listed_at``, follows the time of the last write, and stays behind it for up to
+:data:`~langmem_adapters.stores.sqlite_namespaces.BEHIND` seconds.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import math
 import sqlite3
 from typing import Any
 
-__all__ = ["BEHIND", "recent"]
+from langmem_adapters.stores.sqlite_namespaces import BEHIND, UPDATED_AT
 
-BEHIND = 60
-"""Seconds."""
+__all__ = ["recent"]
 
 _WANTED = (
-    "FROM langmem_namespaces WHERE parent = :parent AND listed_at <= :at AND (updated_at, name) < (:at, :name)"
-    " AND (expires_at IS NULL OR expires_at > :now)"
+    f"FROM (SELECT name, listed_at, {UPDATED_AT} AS written_at FROM langmem_namespaces"  # noqa: S608 - a constant
+    " WHERE parent = :parent AND listed_at <= :at AND (expires_at IS NULL OR expires_at > :now))"
+    " WHERE (written_at, name) < (:at, :name)"
 )
 _NTH = f"SELECT listed_at {_WANTED} ORDER BY listed_at DESC LIMIT 1 OFFSET :n"
-_RECENT = f"SELECT name, updated_at {_WANTED} AND listed_at >= :since ORDER BY updated_at DESC, name DESC LIMIT :n"
+_RECENT = f"SELECT name, written_at {_WANTED} AND listed_at >= :since ORDER BY written_at DESC, name DESC LIMIT :n"
 
 
 def recent(

@@ -11,6 +11,7 @@ from langmem_adapters.database import Database
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats
 from langmem_adapters.keys import decode_namespace
+from langmem_adapters.stores.sqlite_namespaces import SINCE
 
 __all__ = ["examined", "health", "stats"]
 
@@ -40,7 +41,8 @@ def stats(database: Database, now: float) -> StoreStats:
     """Count in one look; what has expired counts for nothing."""
     with database.reading() as connection:
         rows = connection.execute(
-            "SELECT substr(name, 1, instr(name, '/')), COUNT(*), COUNT(expires_at), SUM(total) FROM langmem_namespaces"
+            f"SELECT substr(name, 1, instr(name, '/')), COUNT(*), COUNT(expires_at), SUM(total + {SINCE})"  # noqa: S608
+            " FROM langmem_namespaces"
             " WHERE expires_at IS NULL OR expires_at > ? GROUP BY 1 ORDER BY 1",
             (now,),
         ).fetchall()

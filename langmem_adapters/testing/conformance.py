@@ -214,6 +214,10 @@ class StoreConformance:
         self.let_ttl_pass(store, clock, 501)
         assert store.scan(_NS, keys=["k"]).total == 2
         assert store.get(_NS) == {"k": b"v"}
+        store.append(_NS, [("c", b"")])
+        store.append(_NS, [("d", b"")], ttl=50)
+        self.let_ttl_pass(store, clock, 51)
+        assert store.scan(_NS, keys=["k"]) == Page([], 0, {})
 
     def test_clear_removes_one_namespace_and_nothing_else(self, store: Store) -> None:
         others = [("brain", "tenant", "user"), (*_NS, "deeper"), ("brain", "tenant", "user", "sessions")]

@@ -1,0 +1,153 @@
+"""A namespace's row in a file, which messages need not touch when they are appended.
+
+The row says how the namespace stood when the row was written: its next number, how many entries its log had, and when
+that was. Entries from ``next`` on came later, without a gap, each with its own time; so whoever reads the row counts
+them in. It is written again when more changes than that entries came, and once in a while.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sqlite3
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from langmem_adapters.keys import Namespace, encode_namespace
+
+__all__ = ["BEHIND", "BITS", "SCHEMA", "SINCE", "UPDATED_AT", "Found", "add", "drop", "find", "note", "open_"]
+
+BEHIND = 60
+"""Seconds by which ``listed_at``, which is in the index, may stay behind the last write."""
+
+BITS = 32
+"""Of an entry's key, for its own number; above them is its namespace's."""
+
+# A log entry's key is its namespace's number and its own: reading a log is one walk along the table, and numbers
+# of namespaces are never used twice, so sequence numbers rise even when a namespace was cleared and made again.
+SCHEMA = (
+    """CREATE TABLE langmem_namespaces (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        name TEXT NOT NULL UNIQUE,
+        parent TEXT NOT NULL,
+        next INTEGER NOT NULL,
+        total INTEGER NOT NULL,
+        updated_at REAL NOT NULL,
+        expires_at REAL)""",
+    "CREATE INDEX langmem_namespaces_recent ON langmem_namespaces (parent, updated_at, name)",
+    "CREATE INDEX langmem_namespaces_expiry ON langmem_namespaces (expires_at) WHERE expires_at IS NOT NULL",
+    "CREATE TABLE langmem_log (seq INTEGER PRIMARY KEY, id TEXT NOT NULL, data BLOB NOT NULL)",
+    "CREATE UNIQUE INDEX langmem_log_id ON langmem_log (seq >> 32, id)",
+    """CREATE TABLE langmem_values (
+        namespace INTEGER NOT NULL, key TEXT NOT NULL, data BLOB NOT NULL, UNIQUE (namespace, key))""",
+    "ALTER TABLE langmem_namespaces ADD COLUMN listed_at REAL NOT NULL DEFAULT 0",
+    "UPDATE langmem_namespaces SET listed_at = updated_at",
+    "DROP INDEX langmem_namespaces_recent",
+    "CREATE INDEX langmem_namespaces_listed ON langmem_namespaces (parent, listed_at)",
+    "ALTER TABLE langmem_log ADD COLUMN at REAL",  # none in older entries, which their namespace's row counts already
+)
+
+_LATER = "FROM langmem_log WHERE seq >= (number << 32) + next AND seq < (number + 1) << 32"
+
+SINCE = f"ifnull((SELECT max(seq) {_LATER}) - (number << 32) - next + 1, 0)"
+"""How many entries came since the row was written."""
+
+UPDATED_AT = f"ifnull((SELECT at {_LATER} ORDER BY seq DESC LIMIT 1), updated_at)"
+"""When the namespace was last written."""
+
+_FIND = f"SELECT number, total + {SINCE}, expires_at FROM langmem_namespaces WHERE name = ?"  # noqa: S608
+_EXPIRED = "SELECT number FROM langmem_namespaces WHERE expires_at <= ?2 LIMIT 1"
+_OPEN = (
+    f"SELECT number, next, total, {SINCE}, listed_at, expires_at, ({_EXPIRED})"  # noqa: S608
+    " FROM langmem_namespaces WHERE name = ?1"
+)
+_CULL = 1000  # log entries of expired namespaces removed beside each write, so that no sweep is ever needed
+
+
+class Found(NamedTuple):
+    """What is known of a namespace that is about to be written."""
+
+    number: int
+    next: int
+    total: int
+    since: int
+    listed_at: float
+    expires_at: float | None
+    expired: int | None  # the number of any namespace that is
+
+
+def find(connection: sqlite3.Connection, name: str, now: float) -> tuple[int, int] | None:
+    """The number of a namespace and how many entries its log has, unless there is none, or it has expired."""
+    row = connection.execute(_FIND, (name,)).fetchone()
+    return None if row is None or (row[2] is not None and row[2] <= now) else row[:2]
+
+
+def open_(connection: sqlite3.Connection, name: str, namespace: Namespace, now: float) -> Found:
+    """Find a namespace by its encoded name, or make it."""
+    row = connection.execute(_OPEN, (name, now)).fetchone()
+    if row is not None and row[5] is not None and row[5] <= now:
+        drop(connection, row[0])
+        row = None
+    if row is not None:
+        return Found(*row)
+    number = connection.execute(
+        "INSERT INTO langmem_namespaces (name, parent, next, total, updated_at) VALUES (?, ?, 1, 0, 0)",
+        (name, encode_namespace(namespace[:-1])),
+    ).lastrowid
+    expired = connection.execute(f"SELECT ({_EXPIRED})", (None, now)).fetchone()
+    return Found(int(number or 0), 1, 0, 0, -math.inf, None, *expired)
+
+
+def add(connection: sqlite3.Connection, found: Found, entries: Sequence[tuple[str, bytes]], now: float) -> list[bool]:
+    """Append to the log what it has not; says of each entry whether it is new."""
+    new = []
+    seq = (found.number << BITS) + found.next + found.since
+    for id_, data in entries:
+        added = connection.execute("INSERT OR IGNORE INTO langmem_log VALUES (?, ?, ?, ?)", (seq, id_, data, now))
+        new.append(added.rowcount == 1)
+        seq += added.rowcount
+    return new
+
+
+def note(
+    connection: sqlite3.Connection, found: Found, *, added: int, removed: int, ttl: float | None, now: float
+) -> None:
+    """Write the row, where the entries that were added do not say enough; and remove something that has expired."""
+    listed = 0 <= now - found.listed_at < BEHIND
+    if not added or removed or not listed or ttl is not None or found.expires_at is not None:
+        later = found.since + added
+        change: dict[str, float | None] = {
+            "next": found.next + later,
+            "total": found.total + later - removed,
+            "updated_at": now,
+        }
+        if not listed:
+            change["listed_at"] = now
+        if ttl is not None or found.expires_at is not None:
+            change["expires_at"] = None if ttl is None else now + ttl
+        connection.execute(_update(*change), (*change.values(), found.number))
+    if found.expired is not None:
+        _cull(connection, found.expired)
+
+
+@functools.cache
+def _update(*columns: str) -> str:
+    return f"UPDATE langmem_namespaces SET {', '.join(f'{name} = ?' for name in columns)} WHERE number = ?"  # noqa: S608
+
+
+def _cull(connection: sqlite3.Connection, number: int) -> None:
+    bounds = (number << BITS, ((number + 1) << BITS) - 1)
+    removed = connection.execute(
+        "DELETE FROM langmem_log WHERE seq IN (SELECT seq FROM langmem_log WHERE seq BETWEEN ? AND ? LIMIT ?)",
+        (*bounds, _CULL),
+    )
+    if removed.rowcount < _CULL:
+        drop(connection, number)
+
+
+def drop(connection: sqlite3.Connection, number: int) -> None:
+    """Remove a namespace with all that is in it."""
+    bounds = (number << BITS, ((number + 1) << BITS) - 1)
+    connection.execute("DELETE FROM langmem_log WHERE seq BETWEEN ? AND ?", bounds)
+    connection.execute("DELETE FROM langmem_values WHERE namespace = ?", (number,))
+    connection.execute("DELETE FROM langmem_namespaces WHERE number = ?", (number,))
