@@ -234,8 +234,8 @@ def _operate(store: Any, cache: ExperienceCache, count: int, start: int) -> None
     generation = answer(1)
     for number in range(start, start + count, 5):
         history = BrainChatMessageHistory(f"session-{number % 1000}", store=store, memory_k=20)
-        history.add_messages(conversation(1, number))
-        assert history.messages or number % 4  # a window begins with a question
+        history.add_messages(conversation(1, number // 1000))
+        assert history.messages
         asked = prompt(number % 2000)
         cache.lookup(asked, LLM)
         cache.update(asked, LLM, [generation])
