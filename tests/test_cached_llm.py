@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
     CompletionResponse,
+    ImageBlock,
     LLMMetadata,
     MessageRole,
     TextBlock,
@@ -41,7 +43,14 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from langmem_adapters import ConfigurationError, StoreUnavailable
 from langmem_adapters.llamaindex import CachedLLM
-from langmem_adapters.llamaindex.responses import pieces, read_response, usage_of, whole, worth_storing, write_response
+from langmem_adapters.llamaindex.responses import (
+    Recording,
+    pieces,
+    read_response,
+    usage_of,
+    worth_storing,
+    write_response,
+)
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
@@ -298,26 +307,35 @@ def test_what_is_kept_comes_back_equal_but_for_ids(blocks: list[Any], kwargs: di
         assert before == after
 
 
+def came_to(stream: list[Any]) -> Any:
+    recording = Recording()
+    for response in stream:
+        recording.take(response)
+    return recording.whole()
+
+
 @given(blocks=BLOCKS)
 def test_pieces_add_up(blocks: list[Any]) -> None:
     response = ChatResponse(message=ChatMessage(role="assistant", blocks=blocks), additional_kwargs={"a": 1})
     seen = list(pieces(response))
     together = "".join(piece.delta for piece in seen)
     assert together == (response.message.content or "")
-    assert whole(seen[-1], together).message == response.message
+    assert came_to(seen).message == response.message
     assert seen[-1].additional_kwargs == {"a": 1}
 
 
 def test_a_stream_is_kept_with_the_text_of_its_deltas() -> None:
     """Some models give in a stream's last response the last piece alone, or less than they said."""
-    late = CompletionResponse(text="text text", delta="text")
-    assert whole(late, "text text text").text == "text text text"
+    late = [CompletionResponse(text="text", delta="text "), CompletionResponse(text="text text", delta="text text")]
+    assert came_to(late).text == "text text text"
     call = ToolCallBlock(tool_call_id="a", tool_name="f", tool_kwargs={})
     for before in ([call], [TextBlock(text="c"), call]):
+        first = ChatResponse(message=ChatMessage(role="assistant", content="ab"), delta="ab")
         last = ChatResponse(message=ChatMessage(role="assistant", blocks=before), delta="c")
-        assert whole(last, "abc").message.blocks == [TextBlock(text="abc"), call]
-    several = ChatResponse(message=ChatMessage(role="assistant", blocks=[TextBlock(text="a"), TextBlock(text="b")]))
-    assert whole(several, "ab").message == several.message
+        assert came_to([first, last]).message.blocks == [TextBlock(text="abc"), call]
+    texts = [TextBlock(text="a"), TextBlock(text="b")]
+    several = ChatResponse(message=ChatMessage(role="assistant", blocks=texts), delta="ab")
+    assert came_to([several]).message == several.message
     llm = cached(MockLLM(max_tokens=3))
     live = "".join(response.delta or "" for response in llm.stream_complete("Hi"))
     assert llm.complete("Hi").text == live == "text text text"
@@ -870,3 +888,91 @@ def test_wrong_settings_are_told() -> None:
     with pytest.raises(AttributeError, match="no_such"):
         llm.no_such  # noqa: B018
     assert llm.max_tokens is None
+
+
+# --- what must not be taken for something else ---------------------------------------------------------------
+
+
+def calling(name: str, id_: str, **args: Any) -> ChatMessage:
+    return ChatMessage(role="assistant", blocks=[ToolCallBlock(tool_call_id=id_, tool_name=name, tool_kwargs=args)])
+
+
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # agents look at all they have
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_an_agent_whose_model_has_names_for_ids_runs_again_from_the_cache(streaming: bool) -> None:
+    """As the integration of google-genai has it."""
+    runs: list[str] = []
+
+    def turn_on() -> str:
+        """Turn the light on."""
+        runs.append("on")
+        return "done"
+
+    def script(messages: Sequence[ChatMessage]) -> ChatMessage:
+        if messages[-1].role == "tool":
+            return ChatMessage(role="assistant", content=f"It is {messages[-1].content}.")
+        return calling("turn_on", "turn_on")
+
+    agent = FunctionAgent(
+        tools=[FunctionTool.from_defaults(turn_on)], llm=cached(Scripted(script=[script])), streaming=streaming
+    )
+    assert [str(await agent.run("Light!")) for _ in range(2)] == ["It is done."] * 2
+    assert runs == ["on", "on"]
+
+
+def test_calls_of_other_tools_are_other_requests_whatever_their_ids() -> None:
+    def after(name: str, id_: str, said: str) -> list[ChatMessage]:
+        answer = ChatMessage(role="tool", content=said, additional_kwargs={"tool_call_id": id_})
+        return [ChatMessage(role="user", content="go"), calling(name, id_), answer]
+
+    inner = Scripted(script=[lambda messages: f"{messages[1].blocks[0].tool_name} {messages[2].content}"])
+    llm = cached(inner)
+    assert [
+        llm.chat(after(*asked)).message.content
+        for asked in (("on", "on", "1"), ("off", "off", "1"), ("off", "1", "1"), ("off", "2", "2"), ("off", "3", "1"))
+    ] == ["on 1", "off 1", "off 1", "off 2", "off 1"]
+
+
+def test_arguments_that_read_like_an_id_come_back_as_they_were() -> None:
+    llm = cached(Scripted(script=[calling("find", "7", user="7")]))
+    for _ in range(2):
+        (call,) = llm.chat([ChatMessage(role="user", content="Who is 7?")]).message.blocks
+        assert isinstance(call, ToolCallBlock)
+        assert (call.tool_name, call.tool_kwargs) == ("find", {"user": "7"})
+
+
+def test_a_file_is_known_by_what_is_in_it(tmp_path: Path) -> None:
+    file = tmp_path / "picture.png"
+    file.touch()
+    llm = cached(Scripted(script=["a cat", "a dog"]))
+    asked = [ChatMessage(role="user", blocks=[TextBlock(text="What is it?"), ImageBlock(path=str(file))])]
+    for content, said in ((b"cat", "a cat"), (b"dog", "a dog"), (b"cat", "a cat")):
+        file.write_bytes(content)
+        assert llm.chat(asked).message.content == said
+    file.unlink()
+    llm.chat(asked)
+    assert llm.stats()["unkeyed"] == 1
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"choices": [{"finish_reason": "length"}]},
+        {"choices": [{"finish_reason": "stop", "message": {"refusal": "I cannot."}}]},
+        {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+        {"stop_reason": "model_context_window_exceeded"},
+        {"stop_reason": "pause_turn"},
+        {"candidates": [{"finish_reason": "MALFORMED_FUNCTION_CALL"}]},
+    ],
+)
+def test_what_was_cut_in_a_stream_is_not_kept_whatever_its_last_piece_says(raw: Any) -> None:
+    cut = CompletionResponse(text="The cap", delta="The cap", raw=raw)
+    last = CompletionResponse(text="The cap", delta="", raw={"choices": [], "usage": {"prompt_tokens": 3}})
+    assert not worth_storing(cut)
+    assert not worth_storing(came_to([cut, last]))
+    assert worth_storing(came_to([last]))
+
+
+@pytest.mark.parametrize("blocks", [[TextBlock(text=" \n")], [ThinkingBlock(content="Hm.")], []])
+def test_what_says_nothing_is_not_kept(blocks: list[Any]) -> None:
+    assert not worth_storing(ChatResponse(message=ChatMessage(role="assistant", blocks=blocks)))

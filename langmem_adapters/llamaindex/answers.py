@@ -17,12 +17,11 @@ from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.rules import Rules, Turn
 from langmem_adapters.flow import arun, run
 from langmem_adapters.llamaindex.responses import (
+    Recording,
     Response,
-    copied,
     pieces,
     read_response,
     usage_of,
-    whole,
     worth_storing,
     write_response,
 )
@@ -118,15 +117,15 @@ class Answers(Asking):
             return self._recorded(turn, ask())
 
     def _recorded(self, turn: Turn, stream: Iterator[Any]) -> Iterator[Any]:
-        text, last = "", None
+        recording = Recording()
         with self._held(turn), self._read_by(turn, threading.get_ident()):
             for response in stream:
-                text, last = text + (response.delta or ""), copied(response)
+                recording.take(response)
                 yield response
-        if last is None:
+        if (response := recording.whole()) is None:
             self._calls.let_go(turn)
         else:
-            run(self._calls.finish(turn, whole(last, text)))
+            run(self._calls.finish(turn, response))
 
     async def astream(
         self, key: str | None, ask: Callable[[], Awaitable[Any]], give: Callable[[Any], Awaitable[Any]]
@@ -142,15 +141,15 @@ class Answers(Asking):
             return self._arecorded(turn, await ask())
 
     async def _arecorded(self, turn: Turn, stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        text, last = "", None
+        recording = Recording()
         with self._held(turn), self._read_by(turn, None):
             async for response in stream:
-                text, last = text + (response.delta or ""), copied(response)
+                recording.take(response)
                 yield response
-        if last is None:
+        if (response := recording.whole()) is None:
             self._calls.let_go(turn)
         else:
-            await arun(self._calls.finish(turn, whole(last, text)))
+            await arun(self._calls.finish(turn, response))
 
     def pass_by(self, error: SerializationError) -> None:
         """Count and tell a request that has no key, as something in it is no data."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -13,7 +15,7 @@ from pydantic import BaseModel
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import to_message
-from langmem_adapters.text import replaced
+from langmem_adapters.tool_calls import call_ids, renamed
 
 __all__ = ["chat_key", "completion_key"]
 
@@ -38,15 +40,39 @@ def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any
     """The key of a chat: 32 hexadecimal digits from which nothing can be read back.
 
     Ids of tool calls, keys of an API, timeouts and retries do not change it. Everything else does: the model and its
-    parameters, messages, tools, formats. Raises SerializationError for what cannot be told from something else.
+    parameters, messages with what is in their files, tools, formats. Raises SerializationError for what cannot be told
+    from something else.
     """
     said = [to_message(message).to_data() for message in messages]
-    return fingerprint("llama-index chat", _model(llm), _named(said), _described(_lasting(kwargs)))
+    files = [_content(path) for message in messages for path in _paths(message.blocks)]
+    shown = (files,) if files else ()
+    return fingerprint("llama-index chat", _model(llm), _named(said), _described(_lasting(kwargs)), *shown)
 
 
 def completion_key(llm: LLM, prompt: str, formatted: bool, kwargs: Mapping[str, Any]) -> str:
     """The key of a completion; see :func:`chat_key`."""
     return fingerprint("llama-index completion", _model(llm), prompt, formatted, _described(_lasting(kwargs)))
+
+
+def _paths(blocks: Iterable[Any]) -> Iterator[Any]:
+    """The files that blocks, and blocks within them, name in place of their content."""
+    for block in blocks:
+        for name, value in block:
+            if name == "path" and value is not None:
+                yield value
+            elif isinstance(value, list | BaseModel):
+                yield from _paths(item for item in _listed(value) if isinstance(item, BaseModel))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _content(path: Any) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise SerializationError(f"a file of the request cannot be read: {type(error).__name__}") from error
 
 
 def _model(llm: LLM) -> Any:
@@ -87,6 +113,5 @@ def _described(value: Any) -> Any:
 
 def _named(said: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages with their tool calls by order: models make up a new id each time."""
-    ids = [call.get("id") for message in said for call in message.get("tool_calls", ())]
-    names = {id_: f"call {n}" for n, id_ in enumerate(ids) if isinstance(id_, str)}
-    return replaced(said, names) if names else said
+    ids = call_ids(call for message in said for call in message.get("tool_calls", ()))
+    return renamed(said, {id_: f"call {n}" for n, id_ in enumerate(ids)}) if ids else said

@@ -6,42 +6,57 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, TextBlock
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, TextBlock, ThinkingBlock
 
 from langmem_adapters.codec import plain
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.endings import is_cut
 from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.model import Message
-from langmem_adapters.text import replaced
+from langmem_adapters.tool_calls import call_ids, renamed
 
-__all__ = ["Response", "copied", "pieces", "read_response", "usage_of", "whole", "worth_storing", "write_response"]
+__all__ = [
+    "Recording",
+    "Response",
+    "pieces",
+    "read_response",
+    "usage_of",
+    "was_cut",
+    "worth_storing",
+    "write_response",
+]
 
 Response: TypeAlias = ChatResponse | CompletionResponse
 
 _WORD = re.compile(r"\S+\s*|\s+")
-# As providers say that an answer was cut off or held back.
-_SPOILED = frozenset(
-    {"length", "max_tokens", "model_length", "content_filter", "safety", "recitation", "error", "refusal"}
-    | {"blocklist", "prohibited_content", "spii", "guardrail_intervened", "error_toxic", "load"}
-)
-_REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 _IN = ("input_tokens", "prompt_tokens", "prompt_token_count", "prompt_eval_count")
 _OUT = ("output_tokens", "completion_tokens", "candidates_token_count", "eval_count")
 _TOTAL = ("total_tokens", "total_token_count")
 
 
 def worth_storing(response: Response) -> bool:
-    """Whether a response is whole: neither cut off, filtered, nor empty."""
-    told: list[Mapping[str, Any]] = []
+    """Whether a response is whole: neither cut off, filtered, refused, nor empty."""
+    return _says_something(response) and not was_cut(response)
+
+
+def was_cut(response: Response) -> bool:
+    """Whether the provider says that there should be more, or something else, of a response or a piece of one."""
+    told: list[Mapping[str, Any]] = [response.additional_kwargs, _fields(response.raw)]
     if isinstance(response, ChatResponse):
-        told = [response.message.additional_kwargs]
-        empty = not any(not isinstance(block, TextBlock) or block.text for block in response.message.blocks)
-        empty = empty and not response.message.additional_kwargs.get("tool_calls")
-    else:
-        empty = not response.text
-    told += [response.additional_kwargs, _fields(response.raw), *map(_fields, _choices(response.raw))]
-    reasons = (str(getattr(said.get(name), "name", said.get(name)) or "") for said in told for name in _REASONS)
-    return not empty and not any(reason.lower() in _SPOILED for reason in reasons)
+        told.append(response.message.additional_kwargs)
+    for choice in map(_fields, _choices(response.raw)):
+        told += [choice, _fields(choice.get("message"))]
+    return any(map(is_cut, told))
+
+
+def _says_something(response: Response) -> bool:
+    if isinstance(response, CompletionResponse):
+        return bool(response.text.strip())
+    message = response.message
+    return bool(message.additional_kwargs.get("tool_calls")) or any(
+        bool(block.text.strip()) if isinstance(block, TextBlock) else not isinstance(block, ThinkingBlock)
+        for block in message.blocks
+    )
 
 
 def usage_of(response: Response) -> dict[str, int] | None:
@@ -94,8 +109,8 @@ def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Respon
         free = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)
         if "text" in data:
             return CompletionResponse(text=data["text"], additional_kwargs=kwargs, raw={"usage": free})
-        calls = [call["id"] for call in data["message"].get("tool_calls", ()) if call.get("id")]
-        message = _message(replaced(data, {id_: f"call_{new_id()}" for id_ in calls}) if calls else data)
+        ids = call_ids(data["message"].get("tool_calls", ()))
+        message = _message(renamed(data, {id_: f"call_{new_id()}" for id_ in ids}) if ids else data)
         return ChatResponse(message=message, additional_kwargs=kwargs, raw={"usage": free})
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SerializationError(f"a stored response cannot be read: {type(error).__name__}") from error
@@ -119,7 +134,7 @@ def pieces(response: Any) -> Iterator[Any]:
     yield response.model_copy(update={"delta": words[-1]})
 
 
-def copied(response: Any) -> Any:
+def _copied(response: Any) -> Any:
     """A response as it is now, whatever its reader does to it."""
     if isinstance(response, CompletionResponse):
         return response.model_copy()
@@ -128,9 +143,30 @@ def copied(response: Any) -> Any:
     return response.model_copy(update={"message": same})
 
 
-def whole(last: Any, text: str) -> Any:
-    """The response that a stream comes to: its last one, with the text of all deltas."""
-    last = last.model_copy(update={"delta": None})
+class Recording:
+    """What a stream comes to, while it is read."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._last: Any = None
+        self._cut: Any = None
+
+    def take(self, response: Any) -> None:
+        """Note the next piece of it."""
+        self._text += response.delta or ""
+        self._last = _copied(response)
+        if was_cut(response):  # a last piece with the usage alone does not say it again
+            self._cut = response.raw
+
+    def whole(self) -> Any:
+        """Its last response, with the text of all deltas, and what was told of a cut; None, if nothing came."""
+        if self._last is None:
+            return None
+        told = {} if self._cut is None else {"raw": self._cut}
+        return _with_text(self._last.model_copy(update={"delta": None, **told}), self._text)
+
+
+def _with_text(last: Any, text: str) -> Any:
     if not text or text == _text(last):
         return last
     if isinstance(last, CompletionResponse):

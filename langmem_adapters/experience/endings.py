@@ -1,0 +1,28 @@
+"""How providers say that an answer is not whole: that it was cut off, held back or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["is_cut"]
+
+# As OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock and Ollama have it.
+_SPOILED = frozenset(
+    """length max_tokens model_length model_context_window_exceeded error_limit pause_turn timeout user_cancel load
+    unload content_filter content_filtered safety image_safety recitation image_recitation language blocklist
+    prohibited_content image_prohibited_content spii refusal guardrail_intervened error error_toxic other image_other
+    no_image malformed_function_call malformed_model_output malformed_tool_use unexpected_tool_call
+    too_many_tool_calls missing_thought_signature incomplete""".split()  # noqa: SIM905 - one line a word, otherwise
+)
+_REASONS = frozenset({"finish_reason", "stop_reason", "done_reason", "stopReason"})
+_UNFINISHED = frozenset({"cancelled", "failed", "in_progress", "incomplete", "queued"})
+
+
+def is_cut(told: Mapping[str, Any]) -> bool:
+    """Whether what a provider tells beside its answer says so."""
+    for name in _REASONS.intersection(told):
+        reason = told[name]
+        if str(getattr(reason, "name", reason)).lower() in _SPOILED:
+            return True
+    return bool(told.get("refusal") or told.get("incomplete_details")) or told.get("status") in _UNFINISHED

@@ -1,0 +1,46 @@
+"""Ids of tool calls in a message's data: where a host and a provider repeat them, and nowhere else.
+
+What a call was given and what it gave may hold the very same text, as a ticket's number is "1" where the call's id is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = ["call_ids", "renamed"]
+
+_LISTS = frozenset({"tool_calls", "invalid_tool_calls", "tool_call_chunks"})
+_REFERENCES = frozenset({"tool_call_id", "call_id", "tool_use_id"})
+_CALLS = frozenset(
+    {"custom_tool_call", "function", "function_call", "invalid_tool_call", "tool_call", "tool_call_chunk", "tool_use"}
+)
+_GIVEN = frozenset({"args", "arguments", "artifact", "input", "output", "tool_kwargs"})  # to a tool, and by it
+
+
+def call_ids(calls: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The ids of tool calls, in their order; without those that mean something, as where a tool's name is the id."""
+    return [id_ for call in calls if isinstance(id_ := call.get("id"), str) and id_ and id_ != call.get("name")]
+
+
+def renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """Copy a message's data, or that of many, with other ids of tool calls."""
+    return _renamed(value, names, listed=False)
+
+
+def _renamed(value: Any, names: Mapping[str, str], *, listed: bool) -> Any:
+    if isinstance(value, list):
+        return [_renamed(item, names, listed=listed) for item in value]
+    if not isinstance(value, dict):
+        return value
+    is_call = listed or value.get("type") in _CALLS
+    copy: dict[str, Any] = {}
+    for key, item in value.items():
+        if isinstance(item, str):
+            is_id = key in _REFERENCES or (is_call and key == "id")
+            copy[key] = names.get(item, item) if is_id else item
+        elif key in _GIVEN:
+            copy[key] = item
+        else:
+            copy[key] = _renamed(item, names, listed=key in _LISTS)
+    return copy

@@ -1,0 +1,59 @@
+"""Ids of tool calls: renamed where they are ids, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from langmem_adapters.tool_calls import call_ids, renamed
+
+NAMES = {"7": "call new"}
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"tool_calls": [{"id": "7", "name": "look"}]}, {"tool_calls": [{"id": "call new", "name": "look"}]}),
+        ({"invalid_tool_calls": [{"id": "7"}]}, {"invalid_tool_calls": [{"id": "call new"}]}),
+        ({"tool_call_id": "7", "content": "7"}, {"tool_call_id": "call new", "content": "7"}),
+        (
+            [{"type": "tool_use", "id": "7", "input": {"id": "7"}}],
+            [{"type": "tool_use", "id": "call new", "input": {"id": "7"}}],
+        ),
+        ([{"type": "tool_result", "tool_use_id": "7"}], [{"type": "tool_result", "tool_use_id": "call new"}]),
+        (
+            {"type": "function_call", "call_id": "7", "id": "fc"},
+            {"type": "function_call", "call_id": "call new", "id": "fc"},
+        ),
+        (
+            {"additional_kwargs": {"tool_calls": [{"id": "7", "type": "function", "function": {"name": "7"}}]}},
+            {"additional_kwargs": {"tool_calls": [{"id": "call new", "type": "function", "function": {"name": "7"}}]}},
+        ),
+    ],
+)
+def test_an_id_is_renamed_wherever_a_host_repeats_it(data: Any, expected: Any) -> None:
+    assert renamed(data, NAMES) == expected
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {
+            "tool_calls": [
+                {"id": "8", "name": "7", "args": {"id": "7", "tool_call_id": "7", "tool_calls": [{"id": "7"}]}}
+            ]
+        },
+        {"role": "tool", "content": "7", "name": "7", "id": "7"},
+        {"content": [{"type": "text", "text": "7", "id": "7"}]},
+        {"artifact": {"tool_calls": [{"id": "7"}]}},
+        {"host": {"llama_index": {"blocks": [{"tool_kwargs": {"call_id": "7"}}]}}},
+    ],
+)
+def test_what_only_reads_like_an_id_stays(data: Any) -> None:
+    assert renamed(data, NAMES) == data
+
+
+def test_an_id_that_is_the_name_of_its_tool_means_something() -> None:
+    calls = [{"id": "look", "name": "look"}, {"id": "a", "name": "look"}, {"id": "", "name": "b"}, {"name": "c"}]
+    assert call_ids(calls) == ["a"]
