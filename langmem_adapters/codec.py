@@ -27,7 +27,7 @@ try:
 except ImportError:  # pydantic before 2.5
     from json import loads as from_json  # type: ignore[assignment]
 
-__all__ = ["UNORDERED", "decode", "encode", "is_tagged", "plain"]
+__all__ = ["UNORDERED", "decode", "encode", "is_tagged", "parsed", "plain"]
 
 UNORDERED = ("dict", "frozenset", "set")
 """The ``$type`` names under which a list is written that is in no order."""
@@ -37,6 +37,7 @@ _TYPE_MARK = _TYPE.encode()
 _ATOMS = frozenset({str, float, bool, type(None)})
 _MAX_DEPTH = 200  # levels of JSON: far beyond any message, far below Python's own recursion limit
 _MAX_INT = 10**4000  # Python refuses to read integers of more than 4,300 digits
+_MIN_INT = -_MAX_INT
 
 
 def encode(value: Any) -> bytes:
@@ -52,18 +53,23 @@ def encode(value: Any) -> bytes:
 def decode(data: bytes) -> Any:
     """Read a value that :func:`encode` wrote. Raises SerializationError for anything else."""
     try:
-        try:
-            value = from_json(data)
-        except ValueError:
-            value = json.loads(data)  # accepts the escapes of lone surrogates
+        value = parsed(data)
         return _restore(value) if is_tagged(data) else value
     except (ValueError, RecursionError) as error:
         raise SerializationError(f"stored bytes cannot be read: {error}") from error
 
 
+def parsed(data: bytes | str) -> Any:
+    """What ``json.loads`` makes of it, in a third of the time. Raises ValueError or RecursionError, as that does."""
+    try:
+        return from_json(data)
+    except (ValueError, TypeError):
+        return json.loads(data)  # accepts lone surrogates, and more levels
+
+
 def is_tagged(data: bytes) -> bool:
     """Whether what :func:`encode` wrote may hold more than JSON's own types, and is for :func:`decode` alone."""
-    return _TYPE_MARK in data
+    return b"$" in data and _TYPE_MARK in data  # one character is found far sooner than a word
 
 
 def plain(value: Any) -> Any:
@@ -82,22 +88,18 @@ def _is_plain(value: Any, depth: int) -> bool:  # noqa: PLR0911 - each kind of v
     if kind is dict:
         if depth == 0 or _TYPE in value:
             return False
-        for key in value:
-            if type(key) is not str:
+        for key, item in value.items():
+            if type(key) is not str or (type(item) not in _ATOMS and not _is_plain(item, depth - 1)):
                 return False
-        items = value.values()
-    elif kind is list:
+        return True
+    if kind is list:
         if depth == 0:
             return False
-        items = value
-    elif kind is int:
-        return bool(-_MAX_INT < value < _MAX_INT)
-    else:
-        return kind in _ATOMS
-    for item in items:  # noqa: SIM110 - takes half the time of all()
-        if type(item) not in _ATOMS and not _is_plain(item, depth - 1):
-            return False
-    return True
+        for item in value:  # noqa: SIM110 - takes half the time of all()
+            if type(item) not in _ATOMS and not _is_plain(item, depth - 1):
+                return False
+        return True
+    return bool(_MIN_INT < value < _MAX_INT) if kind is int else kind in _ATOMS
 
 
 def _plain(value: Any, place: str, depth: int) -> Any:

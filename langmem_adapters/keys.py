@@ -50,13 +50,12 @@ def fingerprint(*parts: Any) -> str:
     """
     data = plain(list(parts))
     canonical = _canonical(data)
-    if "$type" in canonical:
+    if "$" in canonical and "$type" in canonical:  # one character is found far sooner than a word
         canonical = _canonical(_sorted(data))
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
 
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+_canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode
 
 
 def _sorted(value: Any) -> Any:

@@ -7,9 +7,11 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import json
 import math
 import sys
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from langmem_adapters.codec import decode, encode, plain
+from langmem_adapters.codec import decode, encode, is_tagged, parsed, plain
 from langmem_adapters.errors import SerializationError
 
 
@@ -237,3 +239,62 @@ def test_uuid_and_dates_are_read_as_what_they_were() -> None:
         "day": dt.date(2026, 1, 2),
     }
     assert _typed(decode(encode(value))) == _typed(value)
+
+
+# --- JSON of others
+
+_numbers = st.from_regex(r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
+_strings = st.from_regex(
+    r'"([a-z$]|\\u[dD][89a-fA-F][0-9a-f]{2}|\\[bfnrt/"\\]|\\u00[0-9a-f]{2}|[\x00-\x20]){0,6}"', fullmatch=True
+)
+_words = st.sampled_from(
+    ["null", "true", "NaN", "-Infinity", "Infinity", "-NaN", "nul", "01", "1.", "-", "[,]", "\ufeff1", ""]
+)
+_json = st.recursive(
+    st.one_of(_numbers, _strings, _words, texts.map(json.dumps), texts.map(lambda text: f'"{text}"')),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda items: "[" + ",".join(items) + "]"),
+        st.lists(st.tuples(_strings, inner), max_size=3).map(
+            lambda items: " { " + " , ".join(f"{key} : {value}" for key, value in items) + " } "
+        ),
+    ),
+    max_leaves=8,
+)
+
+
+def _read(read: Callable[[Any], Any], text: str | bytes) -> str:
+    """What comes of it, with types and order; NaN is itself here."""
+    try:
+        return repr(read(text))
+    except (ValueError, RecursionError):
+        return "refused"
+
+
+@given(_json)
+def test_json_is_read_as_the_standard_library_does(text: str) -> None:
+    assert _read(parsed, text) == _read(json.loads, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * depth + "]" * depth for depth in (199, 200, 201, 300, 100_000)]
+    + ["9" * 4300, "9" * 4301, '{"a":1,"b":2,"a":3}', '"\\ud83d\\ude00"', '"\\ude00\\ud83d"', "-0", "1e400", "5e-324"],
+    ids=lambda text: text[:12],
+)
+def test_json_at_the_edge_is_read_as_the_standard_library_does(text: str) -> None:
+    assert _read(parsed, text) == _read(json.loads, text)
+    assert _read(parsed, text.encode()) == _read(json.loads, text.encode())
+
+
+@pytest.mark.parametrize(
+    ("data", "tagged"),
+    [
+        (b'{"$type":"bytes","$value":""}', True),
+        (b'{"a":"$type"}', True),
+        (b'{"a":"$ 5","b":"type"}', False),
+        (b'{"a":"$typ"}', False),
+        (b"{}", False),
+    ],
+)
+def test_what_may_be_tagged(data: bytes, tagged: bool) -> None:
+    assert is_tagged(data) is tagged

@@ -93,6 +93,13 @@ def test_a_later_experience_takes_the_place_of_the_earlier(pool: ExperiencePool)
     assert (served(pool, "France"), pool.count()) == ("Paris", 1)
 
 
+def test_each_experience_has_an_id_of_its_own_of_32_digits() -> None:
+    pool = ExperiencePool(MemoryStore())
+    ids = [pool.create(Experience(req="same", resp=n)).uuid for n in range(50)]
+    assert len(set(ids)) == 50
+    assert all(len(id_) == 32 and int(id_, 16) >= 0 for id_ in ids)
+
+
 def test_a_key_stands_for_a_request_that_is_not_stored(pool: ExperiencePool) -> None:
     pool.create(Experience(resp="Paris"), key="k1")
     found = pool.lookup(key="k1")

@@ -56,6 +56,40 @@ def test_what_is_plain(value: Any, is_plain: bool) -> None:
     assert _is_plain(value, 200) is is_plain
 
 
+_EDGE = 10**4000
+_leaves = st.one_of(
+    st.sampled_from([None, True, 1.5, float("nan"), "x", "$type", 0, _EDGE - 1, -_EDGE + 1, _EDGE, -_EDGE]),
+    st.sampled_from([b"", (1,), {1}, type("Text", (str,), {})("x"), type("Number", (int,), {})(1), 1j]),
+)
+_anything = st.recursive(
+    _leaves,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["a", "b", "c"]), inner, max_size=3),
+        st.dictionaries(st.sampled_from(["a", "$type", 1, None, type("Text", (str,), {})("t")]), inner, max_size=2),
+        st.dictionaries(st.text(max_size=2), inner, max_size=3).map(type("Fields", (dict,), {})),
+        st.lists(inner, max_size=2).map(type("Items", (list,), {})),
+    ),
+    max_leaves=6,
+)
+
+
+def _has_only_what_json_has(value: Any, depth: int) -> bool:
+    if type(value) is dict:
+        names = all(type(key) is str and key != "$type" for key in value)
+        return depth > 0 and names and all(_has_only_what_json_has(item, depth - 1) for item in value.values())
+    if type(value) is list:
+        return depth > 0 and all(_has_only_what_json_has(item, depth - 1) for item in value)
+    if type(value) is int:
+        return abs(value) < _EDGE
+    return value is None or type(value) in {str, float, bool}
+
+
+@given(_anything, st.integers(0, 5))
+def test_plain_is_what_json_has(value: Any, depth: int) -> None:
+    assert _is_plain(value, depth) is _has_only_what_json_has(value, depth)
+
+
 @pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: {"a": inner}])
 def test_plain_values_have_a_depth(wrap: Any) -> None:
     value: Any = "x"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.outputs import Generation
+from langchain_core.outputs import ChatGeneration, Generation
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 
+from langmem_adapters.langchain import ExperienceCache
 from langmem_adapters.langchain import from_message as to_langchain
 from langmem_adapters.langchain.generations import read_generations
+from langmem_adapters.langchain.request import request_key
 from langmem_adapters.llamaindex import from_message as to_llamaindex
 from langmem_adapters.model import (
     Experience,
@@ -23,9 +26,15 @@ from langmem_adapters.model import (
     Summary,
     Trajectory,
 )
+from langmem_adapters.stores.memory import MemoryStore
 
-_LINES = (Path(__file__).parent / "golden" / "v1.jsonl").read_text().splitlines()
+_FOLDER = Path(__file__).parent / "golden"
+_LINES = (_FOLDER / "v1.jsonl").read_text().splitlines()
 STORED: dict[str, bytes] = {line["what"]: line["stored"].encode() for line in map(json.loads, _LINES)}
+CACHED = [json.loads(line) for line in (_FOLDER / "cache.jsonl").read_text().splitlines()]
+"""What a cache of LangChain was asked, the key of that, and what it stored under it."""
+
+_each_cached = pytest.mark.parametrize("line", CACHED, ids=[line["what"] for line in CACHED])
 
 AI = AIMessage(
     "It is a cat.",
@@ -95,3 +104,50 @@ def test_it_is_still_written_like_that(what: str) -> None:
     }
     kind = kinds[what.partition(" ")[0]]
     assert kind.from_bytes(STORED[what]).to_bytes() == STORED[what]
+
+
+# --- a cache that was filled by an earlier version
+
+
+@_each_cached
+def test_a_request_has_the_key_that_it_had(line: dict[str, str]) -> None:
+    assert request_key(line["prompt"], line["llm"]) == line["key"]
+
+
+@_each_cached
+def test_what_a_cache_has_kept_is_a_hit(line: dict[str, str]) -> None:
+    store = MemoryStore()
+    store.write(_PLACE, put={line["key"]: line["stored"].encode()})
+    cache = ExperienceCache(store=store, keep=60, clock=lambda: 1001.0)
+    for _ in range(2):
+        found = cache.lookup(line["prompt"], line["llm"])
+        assert found is not None
+        assert [one.text for one in found] == [one.text for one in _generations(line)]
+    assert cache.stats()["hits"] == 2
+
+
+@_each_cached
+def test_a_cache_still_writes_the_very_same(line: dict[str, str]) -> None:
+    store = MemoryStore()
+    experience = Experience.from_bytes(line["stored"].encode())
+    ttl = None if experience.expires_at is None else experience.expires_at - 1000.5
+    cache = ExperienceCache(store=store, ttl=ttl, clock=lambda: 1000.5, new_id=lambda: "id0")
+    cache.update(line["prompt"], line["llm"], _generations(line))
+    assert store.get(_PLACE, [line["key"]]) == {line["key"]: line["stored"].encode()}
+
+
+_PLACE = ("experience", "", "", "langchain")
+
+
+def _generations(line: dict[str, str]) -> list[Generation]:
+    """What the cache was given."""
+    return [_generation(entry) for entry in Experience.from_bytes(line["stored"].encode()).resp]
+
+
+def _generation(entry: dict[str, Any]) -> Generation:
+    info = entry.get("info")
+    if "message" not in entry:
+        return Generation(text=entry["text"], generation_info=info)
+    fields = {name: value for name, value in entry["message"].items() if name not in {"role", "host"}}
+    own = entry["message"].get("host", {}).get("langchain", {})
+    return ChatGeneration(message=AIMessage(**{"content": "", **fields, **own}), generation_info=info)

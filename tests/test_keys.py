@@ -114,6 +114,22 @@ def test_the_same_request_has_the_same_fingerprint_in_another_process() -> None:
     assert found == {fingerprint({"tags": set("abcdefgh"), 1: {(1, "x"): None}})}
 
 
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ((), "4f53cda18c2baa0c0354bb5f9a3ecbe5"),
+        (("a", "b"), "0473ef2dc0d324ab659d3580c1134e9d"),
+        (({"b": [1, 2.5, None, True], "a": "é \ud800 $"},), "57dcd8022cba9f63b3b9b6f5ad40b500"),
+        (({"set": {"x", "y"}, 1: (b"z",)},), "b4ed64989961e2281a966be82bb557ef"),
+        (("price: $type", {"$type": "set", "$value": ["b", "a"]}), "7c9a4f76529c9622090df074216497c7"),
+        ((1e16, -0.0, float("inf"), float("nan"), 10**30), "d1f429b075d6a10849d674e4335219ea"),
+    ],
+    ids=range(6),
+)
+def test_a_fingerprint_is_what_it_was_in_earlier_versions(parts: tuple[Any, ...], expected: str) -> None:
+    assert fingerprint(*parts) == expected
+
+
 def test_a_fingerprint_is_short_and_tells_nothing() -> None:
     found = fingerprint("my-secret", {"prompt": "\ud800" * 100_000})
     assert len(found) == 32

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.caches import BaseCache
@@ -27,13 +29,16 @@ from langchain_tests.integration_tests.cache import AsyncCacheTestSuite, SyncCac
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
-from langmem_adapters import ConfigurationError, StoreUnavailable
+from langmem_adapters import ConfigurationError, SerializationError, StoreUnavailable
+from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain import BrainChatMessageHistory, ExperienceCache
+from langmem_adapters.langchain.generations import read_generations, worth_storing
 from langmem_adapters.langchain.request import request_key
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from langmem_adapters.text import replaced
 
 
 class TestSync(SyncCacheTestSuite):
@@ -123,6 +128,17 @@ class _WithTools(GenericFakeChatModel):
         return self
 
 
+def test_c1_ids_are_new_each_time_and_are_32_digits(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store, keep=60)
+    cache.update("p", "m", [answer("", tool_calls=[{"name": "f", "args": {}, "id": "c"}])])
+    hits = [looked_up(cache).message for _ in range(50)]
+    (kept,) = cache.pool.all()
+    calls = [hit.tool_calls[0]["id"] or "" for hit in hits if isinstance(hit, AIMessage)]
+    ids = [*((hit.id or "").removeprefix("lc_run--") for hit in hits), *(id_.removeprefix("call_") for id_ in calls)]
+    assert len({*ids, kept.uuid}) == 101
+    assert all(len(id_) == 32 and int(id_, 16) >= 0 for id_ in [*ids, kept.uuid])
+
+
 def test_c2_what_a_reader_does_to_a_hit_changes_nothing(any_store: Store) -> None:
     cache = ExperienceCache(store=any_store)
     cache.update("p", "m", [answer(response_metadata={"deep": {"list": [1]}})])
@@ -155,6 +171,16 @@ def test_c9_a_hit_is_marked_and_costs_nothing(any_store: Store) -> None:
         "cache_usage": usage,
     }
     assert cache.stats()["saved_tokens"] == 12
+
+
+@pytest.mark.parametrize("keep", [None, 60.0])
+def test_c9_the_tokens_of_every_generation_of_every_hit_are_saved(keep: float | None) -> None:
+    cache = ExperienceCache(store=MemoryStore(), keep=keep)
+    used = answer(usage_metadata={"input_tokens": 5, "output_tokens": 7, "total_tokens": 12})
+    cache.update("p", "m", [used, used, answer()])
+    for saved in (24, 48, 72):
+        assert cache.lookup("p", "m") is not None
+        assert cache.stats()["saved_tokens"] == saved
 
 
 def test_c5_all_generations_of_an_answer_come_back(any_store: Store) -> None:
@@ -275,6 +301,75 @@ if __name__ == "__main__":
 """
 
 
+_PLACES = ("content", "id", "type", "name", "tool_calls", "response_metadata", "additional_kwargs", "status")
+_datum = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+_dumped = st.fixed_dictionaries(
+    {
+        "lc": st.just(1),
+        "id": st.lists(st.sampled_from(["langchain", "AIMessage", "AIMessageChunk"]), min_size=1, max_size=3),
+        "kwargs": st.dictionaries(st.sampled_from(_PLACES), _datum, max_size=5).map(
+            lambda kwargs: {**kwargs, "tool_calls": [{"id": "c1", "name": "f"}]} if "tool_calls" in kwargs else kwargs
+        ),
+    }
+)
+
+
+@given(st.lists(_dumped, min_size=1, max_size=3), st.booleans())
+def test_c4_a_chats_key_is_a_hash_of_what_the_model_sees(dumped: list[dict[str, Any]], ascii_only: bool) -> None:
+    """As the first version had it, in its own words: what it has kept must be found for ever."""
+    seen: list[dict[str, Any]] = []
+    for message in dumped:
+        seen.append({"class": message["id"][-1].removesuffix("Chunk")})
+        for name, value in message["kwargs"].items():
+            hidden = {"id", "response_metadata", "type", "usage_metadata"}
+            if name not in hidden and (name == "content" or value not in (None, "", [], {})):
+                seen[-1][name] = value
+    names = {"c1": f"call {sum(len(message.get('tool_calls', ())) for message in seen) - 1}"}
+    renamed = replaced(seen, names) if any("tool_calls" in message for message in seen) else seen
+    assert request_key(json.dumps(dumped, ensure_ascii=ascii_only), "m") == fingerprint(
+        "langchain", renamed, fingerprint("m")
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[{",
+        "[{}]",
+        '[{"lc":1}]',
+        '[{"lc":1,"kwargs":{}}]',
+        '[{"lc":1,"kwargs":{},"id":[]}]',
+        '[{"lc":1,"kwargs":{},"id":{"a":1}}]',
+        '[{"lc":1,"kwargs":[],"id":["HumanMessage"]}]',
+        '[{"lc":2,"kwargs":{"content":"x"},"id":["HumanMessage"]}]',
+        '[{"lc":1,"kwargs":{"tool_calls":5},"id":["AIMessage"]}]',
+        '[{"lc":1,"kwargs":{"tool_calls":["a"]},"id":["AIMessage"]}]',
+        '[{"lc":1,"kwargs":{"content":"x"},"id":["HumanMessage"]},1]',
+        '[{"lc":1,"kwargs":{"content":"x"},"id":["HumanMessage"]},"lc"]',
+        '[{"a":' * 100_000,
+        '[{"lc":1,"id":["HumanMessage"],"kwargs":{"content":' + "[" * 250 + "]" * 250 + "}}]",
+        '[{"lc":1,"id":["HumanMessage"],"kwargs":{"content":"\ud800"}}',
+    ],
+    ids=range(15),
+)
+def test_c4_a_text_that_looks_like_a_chat_is_a_request_like_any_other(text: str) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    assert cache.lookup(text, "m") is None
+    cache.update(text, "m", [Generation(text="Paris")])
+    assert cache.lookup(text, "m") == [Generation(text="Paris")]
+    assert cache.lookup(text + " ", "m") is None
+    assert request_key(text, "m") == fingerprint("langchain", text, *_model_of(text))
+
+
+def _model_of(text: str) -> tuple[str]:
+    """The model's part of a key: its text, where the request is too deep for data."""
+    return ("m",) if "[[[" in text else (fingerprint("m"),)
+
+
 def test_c4_a_script_and_the_same_code_as_a_module_have_the_same_key(tmp_path: Path) -> None:
     (tmp_path / "asking.py").write_text(_SCHEMA)
     runs = [["asking.py"], ["-c", "import asking; print(asking.KEY)"]]
@@ -374,6 +469,33 @@ def test_c5_c6_a_planted_entry_is_a_miss_and_is_healed(
     assert looked_up(cache).text == "Paris"
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        ({"text": "fine"},),
+        *(None, {}, {"message": 1}, [], "text", 5, [1], [None], ["message"], [["message"]], [{}], [{"message": None}]),
+        [{"text": "fine"}, "text"],
+        [{"message": {"role": "assistant", "tool_calls": 5}}],
+        [{"message": {"role": "assistant", "tool_calls": [5]}}],
+        [{"message": {"role": "assistant", "tool_calls": [{"id": ["x"]}]}}],
+    ],
+    ids=range(17),
+)
+def test_c5_what_is_no_answer_is_an_error_of_ours(data: Any) -> None:
+    with pytest.raises(SerializationError, match="a stored answer"):
+        read_generations(data, key="k", age=1.0, new_id=lambda: "new")
+
+
+@pytest.mark.parametrize("without", [{}, {"id": None}])
+def test_c5_a_call_without_an_id_stays_without(without: dict[str, Any]) -> None:
+    calls = [{"name": "f", "args": {"of": "c"}, **without}, {"name": "g", "args": {}, "id": "c"}]
+    data = [{"message": {"role": "assistant", "tool_calls": calls}}]
+    (found,) = read_generations(data, key="k", age=1.0, new_id=lambda: "new")
+    assert isinstance(found, ChatGeneration)
+    assert isinstance(found.message, AIMessage)
+    assert [call["id"] for call in found.message.tool_calls] == [None, "call_new"]
+
+
 def test_c6_a_secret_record_inside_a_message_stays_data(any_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLANTED", "from-the-environment")
     cache = ExperienceCache(store=any_store)
@@ -408,6 +530,18 @@ def test_c7_spoiled_answers_are_not_stored(spoiled: Generation) -> None:
     cache.update("p", "m", [answer(), spoiled])
     assert cache.lookup("p", "m") is None
     assert cache.stats()["refused"] == 1
+
+
+@pytest.mark.parametrize("name", ["finish_reason", "stop_reason", "done_reason", "stopReason"])
+@pytest.mark.parametrize("reason", ["length", "SAFETY", "load", "stop", None, 5])
+def test_c7_every_providers_word_is_known_wherever_it_stands(name: str, reason: Any) -> None:
+    said = {"other": "length", name: reason}
+    whole = reason in {"stop", None, 5}
+    assert worth_storing([answer(response_metadata=said)]) is whole
+    assert worth_storing([answer(additional_kwargs=said)]) is whole
+    assert worth_storing([ChatGeneration(message=AIMessage("a"), generation_info=said)]) is whole
+    assert worth_storing([Generation(text="a"), Generation(text="a", generation_info=said)]) is whole
+    assert worth_storing([]) is False
 
 
 def test_c7_the_user_decides_what_is_worth_storing(any_store: Store) -> None:

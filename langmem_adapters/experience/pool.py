@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import time
-import uuid as uuids
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -78,7 +78,7 @@ class ExperiencePool(Keeping):
         enable_read: bool = True,
         enable_write: bool = True,
         clock: Callable[[], float] = time.time,
-        new_id: Callable[[], str] = lambda: uuids.uuid4().hex,
+        new_id: Callable[[], str] = lambda: os.urandom(16).hex(),
     ) -> None:
         if ttl is not None and not ttl > 0:
             raise ConfigurationError(f"ttl is a number of seconds above 0, not {ttl}")

@@ -56,12 +56,12 @@ class Recent:
         self._max_entries = max_entries
         self._max_bytes = max_bytes
         self._clock = clock
-        self._begin()
+        self.begin()
         with _lock:
             _everywhere.add(self)
 
-    def _begin(self) -> None:
-        self._pid = os.getpid()
+    def begin(self) -> None:
+        """Start with none, and with a lock that nobody holds."""
         self._lock = threading.Lock()
         self._changes = 0
         self._size = 0
@@ -73,7 +73,7 @@ class Recent:
 
     def get(self, key: str) -> bytes | None:
         """An entry that is young enough."""
-        with self._own_lock():
+        with self._lock:
             found = self._entries.get(key)
             if found is None:
                 return None
@@ -85,7 +85,7 @@ class Recent:
 
     def keep(self, key: str, data: bytes, ticket: Ticket) -> None:
         """Keep what was read with a ticket."""
-        with self._own_lock():
+        with self._lock:
             self._drop(key)
             if ticket.changes != self._changes or len(data) > self._max_bytes:
                 return
@@ -96,18 +96,13 @@ class Recent:
 
     def forget(self, keys: Sequence[str] | None) -> None:
         """Forget these entries, or all; and what is being read in this moment is not kept."""
-        with self._own_lock():
+        with self._lock:
             self._changes += 1
             if keys is None:
                 self._entries.clear()
                 self._size = 0
             for key in keys or ():
                 self._drop(key)
-
-    def _own_lock(self) -> threading.Lock:
-        if self._pid != os.getpid():
-            self._begin()  # the lock may have been held by one of the parent's threads
-        return self._lock
 
     def _drop(self, key: str) -> None:
         found = self._entries.pop(key, None)
@@ -128,11 +123,13 @@ def changed(namespace: Namespace, keys: Sequence[str] | None = None) -> None:
             recent.forget(keys)
 
 
-def _forget_lock() -> None:
-    """The lock may have been held by a thread that did not survive a fork."""
+def _begin_again() -> None:
+    """The locks may have been held by threads that did not survive a fork."""
     global _lock  # noqa: PLW0603 - one lock a process
     _lock = threading.Lock()
+    for recent in _everywhere:
+        recent.begin()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_forget_lock)
+    os.register_at_fork(after_in_child=_begin_again)

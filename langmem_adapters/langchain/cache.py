@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -85,7 +85,7 @@ class ExperienceCache(Removal, BaseCache):
         semantic: Any = None,
         on_error: Literal["degrade", "raise"] = "degrade",
         clock: Callable[[], float] = time.time,
-        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        new_id: Callable[[], str] = lambda: os.urandom(16).hex(),
     ) -> None:
         if url is not None and store is not None:
             raise ConfigurationError("give ExperienceCache a url or a store, not both")
@@ -208,7 +208,8 @@ class ExperienceCache(Removal, BaseCache):
             return None
         if generations is None:
             generations = yield from self._look_alike(prompt, llm_string)
-        self._count_tokens(generations or ())
+        if generations is not None:
+            self._count_tokens(generations)
         return generations
 
     def _look_alike(self, prompt: str, llm_string: str) -> Flow[list[Generation] | None]:
@@ -290,7 +291,8 @@ class ExperienceCache(Removal, BaseCache):
         return read_generations(experience.resp, key=key, age=age, new_id=self._new_id)
 
     def _count_tokens(self, generations: Sequence[Generation]) -> None:
-        self._counts["saved_tokens"] += sum(_tokens(generation) for generation in generations)
+        for generation in generations:
+            self._counts["saved_tokens"] += _tokens(generation)
 
     def _degrade(self, error: LangmemError, count: str = "errors") -> None:
         if self._on_error == "raise":

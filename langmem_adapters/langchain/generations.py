@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage
-from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.errors import SerializationError
@@ -36,7 +35,7 @@ _REASONS = frozenset({"finish_reason", "stop_reason", "done_reason", "stopReason
 
 def worth_storing(generations: Sequence[Generation]) -> bool:
     """Whether an answer is whole: none of its parts was cut off, filtered, refused or left empty."""
-    return bool(generations) and all(_is_whole(generation) for generation in generations)
+    return bool(generations) and all(map(_is_whole, generations))
 
 
 def _is_whole(generation: Generation) -> bool:
@@ -50,7 +49,11 @@ def _is_whole(generation: Generation) -> bool:
             return False
     elif not generation.text:
         return False
-    return not any(str(info[name]).lower() in _SPOILED for info in described for name in _REASONS & info.keys())
+    for info in described:
+        for name in _REASONS.intersection(info):
+            if str(info[name]).lower() in _SPOILED:
+                return False
+    return True
 
 
 def write_generations(generations: Sequence[Generation]) -> list[dict[str, Any]]:
@@ -70,7 +73,7 @@ def read_generations(data: Any, *, key: str, age: float, new_id: Callable[[], st
 
     Raises SerializationError for anything that :func:`write_generations` did not write.
     """
-    if not isinstance(data, list) or not data or not all(isinstance(entry, dict) for entry in data):
+    if not isinstance(data, list) or not data:
         raise SerializationError("a stored answer is not a list of generations")
     try:
         return [_read(entry, key, age, new_id) for entry in data]
@@ -82,15 +85,14 @@ def _read(entry: dict[str, Any], key: str, age: float, new_id: Callable[[], str]
     if "message" not in entry:
         return Generation(text=entry["text"], generation_info=entry.get("info"))
     fields = entry["message"]
-    calls = [call["id"] for call in fields.get("tool_calls", ()) if call.get("id")]
-    if calls:
-        fields = replaced(fields, {id_: f"call_{new_id()}" for id_ in calls})
+    if calls := fields.get("tool_calls"):
+        fields = replaced(fields, {call["id"]: f"call_{new_id()}" for call in calls if call.get("id")})
     message = of_data(fields) or from_message(Message.from_data(fields))
     mark = {"cache": "hit", "cache_key": key, "cache_age": age, "cache_score": 1.0}
     marked: dict[str, Any] = {"id": f"lc_run--{new_id()}"}
     if isinstance(message, AIMessage):
         mark["cache_usage"] = message.usage_metadata
-        marked["usage_metadata"] = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+        marked["usage_metadata"] = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
     marked["response_metadata"] = {**message.response_metadata, **mark}
     # As by setting each attribute, which pydantic makes dearer than all the rest.
     message.__dict__.update(marked)

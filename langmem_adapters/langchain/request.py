@@ -9,6 +9,8 @@ import json
 import re
 from typing import Any
 
+from langmem_adapters.codec import parsed
+from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.text import replaced
 
@@ -51,7 +53,10 @@ def request_key(prompt: str, llm_string: str) -> str:
     asked = _digest(prompt, llm_string)
     key = _known.get(asked)
     if key is None:
-        key = fingerprint("langchain", _prompt(prompt), _model(llm_string))
+        try:
+            key = fingerprint("langchain", _prompt(prompt), _model(llm_string))
+        except SerializationError:  # nested deeper than data may be: the text itself is the request
+            key = fingerprint("langchain", prompt, llm_string)
         if len(_known) >= _REMEMBERED:
             _known.clear()
         _known[asked] = key
@@ -72,24 +77,26 @@ def _prompt(prompt: str) -> Any:
     if not prompt.startswith("[{"):
         return prompt
     try:
-        dumped = json.loads(prompt)
-    except ValueError:
+        messages = [_said(message) for message in parsed(prompt)]
+        names = _call_names(messages)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return prompt
-    if not all(isinstance(m, dict) and m.get("lc") == 1 and isinstance(m.get("kwargs"), dict) for m in dumped):
-        return prompt
-    messages = [
-        {
-            "class": str(message["id"][-1]).removesuffix("Chunk"),
-            **{
-                name: value
-                for name, value in message["kwargs"].items()
-                if name not in _OF_THE_ANSWER and (name == "content" or value not in (None, "", [], {}))
-            },
-        }
-        for message in dumped
-    ]
-    names = _call_names(messages)
     return replaced(messages, names) if names else messages
+
+
+def _said(message: Any) -> dict[str, Any]:
+    """What the model sees of a dumped message. Raises nearly anything for what is none."""
+    said = message["kwargs"].items()
+    if message["lc"] != 1:
+        raise ValueError
+    return {
+        "class": str(message["id"][-1]).removesuffix("Chunk"),
+        **{
+            name: value
+            for name, value in said
+            if name not in _OF_THE_ANSWER and (name == "content" or value not in (None, "", [], {}))
+        },
+    }
 
 
 def _call_names(messages: list[dict[str, Any]]) -> dict[str, str]:
