@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from langmem_adapters.model import Message
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens, truncate_content
 
-__all__ = ["Said", "as_text", "leaving", "newest", "repair", "replaced", "stands_alone", "window", "without_calls"]
+__all__ = ["Said", "as_text", "leaving", "newest", "repair", "stands_alone", "window", "without_calls"]
 
 
 class _Call(Protocol):
@@ -226,12 +226,3 @@ def leaving(messages: Sequence[Message], least: int) -> list[int]:
 def as_text(messages: Iterable[Message]) -> str:
     """A conversation as ``role: text`` lines."""
     return "\n".join(f"{message.name or message.role}: {message.text}" for message in messages)
-
-
-def replaced(value: Any, names: dict[str, str]) -> Any:
-    """Copy nested data with these strings replaced wherever one stands as a whole value."""
-    if isinstance(value, dict):
-        return {key: replaced(item, names) for key, item in value.items()}
-    if isinstance(value, list):
-        return [replaced(item, names) for item in value]
-    return names.get(value, value) if isinstance(value, str) else value

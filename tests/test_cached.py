@@ -14,6 +14,7 @@ import inspect
 import itertools
 import json
 import logging
+import threading
 import time
 import typing
 import uuid
@@ -24,7 +25,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
@@ -904,3 +905,32 @@ async def test_the_faces_of_a_cache_in_async_code() -> None:
 
 async def _double(n: int) -> int:
     return n * 2
+
+
+# --- classes -------------------------------------------------------------------------------------------------
+
+
+def test_a_class_counts_by_what_its_instances_hold() -> None:
+    @cached(url="memory:")
+    def fields_of(schema: type[BaseModel]) -> list[str]:
+        return list(schema.model_fields)
+
+    opaque = [
+        create_model("Answer", __config__=ConfigDict(arbitrary_types_allowed=True), **{name: (kind, ...)})  # type: ignore[call-overload]
+        for name, kind in (("a", object), ("a", threading.Event), ("b", threading.Event))
+    ]
+    of_data = [create_model("Answer", city=(str, ...)), create_model("Answer", price=(float, ...))]
+    assert [fields_of(schema) for schema in of_data + opaque] == [["city"], ["price"], ["a"], ["a"], ["b"]]
+    keys = {fingerprint(identity(schema)) for schema in of_data + opaque}
+    assert len(keys) == 5
+    assert fingerprint(identity(of_data[0])) == fingerprint(identity(create_model("Answer", city=(str, ...))))
+
+
+def test_values_of_classes_in_two_modules_are_two() -> None:
+    def user_of(module: str) -> Any:
+        return dataclasses.make_dataclass("User", ["id"], namespace={"__module__": module})(1)
+
+    shop, crm, again = user_of("shop"), user_of("crm"), user_of("shop")
+    assert fingerprint(identity(shop)) == fingerprint(identity(again)) != fingerprint(identity(crm))
+    assert fingerprint(identity(type(shop))) != fingerprint(identity(type(crm)))
+    assert fingerprint(identity(enum.Enum("Size", "S M"))) != fingerprint(identity(enum.Enum("Size", "S L")))

@@ -38,7 +38,7 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
-from langmem_adapters.text import replaced
+from langmem_adapters.tool_calls import renamed
 
 
 class TestSync(SyncCacheTestSuite):
@@ -53,7 +53,7 @@ class TestAsync(AsyncCacheTestSuite):
         return ExperienceCache(store=any_store)
 
 
-def answer(text: str = "Paris", **fields: Any) -> ChatGeneration:
+def answer(text: Any = "Paris", **fields: Any) -> ChatGeneration:
     return ChatGeneration(message=AIMessage(text, **fields))
 
 
@@ -329,9 +329,9 @@ def test_c4_a_chats_key_is_a_hash_of_what_the_model_sees(dumped: list[dict[str, 
             if name not in hidden and (name == "content" or value not in (None, "", [], {})):
                 seen[-1][name] = value
     names = {"c1": f"call {sum(len(message.get('tool_calls', ())) for message in seen) - 1}"}
-    renamed = replaced(seen, names) if any("tool_calls" in message for message in seen) else seen
+    asked = renamed(seen, names) if any("tool_calls" in message for message in seen) else seen
     assert request_key(json.dumps(dumped, ensure_ascii=ascii_only), "m") == fingerprint(
-        "langchain", renamed, fingerprint("m")
+        "langchain", asked, fingerprint("m")
     )
 
 
@@ -482,7 +482,7 @@ def test_c5_c6_a_planted_entry_is_a_miss_and_is_healed(
     ids=range(17),
 )
 def test_c5_what_is_no_answer_is_an_error_of_ours(data: Any) -> None:
-    with pytest.raises(SerializationError, match="a stored answer"):
+    with pytest.raises(SerializationError, match="a stored (answer|Message)"):
         read_generations(data, key="k", age=1.0, new_id=lambda: "new")
 
 
@@ -494,6 +494,38 @@ def test_c5_a_call_without_an_id_stays_without(without: dict[str, Any]) -> None:
     assert isinstance(found, ChatGeneration)
     assert isinstance(found.message, AIMessage)
     assert [call["id"] for call in found.message.tool_calls] == [None, "call_new"]
+
+
+def test_c1_only_ids_are_made_anew_on_a_hit(any_store: Store) -> None:
+    """Not what reads like one; nor an id that is its tool's name, by which some providers know the call."""
+    calls = [
+        {"name": "find", "args": {"user": "7", "tool_calls": [{"id": "7"}]}, "id": "7"},
+        {"name": "look", "args": {}, "id": "look"},
+    ]
+    use: dict[str, Any] = {"type": "tool_use", "id": "7", "name": "find", "input": {"id": "7"}}
+    content = [{"type": "text", "text": "7"}, use]
+    cache = ExperienceCache(store=any_store)
+    cache.update("p", "m", [answer(content, tool_calls=calls, additional_kwargs={"ticket": "7"})])
+    hit = looked_up(cache).message
+    assert isinstance(hit, AIMessage)
+    new, kept = (call["id"] for call in hit.tool_calls)
+    assert new != "7" == hit.additional_kwargs["ticket"]
+    assert kept == "look"
+    assert [(call["name"], call["args"]) for call in hit.tool_calls] == [(call["name"], call["args"]) for call in calls]
+    assert hit.content == [content[0], {**use, "id": new}]
+
+
+def test_c4_a_tools_answer_that_reads_like_its_calls_id_is_another_answer() -> None:
+    def after(name: str, id_: str, said: str) -> str:
+        call = AIMessage("", tool_calls=[{"name": name, "args": {}, "id": id_}])
+        return dumps([HumanMessage("go"), call, ToolMessage(said, tool_call_id=id_, name=name)])
+
+    same = {request_key(after("take", id_, "3"), "m") for id_ in ("1", "2", "3", "call")}
+    others = {
+        request_key(after(*asked), "m") for asked in (("take", "1", "1"), ("take", "2", "2"), ("give", "give", "3"))
+    }
+    assert len(same) == 1
+    assert len(same | others) == 4
 
 
 def test_c6_a_secret_record_inside_a_message_stays_data(any_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -522,14 +554,39 @@ def test_c6_a_secret_record_inside_a_message_stays_data(any_store: Store, monkey
         answer("no", additional_kwargs={"refusal": "I will not."}),
         Generation(text=""),
         Generation(text="cut", generation_info={"finish_reason": "length"}),
+        answer(
+            "cut", response_metadata={"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+        ),
+        answer("cut", response_metadata={"stop_reason": "pause_turn"}),
+        answer("cut", response_metadata={"finish_reason": "MALFORMED_FUNCTION_CALL"}),
+        answer(" \n"),
+        answer([{"type": "text", "text": " "}]),
+        answer([{"type": "reasoning", "reasoning": "Hm."}]),
+        answer([{"type": "refusal", "refusal": "I will not."}]),
+        answer([{"type": "text", "text": "No."}, {"type": "non_standard", "value": {"type": "refusal"}}]),
+        Generation(text=" "),
     ],
-    ids=range(10),
+    ids=range(19),
 )
 def test_c7_spoiled_answers_are_not_stored(spoiled: Generation) -> None:
     cache = ExperienceCache(store=MemoryStore())
     cache.update("p", "m", [answer(), spoiled])
     assert cache.lookup("p", "m") is None
     assert cache.stats()["refused"] == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "Yes.",
+        ["Yes."],
+        [{"type": "reasoning", "reasoning": "Hm."}, {"type": "output_text", "text": "Yes."}],
+        [{"type": "image", "base64": "aGk=", "mime_type": "image/png"}],
+        [{"type": "text", "text": "Yes."}, {"type": "non_standard", "value": {"type": "note"}}],
+    ],
+)
+def test_c7_what_says_something_is_stored(content: Any) -> None:
+    assert worth_storing([answer(content, response_metadata={"status": "completed", "incomplete_details": None})])
 
 
 @pytest.mark.parametrize("name", ["finish_reason", "stop_reason", "done_reason", "stopReason"])

@@ -263,6 +263,32 @@ def test_d3_calls_in_a_providers_own_form_are_not_kept_either(
     assert cache.lookup(prompt(ALIKE), "m") is None
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"content": [{"type": "web_search_call", "id": "ws"}, {"type": "text", "text": "3 degrees."}]},
+        {"content": [{"type": "server_tool_use", "name": "web_search"}, {"type": "text", "text": "3 degrees."}]},
+        {"content": [{"type": "server_tool_call", "name": "web_search"}, "3 degrees."]},
+        {"content": "3 degrees.", "additional_kwargs": {"tool_outputs": [{"type": "web_search_call"}]}},
+        {"content": "3 degrees.", "response_metadata": {"grounding_metadata": {"web_search_queries": ["Oslo"]}}},
+    ],
+)
+def test_d3_answers_made_with_the_providers_own_tools_are_not_served_for_other_words(
+    build: Callable[..., ExperienceCache], fields: dict[str, Any]
+) -> None:
+    cache = build()
+    cache.update(prompt(ASKED), "m", [ChatGeneration(message=AIMessage(**fields))])
+    assert cache.lookup(prompt(ASKED), "m") is not None
+    assert cache.lookup(prompt(ALIKE), "m") is None
+
+
+def test_thoughts_beside_an_answer_do_not_keep_it_from_being_served(build: Callable[..., ExperienceCache]) -> None:
+    cache = build()
+    said = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Take a course."}]
+    cache.update(prompt(ASKED), "m", [ChatGeneration(message=AIMessage(said))])  # type: ignore[arg-type]
+    assert content(cache.lookup(prompt(ALIKE), "m")) == said
+
+
 def test_d3_an_agent_runs_its_tool_again_for_the_next_thread(build: Callable[..., ExperienceCache]) -> None:
     ran: list[int] = []
 

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_adapters.model import Message, ToolCall
-from langmem_adapters.text import as_text, leaving, repair, replaced, window, without_calls
+from langmem_adapters.text import as_text, leaving, repair, window, without_calls
 from langmem_adapters.tokens import approximate_tokens, message_tokens, truncate_content
 
 SYSTEM = {"system", "developer"}
@@ -342,9 +342,3 @@ def test_a_call_is_dropped_wherever_a_message_repeats_it() -> None:
 
 def test_a_conversation_as_text() -> None:
     assert as_text([say("user", "Hello", name="ada"), say("assistant", "Hi")]) == "ada: Hello\nassistant: Hi"
-
-
-def test_whole_strings_are_replaced_in_nested_data() -> None:
-    data = {"role": "a", "list": ["a", {"x": "ab"}], "n": 1}
-    assert replaced(data, {"a": "b"}) == {"role": "b", "list": ["b", {"x": "ab"}], "n": 1}
-    assert data["role"] == "a"

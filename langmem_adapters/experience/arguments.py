@@ -7,10 +7,11 @@ import enum
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, PydanticUserError
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
@@ -112,14 +113,25 @@ class Arguments:
 def identity(value: Any) -> Any:
     """A value as data, together with the class of what the codec would write as a plain value.
 
-    Classes go by their qualified names without their modules, so that a script and its import are the same.
+    A class counts by its module and name, those of a script as of its import, and by what its instances hold.
     """
     kind = type(value)
     if kind in _SCALARS:
         return value
     if isinstance(value, type):
-        return ("class", value.__qualname__)
-    return (*_parts(value), kind.__qualname__)
+        return ("class", name_of(value), _held_by(value))
+    return (*_parts(value), kind.__qualname__ if kind.__module__ == "builtins" else name_of(kind))
+
+
+def _held_by(cls: type) -> Any:
+    """The fields, of a class of data."""
+    if issubclass(cls, enum.Enum):
+        return [member.name for member in cls]
+    if issubclass(cls, BaseModel):
+        with suppress(PydanticUserError):  # of what JSON does not know, the fields by their types' names
+            return cls.model_json_schema()
+        return {name: str(field.annotation) for name, field in cls.model_fields.items()}
+    return {name: str(kind) for name, kind in getattr(cls, "__annotations__", {}).items()}
 
 
 def _parts(value: Any) -> tuple[Any, ...]:  # noqa: PLR0911 - a line for each kind

@@ -8,29 +8,17 @@ from typing import Any
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, Generation
 
+from langmem_adapters.content import standard_block
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.endings import is_cut
 from langmem_adapters.langchain.convert import from_message, writable
 from langmem_adapters.langchain.rebuild import of_data, rebuilt_generation
 from langmem_adapters.model import Message
-from langmem_adapters.text import replaced
+from langmem_adapters.tool_calls import call_ids, renamed
 
 __all__ = ["read_generations", "worth_storing", "write_generations"]
 
-# As OpenAI, Anthropic, Google, Cohere, Bedrock and Ollama say that an answer was cut off or held back.
-_SPOILED = frozenset(
-    {
-        "length",
-        "max_tokens",
-        "model_length",
-        "content_filter",
-        "content_filtered",
-        "safety",
-        "recitation",
-        "error",
-    }
-    | {"blocklist", "prohibited_content", "spii", "refusal", "guardrail_intervened", "error_toxic", "load"}
-)
-_REASONS = frozenset({"finish_reason", "stop_reason", "done_reason", "stopReason"})
+_THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})  # blocks beside an answer
 
 
 def worth_storing(generations: Sequence[Generation]) -> bool:
@@ -43,17 +31,27 @@ def _is_whole(generation: Generation) -> bool:
     if isinstance(generation, ChatGeneration):
         message = generation.message
         described += [message.response_metadata, message.additional_kwargs]
-        if message.additional_kwargs.get("refusal") or getattr(message, "invalid_tool_calls", None):
+        if getattr(message, "invalid_tool_calls", None):
             return False
-        if not (message.content or getattr(message, "tool_calls", None)):
+        if not (_says_something(message.content) or getattr(message, "tool_calls", None)):
             return False
-    elif not generation.text:
+    elif not generation.text.strip():
         return False
-    for info in described:
-        for name in _REASONS.intersection(info):
-            if str(info[name]).lower() in _SPOILED:
-                return False
-    return True
+    return not any(map(is_cut, described))
+
+
+def _says_something(content: str | list[Any]) -> bool:
+    """Whether there is any text, or something else than text and thoughts; a refusal says nothing."""
+    if isinstance(content, str):
+        return bool(content.strip())
+    said = [standard_block(block) for block in content]
+    kinds = {block["value"].get("type") if _is_foreign(block) else block.get("type") for block in said}
+    text = "".join(str(block.get("text", "")) for block in said if block.get("type") == "text")
+    return "refusal" not in kinds and bool(text.strip() or kinds - _THOUGHTS - {"text"})
+
+
+def _is_foreign(block: dict[str, Any]) -> bool:
+    return block.get("type") == "non_standard" and isinstance(block.get("value"), dict)
 
 
 def write_generations(generations: Sequence[Generation]) -> list[dict[str, Any]]:
@@ -85,8 +83,8 @@ def _read(entry: dict[str, Any], key: str, age: float, new_id: Callable[[], str]
     if "message" not in entry:
         return Generation(text=entry["text"], generation_info=entry.get("info"))
     fields = entry["message"]
-    if calls := fields.get("tool_calls"):
-        fields = replaced(fields, {call["id"]: f"call_{new_id()}" for call in calls if call.get("id")})
+    if ids := call_ids(fields.get("tool_calls") or ()):
+        fields = renamed(fields, {id_: f"call_{new_id()}" for id_ in ids})
     message = of_data(fields) or from_message(Message.from_data(fields))
     mark = {"cache": "hit", "cache_key": key, "cache_age": age, "cache_score": 1.0}
     marked: dict[str, Any] = {"id": f"lc_run--{new_id()}"}

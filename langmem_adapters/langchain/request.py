@@ -12,7 +12,7 @@ from typing import Any
 from langmem_adapters.codec import parsed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.text import replaced
+from langmem_adapters.tool_calls import call_ids, renamed
 
 __all__ = ["known_key", "request_key"]
 
@@ -81,7 +81,7 @@ def _prompt(prompt: str) -> Any:
         names = _call_names(messages)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return prompt
-    return replaced(messages, names) if names else messages
+    return renamed(messages, names) if names else messages
 
 
 def _said(message: Any) -> dict[str, Any]:
@@ -101,8 +101,8 @@ def _said(message: Any) -> dict[str, Any]:
 
 def _call_names(messages: list[dict[str, Any]]) -> dict[str, str]:
     """Tool calls by their order: providers make up a new id each time."""
-    ids = [call.get("id") for message in messages for call in message.get("tool_calls", ())]
-    return {id_: f"call {n}" for n, id_ in enumerate(ids) if isinstance(id_, str)}
+    ids = call_ids(call for message in messages for call in message.get("tool_calls", ()))
+    return {id_: f"call {n}" for n, id_ in enumerate(ids)}
 
 
 @functools.lru_cache(maxsize=512)

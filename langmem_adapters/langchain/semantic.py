@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, Generation
 
+from langmem_adapters.codec import parsed
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience import Judge
 from langmem_adapters.experience.verified import Match
@@ -22,6 +23,10 @@ _HUMAN = frozenset({"HumanMessage", "HumanMessageChunk"})
 _AI = frozenset({"AIMessage", "AIMessageChunk"})
 _TOOL = frozenset({"ToolMessage", "ToolMessageChunk"})
 _TEXT = frozenset({"type", "text"})  # of a block that is text and nothing else
+# Of an answer: what a model says and thinks, and calls that are among its tool_calls.
+_OWN = frozenset({"text", "output_text", "reasoning", "thinking", "redacted_thinking"})
+_OWN |= {"tool_call", "tool_use", "function_call"}
+_BESIDE = frozenset({"tool_calls", "function_call", "tool_outputs", "search_results", "citations"})
 
 
 class SemanticMode:
@@ -91,13 +96,18 @@ class SemanticMode:
         return Question(text, request_key(rest, llm_string))
 
     def may_serve(self, generations: Sequence[Generation]) -> bool:
-        """Whether an answer may be kept for other wordings: it calls no tool but deterministic ones."""
+        """Whether an answer may be kept for other wordings: it calls no tool but deterministic ones.
+
+        Nor was it made with a tool of the provider's, such as a search of the web, of which its blocks tell.
+        """
         return all(
             isinstance(generation, ChatGeneration)
             and isinstance(generation.message, AIMessage)
             and self._are_deterministic(call["name"] for call in generation.message.tool_calls)
             and not generation.message.invalid_tool_calls
-            and not {"tool_calls", "function_call"} & set(generation.message.additional_kwargs)
+            and not _BESIDE.intersection(generation.message.additional_kwargs)
+            and not generation.message.response_metadata.get("grounding_metadata")
+            and (isinstance(generation.message.content, str) or _OWN.issuperset(map(_kind, generation.message.content)))
             for generation in generations
         )
 
@@ -140,8 +150,8 @@ class Question(NamedTuple):
 def _messages(prompt: str) -> list[dict[str, Any]]:
     """Chat messages as LangChain dumps them; none, where a prompt is something else."""
     try:
-        dumped = json.loads(prompt) if prompt.startswith("[{") else []
-    except ValueError:
+        dumped = parsed(prompt) if prompt.startswith("[{") else []
+    except (ValueError, RecursionError):
         return []
     whole = all(
         isinstance(m, dict) and m.get("lc") == 1 and isinstance(m.get("kwargs"), dict) and m.get("id") for m in dumped
@@ -160,6 +170,10 @@ def _text(content: Any) -> str:
     blocks = content if isinstance(content, list) else []
     texts = [block if isinstance(block, str) else block.get("text") for block in blocks if _is_text(block)]
     return "\n".join(texts) if texts and len(texts) == len(blocks) else ""
+
+
+def _kind(block: Any) -> Any:
+    return block.get("type") if isinstance(block, dict) else "text"
 
 
 def _is_text(block: Any) -> bool:
