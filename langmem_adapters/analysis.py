@@ -16,8 +16,8 @@ __all__ = ["ANALYZER_ID", "STOP_WORDS", "Analyzer", "analyze", "matching", "stem
 Analyzer = Callable[[str], list[str]]
 """Turns a text into terms, in order and with repetitions. It must be pure: the same text, the same terms."""
 
-ANALYZER_ID = "langmem-2"
-"""The version of :func:`analyze`. It changes with every change of the terms, so that indexes are rebuilt."""
+ANALYZER_ID = "langmem-3"
+"""The version of :func:`analyze`. It changes with every change of a document's terms, so that indexes are rebuilt."""
 
 STOP_WORDS = frozenset(
     """

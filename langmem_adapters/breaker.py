@@ -13,12 +13,14 @@ from typing import TypeVar
 from langmem_adapters.causes import BROKEN
 from langmem_adapters.errors import StoreUnavailable
 
-__all__ = ["GRACE", "Breaker"]
+__all__ = ["GRACE", "PATIENCE", "Breaker"]
 
 T = TypeVar("T")
 
 GRACE = 0.25
 """Seconds that the call which sends a probe waits for its answer, unless it is in a hurry."""
+PATIENCE = 0.2
+"""Seconds that a call may be late for its cache, once, when the store or an index of that does not answer."""
 _PAUSE = 0.5  # seconds between two probes
 _log = logging.getLogger("langmem_adapters")
 

@@ -115,16 +115,18 @@ class Compaction:
         if not places:
             return None
         long_term = self._conversation.long_term if self._archive else None
-        remove = not self._archive or long_term is not None
-        if not remove:  # the summary stands for all up to a place, so none before it may be left out
+        if self._archive and long_term is None:
+            # The summary stands for all up to a place, so none before it may be left out.
             places = list(range(places[-1] + 1))
         said = [uncovered.readable[n][1] for n in places]
         summary = yield from summarizer.flow(uncovered.summary.text, said)
         if not (yield from self._conversation.is_still(uncovered, places[-1])):
             return None  # somebody else was quicker; or the session was cleared or has expired, and must not come back
-        if long_term is not None:
-            yield from long_term.add_flow(said, session=self._conversation.scope.session)
-        if not (yield from self._conversation.summarized(uncovered, places, summary, remove=remove)):
+        if not (
+            yield from self._conversation.summarized(
+                uncovered, places, summary, remove=not self._archive, long_term=long_term
+            )
+        ):
             return None
         self._stats["summaries"] += 1
         return summary

@@ -10,7 +10,8 @@ from langmem_adapters import text
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow
-from langmem_adapters.log import CREATED, MOVES, PAGE, SessionLog, readable
+from langmem_adapters.log import PAGE, WATCHED, SessionLog, readable
+from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled, Summary, salvage
 from langmem_adapters.protocols import Item
 from langmem_adapters.tokens import TokenCounter
@@ -83,7 +84,7 @@ class Conversation(SessionLog):
 
     def uncovered(self) -> Flow[Uncovered]:
         """What the summary does not stand for yet."""
-        page = yield from self.scan(limit=PAGE, reverse=True, keys=[SUMMARY, CREATED, *MOVES])
+        page = yield from self.scan(limit=PAGE, reverse=True, keys=[SUMMARY, *WATCHED])
         values = page.values
         summary = read_summary(values.get(SUMMARY)) or Summary(text="")
         found: list[Item] = []
@@ -102,15 +103,29 @@ class Conversation(SessionLog):
         page = yield from self.scan(after=item.seq - 1, limit=1, keys=[SUMMARY])
         return page.items[:1] == [item] and page.values.get(SUMMARY) == covered.values.get(SUMMARY)
 
-    def summarized(self, covered: Uncovered, leaving: Sequence[int], summary: str, *, remove: bool) -> Flow[bool]:
-        """Store a summary of these messages and let them leave, at once; False, if something came in between."""
+    def summarized(
+        self,
+        covered: Uncovered,
+        leaving: Sequence[int],
+        summary: str,
+        *,
+        remove: bool,
+        long_term: LongTermMemory | None,
+    ) -> Flow[bool]:
+        """Store a summary of these messages and let them leave, at once; False, if something came in between.
+
+        ``remove`` them for good, or else to ``long_term``; without either they stay where they are.
+        """
         gone = [covered.readable[n] for n in leaving]
         new = Summary(text=summary, covers=gone[-1][0].id, updated_at=self._clock())
+        put = {SUMMARY: new.to_bytes()}
+        if long_term is not None:
+            return (yield from self.move(long_term, gone, covered.values, put=put))
         if remove:
-            return (yield from self.leave(gone, covered.values, put={SUMMARY: new.to_bytes()}))
+            return (yield from self.leave(gone, covered.values, put=put))
         try:
             guard = {SUMMARY: covered.values.get(SUMMARY)}
-            yield from self.session.write(put={SUMMARY: new.to_bytes()}, guard=guard)
+            yield from self.session.write(put=put, guard=guard)
         except Conflict:
             return False
         return True

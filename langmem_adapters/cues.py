@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from datetime import date, datetime, timedelta, timezone
 from typing import NamedTuple
 
 from langmem_adapters.analysis import STOP_WORDS
+from langmem_adapters.dates import DAYS, MONTHS, day_of
 
 __all__ = [
     "ASKS",
@@ -23,7 +23,6 @@ __all__ = [
     "TIME",
     "Asked",
     "asked",
-    "date_words",
     "marks",
     "named",
 ]
@@ -31,13 +30,11 @@ __all__ = [
 QUESTION, ASKS, FIRST_PERSON, TIME, NUMBER, NAMES = 1, 2, 4, 8, 16, 32
 """Marks of a text: it ends with a question; asks one; speaks of its speaker, a time, a number; names something."""
 
-_MONTHS = """january february march april may june july august september october november december""".split()  # noqa: SIM905
-_DAYS = """monday tuesday wednesday thursday friday saturday sunday""".split()  # noqa: SIM905
 _FIRST = frozenset("i my mine me we our us i'm i've i'd i'll we're we've myself".split())  # noqa: SIM905
 _TIMES = frozenset(
     """yesterday today tonight tomorrow ago last next week weekend month year day morning evening night afternoon
     recently since summer winter spring fall autumn birthday anniversary just""".split()  # noqa: SIM905
-).union(_MONTHS, _DAYS) - {"may"}
+).union(MONTHS, DAYS) - {"may"}
 _NUMBERS = frozenset(
     """one two three four five six seven eight nine ten eleven twelve twenty thirty hundred thousand couple few
     several once twice""".split()  # noqa: SIM905
@@ -76,7 +73,7 @@ class Asked(NamedTuple):
 
     def meets(self, at: float | None) -> float:
         """How well a Unix time fits the date, from 0 to 1. Who speaks of a day does it on that day or soon after."""
-        said = _moment(at) if self.year or self.month else None
+        said = day_of(at) if self.year or self.month else None
         if said is None or (self.year and said.year != self.year) or (self.month and said.month != self.month):
             return 0.0
         return 0.4 + 0.6 * math.exp(-abs(said.day - self.day - 1) / 3) if self.day else 1.0
@@ -94,25 +91,10 @@ def asked(query: str) -> Asked:
 def _date(query: str, words: list[str]) -> tuple[int, int, int]:
     if iso := _ISO_DATE.search(query):
         return int(iso[1]), int(iso[2]), int(iso[3] or 0)
-    months = [_MONTHS.index(word) + 1 for word in words if word in _MONTHS]
+    months = [MONTHS.index(word) + 1 for word in words if word in MONTHS]
     years = [int(word) for word in words if _YEAR.fullmatch(word)]
     days = [int(day[1]) for day in map(_DAY.fullmatch, words) if day] if months else []
     return years[0] if years else 0, months[0] if months else 0, days[0] if days else 0
-
-
-def date_words(at: float | None) -> str:
-    """The English words of a Unix time's date; none, where there is none."""
-    said = _moment(at)
-    return f"{_DAYS[said.weekday()]} {said.day} {_MONTHS[said.month - 1]} {said.year}" if said else ""
-
-
-def _moment(at: float | None) -> date | None:
-    if at is None or not math.isfinite(at):
-        return None
-    try:
-        return (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=at)).date()
-    except OverflowError:
-        return None
 
 
 def named(query: str, speakers: Iterable[str]) -> tuple[frozenset[str], str]:

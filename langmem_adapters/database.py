@@ -36,7 +36,7 @@ class Database:
         synchronous: "normal" (a power cut may lose the last transactions, never consistency) or "full".
         timeout: Seconds to wait for another process's write.
         fails_fast: Wait only while others get on with their writing, or so long; after one wait in vain, calls fail
-            at once until the file is free again.
+            at once until the file is free again, also those of others in this process that do the same.
     """
 
     def __init__(
@@ -57,15 +57,25 @@ class Database:
         self._synchronous = synchronous.lower()
         self._timeout = timeout
         self._in_memory = self.path == _IN_MEMORY
-        self._alone = threading.Lock()  # held by whoever uses the only connection of an in-memory database
-        self._breaker = Breaker(self._take_turn, is_down=lambda error: isinstance(error, StoreUnavailable), grace=0)
         self._fails_fast = fails_fast
+        self._breaker = self._breaker_of_the_file() if fails_fast else self._breaker_of_its_own()
         self._transaction = self._watched if fails_fast else self._made
         self._start()
+
+    def _breaker_of_its_own(self) -> Breaker:
+        return Breaker(self._take_turn, is_down=lambda error: isinstance(error, StoreUnavailable), grace=0)
+
+    def _breaker_of_the_file(self) -> Breaker:
+        """One for all who are in a hurry: a call that needs a store and an index in one file waits for it once."""
+        if self._in_memory:
+            return self._breaker_of_its_own()
+        with _breaking:
+            return _breakers.setdefault(str(Path(self.path).absolute()), self._breaker_of_its_own())
 
     def _start(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
+        self._alone = threading.Lock()  # held by whoever uses the only connection of an in-memory database
         self._idle: list[sqlite3.Connection] = []
         self._ready = False
         self._finalizer = weakref.finalize(self, _close_all, self._idle, self._pid)
@@ -149,6 +159,11 @@ class Database:
                 return
 
     def _borrow(self) -> sqlite3.Connection:
+        if self._pid != os.getpid():
+            # SQLite forbids to use, or even to close, a connection on the other side of a fork.
+            _inherited.append(self._idle)
+            self._finalizer.detach()
+            self._start()
         if not self._in_memory:
             return self._taken()
         self._alone.acquire()
@@ -159,11 +174,6 @@ class Database:
             raise
 
     def _taken(self) -> sqlite3.Connection:
-        if self._pid != os.getpid():
-            # SQLite forbids to use, or even to close, a connection on the other side of a fork.
-            _inherited.append(self._idle)
-            self._finalizer.detach()
-            self._start()
         with self._lock:
             if self._idle:
                 return self._idle.pop()
@@ -283,6 +293,8 @@ def file_of(url: str) -> tuple[Path, dict[str, str]]:
     return Path(path).expanduser(), dict(parse_qsl(parts.query))
 
 
+_breaking = threading.Lock()
+_breakers: weakref.WeakValueDictionary[str, Breaker] = weakref.WeakValueDictionary()
 _inherited: list[list[sqlite3.Connection]] = []  # a parent's connections, kept from being closed by a child
 
 

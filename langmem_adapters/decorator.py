@@ -19,7 +19,7 @@ from langmem_adapters.experience.rules import Rules
 from langmem_adapters.experience.savings import Prices
 from langmem_adapters.experience.serializers import DataSerializer, as_serializer
 from langmem_adapters.experience.wrappers import wrapped
-from langmem_adapters.indexes import open_index, shared_index
+from langmem_adapters.indexes import cache_index, open_index
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores import cache_store
@@ -181,7 +181,7 @@ def _decorated(
         return ExperiencePool(
             store or cache_store(url),
             tag=name_of(function) if tag is None else tag,
-            index=((open_index("memory:") if store else shared_index(url)) if needs else index),
+            index=((open_index("memory:") if store else cache_index(url)) if needs else index),
             clock=clock,
             new_id=new_id,
             **of_pool,

@@ -1,23 +1,36 @@
 """Which messages have left a session's log, so that one that is delivered again does not come back.
 
 While a message is in the log, the store knows its id. Afterwards it is known by the value ``departed``: 16 hexadecimal
-digits for each of the latest that left, written as they leave.
+digits for each of the latest that left, written as they leave. Of what somebody deletes, wherever it is by then, the
+value ``deleted`` holds the same of the id, and how many there were: so who is just moving it learns of it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message
 
-__all__ = ["DEPARTED", "content_id", "count_departed", "have_departed", "is_departed", "with_departed"]
+__all__ = [
+    "DELETED",
+    "DEPARTED",
+    "content_id",
+    "count_departed",
+    "have_been_deleted",
+    "have_departed",
+    "is_departed",
+    "with_deleted",
+    "with_departed",
+]
 
 DEPARTED = "departed"
 """The value of a session that holds the marks."""
+DELETED = "deleted"
+"""The value that holds the marks of ids that were deleted, and how many there were since the session began."""
 
 _MARK = 16
 _REMEMBERED = 256  # what is delivered again was said a moment ago
@@ -42,6 +55,22 @@ def have_departed(values: Mapping[str, bytes], messages: Sequence[Message]) -> l
     return [bool(known) and content_id(message)[:_MARK] in known for message in messages]
 
 
+def with_deleted(values: Mapping[str, bytes], ids: Collection[str]) -> dict[str, bytes]:
+    """The value to be written as these ids are deleted; ``values`` are the session's."""
+    count, marks = _tally(values)
+    marks += "".join(_id_mark(id_) for id_ in ids)
+    return {DELETED: encode([count + len(ids), marks[-_MARK * max(_REMEMBERED, len(ids)) :]])}
+
+
+def have_been_deleted(before: Mapping[str, bytes], now: Mapping[str, bytes], ids: Sequence[str]) -> list[bool]:
+    """Of each of these ids, whether it was deleted between two looks at the values of a session."""
+    count, marks = _tally(now)
+    new = max(count - _tally(before)[0], 0)
+    latest = marks[len(marks) - _MARK * new :] if _MARK * new < len(marks) else marks
+    known = {latest[start : start + _MARK] for start in range(0, len(latest), _MARK)}
+    return [new > 0 and _id_mark(id_) in known for id_ in ids]
+
+
 def count_departed(values: Mapping[str, bytes]) -> str:
     """How many messages left, in words, as not all are remembered; empty, where none did."""
     count = len(_marks(values)) // _MARK
@@ -64,3 +93,19 @@ def _marks(values: Mapping[str, bytes]) -> str:
         return str(marks)
     _log.warning("the marks of the messages that left a session are damaged, and begin anew")
     return ""
+
+
+def _id_mark(id_: str) -> str:
+    return fingerprint(id_)[:_MARK]
+
+
+def _tally(values: Mapping[str, bytes]) -> tuple[int, str]:
+    """How many ids were deleted, and the marks of the latest; none, with a warning, where that is damaged."""
+    try:
+        found = decode(values[DELETED]) if DELETED in values else [0, ""]
+    except SerializationError:
+        found = None
+    if isinstance(found, list) and [type(each) for each in found] == [int, str] and is_departed(found[1]):
+        return found[0], found[1]
+    _log.warning("the marks of the messages that were deleted from a session are damaged, and begin anew")
+    return 0, ""

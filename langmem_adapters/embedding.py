@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
-import threading
 from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, Step, arun, run
+from langmem_adapters.locks import ForkSafeLock
 
 __all__ = ["Embedder", "Vector"]
 
@@ -71,7 +71,7 @@ class Embedder:
         self.stats: Counter[str] = Counter() if stats is None else stats
         self._batch = batch
         self._longest = longest
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._known_texts = _Remembered(remembered)
         self._known_queries = _Remembered(remembered)
 
@@ -122,7 +122,7 @@ class Embedder:
     def _found(self, texts: Sequence[str], known: _Remembered, way: _Way) -> Flow[list[Vector]]:
         sent = [_sendable(text, self._longest) for text in texts]
         keys = [hashlib.sha256(text.encode()).digest() for text in sent]
-        with self._lock:
+        with self._lock.held():
             found = {key: vector for key in set(keys) if (vector := known.get(key)) is not None}
         found |= {key: array("f") for key, text in zip(keys, sent, strict=True) if not text}
         wanted = {key: text for key, text in zip(keys, sent, strict=True) if key not in found}
@@ -131,7 +131,7 @@ class Embedder:
             part = list(wanted)[n : n + self._batch]
             answer = yield from self._answer(way, [wanted[key] for key in part])
             vectors = dict(zip(part, self._checked(answer, len(part)), strict=True))
-            with self._lock:
+            with self._lock.held():
                 known.put(vectors)
             found |= vectors
         return [found[key] for key in keys]
@@ -168,7 +168,7 @@ class Embedder:
             return f"{len(vectors)} vectors for {count} texts"
         if not all(vectors):
             return "an empty vector"
-        with self._lock:
+        with self._lock.held():
             dimension = self.dimension or len(vectors[0])
             strange = next((len(vector) for vector in vectors if len(vector) != dimension), None)
             if strange:
@@ -177,7 +177,7 @@ class Embedder:
         return ""
 
     def _count(self, **more: int) -> None:
-        with self._lock:
+        with self._lock.held():
             self.stats.update(more)
 
     def __repr__(self) -> str:

@@ -305,7 +305,7 @@ def _counted(store: Store, namespace: Namespace) -> Counter[str]:
     if kind == "working":
         return Counter(working=page.total)
     if kind == "longterm":
-        return Counter(memories=len(keys))
+        return Counter(memories=sum("\0" not in key for key in keys))  # beside them there is a mark, with a NUL
     if kind == "experience":
         # Beside a pool's entries there are marks, with a NUL; what lies below serves them.
         place = "experiences" if len(namespace) == _POOL else "leases" if namespace[_POOL:] == ("leases",) else ""

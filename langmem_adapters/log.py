@@ -7,7 +7,15 @@ from typing import Any
 
 from langmem_adapters import text
 from langmem_adapters.codec import encode
-from langmem_adapters.departed import DEPARTED, content_id, have_departed, with_departed
+from langmem_adapters.departed import (
+    DELETED,
+    DEPARTED,
+    content_id,
+    have_been_deleted,
+    have_departed,
+    with_deleted,
+    with_departed,
+)
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.expiry import Expiring, Refresh
 from langmem_adapters.flow import Flow
@@ -16,7 +24,7 @@ from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespa
 from langmem_adapters.model import Message, MessageData, Scope, salvage
 from langmem_adapters.protocols import Appended, Item, Page, Store
 
-__all__ = ["ARCHIVED", "CREATED", "MOVES", "PAGE", "SessionLog", "brain_namespace", "entry_id", "readable"]
+__all__ = ["ARCHIVED", "CREATED", "MOVES", "PAGE", "WATCHED", "SessionLog", "brain_namespace", "entry_id", "readable"]
 
 CREATED = "created"
 """The value that says when a session began, once its first message has left."""
@@ -24,6 +32,8 @@ ARCHIVED = "archived"
 """The value that changes as messages move to LlamaIndex's archive."""
 MOVES = (ARCHIVED, DEPARTED)
 """Whatever takes messages away changes one of these values, and is guarded by both."""
+WATCHED = (CREATED, DELETED, *MOVES)
+"""What whoever lets messages leave has to read with them, to learn what became of them meanwhile."""
 PAGE = 64
 _LONGEST_ID = 200
 
@@ -86,14 +96,20 @@ class SessionLog:
     def delete(self, message_ids: set[str]) -> Flow[int]:
         """Remove messages here and in the long-term memory; gives how many there were."""
         while True:
-            page = yield from self.scan(limit=1, keys=[CREATED, *MOVES])
-            gone = yield from self._stored({entry_id(id_) for id_ in message_ids})
+            page = yield from self.scan(limit=1, keys=WATCHED)
+            ids = {entry_id(id_) for id_ in message_ids}
+            gone = yield from self._stored(ids)
             first = next((message.created_at for _, message in readable(page.items)), None)
-            if not gone or (yield from self.leave(gone, page.values, began=first)):
+            moved = self.long_term is not None and (gone or CREATED in page.values)  # or may be on the way there
+            put = with_deleted(page.values, ids) if moved else {}
+            if not (gone or put) or (yield from self.leave(gone, page.values, put=put, began=first)):
                 break
         if self.long_term is None:
             return len(gone)
-        return len(gone) + (yield from self.long_term.forget_flow(self.scope.session, message_ids))
+        # Where nothing has left yet, nothing else can have been moved under these ids.
+        here = len(gone) == len(ids) and CREATED not in page.values
+        said = [message for _, message in gone] if here else None
+        return len(gone) + (yield from self.long_term.forget_flow(self.scope.session, message_ids, said=said))
 
     def add(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
         """Append messages; what was only recalled into a prompt is not added."""
@@ -163,7 +179,7 @@ class SessionLog:
         """Move the oldest messages to the long-term memory: first they are there, only then they leave here."""
         while True:
             for limit in (least + PAGE, None):
-                page = yield from self.scan(limit=limit, keys=[CREATED, *MOVES])
+                page = yield from self.scan(limit=limit, keys=WATCHED)
                 least = page.total - self.memory_k  # of this look: another writer may have moved some by now
                 oldest = readable(page.items)
                 places = text.leaving([message for _, message in oldest], least) if least > 0 else []
@@ -171,10 +187,63 @@ class SessionLog:
                     break
             if not places:
                 return
-            gone = [oldest[n] for n in places]
-            yield from long_term.add_flow([message for _, message in gone], session=self.scope.session)
-            if (yield from self.leave(gone, page.values)):
+            if (yield from self.move(long_term, [oldest[n] for n in places], page.values)):
                 return
+
+    def move(
+        self,
+        long_term: LongTermMemory,
+        gone: Sequence[tuple[Item, Message]],
+        values: dict[str, bytes],
+        *,
+        put: dict[str, bytes] | None = None,
+    ) -> Flow[bool]:
+        """:meth:`leave` for the long-term memory: first they are there, only then they leave here.
+
+        What was deleted, archived or cleared meanwhile does not stay there either.
+        """
+        begun = yield from self._begun(gone, values)
+        if begun is None:
+            return False
+        yield from long_term.add_flow([message for _, message in gone], session=self.scope.session)
+        left = yield from self.leave(gone, begun, put=put)
+        if not left:
+            yield from self._take_back(long_term, gone, begun)
+        return left
+
+    def _begun(self, gone: Sequence[tuple[Item, Message]], values: dict[str, bytes]) -> Flow[dict[str, bytes] | None]:
+        """The values with CREATED, without which nobody sees that the session was cleared; None: it already was."""
+        if CREATED in values:
+            return values
+        item, message = gone[0]
+        created = {CREATED: encode(message.created_at)}
+        guard = {key: values.get(key) for key in MOVES}
+        try:
+            yield from self.session.write(put=created, guard={**guard, CREATED: None})
+            page = yield from self.scan(after=item.seq - 1, limit=1)
+            if page.items[:1] == [item]:
+                return {**values, **created}
+            yield from self.session.write(delete=[CREATED], guard={**guard, **created})
+        except Conflict:
+            pass  # others were quicker
+        return None
+
+    def _take_back(
+        self, long_term: LongTermMemory, gone: Sequence[tuple[Item, Message]], before: dict[str, bytes]
+    ) -> Flow[None]:
+        """Forget there what did not leave for there; what others have moved there is theirs, and stays."""
+        now = (yield from self.scan(limit=0, keys=WATCHED)).values
+        messages = [message for _, message in gone]
+        deleted = have_been_deleted(before, now, [item.id for item, _ in gone])
+        # An archive takes and deletes without a tally; a cleared session has lost its own.
+        elsewhere = any(before.get(key) != now.get(key) for key in (CREATED, ARCHIVED))
+        departed = have_departed(now, messages)
+        lost = {item.id for n, (item, _) in enumerate(gone) if elsewhere and not departed[n]}
+        if lost:
+            lost -= {item.id for item, _ in (yield from self._stored(lost))}
+        taken = [message for n, (item, message) in enumerate(gone) if deleted[n] or item.id in lost]
+        if taken:
+            yield from long_term.forget_flow(self.scope.session, {message.id for message in taken}, said=taken)
 
     def leave(
         self,
@@ -188,12 +257,12 @@ class SessionLog:
 
         Args:
             gone: What leaves, oldest first.
-            values: Those of the look that it was read with; MOVES and CREATED among them.
+            values: Those of the look that it was read with; WATCHED among them.
             put: Values that take its place. They must not have changed since then, either.
             began: When the session's first message was said; default: it is the first to leave.
         """
         put = put or {}
-        guard = {key: values.get(key) for key in (*MOVES, *put)}
+        guard = {key: values.get(key) for key in (CREATED, *MOVES, *put)}
         created = {} if CREATED in values else {CREATED: encode(began or gone[0][1].created_at)}
         departed = with_departed(values, (message for _, message in gone))
         try:

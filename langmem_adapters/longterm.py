@@ -10,11 +10,12 @@ from typing import Any
 
 from langmem_adapters import views
 from langmem_adapters.analysis import matching
-from langmem_adapters.errors import ConfigurationError, Conflict
+from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.forgetting import forget
+from langmem_adapters.keeping import correct, keep
 from langmem_adapters.keys import Namespace
-from langmem_adapters.memories import merged, normal, note, read_memory, searchable, session_within
+from langmem_adapters.memories import Reading, memory_id, normal, session_within
 from langmem_adapters.model import Memory, Message, Recalled, Scope
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.prompts import Prompts
@@ -55,7 +56,7 @@ class LongTermMemory:
         index: What finds them, :func:`~langmem_adapters.open_index` for one. It can be dropped at any time.
         vectors: A second index, which finds them by meaning. Adding does not wait for it, and where it fails,
             the search goes on without it.
-        strict: Raise where ``vectors`` or ``ranker`` fails in a search.
+        strict: Raise where ``vectors`` or ``ranker`` fails in a search, and where a stored memory is damaged.
         weights: Other weights of signals by name; see :data:`langmem_adapters.signals.SIGNALS`.
         ranker: A model that puts what a search found into order: any LangChain or LlamaIndex model, or a function
             from prompt to text. Where it fails, the order stays as it was. Scores are then given by place.
@@ -98,13 +99,16 @@ class LongTermMemory:
         self.similarity_top_k = similarity_top_k
         self._clock = clock
         namespace = longterm_namespace(self.scope)
-        self._records = Records(store, namespace, index=index, vectors=vectors, text_of=searchable, new_id=new_id)
-        self._counts = Counter({"searches": 0, "degraded": 0, "behind": 0})
+        self._counts = Counter({"searches": 0, "degraded": 0, "behind": 0, "refused": 0, "damaged": 0})
+        self._reading = reading = Reading(self._counts, strict=strict)
+        self._records = Records(store, namespace, index=index, vectors=vectors, text_of=reading.document, new_id=new_id)
         self._reranker = (
             None if ranker is None else Reranker(ranker, prompts=Prompts(), stats=self._counts, strict=strict)
         )
         self._semantic = (
-            None if vectors is None else Semantic(self._records, vectors, strict=strict, counts=self._counts)
+            None
+            if vectors is None
+            else Semantic(self._records, vectors, strict=strict, counts=self._counts, clock=clock)
         )
         self._recall = Recall(self._records, index, self._semantic, weights_of(weights))
 
@@ -223,7 +227,11 @@ class LongTermMemory:
         await arun(self._rebuild(report, progress))
 
     def stats(self) -> dict[str, int]:
-        """Counts since construction: ``searches``; those ``degraded`` to words; what was asked of a ``ranker``."""
+        """Counts since construction.
+
+        ``searches``; those ``degraded`` to words; times that the vectors were ``behind`` and that a ``damaged`` memory
+        was passed over; texts that the embedder ``refused``; what a ``ranker`` was asked.
+        """
         return views.Figures(self._counts, title="Searches")
 
     def __repr__(self) -> str:
@@ -233,21 +241,10 @@ class LongTermMemory:
 
     def add_flow(self, messages: Sequence[Message], *, session: str) -> Flow[None]:
         """:meth:`add`, as a part of a larger flow."""
-        fresh: dict[str, Memory] = {}
-        for message in messages:
-            if not message.metadata.get(RECALLED):
-                note(fresh, message, session or self.scope.session, self._clock)
-        while fresh:
-            known = yield from step(self._records.get, list(fresh))
-            stored = {id_: merged(memory, known.get(id_)) for id_, memory in fresh.items()}
-            changed = {id_: data for id_, data in stored.items() if data != known.get(id_)}
-            try:
-                guard = {id_: known.get(id_) for id_ in changed}
-                yield from step(self._records.put, changed, guard=guard, ttl=self.ttl)
-            except Conflict:
-                continue  # the same was said elsewhere in this moment
-            break
-        if fresh:
+        kept = [message for message in messages if not message.metadata.get(RECALLED)]
+        if kept:
+            said_in = session or self.scope.session
+            yield from keep(self._records, kept, said_in, self._reading, clock=self._clock, ttl=self.ttl)
             self._changed()
 
     def search_flow(
@@ -270,18 +267,18 @@ class LongTermMemory:
         memories: dict[bytes, Memory] = {}
 
         def wanted(data: bytes) -> bool:
-            memory = memories[data] if data in memories else read_memory(data)
-            if memory is None:
-                return False
-            memories[data] = memory
-            if seen and normal(memory.message.text) in seen:
+            memory = self._reading.memory(data)
+            if memory is None or (seen and normal(memory.message.text) in seen):
                 return False
             if session and all(occurrence.session != session for occurrence in memory.occurrences):
                 return False
-            return where is None or where(memory)
+            if where is not None and not where(memory):
+                return False
+            memories[data] = memory
+            return True
 
         ask = k if self._reranker is None else self._reranker.candidates(k)
-        found = yield from step(self._recall.best, query[:_LONGEST_QUERY], ask, wanted)
+        found = yield from step(self._recall.best, query[:_LONGEST_QUERY], ask, wanted, session)
         recalled = [Recalled(memories[data], one.score, one.signals if explain else {}) for one, data in found]
         if self._reranker is not None:
             recalled = yield from self._reranker.flow(query[:_LONGEST_QUERY], recalled)
@@ -291,9 +288,22 @@ class LongTermMemory:
         """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1."""
         return (yield from step(self._recall.candidates, query[:_LONGEST_QUERY], k))
 
-    def forget_flow(self, session: str, message_ids: Collection[str] | None) -> Flow[int]:
-        """Take back what a session said, or these messages of it; gives how many memories that touched."""
-        touched = yield from forget(self._records, session, message_ids, ttl=self.ttl)
+    def known_flow(self, messages: Sequence[Message]) -> Flow[list[bool]]:
+        """Of each of these messages, whether the very same is remembered, whatever its index says."""
+        ids = [memory_id(message) for message in messages]
+        found = yield from step(self._records.get, list(dict.fromkeys(ids)))
+        return [id_ in found for id_ in ids]
+
+    def forget_flow(
+        self, session: str, message_ids: Collection[str] | None, *, said: Sequence[Message] | None = None
+    ) -> Flow[int]:
+        """Take back what a session said, or these messages of it; gives how many memories that touched.
+
+        ``said``: the messages themselves, where nothing else can be meant, so that not all memories are gone through.
+        """
+        among = None if said is None else {memory_id(message) for message in said}
+        forgetting = forget(self._records, session, message_ids, self._reading, among=among, ttl=self.ttl)
+        touched = yield from forgetting
         self._changed()
         return touched
 
@@ -303,22 +313,13 @@ class LongTermMemory:
 
     def _get(self, memory_id: str) -> Flow[Memory | None]:
         found = yield from step(self._records.get, [memory_id])
-        return read_memory(found[memory_id]) if found else None
+        return self._reading.memory(found[memory_id]) if found else None
 
     def _update(self, memory_id: str, text: str) -> Flow[bool]:
-        while True:
-            found = yield from step(self._records.get, [memory_id])
-            memory = read_memory(found[memory_id]) if found else None
-            if memory is None:
-                return False
-            message = memory.message.model_copy(update={"content": text})
-            changed = memory.model_copy(update={"message": message})
-            try:
-                yield from step(self._records.put, {memory_id: changed.to_bytes()}, guard=found, ttl=self.ttl)
-            except Conflict:
-                continue
+        corrected = yield from correct(self._records, memory_id, text, self._reading, ttl=self.ttl)
+        if corrected:
             self._changed()
-            return True
+        return corrected
 
     def _delete(self, memory_ids: Sequence[str]) -> Flow[int]:
         if isinstance(memory_ids, str):
@@ -332,7 +333,7 @@ class LongTermMemory:
             self._semantic.follow_later()
 
     def _all(self) -> Flow[list[Memory]]:
-        found = yield from step(lambda: [read_memory(data) for _, data in self._records.all()])
+        found = yield from step(lambda: [self._reading.memory(data) for _, data in self._records.all()])
         return [memory for memory in found if memory is not None]
 
     def _flush(self, report: Callable[[int], None] | None, progress: Progress, total: int | None = None) -> Flow[None]:
@@ -343,8 +344,6 @@ class LongTermMemory:
                 yield from step(self._semantic.follow, advance)
 
     def _rebuild(self, report: Callable[[int], None] | None, progress: Progress) -> Flow[None]:
-        for index in (self._records.index, self._records.vectors):
-            if index is not None:
-                yield from step(index.clear, self._records.namespace)
+        yield from step(self._records.drop)
         read = step(self._records.store.scan, self._records.namespace, limit=0)
         yield from self._flush(report, progress, None if progress is False else (yield from read).total)

@@ -10,36 +10,69 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Memory, Message, Occurrence, Scope
 from langmem_adapters.protocols import Document
 
-__all__ = ["merged", "normal", "note", "read_memory", "searchable", "session_within"]
+__all__ = ["Reading", "memory_id", "merged", "normal", "note", "session_within"]
 
 _OCCURRENCES = 101
 _SPEAKERS = ("user", "assistant")
 _log = logging.getLogger("langmem_adapters")
 
 
-def read_memory(data: bytes) -> Memory | None:
-    """A stored memory; None, with a warning, where it is damaged: one must not take the others along."""
-    try:
-        return Memory.from_bytes(data)
-    except SerializationError as damage:
-        _log.warning("the long-term memory holds a damaged memory: %s", damage)
-        return None
+class Reading:
+    """Reads stored memories. One that is damaged does not take the others along: it is counted and passed over.
+
+    Args:
+        counts: Where "damaged" ones are counted, each time that one is read.
+        strict: Raise a SerializationError for them.
+    """
+
+    def __init__(self, counts: dict[str, int], *, strict: bool) -> None:
+        self._counts = counts
+        self._strict = strict
+
+    def memory(self, data: bytes) -> Memory | None:
+        """A stored memory; None, with a warning, where it is damaged."""
+        try:
+            return Memory.from_bytes(data)
+        except SerializationError as damage:
+            self._counts["damaged"] += 1
+            _log.warning("the long-term memory holds a damaged memory: %s", damage)
+            if self._strict:
+                raise
+            return None
+
+    def document(self, data: bytes) -> Document | None:
+        """By what a stored memory is to be found; None: not to be found.
+
+        It stands where and when it was said first, and is known to have been said again in other sessions.
+        """
+        memory = self.memory(data)
+        if memory is None or memory.message.role not in _SPEAKERS:
+            return None
+        first = memory.occurrences[0] if memory.occurrences else Occurrence()
+        again = dict.fromkeys(o.session for o in memory.occurrences if o.session != first.session)
+        name = memory.message.name or ""
+        return Document(memory.id, memory.message.text, name, first.session, first.created_at, tuple(again))
 
 
 def note(memories: dict[str, Memory], message: Message, session: str, clock: Callable[[], float]) -> None:
-    """Add a message to the memories, by the fingerprint of what it says, with where and when it was said."""
+    """Add a message to the memories, by the id of what it says, with where and when it was said."""
     said_at = clock() if message.created_at is None else message.created_at
     occurrence = Occurrence(session=session, message_id=message.id, created_at=said_at)
-    said = normal(message.content) if isinstance(message.content, str) else message.content
-    calls = [call.model_dump() for call in message.tool_calls]
-    id_ = fingerprint(message.role, message.name, said, calls, message.tool_call_id)
+    id_ = memory_id(message)
     memory = memories.setdefault(id_, Memory(id=id_, message=message))
     memory.occurrences.append(occurrence)
 
 
-def merged(memory: Memory, known: bytes | None) -> bytes:
+def memory_id(message: Message) -> str:
+    """The id under which a message is remembered: the fingerprint of who says what in it."""
+    said = normal(message.content) if isinstance(message.content, str) else message.content
+    calls = [call.model_dump() for call in message.tool_calls]
+    return fingerprint(message.role, message.name, said, calls, message.tool_call_id)
+
+
+def merged(memory: Memory, known: bytes | None, reading: Reading) -> bytes:
     """The stored form of a memory, with the occurrences that are known already in front."""
-    old = read_memory(known) if known is not None else None
+    old = reading.memory(known) if known is not None else None
     if known is None or old is None:
         return memory.to_bytes()
     places = {(o.session, o.message_id) for o in old.occurrences}
@@ -48,18 +81,6 @@ def merged(memory: Memory, known: bytes | None) -> bytes:
         return known
     occurrences = (old.occurrences + new)[-_OCCURRENCES:]
     return old.model_copy(update={"occurrences": old.occurrences[:1] + occurrences[1:]}).to_bytes()
-
-
-def searchable(data: bytes) -> Document | None:
-    """By what a stored memory is to be found; None: not to be found.
-
-    It stands where and when it was said first.
-    """
-    memory = read_memory(data)
-    if memory is None or memory.message.role not in _SPEAKERS:
-        return None
-    first = memory.occurrences[0] if memory.occurrences else Occurrence()
-    return Document(memory.id, memory.message.text, memory.message.name or "", first.session, first.created_at)
 
 
 def normal(text: str) -> str:

@@ -11,7 +11,8 @@ from langmem_adapters.model import Message
 
 __all__ = ["find_news"]
 
-_NEAREST = 5  # memories among which a message is looked for
+_SPEAKERS = ("user", "assistant")
+_NEAREST = 20  # memories among which a message is looked for that is not there to the letter
 
 
 def find_news(
@@ -23,16 +24,36 @@ def find_news(
     observed twice, the first is news.
     """
     known = {_words(message) for message in shown}
-    news = []
+    fresh = []
     for message in observed:
         words = _words(message)
-        if words in known:
+        if words not in known:
+            known.add(words)
+            fresh.append(message)
+    if long_term is None:
+        return fresh
+    kept = yield from _kept(fresh, long_term)
+    news = []
+    for message, is_kept in zip(fresh, kept, strict=True):
+        if is_kept:
             continue
-        known.add(words)
-        found = (yield from long_term.search_flow(message.text, _NEAREST)) if long_term is not None else []
-        if all(_words(recalled.memory.message) != words for recalled in found):
+        found = yield from long_term.search_flow(message.text, _NEAREST)
+        if all(_words(recalled.memory.message) != _words(message) for recalled in found):
             news.append(message)
     return news
+
+
+def _kept(messages: Sequence[Message], long_term: LongTermMemory) -> Flow[list[bool]]:
+    """Of each message, whether the long-term memory has it to the letter, whoever said it; it is not searched."""
+    same = [
+        (n, message.model_copy(update={"role": role, "name": name}))
+        for n, message in enumerate(messages)
+        for role in dict.fromkeys((message.role, *_SPEAKERS))
+        for name in dict.fromkeys((message.name, None))
+    ]
+    known = yield from long_term.known_flow([version for _, version in same])
+    kept = {n for (n, _), is_known in zip(same, known, strict=True) if is_known}
+    return [n in kept for n in range(len(messages))]
 
 
 def _words(message: Message) -> tuple[str, ...]:

@@ -58,13 +58,15 @@ def every_index(url: str, *, codec: Codec | BindingCodec | None, vectors: str | 
         found.add(protected_index(url, codec))
     if embedder is not None:
         found.add(shared_vectors(vectors or vectors_url(url, codec), embedder))
-    nobody = Embedder(_refuse, name="none")
     if vectors is not None and embedder is None:
-        found.add(shared_vectors(vectors, nobody))
+        found.add(shared_vectors(vectors, _NOBODY))
     if has_vectors(index):
-        found.add(shared_vectors(url, nobody))
+        found.add(shared_vectors(url, _NOBODY))
     return list(found)
 
 
 def _refuse(_texts: list[str]) -> list[Vector]:
     raise ConfigurationError("this index is there to be cleared")
+
+
+_NOBODY = Embedder(_refuse, name="none")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Hit
 
 __all__ = [
+    "START",
     "Appended",
     "ConversationIndex",
     "Document",
@@ -17,6 +18,8 @@ __all__ = [
     "Item",
     "Listed",
     "Page",
+    "Position",
+    "SelectiveIndex",
     "SemanticIndex",
     "Store",
     "Stretch",
@@ -141,8 +144,8 @@ class Store(Protocol):
 class Document(NamedTuple):
     """What an index is given: an id of its own namespace and the text to be found by.
 
-    Of a message it may also be told who said it, in which thread, and when (Unix time). Documents of one thread
-    stand in the order in which they were first added.
+    Of a message it may also be told who said it, in which thread, and when (Unix time), and in which other threads it
+    was said ``again``. Documents of one thread stand in the order in which they were first added.
     """
 
     id: str
@@ -150,6 +153,14 @@ class Document(NamedTuple):
     speaker: str = ""
     thread: str = ""
     at: float | None = None
+    again: tuple[str, ...] = ()
+
+
+Position: TypeAlias = tuple[int, str]
+"""How far an index follows a store: the ``(seq, id)`` of a log entry, or of a beginning, whose seq is 0."""
+
+START: Position = (0, "")
+"""Where an index stands that was not begun."""
 
 
 @runtime_checkable
@@ -166,15 +177,18 @@ class Index(Protocol):
         *,
         upsert: Sequence[Document] = (),
         delete: Sequence[str] = (),
-        position: tuple[int, str] | None = None,
+        position: Position | None = None,
+        since: Position | None = None,
     ) -> None:
         """Add, replace and remove documents and remember how far the store was followed, all or nothing.
 
-        ``position`` is the ``(seq, id)`` of the store's last log entry that this change reflects.
+        ``position`` is the ``(seq, id)`` of the store's last log entry that this change reflects. With ``since``,
+        only if the namespace stands there (``START``: not begun); otherwise
+        :class:`~langmem_adapters.errors.Conflict` is raised and nothing has changed.
         """
         ...
 
-    def position(self, namespace: Namespace) -> tuple[int, str] | None:
+    def position(self, namespace: Namespace) -> Position | None:
         """How far this namespace follows its store; None: not begun."""
         ...
 
@@ -197,6 +211,15 @@ class SemanticIndex(Index, Protocol):
 
     def score(self, namespace: Namespace, query: str, ids: Sequence[str]) -> dict[str, float]:
         """The scores of these documents; those that the index does not have are left out."""
+        ...
+
+
+@runtime_checkable
+class SelectiveIndex(Index, Protocol):
+    """An index that goes on without documents which what it asks refuses."""
+
+    def refused(self, namespace: Namespace) -> list[str]:
+        """The ids of these documents, as long as they are worth another try."""
         ...
 
 
@@ -252,6 +275,17 @@ class Evidence(NamedTuple):
         """The stretch in which a place is."""
         return place >> 8
 
+    def joined(self, other: Evidence) -> Evidence | None:
+        """With what was gathered of other documents for the same query; None, if a change came in between."""
+        if (*self[:5], *self[-2:]) != (*other[:5], *other[-2:]):
+            return None
+        return self._replace(
+            candidates=sorted({*self.candidates, *other.candidates}),
+            turns=self.turns | other.turns,
+            words=self.words | other.words,
+            stretches=self.stretches | other.stretches,
+        )
+
 
 @runtime_checkable
 class ConversationIndex(Index, Protocol):
@@ -259,6 +293,13 @@ class ConversationIndex(Index, Protocol):
 
     def nameless(self, namespace: Namespace, query: str) -> str:
         """The query without the names of those who speak in the namespace, unless nothing else is in it."""
+        ...
+
+    def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
+        """All documents that were said in a thread, there first or again: the best of :meth:`search` first.
+
+        Those that share nothing with the query come last, with a score of 0.
+        """
         ...
 
     def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from langmem_adapters.model import Hit
 from langmem_adapters.protocols import ConversationIndex, Evidence, Index
 from langmem_adapters.records import Records
 from langmem_adapters.semantic import Semantic
 from langmem_adapters.signals import Ranked, Signal, candidates, ranked
+from langmem_adapters.wanted import SPARE, Wanted
 
 __all__ = ["Recall"]
 
 _POOL = 32  # the best by words, and half as many by meaning; with what stands beside, some five times as many
+_NOWHERE = 0.5  # the score of a cosine of 0
 
 
 class Recall:
@@ -32,15 +35,67 @@ class Recall:
         self._semantic = semantic
         self._signals = signals
 
-    def best(self, query: str, k: int, wanted: Callable[[bytes], bool]) -> list[tuple[Ranked, bytes]]:
-        """The ``k`` best of the wanted records with their data, best first, from an index that is up to date."""
-        self._records.follow()
-        return self._records.best(lambda ask: self._ranked(query, ask), k, wanted)
+    def best(self, query: str, k: int, wanted: Callable[[bytes], bool], thread: str = "") -> list[tuple[Ranked, bytes]]:
+        """The ``k`` best of the wanted records with their data, best first, from an index that is up to date.
 
-    def _ranked(self, query: str, k: int) -> list[Ranked]:
-        if isinstance(self._index, ConversationIndex):
-            return self._by_signals(self._index, query, k)
-        return self._by_scores(query, k)
+        ``thread`` names the one in which all of the wanted were said, if it is known. Where too few of the first hits
+        are wanted, the best of the wanted are looked for by words and by meaning, and weighed together with what would
+        be weighed without a filter: the same conversations around them, the same scales.
+        """
+        self._records.follow()
+        index, choice = self._index, Wanted(self._records.get, wanted)
+        if not isinstance(index, ConversationIndex):
+            return choice.best(lambda ask: self._by_scores(query, ask), k)
+        ask = k + SPARE
+        evidence, near = self._gathered(index, query, ask)
+        hits = ranked(evidence, near, self._signals, ask) if evidence else []
+        found = choice.first(hits, k)
+        if evidence is None or len(found) == k or len(hits) < ask:
+            return found
+        said = evidence.query
+        also = self._inside(index, said, thread, ask, choice) if thread else self._among(index, said, ask, choice)
+        evidence, near = self._widened(index, query, ask, evidence, near, also)
+        ranking = ranked(evidence, near, self._signals, len(evidence.candidates)) if evidence else []
+        return choice.first(ranking, k)
+
+    def _among(self, index: ConversationIndex, said: str, k: int, choice: Wanted) -> list[str]:
+        """The best of the wanted by words, and those nearest in meaning."""
+        namespace, semantic = self._records.namespace, self._semantic
+        found = choice.best(lambda ask: index.search(namespace, said, ask), k)
+        if semantic is not None:
+            found += choice.best(lambda ask: _near(semantic.search(said, ask)), k)
+        return [hit.id for hit, _ in found]
+
+    def _inside(self, index: ConversationIndex, said: str, thread: str, k: int, choice: Wanted) -> list[str]:
+        """The same, where all of them were said in one thread: nothing else is looked at."""
+        there = index.within(self._records.namespace, said, thread)
+        found = choice.first([hit for hit in there if hit.score], k)
+        if self._semantic is not None:
+            scores = self._semantic.score(said, [hit.id for hit in there])
+            hits = [Hit(id_, score) for id_, score in sorted(scores.items(), key=lambda one: (-one[1], one[0]))]
+            found += choice.first(_near(hits), k)
+        return [hit.id for hit, _ in found]
+
+    def _widened(  # noqa: PLR0917 - what is known, and of what more is to be
+        self,
+        index: ConversationIndex,
+        query: str,
+        k: int,
+        evidence: Evidence,
+        near: dict[str, float],
+        also: Sequence[str],
+    ) -> tuple[Evidence | None, dict[str, float]]:
+        """What was gathered for ``k``, with what there is of these others."""
+        more = index.gather(self._records.namespace, query, 0, also)
+        if more is None:
+            return evidence, near
+        both = evidence.joined(more)
+        if both is None:
+            return self._gathered(index, query, k, also)
+        if self._semantic is None:
+            return both, near
+        ids = [turn.id for turn in more.turns.values() if turn.id not in near]
+        return both, near | self._semantic.score(evidence.query, ids)
 
     def candidates(self, query: str, k: int) -> dict[str, dict[str, float]]:
         """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1.
@@ -53,19 +108,17 @@ class Recall:
         evidence, near = self._gathered(self._index, query, k)
         return candidates(evidence, near) if evidence else {}
 
-    def _by_signals(self, index: ConversationIndex, query: str, k: int) -> list[Ranked]:
-        evidence, near = self._gathered(index, query, k)
-        return ranked(evidence, near, self._signals, k) if evidence else []
-
-    def _gathered(self, index: ConversationIndex, query: str, k: int) -> tuple[Evidence | None, dict[str, float]]:
-        """What is known of what may be meant, and how near it is in meaning."""
+    def _gathered(
+        self, index: ConversationIndex, query: str, k: int, also: Sequence[str] = ()
+    ) -> tuple[Evidence | None, dict[str, float]]:
+        """What is known of what may be meant, and of these others ``also``, and how near it is in meaning."""
         pool = max(k, _POOL)
         namespace = self._records.namespace
         if self._semantic is None:
-            return index.gather(namespace, query, pool), {}
+            return index.gather(namespace, query, pool, also), {}
         said = index.nameless(namespace, query)
         near = {hit.id: hit.score for hit in self._semantic.search(said, max(k, _POOL // 2))}
-        evidence = index.gather(namespace, query, pool, list(near))
+        evidence = index.gather(namespace, query, pool, [*near, *also])
         if evidence is None:
             return None, {}
         ids = [turn.id for turn in evidence.turns.values() if turn.id not in near]
@@ -84,3 +137,8 @@ class Recall:
             if any(parts.values()):
                 both.append(Ranked(id_, sum(parts.values()), parts))
         return sorted(both, key=lambda one: (-one.score, one.id))[:k]
+
+
+def _near(hits: Sequence[Hit]) -> list[Hit]:
+    """Those with a cosine above 0; others are no nearer to the query than any text is."""
+    return [hit for hit in hits if hit.score > _NOWHERE]

@@ -8,25 +8,22 @@ a crash, on another machine, or from the beginning when its store was cleared.
 from __future__ import annotations
 
 import logging
-import threading
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeVar
 
-from langmem_adapters.codec import decode, encode
+from langmem_adapters.codec import encode
+from langmem_adapters.following import Change, follow
+from langmem_adapters.journal import keys_of, tidy
 from langmem_adapters.keys import Namespace
+from langmem_adapters.locks import ForkSafeLock
 from langmem_adapters.protocols import Document, Index, Item, Store
+from langmem_adapters.wanted import Wanted
 
 __all__ = ["Records", "followed"]
 
 _PAGE = 500
+_SELDOM = 32  # writes, of which one looks whether the log has grown long
 
-
-class _Found(Protocol):
-    @property
-    def id(self) -> str: ...
-
-
-R = TypeVar("R", bound=_Found)
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -58,7 +55,7 @@ class Records:
         self.vectors = vectors
         self._text_of = text_of
         self._new_id = new_id
-        self._following = {id(each): threading.Lock() for each in (index, vectors) if each is not None}
+        self._following = {id(each): ForkSafeLock() for each in (index, vectors) if each is not None}
 
     def get(self, keys: Sequence[str]) -> dict[str, bytes]:
         """Read records; those that do not exist are left out."""
@@ -75,6 +72,7 @@ class Records:
         if records:
             entry = self._entry(list(records))
             self.store.write(self.namespace, put=records, append=[entry], guard=guard, ttl=ttl)
+            self._tidy(entry, ttl)
 
     def delete(
         self,
@@ -86,15 +84,26 @@ class Records:
         """Remove records; returns how many there were. ``guard`` as in :meth:`Store.write`."""
         found = list(self.get(keys))
         if found:
-            self.store.write(self.namespace, delete=found, append=[self._entry(found)], guard=guard, ttl=ttl)
+            entry = self._entry(found)
+            self.store.write(self.namespace, delete=found, append=[entry], guard=guard, ttl=ttl)
+            self._tidy(entry, ttl)
         return len(found)
 
     def _entry(self, keys: list[str]) -> tuple[str, bytes]:
         return self._new_id(), encode(keys)
 
+    def _tidy(self, entry: tuple[str, bytes], ttl: float | None) -> None:
+        """Look after some of the writes, whichever object or process makes them."""
+        if zlib.crc32(entry[0].encode("utf-8", "surrogatepass")) % _SELDOM == 0:
+            tidy(self.store, self.namespace, new_id=self._new_id, ttl=ttl)
+
     def clear(self) -> None:
         """Remove all records, and what the indexes have of them."""
         self.store.clear(self.namespace)
+        self.drop()
+
+    def drop(self) -> None:
+        """Remove what the indexes have of the records. It waits for nobody: who follows meanwhile begins anew."""
         for index in (self.index, self.vectors):
             if index is not None:
                 index.clear(self.namespace)
@@ -103,7 +112,7 @@ class Records:
         """Go through the records, a page at a time, in the order in which they were first written."""
         seen: set[str] = set()
         for items in self._pages(after=0):
-            keys = [key for key in _keys(items) if key not in seen]
+            keys = [key for key in keys_of(items) if key not in seen]
             seen.update(keys)
             found = self.get(keys)
             yield from ((key, found[key]) for key in keys if key in found)
@@ -121,20 +130,20 @@ class Records:
         index = index or self.index
         if index is None:
             return
-        with self._following[id(index)]:
-            after = followed(self.store, index, self.namespace) or 0
-            for items in self._pages(after):
-                keys = _keys(items)
-                found = self.get(keys)
-                texts = {key: _document(key, self._text_of(data)) for key, data in found.items()}
-                index.apply(
-                    self.namespace,
-                    upsert=[document for key in keys if (document := texts.get(key))],
-                    delete=[key for key in keys if not texts.get(key)],
-                    position=(items[-1].seq, items[-1].id),
-                )
-                if report:
-                    report(len(items))
+        with self._following[id(index)].held():
+            follow(self.store, index, self.namespace, self._change, new_id=self._new_id, report=report)
+
+    def _change(self, items: Sequence[Item]) -> Change:
+        return self.change(keys_of(items))
+
+    def change(self, keys: Sequence[str]) -> Change:
+        """What an index is to be told of records, as they are now."""
+        found = self.get(keys)
+        texts = {key: _document(key, self._text_of(data)) for key, data in found.items()}
+        return Change(
+            upsert=[document for key in keys if (document := texts.get(key))],
+            delete=[key for key in keys if not texts.get(key)],
+        )
 
     def search(
         self, query: str, k: int, wanted: Callable[[bytes], bool] = lambda _: True
@@ -144,32 +153,14 @@ class Records:
         if index is None or k <= 0:
             return []
         self.follow()
-        found = self.best(lambda ask: index.search(self.namespace, query, ask), k, wanted)
+        found = Wanted(self.get, wanted).best(lambda ask: index.search(self.namespace, query, ask), k)
         return [(hit.id, hit.score, data) for hit, data in found]
-
-    def best(
-        self, ranked: Callable[[int], Sequence[R]], k: int, wanted: Callable[[bytes], bool]
-    ) -> list[tuple[R, bytes]]:
-        """The first ``k`` wanted records of a ranking, of which more and more is asked for until they are found."""
-        ask = k + 8
-        while True:
-            hits = ranked(ask)
-            data = self.get([hit.id for hit in hits])
-            found = [(hit, data[hit.id]) for hit in hits if hit.id in data and wanted(data[hit.id])]
-            if len(found) >= k or len(hits) < ask:
-                return found[:k]
-            ask *= 4
 
 
 def _document(key: str, text: str | Document | None) -> Document | None:
     if isinstance(text, Document):
         return text._replace(id=key) if text.text or text.speaker else None
     return Document(key, text) if text else None
-
-
-def _keys(items: Sequence[Item]) -> list[str]:
-    """The keys that entries name, each once."""
-    return list(dict.fromkeys(key for item in items for key in decode(item.data)))
 
 
 def followed(store: Store, index: Index, namespace: Namespace) -> int | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
 
 from langmem_adapters import news
 from langmem_adapters.conversation import Conversation
+from langmem_adapters.dates import day_of
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.longterm import RECALLED
@@ -130,10 +130,12 @@ def joined(found: Sequence[Recalled], heading: str, budget: int | None, counter:
 
 
 def _said_at(recalled: Recalled) -> float:
-    return next((o.created_at for o in reversed(recalled.memory.occurrences) if o.created_at is not None), 0.0)
+    """When it was said last; 0, where nobody knows, or where no calendar has that time."""
+    times = (occurrence.created_at for occurrence in reversed(recalled.memory.occurrences))
+    return next((time for time in times if time is not None and day_of(time)), 0.0)
 
 
 def _line(recalled: Recalled) -> str:
-    message, said_at = recalled.memory.message, _said_at(recalled)
-    day = f"{datetime.fromtimestamp(said_at, tz=timezone.utc).date().isoformat()} " if said_at else ""
-    return f"- {day}{message.name or message.role}: {' '.join(message.text.split())}"
+    message, day = recalled.memory.message, day_of(_said_at(recalled) or None)
+    said_on = f"{day.isoformat()} " if day else ""
+    return f"- {said_on}{message.name or message.role}: {' '.join(message.text.split())}"

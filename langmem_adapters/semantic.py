@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import threading
+import os
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from langmem_adapters.errors import LangmemError, ModelError, SearchError
+from langmem_adapters.errors import Conflict, LangmemError, ModelError, SearchError
 from langmem_adapters.flow import submit
+from langmem_adapters.locks import ForkSafeLock
 from langmem_adapters.model import Hit
-from langmem_adapters.protocols import SemanticIndex
+from langmem_adapters.protocols import START, Index, Position, SelectiveIndex, SemanticIndex
 from langmem_adapters.records import Records
 
 __all__ = ["Semantic"]
 
 T = TypeVar("T")
+_PAUSE = 30.0  # seconds after a failure, before a search has it tried again
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -23,57 +27,131 @@ class Semantic:
     """Blocking; meant for a flow's steps.
 
     A failure of the embedder or of the index costs a search what they would have found, and nothing else: it is
-    counted, logged once per cause, and what could not be embedded is embedded later.
+    counted, logged once per cause, and what could not be embedded is embedded later. A search that finds the vectors
+    behind, as another machine has added something or another embedder made them, has them follow.
 
     Args:
         records: What the vectors follow.
         index: Holds the vectors.
-        strict: Raise the failures of a search.
-        counts: Where failures are counted: "degraded" searches, and times that the vectors fell "behind".
+        strict: Raise the failures of a search; what failed in the background, the next search tries itself.
+        counts: Where failures are counted: "degraded" searches, times that the vectors were found or fell "behind",
+            and texts that the embedder "refused".
+        clock: Gives seconds.
     """
 
-    def __init__(self, records: Records, index: SemanticIndex, *, strict: bool, counts: dict[str, int]) -> None:
+    def __init__(
+        self,
+        records: Records,
+        index: SemanticIndex,
+        *,
+        strict: bool,
+        counts: dict[str, int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._records = records
         self._index = index
         self._strict = strict
         self._counts = counts
+        self._clock = clock
         self._warned: set[str] = set()
-        self._lock = threading.Lock()
-        self._under_way = False
+        self._lock = ForkSafeLock()
+        self._under_way = 0  # in the process of this id: a forked child has no part in it
         self._again = False
+        self._failed_at: float | None = None
+        self._noticed: Position | None = None  # the end of the log, when a search last found the vectors behind
+        self._level: Position | None = None  # the end up to which nothing is missing, so that nobody looks again
+        self._refused: set[str] = set()
 
     def follow(self, report: Callable[[int], None] | None = None) -> None:
         """Embed what the vectors do not have yet, and tell how much it was. Raises what went wrong."""
-        self._records.follow(report, index=self._index)
+        noticed = self._noticed
+        try:
+            self._records.follow(report, index=self._index)
+            if isinstance(self._index, SelectiveIndex):
+                self._offer_again(self._index)
+        except BaseException:
+            self._failed_at = self._clock()
+            raise
+        self._failed_at = None
+        self._level = noticed
+
+    def _offer_again(self, index: SelectiveIndex) -> None:
+        """Give the embedder once more what it refused: some of that was the moment's fault."""
+        namespace = self._records.namespace
+        since, refused = index.position(namespace), index.refused(namespace)
+        if since and refused:
+            change = self._records.change(refused)
+            with contextlib.suppress(Conflict):  # somebody else has changed the index: the next time will do
+                index.apply(namespace, upsert=change.upsert, delete=change.delete, since=since)
+        left = set(index.refused(namespace))
+        with self._lock.held():
+            self._counts["refused"] += len(left - self._refused)
+            self._refused = left
 
     def follow_later(self) -> None:
         """:meth:`follow` on a background thread, once for all that is added while it is under way."""
-        with self._lock:
+        with self._lock.held():
             self._again = True
-            if self._under_way:
+            if self._under_way == os.getpid():
                 return
-            self._under_way = True
-        submit(self._catch_up)
+            self._under_way = os.getpid()
+        try:
+            submit(self._catch_up)
+        except RuntimeError as error:  # the interpreter is shutting down
+            self._under_way = 0
+            self._count("behind", error)
 
     def _catch_up(self) -> None:
-        while True:
-            with self._lock:
-                if not self._again:
-                    self._under_way = False
-                    return
-                self._again = False
-            try:
-                self.follow()
-            except LangmemError as error:
-                self._count("behind", error)
+        while self._is_wanted():
+            self._try_to_follow()
+
+    def _try_to_follow(self) -> None:
+        try:
+            self.follow()
+        except Exception as error:  # noqa: BLE001 - nobody waits for it: it is counted, and tried again
+            self._count("behind", error)
+        except BaseException:
+            self._under_way = 0
+            raise
+
+    def _is_wanted(self) -> bool:
+        with self._lock.held():
+            wanted, self._again = self._again, False
+            if not wanted:
+                self._under_way = 0
+            return wanted
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The ``k`` memories nearest in meaning among those embedded so far; none, where that fails."""
-        return self._try(lambda: self._index.search(self._records.namespace, query, k), [])
+        found = self._try(lambda: self._index.search(self._records.namespace, query, k), None)
+        if found is not None:
+            self._try(self._keep_up, None)
+        return found or []
 
     def score(self, query: str, ids: Sequence[str]) -> dict[str, float]:
         """How near these memories are, as far as they are embedded; none, where that fails."""
         return self._try(lambda: self._index.score(self._records.namespace, query, ids), {})
+
+    def _keep_up(self) -> None:
+        """Have the vectors follow, if they do not stand where the index of words does, which each search brings up."""
+        words = self._records.index
+        end = START if words is None else self._stands(words)
+        if end == self._level:
+            return
+        if self._stands(self._index) == end:
+            self._level = end
+            return
+        self._noticed = end
+        with self._lock.held():
+            self._counts["behind"] += 1
+        failed_at = self._failed_at
+        if failed_at is not None and self._strict:
+            self.follow()
+        elif failed_at is None or not 0 <= self._clock() - failed_at < _PAUSE:
+            self.follow_later()
+
+    def _stands(self, index: Index) -> Position:
+        return index.position(self._records.namespace) or START
 
     def _try(self, call: Callable[[], T], otherwise: T) -> T:
         try:
@@ -84,11 +162,12 @@ class Semantic:
             self._count("degraded", error)
             return otherwise
 
-    def _count(self, what: str, error: LangmemError) -> None:
-        with self._lock:
+    def _count(self, what: str, error: Exception) -> None:
+        cause = f"{what} {type(error).__name__}"
+        with self._lock.held():
             self._counts[what] += 1
-            cause = f"{what} {type(error).__name__}"
             if cause in self._warned:
                 return
             self._warned.add(cause)
-        _log.warning("the vectors of the long-term memory failed, and its search goes on by words: %s", error)
+        why = error if isinstance(error, LangmemError) else type(error).__name__  # another's words may hold anything
+        _log.warning("the vectors of the long-term memory failed, and its search goes on by words: %s", why)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import threading
+import contextlib
+import itertools
+import uuid
+from collections.abc import Callable, Sequence
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.conversation import KNOWLEDGE
+from langmem_adapters.errors import Conflict
 from langmem_adapters.flow import arun, run, step
+from langmem_adapters.following import Change, begin, follow
+from langmem_adapters.locks import ForkSafeLock
 from langmem_adapters.log import brain_namespace
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Document, Index, Item
-from langmem_adapters.records import followed
 
 __all__ = ["SessionSearch"]
-
-_PAGE = 500
 
 
 class SessionSearch:
@@ -23,14 +26,20 @@ class SessionSearch:
     Args:
         brain: The session.
         index: Where its index is kept; one in memory will do, since a session is bounded.
+        new_id: Gives an id to each beginning of the index.
     """
 
-    def __init__(self, brain: BrainMemory, index: Index) -> None:
+    def __init__(
+        self, brain: BrainMemory, index: Index, *, new_id: Callable[[], str] = lambda: uuid.uuid4().hex
+    ) -> None:
         self.brain = brain
         self.index = index
         self._namespace = brain_namespace(brain.scope)
-        self._known: set[str] = set()
-        self._following = threading.Lock()
+        self._new_id = new_id
+        self._known: dict[str, bytes] = {}
+        self._looks = itertools.count()
+        self._latest = -1
+        self._following = ForkSafeLock()
 
     def search(self, query: str, k: int) -> list[tuple[Message, float]]:
         """The ``k`` messages or facts that fit best, with scores in [0, 1], best first.
@@ -47,10 +56,13 @@ class SessionSearch:
         if k <= 0 or not query.strip():
             return []
         store = self.brain.store
+        look = next(self._looks)
         values = store.get(self._namespace)
-        with self._following:
-            self._follow_history()
-            self._follow_knowledge(values)
+        with self._following.held():
+            follow(store, self.index, self._namespace, _said, new_id=self._new_id, begun=self._known.clear)
+            if look > self._latest or not self._known:  # else somebody who looked later has told the index already
+                self._latest = max(look, self._latest)
+                self._follow_knowledge({key: data for key, data in values.items() if key.startswith(KNOWLEDGE)})
         ask = k
         while True:
             hits = self.index.search(self._namespace, query, ask)
@@ -68,23 +80,22 @@ class SessionSearch:
         items = self.brain.store.scan(self._namespace, after=seq - 1, limit=1).items
         return items[0].data if items and items[0].seq == seq else None
 
-    def _follow_history(self) -> None:
-        after = followed(self.brain.store, self.index, self._namespace)
-        if after is None:  # the last entry seen has left the session: begin anew, a session is short
+    def _follow_knowledge(self, facts: dict[str, bytes]) -> None:
+        """Give the index what is new or says something else, and take from it what is gone."""
+        if facts and self.index.position(self._namespace) is None:  # nothing was ever said here
             self._known.clear()
-            after = 0
-        while items := self.brain.store.scan(self._namespace, after=after, limit=_PAGE).items:
-            documents = [document for item in items if (document := _document(item)) is not None]
-            after = items[-1].seq
-            self.index.apply(self._namespace, upsert=documents, position=(after, items[-1].id))
+            with contextlib.suppress(Conflict):  # somebody else has just begun it
+                begin(self.index, self._namespace, self._new_id)
+        new = {key: salvage(data, key) for key, data in facts.items() if self._known.get(key) != data}
+        documents = [Document(key, fact.text) for key, fact in new.items() if fact is not None]
+        gone = [key for key, fact in new.items() if fact is None] + [key for key in self._known if key not in facts]
+        if documents or gone:
+            self.index.apply(self._namespace, upsert=documents, delete=gone)
+        self._known = facts
 
-    def _follow_knowledge(self, values: dict[str, bytes]) -> None:
-        new = {key: data for key, data in values.items() if key.startswith(KNOWLEDGE) and key not in self._known}
-        facts = {key: salvage(data, key) for key, data in new.items()}
-        documents = [Document(key, fact.text) for key, fact in facts.items() if fact is not None]
-        if documents:
-            self.index.apply(self._namespace, upsert=documents)
-        self._known.update(new)
+
+def _said(items: Sequence[Item]) -> Change:
+    return Change([document for item in items if (document := _document(item)) is not None])
 
 
 def _document(item: Item) -> Document | None:

@@ -38,7 +38,7 @@ SIGNALS: dict[str, Signal] = {
     "answer": Signal(1.1, 0.9, "the turn before has them and is a question"),
     "replies": Signal(0.3, 0.0, "the turn before asks something"),
     "question": Signal(-0.6, -0.5, "it ends with a question"),
-    "session": Signal(0.9, 0.8, "its session has them (BM25)"),
+    "session": Signal(0.9, 0.8, "its session has them (BM25, squared: most sessions have some of them)"),
     "session_best": Signal(1.0, 0.7, "a turn of its session has them"),
     "opening": Signal(0.8, 0.8, "it is the first of its session: that is where people tell their news"),
     "speaker": Signal(1.7, 1.7, "the query names who said it"),
@@ -182,7 +182,7 @@ class _Values:
         return score
 
     def _session_values(self, scores: Mapping[int, float]) -> dict[int, tuple[float, float, float]]:
-        """Of each stretch that has an order its BM25, that of its best turn, and the greatest cosine there."""
+        """Of each stretch that has an order its BM25 squared, that of its best turn, and the greatest cosine there."""
         evidence = self._evidence
         counts: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}
         best, nearest = dict.fromkeys(counts, 0.0), dict.fromkeys(counts, 0.0)
@@ -196,7 +196,7 @@ class _Values:
             nearest[number] = max(nearest[number], self._meaning[self._spots[place]])
         score = functools.partial(self._bm25, average=evidence.average_stretch, idf=evidence.stretch_idf)
         return {
-            number: (score(counts[number], stretch.length), best[number], nearest[number])
+            number: (score(counts[number], stretch.length) ** 2, best[number], nearest[number])
             for number, stretch in evidence.stretches.items()
             if stretch.ordered
         }

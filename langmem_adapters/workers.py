@@ -10,16 +10,14 @@ import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-__all__ = ["Answer", "Flow", "Hop", "Line", "Step", "ask", "give_up", "set_off", "submit"]
+__all__ = ["Answer", "Flow", "Hop", "Line", "Step", "ask", "give_up", "set_off"]
 
 T = TypeVar("T")
 
-# They wait for disks and sockets, so more than the processors. What runs in the background waits for models, and
-# must not take the places of steps that somebody waits for.
-_WORKERS = {"step": 64, "background": 8}
+_WORKERS = 64  # they wait for disks and sockets, so more than the processors
 _AT_WORK = 4  # workers that compute at the same time, which is no faster with more
 _TOGETHER = 64  # questions that wait for no more
 _PATIENCE = 0.005  # seconds after which one more is engaged, if none of them has begun anything else
@@ -166,7 +164,7 @@ class _Crew:
             waits = bool(self._ready or self._asking)
             if waits and self.begun == begun:
                 with contextlib.suppress(RuntimeError):
-                    self._engage(min(self._at_work + 1, _WORKERS["step"]))
+                    self._engage(min(self._at_work + 1, _WORKERS))
             return waits
 
     def _engage(self, most: int = _AT_WORK) -> None:
@@ -215,6 +213,7 @@ class _Crew:
     def _advance(self, hop: Hop) -> Step | None:
         """Run a flow up to its end, or to its next question that is not answered by blocking right here."""
         answer, failure = hop.answer or self._ask(hop.question)
+        hop.answer = hop.question = None  # let go of here, not by the loop, which may be busy for a while
         while True:
             try:
                 question = hop.flow.send(answer) if failure is None else hop.flow.throw(failure)
@@ -231,7 +230,6 @@ class _Crew:
 
     def _ask_together(self, line: Line, hops: list[Hop]) -> None:
         if len(hops) == 1:
-            hops[0].answer = None
             self._carry(hops[0])
             return
         with self._away():
@@ -291,25 +289,20 @@ def give_up(hop: Hop) -> None:
 
 
 _lock = threading.Lock()
-_pools: dict[str, ThreadPoolExecutor] = {}
+_pools: list[ThreadPoolExecutor] = []  # one, once it was needed
 _crew = _Crew()
 _here = _Here()
 
 
-def _workers(kind: str = "step") -> ThreadPoolExecutor:
-    if kind not in _pools:
+def _workers() -> ThreadPoolExecutor:
+    if not _pools:
         with _lock:
-            if kind not in _pools:
-                _pools[kind] = ThreadPoolExecutor(_WORKERS[kind], thread_name_prefix=f"langmem-{kind}")
-    return _pools[kind]
+            if not _pools:
+                _pools.append(ThreadPoolExecutor(_WORKERS, thread_name_prefix="langmem-step"))
+    return _pools[0]
 
 
-def submit(call: Callable[[], T]) -> Future[T]:
-    """Start a blocking call on a background thread, in the caller's context."""
-    return _workers("background").submit(contextvars.copy_context().run, call)
-
-
-def _forget_pools() -> None:
+def _forget_pool() -> None:
     """Threads do not survive a fork, and the lock may have been held by one of them."""
     global _lock, _crew, _here  # noqa: PLW0603 - one of each a process
     _pools.clear()
@@ -319,4 +312,4 @@ def _forget_pools() -> None:
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_forget_pools)
+    os.register_at_fork(after_in_child=_forget_pool)

@@ -330,6 +330,20 @@ def test_h1_recalled_once_and_never_stored_again(saver: InMemorySaver | None) ->
     assert not [m for m in long_term.all() if "<recalled>" in m.message.text]
 
 
+@pytest.mark.parametrize("wrong", [1_700_000_000_000, float("nan"), 1e300])
+def test_a_time_that_no_calendar_has_stops_no_turn(wrong: float) -> None:
+    model, ours = Scripted(), memory()
+    long_term = _remember(ours, "My cat is called Tom.")
+    for created_at in (wrong, 1_600_000_000.0):
+        said = Message(role="user", id=str(created_at), content="My bike is in the shed.", created_at=created_at)
+        long_term.add([said], session="import")
+    long_term.add([Message(role="user", content="The bike is red.", created_at=wrong)], session="import")
+    ask(create_agent(model, middleware=[ours]), "Where is my bike, and what is the cat called?")
+    assert "- 2020-09-13 user: My bike is in the shed." in system(model.seen[0])
+    assert "- user: The bike is red." in system(model.seen[0])
+    assert ours.stats()["recalled"] == 3
+
+
 def test_recall_is_for_the_newest_question_and_can_be_switched_off() -> None:
     model, ours = Scripted(), memory()
     _remember(ours, "My bike is in the shed.", "The cat is called Tom.")

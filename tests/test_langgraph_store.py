@@ -24,6 +24,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langmem_adapters import ConfigurationError, SerializationError, open_index, open_store
 from langmem_adapters.langgraph import LongTermStore
+from langmem_adapters.langgraph.shelf import Shelf
 from langmem_adapters.langgraph.tree import Tree
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -513,6 +514,33 @@ def test_a_log_stays_in_proportion_to_the_items(any_store: Store) -> None:
         assert [item.value for item in each.search(ADA, query="number 499")] == [{"text": "number 499"}]
         assert each.search(ADA, query="brief") == []
         assert each.search(ADA, query="250") == []
+
+
+def test_what_expires_does_not_pile_up_where_only_queries_search(any_store: Store) -> None:
+    clock = FakeClock()
+    store = make(any_store, ttl={"default_ttl": 10, "refresh_on_read": False}, clock=clock)
+    place = ("langgraph", "", "items", *ADA)
+    for n in range(400):
+        clock.advance(60)
+        store.put(ADA, f"k{n}", {"text": f"the bike number {n}"})
+        if n % 20 == 0:
+            assert len(store.search(ADA, query="bike", limit=20)) == min(n + 1, 10)
+    assert len(any_store.get(place)) < 200
+    assert any_store.scan(place, limit=0).total < 400
+
+
+def test_items_of_which_none_has_expired_are_not_gone_through_at_each_put(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, kept = FakeClock(), MemoryStore()
+    store = make(kept, ttl={"default_ttl": 1}, clock=clock)
+    for n in range(200):
+        store.put(ADA, f"k{n}", {"text": "bike"}, ttl=1 if n == 0 else 1000)
+    clock.advance(61)
+    tidied = []
+    monkeypatch.setattr(Shelf, "tidy", lambda shelf, tidy=Shelf.tidy: tidied.append(tidy(shelf)))
+    for n in range(200, 230):
+        store.put(ADA, f"k{n}", {"text": "bike"}, ttl=1 if n < 210 else 1000)
+        clock.advance(10)
+    assert tidied == [1]
 
 
 def test_an_index_keeps_nothing_of_what_the_log_has_forgotten(any_store: Store) -> None:

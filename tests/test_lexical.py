@@ -19,11 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters.analysis import STOP_WORDS, analyze
-from langmem_adapters.errors import ConfigurationError, SearchError
+from langmem_adapters.errors import ConfigurationError, Conflict, SearchError
 from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Hit
-from langmem_adapters.protocols import Document, Index
+from langmem_adapters.protocols import START, Document, Index
 from langmem_adapters.stores.sqlite import SQLiteStore
 
 NOTES = ("notes",)
@@ -195,6 +196,25 @@ def test_clearing_forgets_one_namespace(index: LexicalIndex) -> None:
     index.clear(("never there",))
     assert (index.position(NOTES), found(index, "bike")) == (None, [])
     assert (index.position(("notes", "sub")), found(index, "bike", ("notes", "sub"))) == ((1, "m1"), ["a"])
+
+
+def test_a_change_is_made_only_where_it_begins(index: LexicalIndex, tmp_path: Path) -> None:
+    index.apply(NOTES, position=(0, "begun"), since=START)
+    index.apply(NOTES, upsert=documents(a="bike"), position=(7, "seven"), since=(0, "begun"))
+    for since in (START, (0, "begun"), (7, "other"), (8, "seven")):
+        with pytest.raises(Conflict):
+            index.apply(NOTES, upsert=documents(b="bike"), delete=["a"], position=(9, "nine"), since=since)
+    assert (index.position(NOTES), found(index, "bike")) == ((7, "seven"), ["a"])
+    keyed = KeyedLexicalIndex(tmp_path / "index.db", key=bytes(16))  # another analyzer: for it, nothing was begun
+    with pytest.raises(Conflict):
+        keyed.apply(NOTES, upsert=documents(b="bike"), position=(9, "nine"), since=(7, "seven"))
+    assert (index.position(NOTES), found(index, "bike")) == ((7, "seven"), ["a"])
+    keyed.apply(NOTES, upsert=documents(b="bike"), position=(9, "nine"), since=START)
+    assert (keyed.position(NOTES), found(keyed, "bike")) == ((9, "nine"), ["b"])
+    keyed.clear(NOTES)
+    with pytest.raises(Conflict):
+        keyed.apply(NOTES, position=(10, "ten"), since=(9, "nine"))
+    keyed.close()
 
 
 def test_the_position_is_kept_with_the_documents(index: LexicalIndex, tmp_path: Path) -> None:
@@ -570,8 +590,9 @@ def test_an_index_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
     index.close()
     with sqlite3.connect(tmp_path / "index.db") as connection:
         connection.execute("DROP TABLE langmem_lexical_terms")
+        connection.execute("DROP TABLE langmem_lexical_again")
         connection.execute("ALTER TABLE langmem_lexical_stretches DROP COLUMN changed")
-        connection.execute("UPDATE langmem_schema SET version = version - 6 WHERE name = 'lexical'")
+        connection.execute("UPDATE langmem_schema SET version = version - 9 WHERE name = 'lexical'")
     connection.close()
     assert before
     assert index.search(NOTES, "red car", 5) == before

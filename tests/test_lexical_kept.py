@@ -179,7 +179,8 @@ def test_an_older_file_gets_numbers_that_no_other_file_has(tmp_path: Path) -> No
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for table in ("terms", "stretches"):
             connection.execute(f"ALTER TABLE langmem_lexical_{table} DROP COLUMN changed")
-        connection.execute("UPDATE langmem_schema SET version = version - 4 WHERE name = 'lexical'")
+        connection.execute("DROP TABLE langmem_lexical_again")
+        connection.execute("UPDATE langmem_schema SET version = version - 7 WHERE name = 'lexical'")
     with contextlib.closing(LexicalIndex(path)) as index:
         assert found(index, "bike") == {"a"}
     with contextlib.closing(sqlite3.connect(path)) as connection:
@@ -238,7 +239,7 @@ def test_a_query_of_a_pool_makes_few_statements(tmp_path: Path) -> None:
         with statements(store) as asked, statements(index) as searched:
             assert pool.query(query, k=4) == first
         assert len(first) == 4
-        assert len(asked) <= 5  # the log and its new entries in one look, the entries in another
+        assert len(asked) <= 6  # the log, its new entries and how far it is tidied in one look, the entries in another
         assert len(searched) <= 12
 
 

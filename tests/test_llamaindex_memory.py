@@ -108,6 +108,33 @@ async def test_h1_an_echo_does_not_feed_the_memory(any_store: Store, insert: Ins
     assert not any("recalled" in text or "<memory>" in text for text in said)
 
 
+@pytest.mark.parametrize(
+    ("echo", "kept"),
+    [
+        ("<RECALLED>\n- user: 1234\n</RECALLED> thanks", "thanks"),
+        ("You said: <recalled>\n- user: 1234\n cut off by the limit", "You said:"),
+        ("<recalled x='1'>- user: 1234</recalled>", None),
+        ("<Recalled\n>1234</recalled >and<recalled>1234", "and"),
+        ("Well, <recalled", "Well,"),
+        ("Well, <recalled x=", "Well,"),
+        ("<recalled>1234</recalled>one<recalled>1234</recalled> two", "one two"),
+        ("<MEMORY>\n<Notes>\n<recalled>1234</recalled>\n</Notes>\n</MEMORY>fine", "fine"),
+        ("I recalled <b>it</b>, and <recalledit> is no mark", "I recalled <b>it</b>, and <recalledit> is no mark"),
+    ],
+)
+async def test_h1_what_was_recalled_is_known_in_any_form(any_store: Store, echo: str, kept: str | None) -> None:
+    memory = long_term(any_store)
+    await LongTermMemoryBlock(memory).aput([ChatMessage(echo, role="assistant")], session_id="s")
+    assert [found.message.text for found in memory.all()] == ([] if kept is None else [kept])
+
+
+async def test_a_megabyte_of_beginnings_takes_no_time() -> None:
+    memory = long_term(MemoryStore())
+    started = time.perf_counter()
+    await LongTermMemoryBlock(memory).aput([ChatMessage("<recalled " * 100_000 + "x")], session_id="s")
+    assert time.perf_counter() - started < 5
+
+
 # --- Memory -------------------------------------------------------------------------------------------------
 
 

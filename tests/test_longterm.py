@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ from hypothesis import strategies as st
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.indexes import open_index
 from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
 from langmem_adapters.model import Hit, Message, Recalled, Scope, ToolCall
 from langmem_adapters.protocols import Document, Store
+from langmem_adapters.records import Records
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
@@ -67,6 +69,52 @@ def test_no_more_than_k_are_found(memory: LongTermMemory) -> None:
     memory.add([user(f"bike number {n}") for n in range(30)])
     assert [len(memory.search("bike", k)) for k in (1, 12, 100, 0, -1)] == [1, 12, 30, 0, 0]
     assert len(memory.search("bike")) == 5
+
+
+class Watched(MemoryStore):
+    """Remembers how many values each call asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+
+    def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
+        self.asked.append(len(keys or ()))
+        return super().get(namespace, keys)
+
+
+def test_a_search_reads_k_memories_and_others_only_where_some_of_them_are_not_wanted(index: LexicalIndex) -> None:
+    store = Watched()
+    memory = LongTermMemory(store, index, user="ada")
+    memory.add([user(f"bike number {n}") for n in range(60)])
+    best = texts(memory.search("bike", 60))
+    store.asked.clear()
+    assert texts(memory.search("bike", 4)) == best[:4]
+    assert store.asked == [4]
+    store.asked.clear()
+    assert texts(memory.search("bike", 4, where=lambda m: m.message.text not in best[1:9:2])) == best[0:7:2]
+    assert store.asked == [4, 8]
+    store.asked.clear()
+    assert texts(memory.search("bike", 4, where=lambda m: m.message.text in best[20:])) == best[20:24]
+    assert store.asked == [4, 8, 48]  # each once, whatever was walked through
+    store.asked.clear()
+    assert texts(memory.search("bike", 4, where=lambda m: m.message.text == best[59])) == best[59:]
+    assert store.asked == [4, 8, 48]
+    store.asked.clear()
+    assert texts(memory.search("bike", 60)) == best
+    assert store.asked == [60]
+    store.asked.clear()
+    assert len(memory.search("bike", 61)) == 60
+    assert store.asked == [60]
+
+
+def test_records_give_no_more_than_k_of_those_that_are_wanted(index: LexicalIndex) -> None:
+    ids = map(str, itertools.count())
+    kept = Records(MemoryStore(), ("notes",), index=index, text_of=bytes.decode, new_id=lambda: next(ids))
+    kept.put({str(n): b"bike %d" % n for n in range(12)})
+    best = [key for key, _, _ in kept.search("bike", 12)]
+    found = kept.search("bike", 2, lambda data: data != b"bike %d" % int(best[0]))
+    assert [key for key, _, _ in found] == best[1:3]
 
 
 @pytest.mark.parametrize("query", ["", "   \n", "\x00", "?!", "\ud800", "zebra", "🚲"])

@@ -118,7 +118,48 @@ def test_b1_the_joined_window_is_acceptable_and_within_its_budget(
     assert budget is None or total <= max(budget, newest) or len(shown) == 1
 
 
+@pytest.mark.parametrize("wrong", [1.7e12, -1e12, 1e300, float("nan"), float("inf"), -float("inf")])
+def test_a_time_that_no_calendar_has_stops_no_turn(any_store: Store, wrong: float) -> None:
+    brain = remembering(any_store, k=1)
+    assert brain.long_term is not None
+    times = {"The bike is old.": 1_700_000_000.0, "My bike is in the shed.": wrong, "The bike is red.": 1_600_000_000.0}
+    for text, created_at in times.items():
+        brain.long_term.add([Message(role="user", content=text, created_at=created_at)], session="earlier")
+    again = Message(role="user", content="The bike is old.", created_at=wrong, id="again")
+    brain.long_term.add([again], session="later")
+    brain.add_messages([Message(role="user", content="Where is my bike?", created_at=wrong)])
+    _, *lines = brain.remembering_window()[0].text.splitlines()
+    assert lines == [
+        "- user: My bike is in the shed.",  # nobody knows when, so before all that has a day
+        "- 2020-09-13 user: The bike is red.",
+        "- 2023-11-14 user: The bike is old.",
+    ]
+
+
 # --- news
+
+
+def test_news_is_not_what_is_known_to_the_letter_whatever_the_search_finds(any_store: Store) -> None:
+    brain = remembering(any_store)
+    assert brain.long_term is not None
+    known = ["\U0001f44d", "!!!", "The report is ready."]
+    brain.long_term.add(said(*known, "A tool's answer."), session="z")
+    brain.long_term.add([Message(role="assistant", name="Ada", content="\u2026")])
+    longer = "The report {} is ready and the report of last week's number {} is ready too, I am sure."
+    brain.long_term.add(said(*(longer.format(n, n) for n in range(12))), session="z")
+    (corrected,) = [memory for memory in brain.long_term.all() if memory.message.text == "A tool's answer."]
+    brain.long_term.update(corrected.id, "Another answer.")
+    assert brain.find_news(said(*known, "A tool's answer.")) == []
+    assert brain.find_news(said("the report, is READY")) == []
+    by_others = [Message(role="assistant", name="Bob", content=text) for text in known]
+    assert brain.find_news(by_others) == []
+    assert brain.find_news([Message(role="assistant", name="Ada", content=" \u2026")]) == []
+    assert texts(brain.find_news(said("\U0001f44e", "The report 99 is ready.", "!!"))) == [
+        "\U0001f44e",
+        "The report 99 is ready.",
+        "!!",
+    ]
+    assert brain.long_term.stats()["searches"] == 4  # one for each that is not there to the letter
 
 
 async def test_news_is_neither_in_the_history_nor_in_the_long_term_memory(any_store: Store) -> None:

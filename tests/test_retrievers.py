@@ -340,6 +340,35 @@ async def test_an_unknown_langchain_filter_is_named_before_anything_is_searched(
         await retriever.ainvoke("bike", filter=wrong)
 
 
+@pytest.mark.parametrize("unknown", ["filters", "search_kwargs", "similarity_top_k"])
+async def test_an_unknown_langchain_argument_is_named_and_not_ignored(unknown: str) -> None:
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+    retriever = LangChainRetriever(memory=memory)
+    arguments: dict[str, Any] = {unknown: {"session": "monday"}}
+    with pytest.raises(ConfigurationError, match=f"k= and filter=.* not {unknown}="):
+        retriever.invoke("bike", **arguments)
+    with pytest.raises(ConfigurationError, match=f"k= and filter=.* not {unknown}="):
+        await retriever.ainvoke("bike", **arguments)
+    with pytest.raises(ValueError, match=unknown):
+        LangChainRetriever(memory=memory, **arguments)
+    assert memory.stats()["searches"] == 0
+
+
+def test_langchain_filters_with_lists_of_several() -> None:
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+    for session in ("monday", "tuesday", "wednesday"):
+        memory.add([Message(role="user", content=f"The bike on {session}.")], session=session)
+
+    def found(operator: str, *sessions: str) -> list[str]:
+        chosen = LangChainRetriever(memory=memory, filter={"session": {operator: list(sessions)}})
+        return sorted(document.metadata["session"] for document in chosen.invoke("bike"))
+
+    assert found("$nin", "monday", "tuesday") == ["wednesday"]
+    assert found("$nin") == found("$in", "monday", "tuesday", "wednesday") == ["monday", "tuesday", "wednesday"]
+    assert found("$in", "monday", "wednesday") == ["monday", "wednesday"]
+    assert found("$in") == []
+
+
 async def test_langchain_filters_by_call_by_function_and_by_config(any_store: Store) -> None:
     memory = LongTermMemory(any_store, open_index("memory:"), user="ada")
     for session in ("monday", "tuesday"):

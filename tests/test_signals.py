@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langmem_adapters.cues import ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, asked, date_words, marks, named
+from langmem_adapters.cues import ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, asked, marks, named
+from langmem_adapters.dates import date_words
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.longterm import LongTermMemory
@@ -174,6 +175,16 @@ def test_a_signal_is_there_only_for_whom_it_is_meant(memory: LongTermMemory) -> 
     assert not any("when" in names for names in found.values())
     asked_when = {r.text: "when" in r.signals for r in memory.search("When did the dog bark?", explain=True)}
     assert asked_when == {text: text == "The dog barked yesterday." for text in found}
+
+
+def test_a_session_that_has_half_of_the_query_counts_a_quarter(index: LexicalIndex) -> None:
+    only = dict.fromkeys(SIGNALS, 0.0) | {"session": 1.0}
+    memory = LongTermMemory(MemoryStore(), index, user="ada", weights=only)
+    for number, text in enumerate(["a red bike", "a red shed", "the bike shed"]):
+        memory.add([say(text), say(f"filler {number}")], session=str(number))
+    found = {r.text: r.signals["session"] for r in memory.search("red bike", explain=True) if "filler" not in r.text}
+    whole = found["a red bike"]
+    assert found == {text: pytest.approx(whole * share) for text, share in zip(found, (1, 0.25, 0.25), strict=True)}
 
 
 def test_the_end_of_one_thread_is_not_beside_the_beginning_of_the_next(memory: LongTermMemory) -> None:

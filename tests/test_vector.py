@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,14 +19,14 @@ from llama_index.core.vector_stores.types import BasePydanticVectorStore, Vector
 from llama_index.vector_stores.chroma import ChromaVectorStore
 
 from langmem_adapters.embedding import Embedder
-from langmem_adapters.errors import ConfigurationError, MissingDependency, SearchError
+from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, SearchError
 from langmem_adapters.indexes import open_index, open_vectors, shared_vectors
 from langmem_adapters.indexes.vector import VectorIndex, Vectors
 from langmem_adapters.indexes.vector_chroma import ChromaVectors
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.keys import Namespace
 from langmem_adapters.llamaindex.vector import NodeVectors
-from langmem_adapters.protocols import Document
+from langmem_adapters.protocols import START, Document
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing.vectors import VectorsConformance, cosine, word_vectors
@@ -273,10 +274,12 @@ def test_the_default_place_is_that_of_the_store(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_one_index_a_process_for_a_url_and_an_embedder() -> None:
-    one = shared_vectors("memory:", words())
-    assert shared_vectors("memory:", words()) is one
-    assert shared_vectors("memory:", words(name="others")) is not one
-    assert open_vectors("memory:", words()) is not one
+    embedder = words()
+    one = shared_vectors("memory:", embedder)
+    assert shared_vectors("memory:", embedder) is one
+    assert shared_vectors("memory:", words()) is not one
+    assert shared_vectors("memory:elsewhere", embedder) is not one
+    assert open_vectors("memory:", embedder) is not one
 
 
 @pytest.mark.parametrize(
@@ -369,6 +372,36 @@ def test_what_was_deleted_or_made_by_another_embedder_is_gone_from_the_store_too
     assert len(store.data.embedding_dict) == 1
     index.clear(NOTES)
     assert len(store.data.embedding_dict) == 0
+
+
+@pytest.mark.parametrize("meanwhile", ["cleared", "begun anew", "moved on"])
+def test_a_change_that_another_process_overtakes_leaves_nothing_behind(meanwhile: str, tmp_path: Path) -> None:
+    class Overtaken(SimpleVectorStore):
+        def add(self, nodes: Any, **options: Any) -> list[str]:
+            if deeds:
+                deeds.pop()()
+            return super().add(nodes, **options)
+
+    deeds: list[Callable[[], None]] = []
+    store = Overtaken()
+    slow, other = (VectorIndex(NodeVectors(store, tmp_path / "ledger.db"), words()) for _ in range(2))
+    slow.apply(NOTES, upsert=[Document("a", "old bike")], position=(1, "one"))
+
+    def overtake() -> None:
+        if meanwhile != "moved on":
+            other.clear(NOTES)
+        since = {"begun anew": START, "moved on": (1, "one")}.get(meanwhile)
+        if since:
+            other.apply(NOTES, upsert=[Document("b", "new bike")], position=(2, "two"), since=since)
+
+    deeds.append(overtake)
+    with pytest.raises(Conflict):
+        slow.apply(NOTES, upsert=[Document("b", "old bike")], position=(2, "two"), since=(1, "one"))
+    for index in (slow, other):
+        assert (index.position(NOTES), index.search(NOTES, "bike", 9)) == (None, [])
+    assert len(store.data.embedding_dict) == 0
+    with sqlite3.connect(tmp_path / "ledger.db") as ledger:
+        assert ledger.execute("SELECT count(*) FROM langmem_nodes").fetchone() == (0,)
 
 
 def test_a_store_that_cannot_delete_by_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,11 +20,11 @@ from chromadb.api.models.Collection import Collection
 from chromadb.config import Settings
 
 from langmem_adapters.embedding import Embedder
-from langmem_adapters.errors import ConfigurationError, LangmemError, SearchError
+from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, SearchError
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_chroma import ChromaVectors
-from langmem_adapters.protocols import Document
+from langmem_adapters.protocols import START, Document
 from langmem_adapters.records import Records
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing.vectors import word_vectors
@@ -265,6 +265,35 @@ def test_a_position_is_written_after_its_vectors(folder: str, monkeypatch: pytes
             assert index.position(NOTES) == (1, "a")
         index.apply(NOTES, upsert=[Document("b", "boat")], delete=["a"], position=(3, "b"))
         assert (index.position(NOTES), found(index, "bike")) == ((3, "b"), ["b"])
+
+
+@pytest.mark.parametrize("meanwhile", ["cleared", "begun anew", "moved on"])
+def test_a_change_that_another_process_overtakes_leaves_nothing_behind(
+    meanwhile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = _client(tmp_path)
+    slow, other = index_at(client), index_at(client)
+    slow.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "one"))
+    upsert = Collection.upsert
+    deeds = ["one"]
+
+    def overtaken(self: Collection, **rows: Any) -> None:
+        if deeds:
+            deeds.pop()
+            if meanwhile != "moved on":
+                other.clear(NOTES)
+            since = {"begun anew": START, "moved on": (1, "one")}.get(meanwhile)
+            if since:
+                other.apply(NOTES, upsert=[Document("b", "new bike")], position=(2, "two"), since=since)
+        upsert(self, **rows)
+
+    monkeypatch.setattr(Collection, "upsert", overtaken)
+    with pytest.raises(Conflict):
+        slow.apply(NOTES, upsert=[Document("b", "old bike")], position=(2, "two"), since=(1, "one"))
+    if meanwhile == "begun anew":  # in a collection of its own, which this change never touched
+        assert (slow.position(NOTES), found(slow, "bike")) == ((2, "two"), ["b"])
+    else:
+        assert (slow.position(NOTES), found(slow, "bike")) == (None, [])
 
 
 def _crash(*_: Any, **__: Any) -> None:

@@ -8,6 +8,7 @@ import itertools
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -168,6 +169,36 @@ async def test_flows_ask_several_times_and_in_their_own_contexts() -> None:
     assert found == [(32 * n, str(n)) for n in range(100)]
 
 
+class _Told:
+    """A request or an answer: large things, as a rule."""
+
+    def __init__(self, gone: threading.Semaphore) -> None:
+        weakref.finalize(self, gone.release)
+
+
+async def test_what_was_asked_and_answered_is_let_go_of_while_the_loop_is_busy() -> None:
+    requests, answers = threading.Semaphore(0), threading.Semaphore(0)
+    exchanges: list[int] = []
+
+    class Teller:
+        def ask(self, asked: Sequence[_Told]) -> list[Answer | None]:
+            exchanges.append(len(asked))
+            return [(_Told(answers), None) for _ in asked]
+
+    def flow() -> Flow[str]:
+        yield Step(lambda: _Told(answers), None, teller, _Told(requests))
+        return "told"
+
+    teller = Teller()
+    tasks = [asyncio.create_task(arun(flow())) for _ in range(100)]
+    await asyncio.sleep(0)
+    for _ in tasks:  # the loop does something else
+        assert requests.acquire(timeout=10)
+        assert answers.acquire(timeout=10)
+    assert await asyncio.gather(*tasks) == ["told"] * len(tasks)
+    assert max(exchanges) > 1
+
+
 class _Numbers:
     """Something with a method that is a flow."""
 
@@ -206,7 +237,7 @@ def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("unwatched")
 async def test_as_many_blocking_calls_wait_at_the_same_time_as_there_are_workers() -> None:
-    barrier = threading.Barrier(workers._WORKERS["step"])
+    barrier = threading.Barrier(workers._WORKERS)
     calls = [arun(step(barrier.wait, 60)) for _ in range(barrier.parties)]
     assert sorted(await asyncio.gather(*calls)) == list(range(barrier.parties))
 
@@ -259,7 +290,7 @@ async def test_a_loop_is_woken_once_for_all_that_was_done_while_it_was_busy(monk
 
 
 async def test_where_no_thread_can_be_started_the_caller_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: str = "step") -> Any:
+    def refuse() -> Any:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
@@ -279,7 +310,7 @@ async def test_where_no_other_thread_can_be_started_those_that_are_there_do_the_
         reached.set()
         return held.wait(60)
 
-    def refuse(_: str = "step") -> Any:
+    def refuse() -> Any:
         raise RuntimeError("can't start new thread")
 
     first = asyncio.create_task(arun(plain()))
@@ -416,7 +447,7 @@ async def test_a_flow_that_was_cancelled_before_it_began_never_begins(monkeypatc
 
     tasks = [asyncio.create_task(arun(flow(n))) for n in range(200)]
     held = threading.Event()
-    busy = [asyncio.create_task(arun(step(held.wait, 60))) for _ in range(workers._WORKERS["step"])]
+    busy = [asyncio.create_task(arun(step(held.wait, 60))) for _ in range(workers._WORKERS)]
     await asyncio.gather(*tasks)
     late = [asyncio.create_task(arun(flow(n))) for n in range(200, 300)]
     await asyncio.sleep(0)

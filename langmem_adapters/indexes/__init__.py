@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from langmem_adapters.breaker import PATIENCE
 from langmem_adapters.database import default_url, file_of
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.indexes.lexical import LexicalIndex
@@ -13,9 +15,9 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.protocols import Index
 
 if TYPE_CHECKING:
-    from langmem_adapters.indexes.vector import VectorIndex
+    from langmem_adapters.indexes.vector import VectorIndex, Vectors
 
-__all__ = ["open_index", "open_vectors", "shared_index", "shared_vectors"]
+__all__ = ["cache_index", "cache_vectors", "open_index", "open_vectors", "shared_index", "shared_vectors"]
 
 
 def open_index(url: str | None = None) -> Index:
@@ -46,15 +48,18 @@ def open_vectors(url: Any, embedder: Any) -> VectorIndex:
     """
     from langmem_adapters.indexes.vector import VectorIndex  # noqa: PLC0415 - few need it
 
-    url = default_url() if url is None else url
+    return VectorIndex(_vectors(default_url() if url is None else url), embedder)
+
+
+def _vectors(url: Any, timeout: float | None = None) -> Vectors:
     if not isinstance(url, str) or url.startswith("chroma"):
         from langmem_adapters.indexes.vector_chroma import ChromaVectors  # noqa: PLC0415 - imports its driver
 
-        return VectorIndex(ChromaVectors(url), embedder)
+        return ChromaVectors(url)
 
     from langmem_adapters.indexes.vector_sqlite import SQLiteVectors  # noqa: PLC0415 - imports NumPy
 
-    return VectorIndex(SQLiteVectors(_file(url)), embedder)
+    return SQLiteVectors(_file(url), timeout=timeout)
 
 
 def _file(url: str) -> str | Path:
@@ -67,23 +72,61 @@ def _file(url: str) -> str | Path:
 
 def shared_index(url: str | None = None) -> Index:
     """Give the one index that everything in this process shares for a URL."""
-    url = url or default_url()
+    return _shared_index(url or default_url(), None)
+
+
+def cache_index(url: str | None = None) -> Index:
+    """Give the one index that all caches in this process share for a URL: it keeps nobody waiting."""
+    return _shared_index(url or default_url(), PATIENCE)
+
+
+def _shared_index(url: str, timeout: float | None) -> Index:
+    key = (url, _hurry(url, timeout))
     with _lock:
-        if url not in _shared:
-            _shared[url] = open_index(url)
-        return _shared[url]
+        if key not in _shared:
+            _shared[key] = LexicalIndex(_file(url), timeout=key[1])
+        return _shared[key]
+
+
+def _hurry(url: str, timeout: float | None) -> float | None:
+    """What is in memory makes nobody wait, and is one for all."""
+    return None if url.startswith("memory:") else timeout
 
 
 def shared_vectors(url: str | None, embedder: Any) -> VectorIndex:
-    """Give the one vector index that everything in this process shares for a URL and an embedder's name."""
-    url, embedder = url or default_url(), Embedder.of(embedder)
-    key = (url, embedder.name)
+    """Give the one vector index that everything in this process shares for a URL and an embedder.
+
+    It is asked by nobody else: a second embedder of the same name may belong to another account, so what it embeds
+    is embedded by itself, though the vectors of both are kept in one place.
+    """
+    return _shared_vectors_of(url or default_url(), embedder, None)
+
+
+def cache_vectors(url: str | None, embedder: Any) -> VectorIndex:
+    """Give the one vector index that all caches in this process share for a URL and an embedder."""
+    return _shared_vectors_of(url or default_url(), embedder, PATIENCE)
+
+
+def _shared_vectors_of(url: str, embedder: Any, timeout: float | None) -> VectorIndex:
+    from langmem_adapters.indexes.vector import VectorIndex  # noqa: PLC0415 - few need it
+
+    hurry = _hurry(url, timeout)
+    key = (url, hurry, id(embedder))
     with _lock:
-        if key not in _shared_vectors:
-            _shared_vectors[key] = open_vectors(url, embedder)
-        return _shared_vectors[key]
+        # The embedder is kept too, so that no other one is ever given its id.
+        kept = _shared_vectors.pop(key, None)
+        if kept is None:
+            made = Embedder.of(embedder)
+            place = _places[url, hurry] = _places.get((url, hurry)) or _vectors(url, hurry)
+            kept = embedder, VectorIndex(place, made)
+        _shared_vectors[key] = kept
+        if len(_shared_vectors) > _EMBEDDERS:
+            _shared_vectors.popitem(last=False)
+        return kept[1]
 
 
+_EMBEDDERS = 64  # that were asked for last
 _lock = threading.Lock()
-_shared: dict[str, Index] = {}
-_shared_vectors: dict[tuple[str, str], VectorIndex] = {}
+_shared: dict[tuple[str, float | None], Index] = {}
+_places: dict[tuple[str, float | None], Vectors] = {}
+_shared_vectors: OrderedDict[tuple[str, float | None, int], tuple[Any, VectorIndex]] = OrderedDict()

@@ -17,16 +17,17 @@ from pathlib import Path
 from typing import cast
 
 from langmem_adapters.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
-from langmem_adapters.cues import date_words, marks, named
+from langmem_adapters.cues import marks, named
 from langmem_adapters.database import Database
-from langmem_adapters.errors import ConfigurationError, SearchError, StoreError
+from langmem_adapters.dates import date_words, spoken_date_words
+from langmem_adapters.errors import ConfigurationError, Conflict, SearchError, StoreError
 from langmem_adapters.indexes.lexical_kept import Kept
 from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, drop, ids_of, remove, speakers_of, to_bytes, to_text
 from langmem_adapters.indexes.lexical_scores import Corpus, best, weigh
-from langmem_adapters.indexes.lexical_turns import evidence
+from langmem_adapters.indexes.lexical_turns import evidence, within
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.model import Hit
-from langmem_adapters.protocols import Document, Evidence
+from langmem_adapters.protocols import START, Document, Evidence, Position
 
 __all__ = ["LexicalIndex"]
 
@@ -56,6 +57,8 @@ class LexicalIndex:
         b: How much long documents are held back, from 0 (not) to 1 (in proportion).
         megabytes: How much memory what was read last may take, until something changes it: 16 bytes for each
             document that has a word, and 400 for each candidate of a conversation.
+        timeout: For caches: seconds that a call waits for a file that is locked, after which calls fail at once until
+            it is free. Default: each waits for 5.
 
     >>> from langmem_adapters.protocols import Document, Evidence
     >>> index = LexicalIndex(":memory:")
@@ -74,12 +77,15 @@ class LexicalIndex:
         k1: float = 1.2,
         b: float = 0.4,
         megabytes: float = 16,
+        timeout: float | None = None,
     ) -> None:
         if not (0 <= k1 < math.inf and 0 <= b <= 1):
             raise ConfigurationError(f"k1 is at least 0 and b from 0 to 1, not k1={k1!r}, b={b!r}")
         if analyzer is not analyze and analyzer_id == ANALYZER_ID:
             raise ConfigurationError("an analyzer of your own needs an analyzer_id of its own")
-        self._database = Database(path, schema=SCHEMA, name="lexical")
+        self._database = Database(
+            path, schema=SCHEMA, name="lexical", timeout=timeout or 5.0, fails_fast=timeout is not None
+        )
         self._kept = Kept(megabytes)
         self._analyzer = analyzer
         self._analyzer_id = analyzer_id
@@ -93,13 +99,20 @@ class LexicalIndex:
         *,
         upsert: Sequence[Document] = (),
         delete: Sequence[str] = (),
-        position: tuple[int, str] | None = None,
+        position: Position | None = None,
+        since: Position | None = None,
     ) -> None:
-        """Remove, then add or replace documents and remember the position, all or nothing."""
+        """Remove, then add or replace documents and remember the position, all or nothing.
+
+        With ``since``, only if the namespace stands there; a Conflict otherwise.
+        """
         name = encode_namespace(namespace)
         added = [self._row(document) for document in upsert]
         change = int.from_bytes(os.urandom(8), "big", signed=True)
         with _search_errors(), self._database.writing() as connection:
+            rows = connection.execute(_POSITION, (name, self._analyzer_id)).fetchall()
+            if since is not None and (_position(rows) or START) != since:
+                raise Conflict("the lexical index was changed by another follower")
             number = self._begin(connection, name)
             for id_ in delete:
                 remove(connection, number, to_bytes(id_), change)
@@ -111,14 +124,10 @@ class LexicalIndex:
                     (position[0], to_bytes(position[1]), number),
                 )
 
-    def position(self, namespace: Namespace) -> tuple[int, str] | None:
+    def position(self, namespace: Namespace) -> Position | None:
         """How far this namespace follows its store; None: not begun."""
         with _search_errors():
-            rows = self._database.look(
-                "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AND analyzer = ? AND seq IS NOT NULL",
-                (encode_namespace(namespace), self._analyzer_id),
-            )
-        return (rows[0][0], to_text(rows[0][1])) if rows else None
+            return _position(self._database.look(_POSITION, (encode_namespace(namespace), self._analyzer_id)))
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         """Find the ``k`` best documents, best first; those that share no word with the query are left out."""
@@ -133,6 +142,22 @@ class LexicalIndex:
             found = best(connection, self._kept, corpus, weighed, k)
             ids = ids_of(connection, [number for _, number in found])
         ideal = sum(term.weight for term in weighed)
+        return [Hit(ids[number], min(score / ideal, 1.0)) for score, number in found]
+
+    def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
+        """All documents that were said in a thread, there first or again: the best of :meth:`search` first.
+
+        Those that share no word with the query come last, with a score of 0.
+        """
+        name, terms = encode_namespace(namespace), self._query_terms(query)
+        with _search_errors(), self._database.reading() as connection:
+            corpus = self._corpus(connection, name)
+            if corpus is None:
+                return []
+            weighed = weigh(connection, corpus, terms)
+            found = within(connection, corpus, weighed, thread)
+            ids = ids_of(connection, [number for _, number in found])
+        ideal = sum(term.weight for term in weighed) or 1.0
         return [Hit(ids[number], min(score / ideal, 1.0)) for score, number in found]
 
     def nameless(self, namespace: Namespace, query: str) -> str:
@@ -177,10 +202,11 @@ class LexicalIndex:
         return f"LexicalIndex({self._database.path!r})"
 
     def _row(self, document: Document) -> Row:
-        """A document's words are also the name of who said it and the date of when."""
-        parts = (document.text, document.speaker, date_words(document.at))
+        """A document's words are also the name of who said it, the date of when, and the dates that it speaks of."""
+        said, at = document.text, document.at
+        parts = (said, document.speaker, date_words(at), spoken_date_words(said, at))
         text = "\n".join(part for part in parts if part)
-        return Row(document, Counter(self._analyzer(text)), marks(document.text))
+        return Row(document, Counter(self._analyzer(text)), marks(said))
 
     def _query_terms(self, query: str) -> Counter[str]:
         terms = self._analyzer(_cut(query))
@@ -210,10 +236,19 @@ class LexicalIndex:
         return cast(int, cursor.lastrowid)
 
 
+_POSITION = "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AND analyzer = ? AND seq IS NOT NULL"
+
+
+def _position(rows: Sequence[tuple[int, bytes]]) -> Position | None:
+    return (rows[0][0], to_text(rows[0][1])) if rows else None
+
+
 @contextlib.contextmanager
 def _search_errors() -> Iterator[None]:
     try:
         yield
+    except Conflict:
+        raise
     except StoreError as error:
         raise SearchError(f"the lexical index failed: {error}") from error
 

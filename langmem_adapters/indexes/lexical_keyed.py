@@ -12,7 +12,8 @@ from langmem_adapters.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import Namespace
-from langmem_adapters.protocols import Document
+from langmem_adapters.model import Hit
+from langmem_adapters.protocols import Document, Position
 
 __all__ = ["KeyedLexicalIndex"]
 
@@ -80,16 +81,24 @@ class KeyedLexicalIndex(LexicalIndex):
         *,
         upsert: Sequence[Document] = (),
         delete: Sequence[str] = (),
-        position: tuple[int, str] | None = None,
+        position: Position | None = None,
+        since: Position | None = None,
     ) -> None:
         """:meth:`LexicalIndex.apply`; who said it is among the words."""
         keyed = [self._keyed(document) for document in upsert]
-        super().apply(namespace, upsert=keyed, delete=delete, position=position)
+        super().apply(namespace, upsert=keyed, delete=delete, position=position, since=since)
 
     def _keyed(self, document: Document) -> Document:
         text = f"{document.text}\n{document.speaker}" if document.speaker else document.text
-        thread = document.thread and self._digest(f"thread {document.thread}")
-        return document._replace(text=text, speaker="", thread=thread)
+        again = tuple(map(self._thread, document.again))
+        return document._replace(text=text, speaker="", thread=self._thread(document.thread), again=again)
+
+    def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
+        """:meth:`LexicalIndex.within`."""
+        return super().within(namespace, query, self._thread(thread))
+
+    def _thread(self, name: str) -> str:
+        return name and self._digest(f"thread {name}")
 
     def __repr__(self) -> str:
         return f"KeyedLexicalIndex({self._database.path!r})"

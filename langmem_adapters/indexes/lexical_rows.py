@@ -54,6 +54,13 @@ SCHEMA = (
     "UPDATE langmem_lexical_terms SET changed = random()",
     "ALTER TABLE langmem_lexical_stretches ADD COLUMN changed INTEGER NOT NULL DEFAULT 0",
     "UPDATE langmem_lexical_stretches SET changed = random()",
+    """CREATE TABLE langmem_lexical_again (
+        document INTEGER NOT NULL, namespace INTEGER NOT NULL, thread BLOB NOT NULL,
+        PRIMARY KEY (document, thread)) WITHOUT ROWID""",
+    "CREATE INDEX langmem_lexical_again_threads ON langmem_lexical_again (namespace, thread, document)",
+    # What was said again is told with the document only: what has threads is followed from the beginning.
+    """UPDATE langmem_lexical_namespaces SET seq = NULL
+        WHERE number IN (SELECT namespace FROM langmem_lexical_stretches WHERE thread != x'')""",
 )
 
 
@@ -95,6 +102,10 @@ def add(connection: sqlite3.Connection, namespace: int, row: Row, change: int) -
     connection.executemany(
         _ONE_MORE, [(namespace, to_bytes(term), tf, length, change) for term, tf in row.counts.items()]
     )
+    connection.executemany(
+        "INSERT INTO langmem_lexical_again VALUES (?, ?, ?)",
+        [(number, namespace, to_bytes(other)) for other in document.again],
+    )
     _count(connection, namespace, number, speaker, change, documents=1, length=length)
 
 
@@ -124,6 +135,7 @@ def remove(
     connection.executemany(_ONE_LESS, [(change, *key) for key in keys])
     connection.executemany(_NONE_LEFT, keys)
     connection.execute("DELETE FROM langmem_lexical_documents WHERE number = ?", (number,))
+    connection.execute("DELETE FROM langmem_lexical_again WHERE document = ?", (number,))
     (thread,) = connection.execute(
         "SELECT thread FROM langmem_lexical_stretches WHERE number = ?", (number // STRETCH,)
     ).fetchone()
@@ -186,7 +198,7 @@ def _count(
 
 def drop(connection: sqlite3.Connection, namespace: int) -> None:
     """Remove a namespace with all it holds."""
-    tables = ("postings", "terms", "documents", "stretches", "speakers")
+    tables = ("postings", "terms", "documents", "stretches", "speakers", "again")
     for table, key in (*((table, "namespace") for table in tables), ("namespaces", "number")):
         connection.execute(f"DELETE FROM langmem_lexical_{table} WHERE {key} = ?", (namespace,))  # noqa: S608 - ours
 

@@ -11,7 +11,7 @@ from langmem_adapters.indexes.lexical_rows import STRETCH, to_bytes, to_text
 from langmem_adapters.indexes.lexical_scores import QUERY_TERMS, Corpus, Term, best, idf
 from langmem_adapters.protocols import Evidence, Stretch, Turn
 
-__all__ = ["evidence"]
+__all__ = ["evidence", "within"]
 
 _TURN = 400  # bytes in memory, roughly
 _BESIDE = 2  # places before and after a document that count as beside it
@@ -29,7 +29,7 @@ def evidence(  # noqa: PLR0917 - what is asked, and where
     named: frozenset[str],
 ) -> Evidence | None:
     """Gather what is known of the ``k`` best documents, of those ``also`` named, and of what stands beside them."""
-    pool = [number for _, number in best(connection, kept, corpus, terms, k)]
+    pool = [number for _, number in best(connection, kept, corpus, terms, k)] if k > 0 else []
     pool = list(dict.fromkeys([*pool, *_numbers(connection, corpus.namespace, also)]))
     if not pool:
         return None
@@ -53,6 +53,30 @@ def evidence(  # noqa: PLR0917 - what is asked, and where
         average=corpus.length / corpus.documents,
         average_stretch=corpus.length / max(1, corpus.stretches),
     )
+
+
+def within(
+    connection: sqlite3.Connection, corpus: Corpus, terms: Sequence[Term], thread: str
+) -> list[tuple[float, int]]:
+    """All documents said in a thread, as (score, number), best first; without any of the terms the score is 0."""
+    name = to_bytes(thread)
+    numbers = {row[0] for row in connection.execute(_SAID_IN, (corpus.namespace, name, corpus.namespace, name))}
+    used = sorted(term for term in terms if term.frequency)[:QUERY_TERMS]
+    words = _words(connection, corpus.namespace, used, {number // STRETCH for number in numbers})
+    scores = dict.fromkeys(numbers, 0.0)
+    c, d = corpus.norm
+    for number in words.keys() & numbers:
+        length, counts = words[number]
+        scores[number] = sum(used[n].weight * tf / (tf + c + d * length) for n, tf in counts.items())
+    return sorted(((score, number) for number, score in scores.items()), reverse=True)
+
+
+_SAID_IN = f"""
+    SELECT d.number FROM langmem_lexical_stretches AS s CROSS JOIN langmem_lexical_documents AS d
+    WHERE s.namespace = ? AND s.thread = ?
+    AND d.number >= s.number * {STRETCH} AND d.number < (s.number + 1) * {STRETCH}
+    UNION ALL
+    SELECT document FROM langmem_lexical_again WHERE namespace = ? AND thread = ?"""  # noqa: S608 - ours
 
 
 def _numbers(connection: sqlite3.Connection, namespace: int, ids: Sequence[str]) -> list[int]:
@@ -107,10 +131,12 @@ def _turns(
         known[stretch] = kept.get(stretch, changed[stretch]) or {}
     missing = [place for place in places if place not in known[place // STRETCH]]
     if missing:
-        read = dict.fromkeys(missing) | _read(connection, missing)
-        for stretch in {place // STRETCH for place in missing}:
-            there = {place: turn for place, turn in read.items() if place // STRETCH == stretch}
-            known[stretch] = known[stretch] | there
+        read = _read(connection, missing)
+        there: dict[int, dict[int, Turn | None]] = {}
+        for place in missing:
+            there.setdefault(place // STRETCH, {})[place] = read.get(place)
+        for stretch, turns in there.items():
+            known[stretch] = known[stretch] | turns
             kept.keep(stretch, changed[stretch], known[stretch], _TURN * len(known[stretch]))
     found = ((place, known[place // STRETCH][place]) for place in places)
     return {place: turn for place, turn in found if turn is not None}

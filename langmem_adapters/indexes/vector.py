@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from langmem_adapters.embedding import Embedder, Vector
-from langmem_adapters.errors import ConfigurationError, SearchError, StoreError
+from langmem_adapters.errors import ConfigurationError, Conflict, ModelError, SearchError, StoreError
+from langmem_adapters.indexes.vector_refused import Refused, embedded
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.model import Hit
-from langmem_adapters.protocols import Document
+from langmem_adapters.protocols import START, Document, Position
 
-__all__ = ["Maker", "Mark", "VectorIndex", "Vectors"]
+__all__ = ["Maker", "Mark", "VectorIndex", "Vectors", "check"]
+
+_log = logging.getLogger("langmem_adapters")
 
 
 class Maker(NamedTuple):
@@ -31,7 +35,7 @@ class Mark(NamedTuple):
     """Who made the vectors of a namespace, and the ``(seq, id)`` of the store's entry up to which they reach."""
 
     maker: Maker
-    position: tuple[int, str] | None
+    position: Position | None
 
 
 class Vectors(Protocol):
@@ -52,9 +56,14 @@ class Vectors(Protocol):
         *,
         upsert: Mapping[str, Vector],
         delete: Sequence[str],
-        position: tuple[int, str] | None,
+        position: Position | None,
+        since: Position | None = None,
     ) -> None:
-        """Delete, then add or replace, then remember the position: in this order, where not all at once."""
+        """Delete, then add or replace, then remember the position: in this order, where not all at once.
+
+        With ``since``, only if that is where the maker's vectors stand; otherwise a Conflict. A place that finds out
+        too late forgets the namespace, so that it is begun anew.
+        """
         ...
 
     def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
@@ -78,7 +87,8 @@ class VectorIndex:
     """Finds texts by what they mean (implements :class:`~langmem_adapters.protocols.Index`).
 
     A score is ``(1 + cosine) / 2``, whichever place keeps the vectors. Blank texts are not found, and a blank query
-    finds nothing. A failing embedder is a ModelError, and the index is as it was.
+    finds nothing. A failing embedder is a ModelError, and the index is as it was, but for what was to be deleted. A
+    text that it refuses, while it answers otherwise, is left out, and holds up no other: see :meth:`refused`.
 
     The embedder's name and dimension are kept with the vectors: for another embedder a namespace counts as not
     begun, and is replaced when its owner next applies a change. Two embedders at work on one namespace at the same
@@ -105,6 +115,7 @@ class VectorIndex:
         if not self.embedder.blocks:
             raise ConfigurationError("an index blocks: give it an embedder that is not a coroutine function")
         self._vectors = vectors
+        self._refused = Refused()
 
     def apply(
         self,
@@ -112,22 +123,48 @@ class VectorIndex:
         *,
         upsert: Sequence[Document] = (),
         delete: Sequence[str] = (),
-        position: tuple[int, str] | None = None,
+        position: Position | None = None,
+        since: Position | None = None,
     ) -> None:
-        """Embed, and then change vectors and position: all at once, or the position last."""
+        """Embed, and then change vectors and position: all at once, or the position last.
+
+        With ``since``, only if the namespace still stands there then; a Conflict otherwise.
+        """
         name = encode_namespace(namespace)
         texts = {document.id: document.text for document in upsert}
-        embedded = dict(zip(texts, self.embedder.texts(list(texts.values())), strict=True))
-        blank = [id_ for id_, vector in embedded.items() if not vector]
+        gone = [id_ for id_ in dict.fromkeys(delete) if id_ not in texts]
+        try:
+            vectors = dict(zip(texts, embedded(self.embedder, list(texts.values())), strict=True))
+        except ModelError:
+            self._remove(name, gone, since)  # what was forgotten does not wait for an embedder
+            raise
+        none = [id_ for id_, vector in vectors.items() if not vector]
         self._vectors.change(
             name,
             self._maker,
-            upsert={id_: vector for id_, vector in embedded.items() if vector},
-            delete=list(dict.fromkeys([*delete, *blank])),
+            upsert={id_: vector for id_, vector in vectors.items() if vector},
+            delete=[*gone, *none],
             position=position,
+            since=since,
         )
+        self._note(name, vectors, gone)
 
-    def position(self, namespace: Namespace) -> tuple[int, str] | None:
+    def _remove(self, name: str, ids: Sequence[str], since: Position | None) -> None:
+        mark = self._vectors.mark(name)
+        if ids and mark is not None and self._maker.fits(mark.maker):
+            self._vectors.change(name, self._maker, upsert={}, delete=ids, position=None, since=since)
+
+    def _note(self, name: str, vectors: Mapping[str, Vector | None], gone: Sequence[str]) -> None:
+        refused = [id_ for id_, vector in vectors.items() if vector is None]
+        new = self._refused.note(name, gone=[*gone, *vectors], refused=refused)
+        if new:
+            _log.warning("texts that %r refused, and that are not found by meaning: %d", self.embedder, len(new))
+
+    def refused(self, namespace: Namespace) -> list[str]:
+        """The ids of documents that the embedder refused; after the third time it is not asked again."""
+        return self._refused.of(encode_namespace(namespace))
+
+    def position(self, namespace: Namespace) -> Position | None:
         """How far this namespace follows its store; None: not begun, or begun by another embedder.
 
         An embedder that was never used is asked once for its dimension, if the namespace was begun in its name.
@@ -159,7 +196,9 @@ class VectorIndex:
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever embedder made it."""
-        self._vectors.clear(encode_namespace(namespace))
+        name = encode_namespace(namespace)
+        self._vectors.clear(name)
+        self._refused.forget(name)
 
     def close(self) -> None:
         """Release files and connections. The index may be used again."""
@@ -173,11 +212,20 @@ class VectorIndex:
         return f"VectorIndex({self._vectors!r}, {self.embedder!r})"
 
 
+def check(mark: Mark | None, maker: Maker, since: Position | None) -> None:
+    """Raise Conflict, unless a maker's vectors stand where a change begins; None: it may begin anywhere."""
+    stands = mark.position if mark is not None and mark.maker.fits(maker) else None
+    if since is not None and (stands or START) != since:
+        raise Conflict("the vectors were changed by another follower")
+
+
 @contextlib.contextmanager
 def search_errors() -> Iterator[None]:
     """Turn the errors of a database into those of a search."""
     try:
         yield
+    except Conflict:
+        raise
     except StoreError as error:
         raise SearchError(f"the vector index failed: {error}") from error
 

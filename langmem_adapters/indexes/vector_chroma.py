@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,10 +14,12 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 from langmem_adapters.embedding import Vector
-from langmem_adapters.errors import ConfigurationError, LangmemError, MissingDependency, SearchError
-from langmem_adapters.indexes.vector import Maker, Mark
+from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, MissingDependency, SearchError
+from langmem_adapters.indexes.vector import Maker, Mark, check
 from langmem_adapters.indexes.vector_lock import hold, let_go
 from langmem_adapters.keys import fingerprint
+from langmem_adapters.locks import ForkSafeLock
+from langmem_adapters.protocols import Position
 
 try:
     import chromadb
@@ -25,6 +28,10 @@ try:
     from chromadb.errors import NotFoundError
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
+except RuntimeError as error:  # of chromadb itself, which speaks of SQLite in several coloured lines
+    raise ConfigurationError(
+        f"chromadb cannot be used here: it needs SQLite 3.35, and this Python has {sqlite3.sqlite_version}"
+    ) from error
 
 __all__ = ["ChromaVectors"]
 
@@ -45,8 +52,10 @@ class ChromaVectors:
     all that there are.
 
     Chroma has no transactions: a search may see a change half done, and a crash leaves the position before it, so
-    that it is applied again. A folder belongs to one process at a time: Chroma would give a second one old results,
-    and can damage the files. Chroma is never given an embedding function, which would download a model.
+    that it is applied again. Threads take turns; of two processes that follow one store on a server, the one that is
+    too late may find out after its change, and then the namespace is begun anew. A folder belongs to one process at a
+    time: Chroma would give a second one old results, and can damage the files. Chroma is never given an embedding
+    function, which would download a model.
 
     Args:
         place: "chroma:///folder", "chroma+http://host:port", "chroma+https://host:port", or a ready client of
@@ -60,6 +69,7 @@ class ChromaVectors:
             raise ConfigurationError(f"Chroma is given as {_FORMS} or as a client, not as {type(place).__name__}")
         self._folder = _folder(self._url) if self._url else ""
         self._name = self._folder or ("the given client" if self._url is None else "{}:{}".format(*_server(self._url)))
+        self._changing = ForkSafeLock()
         self._start()
 
     def _start(self) -> None:
@@ -80,10 +90,11 @@ class ChromaVectors:
         *,
         upsert: Mapping[str, Vector],
         delete: Sequence[str],
-        position: tuple[int, str] | None,
+        position: Position | None,
+        since: Position | None = None,
     ) -> None:
-        with self._failures():
-            collection = self._begun(name, maker)
+        with self._failures(), self._changing.held(), self._conflicts(since):
+            collection = self._begun(name, maker, since)
             size = self._batch(maker.dimension)
             for part in _parts([_encoded(id_) for id_ in delete], size):
                 collection.delete(ids=part)
@@ -92,6 +103,8 @@ class ChromaVectors:
             old = _mark(collection)
             kept = old.position if position is None else position
             about = _about(Maker(maker.embedder, maker.dimension or old.maker.dimension), kept)
+            if since is not None and (delete or upsert):
+                self._look_again(name, maker, since)
             if about != collection.metadata:
                 collection.modify(metadata=about)
 
@@ -118,7 +131,7 @@ class ChromaVectors:
         return {id_: float(sum(a * b for a, b in zip(vector, row, strict=True))) for id_, row in known.items()}
 
     def clear(self, name: str) -> None:
-        with self._failures():
+        with self._failures(), self._changing.held():
             self._drop(name)
 
     def close(self) -> None:
@@ -162,9 +175,28 @@ class ChromaVectors:
         self._remember(name, collection)
         return collection
 
-    def _begun(self, name: str, maker: Maker) -> Any:
+    def _look_again(self, name: str, maker: Maker, since: Position) -> None:
+        """Chroma changes nothing on a condition: if another machine was quicker, what there is now is of both."""
+        collection = self._fetched(name)
+        try:
+            check(None if collection is None else _mark(collection), maker, since)
+        except Conflict:
+            self._drop(name)
+            raise
+
+    @contextlib.contextmanager
+    def _conflicts(self, since: Position | None) -> Iterator[None]:
+        try:
+            yield
+        except NotFoundError as error:  # cleared by another machine in this moment
+            if since is None:
+                raise
+            raise Conflict("the vectors were cleared by another follower") from error
+
+    def _begun(self, name: str, maker: Maker, since: Position | None) -> Any:
         """Fetch the namespace's collection, or make it; what another maker made goes."""
         collection = self._fetched(name)
+        check(None if collection is None else _mark(collection), maker, since)
         if collection is not None and not _mark(collection).maker.fits(maker):
             self._drop(name)
             collection = None
@@ -296,7 +328,7 @@ def _encoded(id_: str) -> str:
     return "-" + quote(id_, safe=" ", errors="surrogatepass")
 
 
-def _about(maker: Maker, position: tuple[int, str] | None) -> dict[str, str]:
+def _about(maker: Maker, position: Position | None) -> dict[str, str]:
     return {_ABOUT: json.dumps({"embedder": maker.embedder, "dimension": maker.dimension, "position": position})}
 
 

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, cast
 
 from langmem_adapters.database import Database
 from langmem_adapters.embedding import Vector
-from langmem_adapters.indexes.vector import Maker, Mark, search_errors
+from langmem_adapters.indexes.vector import Maker, Mark, check, search_errors
 from langmem_adapters.indexes.vector_matrix import Matrix, packed
+from langmem_adapters.protocols import Position
 
 __all__ = ["SQLiteVectors"]
 
@@ -48,10 +49,13 @@ class SQLiteVectors:
         megabytes: How much memory the matrices may take together; those searched longest ago are dropped and read
             again when they are needed. 100,000 vectors of 384 numbers take 170; with simsimd, which is used where
             it is installed and searches them in a third of the time, 210.
+        timeout: As of a :class:`~langmem_adapters.indexes.lexical.LexicalIndex`.
     """
 
-    def __init__(self, path: str | Path, *, megabytes: float = 1024) -> None:
-        self._database = Database(path, schema=_SCHEMA, name="vectors")
+    def __init__(self, path: str | Path, *, megabytes: float = 1024, timeout: float | None = None) -> None:
+        self._database = Database(
+            path, schema=_SCHEMA, name="vectors", timeout=timeout or 5.0, fails_fast=timeout is not None
+        )
         self._limit = megabytes * _MEGABYTE
         self._start()
 
@@ -72,9 +76,12 @@ class SQLiteVectors:
         *,
         upsert: Mapping[str, Vector],
         delete: Sequence[str],
-        position: tuple[int, str] | None,
+        position: Position | None,
+        since: Position | None = None,
     ) -> None:
         with search_errors(), self._database.writing() as connection:
+            space = _find(connection, name)
+            check(space and space.mark, maker, since)
             number = _begin(connection, name, maker)
             gone = _remove(connection, number, [*delete, *upsert])
             connection.executemany(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime, timezone
 
 from langchain_core.messages import SystemMessage
 
+from langmem_adapters.dates import day_of
 from langmem_adapters.langchain.convert import to_message
 from langmem_adapters.model import Message, Recalled, ToolCall
 from langmem_adapters.text import window
@@ -114,9 +114,9 @@ def _line(said_on: str, found: Recalled) -> str:
 
 
 def day(found: Recalled) -> str:
-    """The day on which a memory was first said, in UTC."""
-    said_at = next((o.created_at for o in found.memory.occurrences if o.created_at is not None), None)
-    return "" if said_at is None else datetime.fromtimestamp(said_at, tz=timezone.utc).date().isoformat()
+    """The day on which a memory was first said, in UTC; empty, where no calendar has it."""
+    days = (day_of(occurrence.created_at) for occurrence in found.memory.occurrences)
+    return next((day.isoformat() for day in days if day), "")
 
 
 def with_memory(system: SystemMessage | None, section: str) -> SystemMessage | None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import Conflict, SerializationError
+from langmem_adapters.journal import stale
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.langgraph.tree import LINGER
 from langmem_adapters.protocols import Index, Item, Store
@@ -65,13 +66,15 @@ class _Census:
 
     ``last`` is when the last of them expires, None if one stays; ``due`` is when the first may expire. ``stamp``
     changes with each item that comes or goes, or expires at another time. Every write is guarded by it, so that none
-    undoes another; those that replace items that stay do not disturb each other.
+    undoes another; those that replace items that stay do not disturb each other. ``tidied`` is how many items were
+    left when those that had expired were last removed.
     """
 
     count: int = 0
     due: float | None = None
     last: float | None = None
     stamp: str = ""
+    tidied: int = 0
 
     @classmethod
     def of(cls, data: bytes | None) -> _Census:
@@ -83,7 +86,7 @@ class _Census:
         ends = times if self.count == 0 else [*times, self.last]
         starts = [time for time in (self.due if self.count else None, *times) if time is not None]
         last = None if None in ends else max(end for end in ends if end is not None)
-        return _Census(count, min(starts, default=None), last, stamp)
+        return _Census(count, min(starts, default=None), last, stamp, self.tidied)
 
     def ttl(self, now: float) -> float | None:
         """Seconds after which the whole namespace may go."""
@@ -182,7 +185,8 @@ class Shelf:
         )
         after = before.with_([*put.values()], count=count, stamp=before.stamp if steady else self._new_id())
         done = self._write(page.values, after, put, gone, told=[*put, *gone])
-        if done and page.total > 2 * count + _SLACK:
+        expired = count > 2 * after.tidied + _SLACK and self._is_due(after)
+        if done and (expired or page.total > 2 * count + _SLACK):
             self.tidy()
         return done
 
@@ -209,10 +213,12 @@ class Shelf:
         gone = [name for name, item in known.items() if item is not None and not item.is_there(now)]
         left = [item for name, item in known.items() if item is not None and name not in gone]
         count = before.count - len(gone)
-        after = _Census().with_(left, count=count, stamp=self._new_id()) if left else _Census(count)
-        stale = _stale(items, known.keys() - {*gone})
+        after = _Census(tidied=count).with_(left, count=count, stamp=self._new_id()) if left else _Census(count)
+        told_later = stale(reversed(items), known.keys() - {*gone})
         # A key whose entry goes now is told of at the end, so that an index that is behind forgets it.
-        done = (not gone and not stale) or self._write(values, after, {}, gone, told=gone, remove=stale)
+        done = (not gone and not told_later and before.tidied == count) or self._write(
+            values, after, {}, gone, told=gone, remove=told_later
+        )
         return len(gone) if done else 0
 
     def close(self) -> bool:
@@ -284,14 +290,3 @@ def _since(item: Kept, old: Kept | None) -> Kept:
 
 def _same(data: bytes | None, item: Kept) -> bool:
     return data is not None and Kept.from_bytes(data) == item
-
-
-def _stale(items: Sequence[Item], live: set[str]) -> list[Item]:
-    """The entries of which each key is told of later, or gone."""
-    stale, told = [], set[str]()
-    for item in reversed(items):
-        names = set(decode(item.data))
-        if not names & live - told:
-            stale.append(item)
-        told |= names
-    return stale

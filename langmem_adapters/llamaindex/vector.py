@@ -18,9 +18,11 @@ from llama_index.core.vector_stores.types import BasePydanticVectorStore, Vector
 
 from langmem_adapters.database import Database
 from langmem_adapters.embedding import Vector
-from langmem_adapters.errors import ConfigurationError, SearchError
-from langmem_adapters.indexes.vector import Maker, Mark, search_errors
+from langmem_adapters.errors import ConfigurationError, Conflict, SearchError
+from langmem_adapters.indexes.vector import Maker, Mark, check, search_errors
 from langmem_adapters.keys import fingerprint
+from langmem_adapters.locks import ForkSafeLock
+from langmem_adapters.protocols import Position
 
 __all__ = ["NodeVectors"]
 
@@ -42,6 +44,9 @@ class NodeVectors:
     makes scores of it that are the same on every store. What the store must offer: ``add``, ``delete_nodes`` by id,
     and a ``query`` with an equality filter on metadata that is applied inside of the search; its order must be that
     of cosine, inner product or Euclidean distance. Nodes carry a vector and a hashed namespace, no text.
+
+    Threads take turns; of two processes with one ledger, the one that is too late finds out after its change, as
+    a store changes nothing on a condition, and then the namespace is begun anew.
 
     Args:
         store: The vector store.
@@ -77,14 +82,14 @@ class NodeVectors:
         self._ledger = Database(ledger, schema=_SCHEMA, name="nodes")
         self._batch = batch
         self._new_id = new_id
+        self._changing = ForkSafeLock()
         # A dictionary, which no thread may change while another goes through it.
         self._alone = threading.Lock() if isinstance(store, SimpleVectorStore) else contextlib.nullcontext()
 
     def mark(self, name: str) -> Mark | None:
         """What is known of a namespace; None: not begun."""
         with search_errors(), self._ledger.reading() as connection:
-            space = _find(connection, name)
-        return None if space is None else space.mark
+            return _mark(connection, name)
 
     def change(
         self,
@@ -93,10 +98,24 @@ class NodeVectors:
         *,
         upsert: Mapping[str, Vector],
         delete: Sequence[str],
-        position: tuple[int, str] | None,
+        position: Position | None,
+        since: Position | None = None,
     ) -> None:
         """Note the vectors, change the store, and then remember the position; done again, it comes to the same."""
-        space = self._begun(name, maker)
+        with self._changing.held():
+            self._change(name, maker, upsert=upsert, delete=delete, position=position, since=since)
+
+    def _change(
+        self,
+        name: str,
+        maker: Maker,
+        *,
+        upsert: Mapping[str, Vector],
+        delete: Sequence[str],
+        position: Position | None,
+        since: Position | None = None,
+    ) -> None:
+        space = self._begun(name, maker, since)
         added = {_node(space.generation, id_): (id_, vector) for id_, vector in upsert.items()}
         gone = [_node(space.generation, id_) for id_ in delete]
         with search_errors(), self._ledger.writing() as connection:
@@ -106,14 +125,22 @@ class NodeVectors:
             )
         self._delete(list(dict.fromkeys([*gone, *added])))
         self._add(space.generation, {node: vector for node, (_, vector) in added.items()})
-        with search_errors(), self._ledger.writing() as connection:
-            left = [(node,) for node in gone if node not in added]
-            connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", left)
-            if position is not None:
-                connection.execute(
-                    "UPDATE langmem_node_namespaces SET seq = ?, entry = ? WHERE number = ?",
-                    (position[0], _bytes(position[1]), space.number),
-                )
+        try:
+            with search_errors(), self._ledger.writing() as connection:
+                check(_mark(connection, name), maker, since)
+                left = [(node,) for node in gone if node not in added]
+                connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", left)
+                if position is not None:
+                    connection.execute(
+                        "UPDATE langmem_node_namespaces SET seq = ?, entry = ? WHERE number = ?",
+                        (position[0], _bytes(position[1]), space.number),
+                    )
+        except Conflict:
+            self._clear(name)  # what there is now is of both
+            self._delete([*added])
+            with search_errors(), self._ledger.writing() as connection:
+                connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", [(node,) for node in added])
+            raise
 
     def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
         """The ``k`` ids that the store finds nearest, by their cosine."""
@@ -136,6 +163,10 @@ class NodeVectors:
 
     def clear(self, name: str) -> None:
         """Forget a namespace, in the store first."""
+        with self._changing.held():
+            self._clear(name)
+
+    def _clear(self, name: str) -> None:
         with search_errors(), self._ledger.reading() as connection:
             space = _find(connection, name)
             if space is None:
@@ -153,11 +184,12 @@ class NodeVectors:
     def __repr__(self) -> str:
         return f"NodeVectors({type(self._store).__name__}, {self._ledger.path!r})"
 
-    def _begun(self, name: str, maker: Maker) -> _Space:
+    def _begun(self, name: str, maker: Maker, since: Position | None) -> _Space:
         """Find the namespace, or begin it; what another maker made goes."""
         mark = self.mark(name)
+        check(mark, maker, since)
         if mark is not None and not mark.maker.fits(maker):
-            self.clear(name)
+            self._clear(name)
         with search_errors(), self._ledger.writing() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO langmem_node_namespaces (name, generation, embedder) VALUES (?, ?, ?)",
@@ -226,6 +258,11 @@ def _find(connection: sqlite3.Connection, name: str) -> _Space | None:
     number, generation, embedder, dimension, seq, entry = row
     position = None if seq is None else (seq, _text(entry))
     return _Space(number, generation, Mark(Maker(_text(embedder), dimension), position))
+
+
+def _mark(connection: sqlite3.Connection, name: str) -> Mark | None:
+    space = _find(connection, name)
+    return None if space is None else space.mark
 
 
 def _cosines(connection: sqlite3.Connection, namespace: int, nodes: Sequence[str], vector: Vector) -> dict[str, float]:

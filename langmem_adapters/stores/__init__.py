@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from langmem_adapters.breaker import PATIENCE
 from langmem_adapters.database import default_url, file_of
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.protocols import Store
@@ -14,7 +15,6 @@ from langmem_adapters.telemetry import Traced, is_wanted
 __all__ = ["cache_store", "open_store", "shared_store"]
 
 _REDIS = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
-_PATIENCE = 0.2  # seconds that a call may be late for its cache, once, when the store does not answer
 _FORMS = '"memory:", "sqlite:///file.db" or "redis://host:6379/0"'
 
 
@@ -65,7 +65,7 @@ def shared_store(url: str | None = None, *, timeout: float | None = None) -> Sto
 
 def cache_store(url: str | None = None) -> Store:
     """Give the one store that all caches in this process share for a URL: it keeps nobody waiting."""
-    return shared_store(url, timeout=_PATIENCE)
+    return shared_store(url, timeout=PATIENCE)
 
 
 _lock = threading.Lock()

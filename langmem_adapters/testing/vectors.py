@@ -18,10 +18,10 @@ from itertools import pairwise
 import pytest
 
 from langmem_adapters.embedding import Embedder
-from langmem_adapters.errors import ModelError
+from langmem_adapters.errors import Conflict, ModelError
 from langmem_adapters.indexes.vector import VectorIndex, Vectors
 from langmem_adapters.keys import Namespace
-from langmem_adapters.protocols import Document, Index
+from langmem_adapters.protocols import START, Document, Index
 
 __all__ = ["VectorsConformance", "cosine", "word_vectors"]
 
@@ -199,6 +199,47 @@ class VectorsConformance:
         assert index.position(_NS) == (2**53, "")
         assert index.position((*_NS, "other")) is None
 
+    def test_a_change_is_made_only_where_it_begins(self, index: VectorIndex) -> None:
+        for since in ((7, "seven"), (0, "begun")):
+            with pytest.raises(Conflict):
+                index.apply(_NS, upsert=_documents(a="bike"), position=(9, "nine"), since=since)
+        assert (index.position(_NS), self.found(index, "bike")) == (None, [])
+        index.apply(_NS, position=(0, "begun"), since=START)
+        index.apply(_NS, upsert=_documents(a="bike"), position=(7, "seven"), since=(0, "begun"))
+        for since in (START, (0, "begun"), (7, "other"), (8, "seven")):
+            with pytest.raises(Conflict):
+                index.apply(_NS, upsert=_documents(b="bike"), delete=["a"], position=(9, "nine"), since=since)
+        assert (index.position(_NS), self.found(index, "bike")) == ((7, "seven"), ["a"])
+        index.apply(_NS, upsert=_documents(b="bike"), delete=["a"], since=(7, "seven"))
+        assert (index.position(_NS), self.found(index, "bike")) == ((7, "seven"), ["b"])
+        index.clear(_NS)
+        with pytest.raises(Conflict):
+            index.apply(_NS, upsert=_documents(a="bike"), position=(8, "eight"), since=(7, "seven"))
+        assert (index.position(_NS), self.found(index, "bike")) == (None, [])
+
+    def test_a_change_that_comes_too_late_is_dropped(self, indexed: Callable[..., VectorIndex]) -> None:
+        index = indexed()
+
+        def cleared_meanwhile(texts: list[str]) -> list[list[float]]:
+            index.clear(_NS)
+            return word_vectors(texts)
+
+        index.apply(_NS, upsert=_documents(a="bike"), position=(1, "a"))
+        with pytest.raises(Conflict):
+            indexed(cleared_meanwhile).apply(_NS, upsert=_documents(b="boat"), position=(2, "b"), since=(1, "a"))
+        assert (index.position(_NS), self.found(index, "boat")) == (None, [])
+
+    def test_for_another_embedder_nothing_was_begun(
+        self, index: VectorIndex, indexed: Callable[..., VectorIndex]
+    ) -> None:
+        index.apply(_NS, upsert=_documents(a="bike", old="boat"), position=(2, "old"))
+        newer = indexed(lambda texts: [vector[::-1] for vector in word_vectors(texts)], "words-reversed")
+        with pytest.raises(Conflict):
+            newer.apply(_NS, upsert=_documents(b="boat"), position=(3, "b"), since=(2, "old"))
+        assert (index.position(_NS), sorted(self.found(index, "bike"))) == ((2, "old"), ["a", "old"])
+        newer.apply(_NS, upsert=_documents(b="boat"), position=(3, "b"), since=START)
+        assert (newer.position(_NS), self.found(newer, "boat")) == ((3, "b"), ["b"])
+
     def test_clearing_forgets_one_namespace(self, index: VectorIndex) -> None:
         for namespace in (_NS, (*_NS, "sub")):
             index.apply(namespace, upsert=_documents(a="bike"), position=(1, "m1"))
@@ -235,20 +276,57 @@ class VectorsConformance:
         assert (shorter.position(_NS), self.found(shorter, "bike")) == ((1, "a"), ["a"])
         assert indexed().position(_NS) is None
 
-    def test_a_failing_embedder_leaves_everything_as_it_was(self, indexed: Callable[..., VectorIndex]) -> None:
+    def test_an_embedder_that_is_down_leaves_all_but_the_deleted_as_it_was(
+        self, indexed: Callable[..., VectorIndex]
+    ) -> None:
+        down = False
+
         def brittle(texts: list[str]) -> list[list[float]]:
-            if "bad" in texts:
+            if down:
                 raise RuntimeError("bad")
             return word_vectors(texts)
 
         index = indexed(brittle)
-        index.apply(_NS, upsert=_documents(a="bike"), position=(1, "a"))
+        index.apply(_NS, upsert=_documents(a="bike", b="boat", c="red bike"), position=(2, "b"))
         many = [Document(str(n), f"text {n}") for n in range(100)]
+        down = True
         with pytest.raises(ModelError, match="words-64 failed: RuntimeError"):
-            index.apply(_NS, upsert=[*many, Document("b", "bad")], delete=["a"], position=(3, "b"))
+            index.apply(_NS, upsert=[*many, Document("b", "bad")], delete=["a", "b"], position=(3, "b"), since=(2, "b"))
         with pytest.raises(ModelError):
             index.search(_NS, "bad", 3)
+        down = False
+        assert (index.position(_NS), self.found(index, "bike"), index.refused(_NS)) == ((2, "b"), ["c", "b"], [])
+        down = True
+        with pytest.raises(Conflict):
+            index.apply(_NS, upsert=many, delete=["c"], position=(3, "b"), since=(1, "b"))
+        down = False
+        assert self.found(index, "bike") == ["c", "b"]
+
+    def test_an_embedder_that_is_down_deletes_nothing_of_another_one(
+        self, index: VectorIndex, indexed: Callable[..., VectorIndex]
+    ) -> None:
+        def down(_: list[str]) -> list[list[float]]:
+            raise RuntimeError("bad")
+
+        index.apply(_NS, upsert=_documents(a="bike"), position=(1, "a"))
+        with pytest.raises(ModelError):
+            indexed(down, "other").apply(_NS, upsert=_documents(b="boat"), delete=["a"], position=(2, "b"))
         assert (index.position(_NS), self.found(index, "bike")) == ((1, "a"), ["a"])
+
+    def test_a_text_that_is_refused_is_left_out(self, indexed: Callable[..., VectorIndex]) -> None:
+        def choosy(texts: list[str]) -> list[list[float]]:
+            if "bad" in texts:
+                raise RuntimeError("bad")
+            return word_vectors(texts)
+
+        index = indexed(choosy)
+        index.apply(_NS, upsert=_documents(a="bike", b="boat"), position=(1, "a"))
+        many = [Document(str(n), f"text {n}") for n in range(100)]
+        index.apply(_NS, upsert=[*many, Document("a", "bad"), Document("c", "bad")], delete=["b"], position=(3, "b"))
+        assert (index.position(_NS), index.refused(_NS)) == ((3, "b"), ["a", "c"])
+        assert len(index.score(_NS, "bike", ["a", "b", "c", *map(str, range(100))])) == 100
+        index.apply(_NS, upsert=_documents(a="red bike"), delete=["c"])
+        assert (list(index.score(_NS, "bike", ["a", "c"])), index.refused(_NS)) == (["a"], [])
 
     def test_a_large_change_goes_in_one_piece(self, indexed: Callable[..., VectorIndex]) -> None:
         index = indexed(lambda texts: [[1.0, float(text)] for text in texts], "numbers")

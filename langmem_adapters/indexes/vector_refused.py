@@ -1,0 +1,58 @@
+"""Texts that an embedder refuses, told apart from an embedder that is down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langmem_adapters.embedding import Embedder, Vector
+from langmem_adapters.errors import ModelError
+from langmem_adapters.keys import fingerprint
+
+__all__ = ["Refused", "embedded"]
+
+_TRIES = 3
+
+
+def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Vector | None]:
+    """The vectors of texts, in their order; None for one that is refused, by an embedder that answers otherwise.
+
+    Raises ModelError, where it does not answer at all.
+    """
+    try:
+        return list(embedder.texts(texts))
+    except ModelError:
+        _see_that_it_answers(embedder, texts)
+    if len(texts) == 1:
+        return [None]
+    half = len(texts) // 2
+    return embedded(embedder, texts[:half]) + embedded(embedder, texts[half:])
+
+
+def _see_that_it_answers(embedder: Embedder, texts: Sequence[str]) -> None:
+    """Ask for something harmless. It differs with the texts, so that no cache of the host's answers in its place."""
+    embedder.texts([f"text {fingerprint(list(texts))[:8]}"])
+
+
+class Refused:
+    """The documents of each namespace that were refused, as long as they are worth another try."""
+
+    def __init__(self) -> None:
+        self._tries: dict[str, dict[str, int]] = {}
+
+    def note(self, name: str, *, gone: Sequence[str], refused: Sequence[str]) -> list[str]:
+        """Take down what was refused, and what is settled otherwise; gives those that were not refused before."""
+        before = self._tries.get(name, {})
+        tries = {id_: tried for id_, tried in before.items() if id_ not in {*gone, *refused}}
+        tries |= {id_: tried for id_ in refused if (tried := before.get(id_, 0) + 1) < _TRIES}
+        self.forget(name)
+        if tries:
+            self._tries[name] = tries
+        return [id_ for id_ in refused if id_ not in before]
+
+    def of(self, name: str) -> list[str]:
+        """The ids of a namespace."""
+        return list(self._tries.get(name, ()))
+
+    def forget(self, name: str) -> None:
+        """Forget a namespace."""
+        self._tries.pop(name, None)

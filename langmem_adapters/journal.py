@@ -1,0 +1,111 @@
+"""What a namespace's log need not tell any more, and which followers have missed it when it goes.
+
+The log of records names the keys that changed, entry by entry. Of entries that are not new, only the first one of
+each record is needed: it says in which order the records were written, and whoever begins anew reads the record
+itself. An index that has not read so far would miss what the others told. So a value beside the log says how far it
+was tidied: who stands before that entry begins anew, unless it began after the tidying. To tell these apart, a
+position before that entry names the tidying, behind the id of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.errors import Conflict
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Item, Position, Store
+
+__all__ = ["TIDIED", "keys_of", "place", "stale", "tidied", "tidy"]
+
+TIDIED = "\0tidied"
+"""The value that says how far a log was tidied. No record has a key with a NUL."""
+
+_SLACK = 64  # entries without meaning that are left until there are more of them than records
+_PAGE = 500
+
+
+class _Tidied(NamedTuple):
+    seq: int = 0
+    """The last entry that was looked at."""
+    records: int = 0
+    """How many there were."""
+    stamp: str = ""
+    """No other tidying has it, nor one of a log that was here before."""
+
+
+def tidied(values: Mapping[str, bytes]) -> int:
+    """How far a log was tidied, from the values beside it; 0: not at all."""
+    return _read(values).seq
+
+
+def place(item: Item, tidied_to: int) -> Position:
+    """Where an index stands after an entry, if it has missed nothing of a log that was tidied so far."""
+    return item.seq, item.id if item.seq >= tidied_to else f"{item.id}@{tidied_to}"
+
+
+def keys_of(items: Iterable[Item]) -> list[str]:
+    """The keys that entries name, each once."""
+    return list(dict.fromkeys(key for item in items for key in decode(item.data)))
+
+
+def stale(items: Iterable[Item], live: AbstractSet[str]) -> list[Item]:
+    """The entries of which each key is gone, or named by one before it."""
+    found, named = [], set[str]()
+    for item in items:
+        names = set(decode(item.data))
+        if not names & live - named:
+            found.append(item)
+        named |= names
+    return found
+
+
+def tidy(store: Store, namespace: Namespace, *, new_id: Callable[[], str], ttl: float | None) -> None:
+    """Remove what the log need not tell, once it has twice as many entries as there were records, and some more.
+
+    The newest quarter stays as it is, so that an index that is a little behind goes on from where it stands. ``ttl``
+    as in :meth:`Store.write`.
+    """
+    page = store.scan(namespace, limit=0, keys=[TIDIED])
+    if page.total <= 2 * _read(page.values).records + _SLACK:
+        return
+    try:
+        before = _stamped(store, namespace, page.values, new_id=new_id, ttl=ttl)
+        items = store.scan(namespace).items
+        named = keys_of(items)
+        live = set(named) - _gone(store, namespace, items)
+        old = items[: len(items) - len(items) // 4]
+        remove = stale(old, live)
+        seq = old[-1].seq if remove else _read(before).seq
+        after = encode([*_Tidied(seq, len(live), new_id())])
+        store.write(namespace, put={TIDIED: after}, remove=remove, guard=before, ttl=ttl)
+    except Conflict:
+        return  # another process tidies it, or has cleared it
+
+
+def _stamped(
+    store: Store, namespace: Namespace, values: Mapping[str, bytes], *, new_id: Callable[[], str], ttl: float | None
+) -> Mapping[str, bytes]:
+    """The value of this log, which another one of the same namespace, begun after a clear, will never have."""
+    if TIDIED in values:
+        return values
+    stamped = {TIDIED: encode([*_Tidied(stamp=new_id())])}
+    store.write(namespace, put=stamped, guard={TIDIED: None}, ttl=ttl)
+    return stamped
+
+
+def _gone(store: Store, namespace: Namespace, items: Sequence[Item]) -> set[str]:
+    """The keys without a record. One that was named once is there: its removal would have named it again."""
+    counts = Counter(key for item in items for key in set(decode(item.data)))
+    twice = [key for key, count in counts.items() if count > 1]
+    gone = set(twice)
+    for n in range(0, len(twice), _PAGE):
+        gone -= store.get(namespace, twice[n : n + _PAGE]).keys()
+    return gone
+
+
+def _read(values: Mapping[str, bytes]) -> _Tidied:
+    return _Tidied(*decode(values[TIDIED])) if TIDIED in values else _Tidied()

@@ -1,0 +1,31 @@
+"""What an answer of a chat model cost, as far as its messages tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, Generation
+
+from langmem_adapters.model import Metric
+
+__all__ = ["metric_of"]
+
+
+def metric_of(generations: Sequence[Generation]) -> Metric:
+    """The model's name, and the tokens that it counted.
+
+    >>> used = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+    >>> message = AIMessage("Hi", usage_metadata=used, response_metadata={"model_name": "small"})
+    >>> metric = metric_of([ChatGeneration(message=message)])
+    >>> metric.model, metric.input_tokens, metric.output_tokens
+    ('small', 3, 4)
+    """
+    messages = [generation.message for generation in generations if isinstance(generation, ChatGeneration)]
+    used = [message.usage_metadata for message in messages if isinstance(message, AIMessage)]
+    names = [message.response_metadata.get(name) for message in messages for name in ("model_name", "model")]
+    return Metric(
+        model=next((name for name in names if isinstance(name, str)), ""),
+        input_tokens=sum(usage.get("input_tokens") or 0 for usage in used if usage),
+        output_tokens=sum(usage.get("output_tokens") or 0 for usage in used if usage),
+    )

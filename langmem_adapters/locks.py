@@ -1,0 +1,32 @@
+"""A lock that does not follow a process into its forked children."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+
+__all__ = ["ForkSafeLock"]
+
+
+class ForkSafeLock:
+    """One at a time among the threads of a process.
+
+    A thread of the parent that held the lock while it forked is not there in the child, and would never let go: so
+    each process has a lock of its own.
+
+    >>> lock = ForkSafeLock()
+    >>> with lock.held():
+    ...     print("alone")
+    alone
+    """
+
+    def __init__(self) -> None:
+        self._by_process: dict[int, threading.Lock] = {}
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Be the only thread in the block."""
+        with self._by_process.setdefault(os.getpid(), threading.Lock()):  # the first of several threads makes it
+            yield

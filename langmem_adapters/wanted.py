@@ -1,0 +1,79 @@
+"""The first records of a ranking that a filter wants, whether it lets all through or next to nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+__all__ = ["SPARE", "Wanted"]
+
+SPARE = 8  # asked for beyond what is wanted: a hit may be gone
+_MARGIN = 1.25  # so much more is asked for than would do, if as many are wanted of what comes as of what was seen
+_PART = 2_000  # records read at a time, at the most
+
+
+class _Found(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+R = TypeVar("R", bound=_Found)
+
+
+class Wanted:
+    """Reads each record once, asks once whether it is wanted, and of neither more than it needs. For one search.
+
+    Args:
+        get: Reads records by their keys; those that do not exist are left out.
+        is_wanted: Says it of a record's bytes.
+    """
+
+    def __init__(self, get: Callable[[Sequence[str]], dict[str, bytes]], is_wanted: Callable[[bytes], bool]) -> None:
+        self._get = get
+        self._is_wanted = is_wanted
+        self._read: dict[str, bytes] = {}
+        self._known: dict[str, bytes | None] = {}
+        self._judgements = self._accepted = 0
+
+    def best(self, ranked: Callable[[int], Sequence[R]], k: int) -> list[tuple[R, bytes]]:
+        """The first ``k`` of a ranking, of which more and more is asked for until they are found."""
+        ask = 0
+        while True:
+            ask = max(k + SPARE, 2 * ask, math.ceil(_MARGIN * k * (self._judgements + 1) / (self._accepted + 1)))
+            hits = ranked(ask)
+            found = self.first(hits, k)
+            if len(found) == k or len(hits) < ask:
+                return found
+
+    def first(self, hits: Sequence[R], k: int) -> list[tuple[R, bytes]]:
+        """The first ``k`` of these that are wanted, with their data. The first ones are mostly enough."""
+        found: list[tuple[R, bytes]] = []
+        start, size = 0, k
+        while start < len(hits) and len(found) < k:
+            part = hits[start : start + size]
+            self._fetch([hit.id for hit in part])
+            for hit in part:
+                data = self._judged(hit.id)
+                if data is not None:
+                    found.append((hit, data))
+                    if len(found) == k:
+                        break
+            start, size = start + size, min(4 * size, _PART)
+        return found
+
+    def _fetch(self, ids: Sequence[str]) -> None:
+        missing = [id_ for id_ in ids if id_ not in self._read and id_ not in self._known]
+        if missing:
+            self._known |= dict.fromkeys(missing)
+            self._read |= self._get(missing)
+
+    def _judged(self, id_: str) -> bytes | None:
+        """The data of a record, if it is there and wanted. What is not wanted is let go of."""
+        if id_ in self._read:
+            data = self._read.pop(id_)
+            self._judgements += 1
+            if self._is_wanted(data):
+                self._accepted += 1
+                self._known[id_] = data
+        return self._known[id_]

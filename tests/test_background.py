@@ -1,0 +1,122 @@
+"""Work in the background: on a few threads, in the caller's context, and refused when the script is over."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from langmem_adapters import background
+from langmem_adapters.background import submit
+
+who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
+
+
+def test_a_call_has_its_answer_its_error_and_the_context_of_its_caller() -> None:
+    def fails() -> None:
+        raise KeyError("lost")
+
+    token = who.set("ada")
+    asked = submit(who.get)
+    who.reset(token)
+    assert asked.result(120) == "ada"
+    assert isinstance(submit(fails).exception(120), KeyError)
+    assert submit(lambda: threading.current_thread().name).result(120).startswith("langmem-background")
+
+
+def test_eight_calls_wait_at_the_same_time_and_a_ninth_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_background", background._Background())
+    everybody, held = threading.Barrier(9), threading.Event()
+    waiting = [submit(lambda: (everybody.wait(120), held.wait(120))) for _ in range(8)]
+    everybody.wait(120)
+    ninth = submit(lambda: threading.current_thread().name)
+    names = [thread.name for thread in threading.enumerate()]
+    assert background._background._threads == 8
+    assert not ninth.done()
+    held.set()
+    assert ninth.result(120) in names
+    for call in waiting:
+        call.result(120)
+
+
+def test_a_thread_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = background._Background()
+    monkeypatch.setattr(background, "_background", own)
+    for _ in range(20):
+        submit(threading.get_ident).result(120)
+        assert own._idle.acquire(timeout=120)  # it is free again
+        own._idle.release()
+    assert own._threads == 1
+
+
+def test_a_call_that_was_cancelled_before_its_turn_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_background", background._Background())
+    monkeypatch.setattr(background, "_THREADS", 1)
+    held, made = threading.Event(), list[int]()
+    submit(lambda: held.wait(120))
+    cancelled = submit(lambda: made.append(1))
+    assert cancelled.cancel()
+    held.set()
+    submit(lambda: None).result(120)
+    assert made == []
+
+
+def test_where_no_thread_can_be_started_the_caller_is_told_or_those_that_are_there_do_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "_background", background._Background())
+
+    def refuse(_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            submit(lambda: 1)
+    held = threading.Event()
+    first = submit(lambda: held.wait(120))
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        second = submit(lambda: 2)
+    held.set()
+    assert (first.result(120), second.result(120)) == (True, 2)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    assert submit(lambda: 1).result(120) == 1
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)  # it must not hang for ever
+        status = 1
+        try:
+            status = submit(lambda: 0).result(50)
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_nothing_is_begun_when_the_script_is_over() -> None:
+    code = """
+import threading
+from langmem_adapters.background import submit
+
+def late():
+    threading.main_thread().join()
+    while True:
+        try:
+            submit(lambda: None).result()
+        except RuntimeError as error:
+            return print(error)
+
+submit(late)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100)
+    assert done.stdout == "the interpreter is shutting down\n"

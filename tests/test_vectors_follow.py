@@ -1,0 +1,538 @@
+"""Vectors follow whoever adds, and nothing goes wrong for ever: no failure, no refused text, no fork, and no end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langmem_adapters import background, semantic
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.errors import Conflict, ModelError
+from langmem_adapters.indexes import open_index, open_vectors, shared_vectors
+from langmem_adapters.indexes.vector import VectorIndex
+from langmem_adapters.keys import Namespace
+from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.model import Message, Recalled
+from langmem_adapters.protocols import SelectiveIndex
+from langmem_adapters.stores.memory import MemoryStore
+
+ADA: Namespace = ("longterm", "", "ada")
+SAME = [{"bike", "bicycle"}, {"dog", "puppy"}, {"car", "automobile"}]
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+
+
+class Model:
+    """Knows which words mean the same. It is down, or refuses a text, when told to."""
+
+    def __init__(self) -> None:
+        self.sent: list[list[str]] = []
+        self.down = False
+        self.refuses: set[str] = set()
+
+    def __call__(self, texts: list[str]) -> list[list[float]]:
+        self.sent.append(texts)
+        if self.down or self.refuses & set(texts):
+            raise RuntimeError(f"no vectors for {texts}")
+        known = [set(text.lower().strip("?.").split()) for text in texts]
+        return [[float(bool(words & same)) for same in SAME] for words in known]
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for texts in self.sent for text in texts]
+
+
+class Watched(VectorIndex):
+    """Tells when it has changed, waits where it is told to, and fails as it is told to."""
+
+    failure: BaseException | None = None
+
+    def __init__(self, model: Any, name: str = "model-1", url: str = "memory:", **options: Any) -> None:
+        made = open_vectors(url, Embedder(model, name=name, **options))
+        super().__init__(made._vectors, made.embedder)
+        self.changed = threading.Event()
+        self.tried = 0
+
+    def apply(self, namespace: Namespace, **change: Any) -> None:
+        self.tried += bool(change.get("upsert"))
+        if self.failure and change.get("upsert"):
+            raise self.failure
+        super().apply(namespace, **change)
+        if change.get("upsert"):
+            self.changed.set()
+
+
+def say(text: str) -> Message:
+    return Message(role="user", content=text)
+
+
+def texts(found: Sequence[Recalled]) -> list[str]:
+    return [recalled.text for recalled in found]
+
+
+def memory_of(vectors: Any, store: MemoryStore | None = None, **more: Any) -> LongTermMemory:
+    return LongTermMemory(store or MemoryStore(), open_index("memory:"), vectors=vectors, user="ada", **more)
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes on in the background is over when the call that began it returns."""
+
+    def now(call: Callable[[], object]) -> None:
+        with contextlib.suppress(SystemExit):
+            call()
+
+    monkeypatch.setattr(semantic, "submit", now)
+
+
+# --- who only searches
+
+
+def test_a_machine_that_only_searches_embeds_what_another_one_added() -> None:
+    store = MemoryStore()
+    LongTermMemory(store, open_index("memory:"), user="ada").add([say("The automobile is parked."), say("Hello.")])
+    vectors = Watched(Model())
+    memory = memory_of(vectors, store)
+    assert memory.search("car") == []
+    assert memory.stats()["behind"] == 1
+    assert vectors.changed.wait(120)
+    assert texts(memory.search("car")) == ["The automobile is parked."]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_memory_that_is_opened_with_another_embedder_is_embedded_anew_by_its_first_search(tmp_path: Path) -> None:
+    url, store = f"sqlite:///{tmp_path}/vectors.db", MemoryStore()
+    memory_of(Watched(Model(), "old", url), store).add([say("The automobile is parked.")])
+    memory = memory_of(Watched(Model(), "new", url), store)
+    assert memory.search("car") == []
+    assert texts(memory.search("car")) == ["The automobile is parked."]
+    assert memory.stats()["behind"] == 1
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_was_cleared_elsewhere_leaves_the_vectors_too() -> None:
+    store, vectors = MemoryStore(), Watched(Model())
+    memory = memory_of(vectors, store)
+    memory.add([say("The automobile is parked.")])
+    LongTermMemory(store, open_index("memory:"), user="ada").clear()
+    memory.search("car")
+    assert vectors.search(ADA, "car", 9) == []
+
+
+@pytest.mark.usefixtures("at_once")
+def test_vectors_that_are_level_are_not_looked_at_again_until_something_is_added(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """... so that two embedders that share a place do not replace each other's work with every search."""
+    model = Model()
+    vectors = Watched(model)
+    memory = memory_of(vectors)
+    memory.add([say("The automobile is parked.")])
+    memory.search("car")
+    asked: list[Namespace] = []
+    monkeypatch.setattr(vectors, "position", asked.append)
+    for _ in range(3):
+        assert texts(memory.search("car")) == ["The automobile is parked."]
+    assert asked == []
+    monkeypatch.undo()
+    monkeypatch.setattr(semantic, "submit", lambda call: call())
+    other = Watched(Model(), "other")
+    other._vectors = vectors._vectors
+    other.apply(ADA, position=(7, "x"))
+    memory.search("car")
+    assert model.texts.count("The automobile is parked.") == 1
+
+
+@pytest.mark.usefixtures("at_once")
+def test_vectors_that_were_brought_up_by_a_search_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    LongTermMemory(store, open_index("memory:"), user="ada").add([say("The automobile is parked.")])
+    vectors = Watched(Model())
+    memory = memory_of(vectors, store)
+    memory.search("car")
+    asked: list[Namespace] = []
+    monkeypatch.setattr(vectors, "position", asked.append)
+    memory.search("car")
+    assert asked == []
+
+
+# --- failures in the background
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("failure", [MemoryError("secret words"), SystemExit(), ModelError("the model is away")])
+def test_nothing_that_fails_in_the_background_stops_it_for_ever(
+    failure: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    vectors = Watched(Model())
+    memory = memory_of(vectors)
+    vectors.failure = failure
+    memory.add([say("My bicycle is red.")])
+    if isinstance(failure, Exception):
+        assert memory.stats()["behind"] == 1
+        assert "failed, and its search goes on by words" in caplog.text
+    assert "secret" not in caplog.text
+    vectors.failure = None
+    memory.add([say("My dog is brown.")])
+    assert texts(memory.search("bike")) == ["My bicycle is red."]
+    assert texts(memory.search("puppy")) == ["My dog is brown."]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_search_tries_again_what_failed_but_not_every_search() -> None:
+    now, store = [1000.0], MemoryStore()
+    vectors = Watched(Model())
+    memory = memory_of(vectors, store, clock=lambda: now[0])
+    vectors.failure = MemoryError()
+    memory.add([say("My bicycle is red.")])
+    for _ in range(5):
+        memory.search("bike")
+    assert (vectors.tried, memory.stats()["behind"]) == (1, 6)
+    now[0] += 29
+    memory.search("bike")
+    assert vectors.tried == 1
+    now[0] += 1
+    memory.search("bike")
+    assert vectors.tried == 2
+    now[0] -= 500  # the clock was put back
+    vectors.failure = None
+    assert memory.search("bike") == []
+    assert texts(memory.search("bike")) == ["My bicycle is red."]
+    now[0] += 500
+    LongTermMemory(store, open_index("memory:"), user="ada").add([say("My dog is brown.")])
+    memory.search("puppy")  # what failed once is no reason to wait any more
+    assert texts(memory.search("puppy")) == ["My dog is brown."]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_strict_search_tries_itself_what_failed_in_the_background_and_raises() -> None:
+    vectors = Watched(Model())
+    memory = memory_of(vectors, strict=True)
+    vectors.failure = MemoryError("no room")
+    memory.add([say("My bicycle is red.")])
+    with pytest.raises(MemoryError):
+        memory.search("bike")
+    vectors.failure = None
+    memory.search("bike")
+    assert texts(memory.search("bike")) == ["My bicycle is red."]
+
+
+def test_a_message_is_kept_though_the_script_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def over(_: object) -> None:
+        raise RuntimeError("the interpreter is shutting down")
+
+    vectors = Watched(Model())
+    memory = memory_of(vectors)
+    with monkeypatch.context() as patch:
+        patch.setattr(semantic, "submit", over)
+        memory.add([say("My bicycle is red.")])
+    assert (memory.count(), memory.stats()["behind"]) == (1, 1)
+    memory.add([say("My dog is brown.")])
+    assert vectors.changed.wait(120)
+
+
+# --- texts that are refused
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_text_that_the_embedder_refuses_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    model = Model()
+    model.refuses = {"poison 7", "poison 300", "poison 301"}
+    vectors = Watched(model, batch=32)
+    memory = memory_of(vectors)
+    said = [f"poison {n}" if n in {7, 300, 301} else f"bike {n}" for n in range(600)]
+    memory.add([say(text) for text in said])
+    memory.flush()
+    assert len(vectors.search(ADA, "bike", 1000)) == 597
+    assert vectors.position(ADA) == memory._records.index.position(ADA)  # type: ignore[union-attr]
+    assert (memory.stats()["refused"], memory.stats()["behind"]) == (3, 0)
+    assert "refused, and that are not found by meaning: 3" in caplog.text
+    assert "poison" not in caplog.text
+    assert len(model.sent) < 200
+    for _ in range(3):
+        memory.flush()
+    before = len(model.sent)
+    memory.add([say("bicycle")])
+    assert len(model.sent) == before + 1  # the refused ones were given up
+    assert memory.stats()["refused"] == 3
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("remembered", [0, 1024])
+def test_an_embedder_that_is_down_refuses_nothing(remembered: int) -> None:
+    model = Model()
+    vectors = Watched(model, remembered=remembered)
+    memory = memory_of(vectors)
+    model.down = True
+    memory.add([say(f"bicycle {n}") for n in range(100)])
+    assert len(model.sent) == 2  # the texts, and something harmless
+    with pytest.raises(ModelError):
+        memory.flush()
+    model.down = False
+    memory.flush()
+    assert len(vectors.search(ADA, "bike", 1000)) == 100
+    assert memory.stats()["refused"] == 0
+
+
+@pytest.mark.usefixtures("at_once")
+def test_an_embedder_that_refused_something_before_it_went_down_refuses_no_more() -> None:
+    """... though what it answered before, to show that it is there, is remembered."""
+    model = Model()
+    model.refuses = {"poison"}
+    vectors = Watched(model)
+    memory = memory_of(vectors)
+    memory.add([say("poison"), say("bike 1")])
+    model.down = True
+    memory.add([say("bike 2"), say("bike 3")])
+    assert (memory.stats()["refused"], memory.stats()["behind"]) == (1, 1)
+    model.down = False
+    memory.flush()
+    assert len(vectors.search(ADA, "bike", 9)) == 3
+
+
+@pytest.mark.usefixtures("at_once")
+def test_an_embedder_that_goes_down_in_between_refuses_nothing() -> None:
+    model = Model()
+    model.refuses = {"poison"}
+    vectors = Watched(model, remembered=0)
+    memory = memory_of(vectors)
+    embed = model.__call__
+
+    def dies(given: list[str]) -> list[list[float]]:
+        model.down = len(model.sent) >= 2
+        return embed(given)
+
+    vectors.embedder._documents = vectors.embedder._documents._replace(call=dies)
+    memory.add([say("poison"), *(say(f"bicycle {n}") for n in range(9))])
+    assert memory.stats()["behind"] == 1
+    assert vectors.refused(ADA) == []
+    assert vectors.position(ADA) == (0, vectors.position(ADA)[1])  # type: ignore[index]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_was_refused_for_a_moment_is_embedded_by_the_next_change() -> None:
+    model = Model()
+    vectors = Watched(model)
+    assert isinstance(vectors, SelectiveIndex)
+    memory = memory_of(vectors)
+    model.refuses = {"My bicycle is red.", "My dog is brown.", "My car is old."}
+    memory.add([say(text) for text in sorted(model.refuses)] + [say("Hello.")])
+    assert (len(vectors.refused(ADA)), memory.stats()["refused"]) == (3, 3)
+    model.refuses = set()
+    brown, old = (next(m.id for m in memory.all() if word in m.message.text) for word in ("brown", "old"))
+    memory.update(brown, "My cat is brown.")
+    memory.delete([old])
+    assert vectors.refused(ADA) == []
+    assert texts(memory.search("bike")) == ["My bicycle is red."]
+    assert "My dog is brown." not in texts(memory.search("puppy"))
+    assert len(vectors.search(ADA, "car", 9)) == 1
+    assert memory.stats()["refused"] == 3
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_was_refused_is_offered_as_it_is_now_and_only_where_nobody_else_was_quicker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Model()
+    vectors = Watched(model)
+    memory = memory_of(vectors)
+    model.refuses = {"My bicycle is red."}
+    memory.add([say("My bicycle is red."), say("Hello.")])
+    offered: list[dict[str, Any]] = []
+
+    def quicker(_: Namespace, **change: Any) -> None:
+        offered.append(change)
+        raise Conflict("changed by another follower")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vectors, "apply", quicker)
+        memory.flush()
+    assert [(each["upsert"][0].text, each["since"]) for each in offered] == [
+        ("My bicycle is red.", vectors.position(ADA))
+    ]
+    assert memory.stats()["refused"] == 1  # the same one as before
+    model.refuses = set()
+    memory.flush()
+    assert texts(memory.search("bike")) == ["My bicycle is red."]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_was_refused_is_forgotten_with_the_namespace() -> None:
+    model = Model()
+    model.refuses = {"My bicycle is red."}
+    vectors = Watched(model)
+    memory = memory_of(vectors)
+    memory.add([say("My bicycle is red."), say("Hello.")])
+    assert vectors.refused(ADA)
+    memory.clear()
+    assert vectors.refused(ADA) == []
+
+
+# --- whose embedder
+
+
+class OpenAIEmbeddings:
+    """As that of LangChain: known by class and model, and with an account and a size of vectors of its own."""
+
+    model = "text-embedding-3-small"
+
+    def __init__(self, dimensions: int) -> None:
+        self.dimensions = dimensions
+        self.sent: list[str] = []
+
+    def embed_documents(self, given: list[str]) -> list[list[float]]:
+        self.sent += given
+        return [[1.0] * self.dimensions for _ in given]
+
+    def embed_query(self, given: str) -> list[float]:
+        return self.embed_documents([given])[0]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_nobody_s_texts_are_sent_with_the_embedder_of_another() -> None:
+    store, models = MemoryStore(), {"a": OpenAIEmbeddings(4), "b": OpenAIEmbeddings(2)}
+    for tenant, model in models.items():
+        vectors = shared_vectors("memory:tenants", model)
+        assert shared_vectors("memory:tenants", model) is vectors
+        memory = LongTermMemory(store, open_index("memory:"), vectors=vectors, user="ada", tenant=tenant)
+        memory.add([say(f"The secret of {tenant}.")])
+        assert texts(memory.search("secret")) == [f"The secret of {tenant}."]
+        assert vectors.embedder.dimension == model.dimensions
+        assert memory.stats()["degraded"] == 0
+    for tenant, model in models.items():
+        assert {text for text in model.sent if "of" in text} == {f"The secret of {tenant}."}
+
+
+def test_the_embedders_of_a_url_share_a_place_and_not_more_are_kept_than_are_in_use() -> None:
+    models = [OpenAIEmbeddings(2) for _ in range(65)]
+    found = [shared_vectors("memory:many", model) for model in models]
+    assert len({id(each) for each in found}) == 65
+    assert len({id(each._vectors) for each in found}) == 1
+    assert shared_vectors("memory:others", models[0])._vectors is not found[0]._vectors
+    assert shared_vectors("memory:many", models[-1]) is found[-1]
+    assert shared_vectors("memory:many", models[0]) is not found[0]
+
+
+# --- forks and ends
+
+
+@FORKS
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_what_its_parent_embeds() -> None:
+    parent, reached, go_on = os.getpid(), threading.Event(), threading.Event()
+    model = Model()
+
+    def held(given: list[str]) -> list[list[float]]:
+        if os.getpid() == parent:
+            reached.set()
+            assert go_on.wait(120)
+        return model(given)
+
+    vectors = Watched(held)
+    memory = memory_of(vectors)
+    memory.add([say("My bicycle is red.")])
+    assert reached.wait(120)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)  # it must not hang for ever
+        status = 1
+        try:
+            memory.add([say("My dog is brown.")])
+            status = 2 - vectors.changed.wait(50)
+            memory.flush()
+            status += texts(memory.search("puppy")) != ["My dog is brown."]
+        finally:
+            os._exit(status - 1)
+    status = os.waitpid(pid, 0)[1]
+    go_on.set()
+    assert status == 0
+    memory.flush()
+    assert texts(memory.search("bike")) == ["My bicycle is red."]
+
+
+@FORKS
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_embeds_though_a_thread_of_its_parent_was_counting() -> None:
+    embedder = Embedder(Model(), name="model-1")
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with embedder._lock.held():
+            reached.set()
+            assert go_on.wait(120)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert reached.wait(120)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        status = 1
+        try:
+            status = int(len(embedder.texts(["bike"])) != 1)
+        finally:
+            os._exit(status)
+    status = os.waitpid(pid, 0)[1]
+    go_on.set()
+    thread.join()
+    assert status == 0
+
+
+SCRIPT = """
+import sys, threading
+from langmem_adapters import LongTermMemory, Message, background, open_index, open_store
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.indexes import open_vectors
+
+background._AT_EXIT = float(sys.argv[2])
+
+def embed(texts):
+    threading.main_thread().join()
+    if sys.argv[1] == "hangs":
+        threading.Event().wait()
+    print("embedded", *texts, flush=True)
+    return [[1.0] for _ in texts]
+
+vectors = open_vectors("memory:", Embedder(embed, name="e"))
+LongTermMemory(open_store("memory:"), open_index("memory:"), vectors=vectors, user="ada").add(
+    [Message(role="user", content="bike")]
+)
+print("added", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("embedder", "seconds", "printed", "warned"),
+    [("hangs", "0.1", "added\n", True), ("answers", "60", "added\nembedded bike\n", False)],
+)
+def test_a_script_ends_though_the_embedder_hangs_and_what_is_under_way_is_finished(
+    embedder: str, seconds: str, printed: str, warned: bool
+) -> None:
+    command = [sys.executable, "-c", SCRIPT, embedder, seconds]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    assert done.stdout == printed
+    assert ("broken off as the script ended: 1" in done.stderr) is warned
+    assert background._AT_EXIT == 10
+
+
+def test_an_sqlite_that_is_too_old_for_chroma_is_named_in_a_sentence() -> None:
+    code = """
+import sqlite3
+sqlite3.sqlite_version_info, sqlite3.sqlite_version = (3, 31, 1), "3.31.1"
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.indexes import open_vectors
+try:
+    open_vectors("chroma:///folder", lambda texts: texts)
+except ConfigurationError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "chromadb cannot be used here: it needs SQLite 3.35, and this Python has 3.31.1\n"
