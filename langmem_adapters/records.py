@@ -7,7 +7,6 @@ a crash, on another machine, or from the beginning when its store was cleared.
 
 from __future__ import annotations
 
-import logging
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -19,12 +18,10 @@ from langmem_adapters.locks import ForkSafeLock
 from langmem_adapters.protocols import Document, Index, Item, Store
 from langmem_adapters.wanted import Wanted
 
-__all__ = ["Records", "followed"]
+__all__ = ["Records"]
 
 _PAGE = 500
 _SELDOM = 32  # writes, of which one looks whether the log has grown long
-
-_log = logging.getLogger("langmem_adapters")
 
 
 class Records:
@@ -161,20 +158,3 @@ def _document(key: str, text: str | Document | None) -> Document | None:
     if isinstance(text, Document):
         return text._replace(id=key) if text.text or text.speaker else None
     return Document(key, text) if text else None
-
-
-def followed(store: Store, index: Index, namespace: Namespace) -> int | None:
-    """The last entry of a log that an index has seen, 0 for none yet.
-
-    None, after the index has forgotten the namespace, where the store does not know that entry any more.
-    """
-    position = index.position(namespace)
-    if position is None:
-        return 0
-    seq, id_ = position
-    at = store.scan(namespace, after=seq - 1, limit=1).items
-    if at and (at[0].seq, at[0].id) == (seq, id_):
-        return seq
-    _log.info("the index of %r begins anew: its store was cleared or replaced", namespace[0])
-    index.clear(namespace)
-    return None

@@ -11,11 +11,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.outputs import Generation
 
-from langmem_adapters.langchain import ExperienceCache
+from langmem_adapters import cached
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.experience import simple_context
+from langmem_adapters.indexes import cache_index, cache_vectors, open_index, open_vectors, shared_index, shared_vectors
+from langmem_adapters.langchain import CachedChatModel, ExperienceCache, ExperienceMiddleware
+from langmem_adapters.langchain.semantic import SemanticMode
 from langmem_adapters.stores import open_store, shared_store
 from tests.servers import RedisServer
 
@@ -84,6 +92,56 @@ def test_a_held_lock(tmp_path: Path) -> None:
     check(ExperienceCache(f"sqlite:///{path}"), lambda: locked(path))
 
 
+WORDS = ("apple", "bread", "chair", "dress", "engine", "flour", "garden", "house", "iron", "juice", "kettle", "lemon")
+
+
+def by_length(texts: list[str]) -> list[list[float]]:
+    return [[1.0, len(text) / 100] for text in texts]
+
+
+LENGTHS = Embedder(by_length, name="lengths")
+
+
+def model_of(url: str, *, elsewhere: bool) -> Callable[[str], object]:
+    mode = SemanticMode(index=open_vectors("memory:", LENGTHS)) if elsewhere else SemanticMode(LENGTHS)
+    return FakeListChatModel(responses=["It is here."], cache=ExperienceCache(url, semantic=mode)).invoke
+
+
+def wrapped_model_of(url: str, *, elsewhere: bool) -> Callable[[str], object]:
+    mode = SemanticMode(index=open_vectors("memory:", LENGTHS)) if elsewhere else SemanticMode(LENGTHS)
+    return CachedChatModel(FakeListChatModel(responses=["It is here."]), ExperienceCache(url, semantic=mode)).invoke
+
+
+def agent_of(url: str, *, elsewhere: bool) -> Callable[[str], object]:
+    index = open_index("memory:") if elsewhere else None
+    examples = ExperienceMiddleware(url, examples=2, index=index, user="ada", wait=0)
+    agent: Any = create_agent(FakeListChatModel(responses=["It is here."]), middleware=[examples])
+    return lambda question: agent.invoke({"messages": [("user", question)]})
+
+
+def function_of(url: str, *, elsewhere: bool) -> Callable[[str], object]:
+    @cached(url=url, index=open_index("memory:") if elsewhere else None, context_builder=simple_context, wait=0)
+    def answer(req: str) -> str:
+        return f"{req} It is here."
+
+    return answer
+
+
+@pytest.mark.parametrize("ask", [model_of, wrapped_model_of, agent_of, function_of])
+def test_a_held_lock_where_similar_ones_are_looked_for(
+    ask: Callable[..., Callable[[str], Any]], tmp_path: Path
+) -> None:
+    """The index is one more that waits for the file, and it is behind: another process has kept something."""
+    path = tmp_path / "cache.db"
+    here, there = (ask(f"sqlite:///{path}", elsewhere=elsewhere) for elsewhere in (False, True))
+    here(f"Where is the {WORDS[0]}?")
+    there(f"Where is the {WORDS[1]}?")
+    with locked(path):
+        late = [seconds(lambda word=word: here(f"Where is the {word}?")) for word in WORDS[2:]]  # type: ignore[misc]
+    assert max(late) < LATE
+    assert sum(late) < 2 * LATE
+
+
 def test_a_killed_redis(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis("--appendonly", "yes", "--appendfsync", "always")
     check(ExperienceCache(server.url()), lambda: killed(server))
@@ -126,3 +184,13 @@ def test_caches_share_a_store_of_their_own(tmp_path: Path) -> None:
     assert ExperienceCache(url).pool.store is ExperienceCache(url).pool.store
     with pytest.raises(ValueError, match="above 0"):
         open_store(url, timeout=0)
+
+
+def test_caches_share_indexes_of_their_own(tmp_path: Path) -> None:
+    url, embedder = f"sqlite:///{tmp_path}/shared.db", LENGTHS
+    assert cache_index(url) is cache_index(url)
+    assert cache_index(url) is not shared_index(url)
+    assert cache_index("memory:") is shared_index("memory:")
+    assert cache_vectors(url, embedder) is cache_vectors(url, embedder)
+    assert cache_vectors(url, embedder) is not shared_vectors(url, embedder)
+    assert cache_vectors("memory:", embedder) is shared_vectors("memory:", embedder)

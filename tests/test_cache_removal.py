@@ -6,17 +6,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, Generation
 
-from langmem_adapters import ConfigurationError, Embedder, open_vectors
+from langmem_adapters import ConfigurationError, Embedder, Experience, SerializationError, open_vectors
 from langmem_adapters.experience import Verifier
 from langmem_adapters.indexes.vector import VectorIndex
-from langmem_adapters.langchain import ExperienceCache
+from langmem_adapters.langchain import CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.request import request_key
 from langmem_adapters.langchain.semantic import SemanticMode
 from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.testing import FakeClock
 
 WORDS = ("bike", "boat", "car", "kite", "plane", "ship", "tram", "van")
 
@@ -49,6 +52,27 @@ def semantic(store: Store, index: VectorIndex, **settings: Any) -> ExperienceCac
         index=index, verifier=Verifier(guards={}, judge=lambda asked, kept: by_words([asked]) == by_words([kept]))
     )
     return ExperienceCache(store=store, semantic=mode, **settings)
+
+
+def keep_answer(cache: ExperienceCache, way: str, text: str, said: str) -> None:
+    """As LangChain does, or as a model does that has the cache itself."""
+    if way == "CachedChatModel":
+        CachedChatModel(FakeListChatModel(responses=[said]), cache).invoke(text)
+    else:
+        FakeListChatModel(responses=[said], cache=cache).invoke(text)
+
+
+def texts_of(store: Store) -> set[str]:
+    """What the semantic mode keeps of requests."""
+    return {
+        data.decode()
+        for namespace in store.namespaces(("experience", "", "", "langchain", "semantic"))
+        for key, data in store.get(namespace).items()
+        if "\0" not in key
+    }
+
+
+WAYS = ("set_llm_cache", "CachedChatModel")
 
 
 def places(store: Store) -> set[tuple[str, ...]]:
@@ -171,6 +195,73 @@ def test_what_has_to_go_goes_from_the_semantic_mode_too(any_store: Store, index:
     assert found == {request_key(prompt(f"Where is the {word}?"), "m") for word in left}
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("bound", [{"max_entries": 3}, {"max_bytes": 6000}])
+def test_c11_what_has_to_go_leaves_no_text_behind_whoever_asks(
+    any_store: Store, index: VectorIndex, way: str, bound: dict[str, int]
+) -> None:
+    cache = semantic(any_store, index, **bound)
+    for n in range(30):
+        keep_answer(cache, way, f"Where is the {WORDS[n % 8]} of {n}?", "x" * (9000 if n == 20 else 9))
+    assert len(texts_of(any_store)) == cache.pool.count() > 0
+    assert not any("of 20?" in text for text in texts_of(any_store))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_expired_leaves_no_text_behind(any_store: Store, index: VectorIndex, way: str) -> None:
+    clock = FakeClock()
+    mode = SemanticMode(index=index, verifier=Verifier(guards={}, judge=lambda *_: False))
+    cache = ExperienceCache(store=any_store, semantic=mode, ttl=60, clock=clock)
+    for n in range(20):
+        keep_answer(cache, way, f"Where is the old {WORDS[n % 8]} of {n}?", "x")
+    clock.advance(61)
+    for n in range(50):
+        keep_answer(cache, way, f"Where is the {WORDS[n % 8]} of {n}?", "x")
+    assert len(any_store.get(("experience", "", "", "langchain"))) == len(texts_of(any_store)) == 50
+    assert not any("old" in text for text in texts_of(any_store))
+
+
+def test_c11_texts_that_a_killed_process_left_without_an_answer_go(any_store: Store, index: VectorIndex) -> None:
+    cache = semantic(any_store, index)
+    cache.update(prompt("Where is the bike?"), "m", answer("In the shed."))
+    for n in range(20):
+        key = request_key(prompt(f"Where is the boat of {n}?"), "m")
+        cache.update(prompt(f"Where is the boat of {n}?"), "m", answer("At sea."))
+        any_store.write(("experience", "", "", "langchain"), delete=[key])  # and no more: it was killed
+    for n in range(40):
+        cache.update(prompt(f"Where is the van of {n}?"), "m", answer("In town."))
+    assert not any("boat" in text for text in texts_of(any_store))
+    assert len(texts_of(any_store)) == 41
+    assert said(cache.lookup(prompt("The bike, where is it?"), "m")) == "In the shed."
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_deleting_an_answer_looks_where_its_question_is_and_nowhere_else(
+    index: VectorIndex, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    cache = semantic(store, index)
+    for word in WORDS:
+        keep_answer(cache, way, f"Where is the {word}?", word)
+    (key, *_) = store.get(("experience", "", "", "langchain"))
+    monkeypatch.setattr(store, "namespaces", lambda *_: pytest.fail("all partitions were looked at"))
+    assert cache.delete(key)
+    monkeypatch.undo()
+    assert len(texts_of(store)) == len(WORDS) - 1
+
+
+def test_the_text_of_an_answer_that_names_no_partition_goes_too(any_store: Store, index: VectorIndex) -> None:
+    cache = semantic(any_store, index)
+    cache.update(prompt("Where is the bike?"), "m", answer("In the shed."))
+    cache.update(prompt("Where is the boat?"), "m", answer("At sea."))
+    key = request_key(prompt("Where is the bike?"), "m")
+    found = cache.pool.lookup(key=key)
+    assert found is not None
+    cache.pool.create(Experience(resp=found.resp), key=key)  # as an older version kept it
+    assert cache.delete(key)
+    assert [("bike" in text, "boat" in text) for text in texts_of(any_store)] == [(False, True)]
+
+
 def test_evicted_entries_of_before_this_was_kept_do_no_harm(any_store: Store, index: VectorIndex) -> None:
     """Those that do not say where their questions are go when their questions are found."""
     old = ExperienceCache(store=any_store)
@@ -181,3 +272,30 @@ def test_evicted_entries_of_before_this_was_kept_do_no_harm(any_store: Store, in
     cache.update(prompt("Where is the boat?"), "m", answer("At sea."))
     assert cache.pool.count() <= 2
     assert cache.stats()["semantic_errors"] == 0
+
+
+def test_an_answer_that_nobody_can_read_is_forgotten_with_those_that_are_pointed_out() -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    keep_answer(cache, "set_llm_cache", "Where is my bike?", "In the shed.")
+    keep_answer(cache, "set_llm_cache", "Where is my boat?", "In the harbour.")
+    cache.pool.create(Experience(resp="no generations"), key="damaged")
+    assert cache.invalidate(lambda found: "shed" in found[0].text) == 2
+    assert [entry.resp[0]["message"]["content"] for entry in cache.pool.all()] == ["In the harbour."]
+
+
+def test_what_a_function_of_ones_own_raises_is_raised() -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    keep_answer(cache, "set_llm_cache", "Where is my bike?", "In the shed.")
+
+    def fails(found: list[Generation]) -> bool:
+        raise SerializationError(f"mine, of {found[0].text}")
+
+    with pytest.raises(SerializationError, match="mine"):
+        cache.invalidate(fails)
+    assert len(cache.pool.all()) == 1
+
+
+@pytest.mark.parametrize("hit", [{"a": 1}, None, 5, Generation(text="of a completion model")])
+def test_what_is_no_hit_cannot_be_deleted(hit: Any) -> None:
+    with pytest.raises(ConfigurationError, match="did not come from a cache"):
+        ExperienceCache(store=MemoryStore()).delete(hit)

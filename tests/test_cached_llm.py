@@ -672,6 +672,82 @@ async def test_c8_a_task_that_reads_a_stream_and_asks_the_same_does_not_wait_for
     assert inner.asked == 2
 
 
+def _shortly(before: float) -> None:
+    """Not after what others may wait at the most, which is 60 seconds."""
+    assert time.monotonic() - before < 20
+
+
+def test_c8_who_has_a_stream_and_has_not_read_it_does_not_wait_for_itself() -> None:
+    inner = Scripted()
+    llm = cached(inner)
+    before = time.monotonic()
+    unread = llm.stream_chat(HI)
+    assert text(llm.chat(HI)) == "Hello there!"
+    assert time.monotonic() - before < 0.2  # at once
+    assert text(joined(list(unread))) == "Hello there!"
+    assert inner.asked == 2
+
+
+async def test_c8_nor_does_a_task_that_has_one() -> None:
+    inner = Scripted()
+    llm = cached(inner)
+    before = time.monotonic()
+    unread = await llm.astream_chat(HI)
+    assert text(await llm.achat(HI)) == "Hello there!"
+    assert time.monotonic() - before < 0.2
+    assert text(joined([response async for response in unread])) == "Hello there!"
+    assert inner.asked == 2
+
+
+async def test_c8_two_streams_that_are_asked_for_together_are_read_one_after_the_other() -> None:
+    """Each by a task of its own, so that nobody knows that their reader is the same."""
+    llm = cached(Scripted())
+    before = time.monotonic()
+    streams = await asyncio.gather(llm.astream_chat(HI), asyncio.wait_for(llm.astream_chat(HI), 30))
+    for stream in streams:
+        assert text(joined([response async for response in stream])) == "Hello there!"
+    _shortly(before)
+
+
+def test_c8_nobody_waits_long_for_a_stream_that_nobody_reads() -> None:
+    llm = cached(Scripted())
+    unread = llm.stream_chat(HI)
+    before = time.monotonic()
+    other = threading.Thread(target=llm.chat, args=(HI,))
+    other.start()
+    other.join(120)
+    _shortly(before)
+    unread.close()
+
+
+def test_c8_a_stream_that_is_dropped_unread_holds_nobody_up() -> None:
+    inner = Scripted()
+    llm = cached(inner)
+    llm.stream_chat(HI)  # and nobody keeps it
+    before = time.monotonic()
+    other = threading.Thread(target=llm.chat, args=(HI,))
+    other.start()
+    other.join(120)
+    _shortly(before)
+    assert llm.stats()["stored"] == 1
+
+
+def test_c8_a_stream_that_is_read_slowly_is_waited_for() -> None:
+    """However long that takes: what is not waited for is one that nobody has begun to read."""
+    inner = Scripted()
+    llm = cached(inner)
+    stream = llm.stream_chat(HI)
+    next(stream)
+    got: list[Any] = []
+    other = threading.Thread(target=lambda: got.append(text(llm.chat(HI))))
+    other.start()
+    other.join(0.7)
+    assert other.is_alive()
+    list(stream)
+    other.join(120)
+    assert (got, inner.asked) == (["Hello there!"], 1)
+
+
 # --- outages ------------------------------------------------------------------------------------------------
 
 

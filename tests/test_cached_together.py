@@ -20,6 +20,7 @@ import pytest
 
 from langmem_adapters import StoreUnavailable, cached
 from langmem_adapters.codec import encode
+from langmem_adapters.experience.flights import Flights
 from langmem_adapters.experience.leases import Leases
 from langmem_adapters.flow import run
 from langmem_adapters.protocols import Store
@@ -490,3 +491,58 @@ async def test_a5_waiting_for_another_process_does_not_block_the_loop(any_store:
     await ticker
     assert max(slips) < 0.2
     assert len(slips) > 10
+
+
+@pytest.mark.parametrize("mine", [True, False], ids=["one object", "two objects"])
+async def test_a_blocking_call_on_a_loop_does_not_hold_up_what_it_would_wait_for(mine: bool, any_store: Store) -> None:
+    """It is on this very loop that the other one is being made."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    made: list[str] = []
+
+    def name(n: int) -> str:
+        made.append("blocking")
+        return "mine"
+
+    async def slow(n: int) -> str:
+        begun.set()
+        await go_on.wait()
+        return "theirs"
+
+    theirs = cached(store=any_store, tag="f", key=str)(slow)
+    ours = cached(store=any_store, tag="f", key=str)(name)
+    if mine:
+        ours.cache._flights = theirs.cache._flights
+    task = asyncio.create_task(theirs(1))
+    await begun.wait()
+    before = time.monotonic()
+    assert ours(1) == "mine"
+    assert time.monotonic() - before < 20
+    go_on.set()
+    assert await task == "theirs"
+    assert made == ["blocking"]
+
+
+async def test_a_sleep_of_ones_own_does_not_hold_up_a_loop_either() -> None:
+    store, slept = MemoryStore(), list[float]()
+
+    @cached(store=store, tag="f", sleep=slept.append)
+    def f(n: int) -> int:
+        return n
+
+    assert run(f.cache._leases().take(f.cache._identify({"n": 1}))) is not None
+    assert (f(1), slept) == (1, [])
+
+
+def test_who_waits_gives_a_reader_a_whole_moment_to_begin() -> None:
+    flight = Flights().join("key")[0]
+    assert flight is not None
+    waiting = flight.wait(60)
+    next(waiting)
+    flight.unread = True  # the stream is there by now
+    waiting.send(True)
+    flight.unread = False  # and somebody reads it
+    waiting.send(True)
+    flight.land(b"whole")
+    with pytest.raises(StopIteration) as end:
+        waiting.send(True)
+    assert end.value.value is True

@@ -275,6 +275,19 @@ def test_counts_outlive_the_scopes_that_are_kept(monkeypatch: pytest.MonkeyPatch
 # --- many at once (C8), and outages -------------------------------------------------------------------------
 
 
+def test_what_was_saved_is_told_of_all_users_also_of_those_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SCOPES", 2)
+    cache = memory(prices={"scripted-1": (1e6, 2e6)})
+    agent = create_agent(Scripted(), middleware=[cache])
+    assert cache.saved() == (0, 0, 0)
+    for user in ("ada", "bob", "cyd", "dan"):
+        asked(agent, user=user)
+        asked(agent, user=user)
+    saved = cache.saved()
+    assert (saved.tokens, saved.money) == (4 * (3 + 4), 4 * (3 * 1 + 4 * 2))
+    assert saved.seconds > 0
+
+
 def test_c8_fifty_runs_make_one_call() -> None:
     gate = threading.Event()
     inner = Scripted(gate=gate)

@@ -301,3 +301,26 @@ async def test_a5_the_async_methods_do_the_same(any_store: Store, clock: FakeClo
         ]
 
     assert await walk("one", "") == await walk("other", "a")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"ttl": "5"}, "ttl is a number of seconds above 0, not '5'"),
+        ({"tag": None}, "tag is a text, not None"),
+        ({"user": None}, "user is a text, not None"),
+        ({"tenant": 7}, "tenant is a text, not 7"),
+        ({"prices": [1]}, "prices are a table by the names of models"),
+        ({"max_entries": "5"}, "max_entries is a number above 0, or None, not '5'"),
+    ],
+)
+def test_a_setting_of_another_type_is_one_clear_sentence(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        ExperiencePool(MemoryStore(), **settings)
+
+
+@pytest.mark.parametrize("k", ["3", None, 2.5])
+def test_a_number_of_experiences_is_a_whole_one(k: Any) -> None:
+    pool = ExperiencePool(MemoryStore(), index=open_index("memory:"))
+    with pytest.raises(ConfigurationError, match="k is a whole number, not"):
+        pool.query("France", k=k)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.caches import BaseCache
-from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
+from langchain_core.language_models import FakeListChatModel, FakeListLLM, GenericFakeChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, Generation
@@ -29,7 +29,7 @@ from langchain_tests.integration_tests.cache import AsyncCacheTestSuite, SyncCac
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
-from langmem_adapters import ConfigurationError, SerializationError, StoreUnavailable
+from langmem_adapters import ConfigurationError, Embedder, SerializationError, StoreUnavailable
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain import BrainChatMessageHistory, ExperienceCache
 from langmem_adapters.langchain.generations import read_generations, worth_storing
@@ -482,7 +482,7 @@ def test_c5_c6_a_planted_entry_is_a_miss_and_is_healed(
     ids=range(17),
 )
 def test_c5_what_is_no_answer_is_an_error_of_ours(data: Any) -> None:
-    with pytest.raises(SerializationError, match="a stored (answer|Message)"):
+    with pytest.raises(SerializationError, match=r"a stored (answer|Message)"):
         read_generations(data, key="k", age=1.0, new_id=lambda: "new")
 
 
@@ -714,3 +714,30 @@ def test_an_answer_that_is_no_data_is_not_stored_and_fails_nothing() -> None:
 def test_wrong_settings_are_one_clear_sentence(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         ExperienceCache(**settings)
+
+
+@pytest.mark.parametrize("level", ["[", '{"a":'])
+@pytest.mark.parametrize("depth", [900, 5_000, 100_000])
+def test_c5_a_prompt_that_reads_like_data_without_an_end_is_a_text_like_any_other(level: str, depth: int) -> None:
+    toy = Embedder(lambda texts: [[1.0] for _ in texts], name="toy")
+    cache = ExperienceCache(url="memory:", tag=f"{level} {depth}", semantic=toy)
+    model = FakeListLLM(responses=["fine", "again"], cache=cache)
+    for prompt in ('[{"a":' + level * depth, '[{"a":' + level * depth + "]" * depth + "}]"):
+        assert model.invoke(prompt) == model.invoke(prompt)
+    said = '[{"lc":1,"id":["HumanMessage"],"kwargs":{"content":"Hi","additional_kwargs":{"a":' + level * depth
+    prompt = said + ("]" * depth if level == "[" else "1" + "}" * depth) + "}}}]"
+    cache.update(prompt, "model", [answer("fine")])
+    assert cache.lookup(prompt, "model") is not None
+
+
+def test_what_hits_have_saved_is_told_by_the_prices_of_models(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store, prices={"small": (1.0, 2.0)})
+    used = {"input_tokens": 1000, "output_tokens": 500, "total_tokens": 1500}
+    message = AIMessage("Hi", usage_metadata=used, response_metadata={"model_name": "small"})
+    cache.update("p", "m", [ChatGeneration(message=message)])
+    cache.update("q", "m", [Generation(text="of a completion model, which tells nothing")])
+    assert cache.lookup("p", "m") is not None
+    assert cache.lookup("q", "m") is not None
+    assert cache.pool.saved() == (0.0, 1500, 0.002)
+    with pytest.raises(ConfigurationError, match="prices"):
+        ExperienceCache(store=any_store, prices={"small": 1})  # type: ignore[dict-item]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.language_models import BaseChatModel, FakeListChatModel, GenericFakeChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, Generation
@@ -18,12 +18,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langmem_adapters import ConfigurationError, Experience, ModelError
 from langmem_adapters.embedding import Embedder
-from langmem_adapters.experience import AtLeast, verified
+from langmem_adapters.experience import AtLeast, LLMJudge, exact_and_perfect, verified
 from langmem_adapters.experience.verifier import Verifier
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
-from langmem_adapters.langchain import ExperienceCache
+from langmem_adapters.langchain import CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.request import request_key
 from langmem_adapters.langchain.semantic import SemanticMode
 from langmem_adapters.model import Metric, Score
@@ -351,6 +351,109 @@ def test_a_score_below_the_judges_line_is_never_served(build: Callable[..., Expe
     good = Experience(resp=kept.resp, metric=Metric(score=Score(val=8)))
     cache.pool.create(good, key=request_key(prompt(ASKED), "m"))
     assert content(cache.lookup(prompt(ALIKE), "m")) == "Take a course."
+
+
+class Shown:
+    """A judge that notes what it is shown."""
+
+    def __init__(self, *verdicts: bool) -> None:
+        self.verdicts = list(verdicts)
+        self.seen: list[tuple[Any, Any]] = []
+
+    def __call__(self, experience: Experience, req: Any) -> bool:
+        self.seen.append((experience.req, req))
+        return self.verdicts.pop(0)
+
+
+def scored(cache: ExperienceCache, text: str, score: int) -> None:
+    """Give the only answer of a cache its score."""
+    ((key, data),) = cache.pool._shelf.all()
+    assert text in data.decode()
+    kept = Experience.from_bytes(data).model_copy(update={"metric": Metric(score=Score(val=score))})
+    cache.pool.create(kept, key=key)
+
+
+def asking(way: str, cache: ExperienceCache, *responses: str) -> BaseChatModel:
+    if way == "CachedChatModel":
+        return CachedChatModel(FakeListChatModel(responses=list(responses)), cache)
+    return FakeListChatModel(responses=list(responses), cache=cache)
+
+
+HOW = pytest.mark.parametrize("way", ["set_llm_cache", "CachedChatModel"])
+
+
+@HOW
+def test_nor_is_it_to_the_very_same_request(build: Callable[..., ExperienceCache], way: str) -> None:
+    cache = build(judge=AtLeast(7))
+    model = asking(way, cache, "bad", "good", "third")
+    model.invoke(ASKED)
+    scored(cache, "bad", 2)
+    assert model.invoke(ASKED).content == "good"
+    assert (model if isinstance(model, CachedChatModel) else cache).stats()["rejected_judge"] == 1
+    scored(cache, "good", 9)
+    assert [model.invoke(text).content for text in (ASKED, ALIKE)] == ["good", "good"]
+    assert (cache.stats()["hits"], cache.stats()["misses"]) == (2, 2)
+
+
+@HOW
+def test_a_judge_is_shown_what_was_asked_then_and_now_and_once_each(
+    build: Callable[..., ExperienceCache], way: str
+) -> None:
+    judge = Shown(True, True, False)
+    cache = build(judge=judge)
+    model = asking(way, cache, "one", "two")
+    assert [model.invoke(text).content for text in (ASKED, ALIKE, ASKED)] == ["one", "one", "one"]
+    assert model.invoke(ASKED).content == "two"
+    assert judge.seen == [(ASKED, ALIKE), (ASKED, ASKED), (ASKED, ASKED)]
+    assert all(entry.req is None for entry in cache.pool.all())  # which is not kept beside the answer for that
+
+
+@HOW
+def test_what_is_perfect_is_served_to_the_very_same_request_alone(
+    build: Callable[..., ExperienceCache], way: str
+) -> None:
+    cache = build(judge=exact_and_perfect)
+    model = asking(way, cache, "one", "two")
+    model.invoke(ASKED)
+    scored(cache, "one", 10)
+    assert [model.invoke(text).content for text in (ASKED, ALIKE)] == ["one", "two"]
+
+
+@HOW
+async def test_a_judge_that_has_to_be_awaited_is(build: Callable[..., ExperienceCache], way: str) -> None:
+    async def perfect(_: str) -> str:
+        return '{"perfect": true}'
+
+    model = asking(way, build(judge=LLMJudge(perfect)), "one", "two")
+    assert [(await model.ainvoke(text)).content for text in (ASKED, ALIKE, ASKED)] == ["one"] * 3
+    for text in (ASKED, ALIKE):
+        with pytest.raises(ConfigurationError, match="coroutine function"):
+            model.invoke(text)
+
+
+def test_what_a_judge_decided_is_not_passed_by_what_was_read_a_moment_ago(index: VectorIndex) -> None:
+    cache = ExperienceCache(store=MemoryStore(), keep=60, semantic=SemanticMode(index=index, judge=Shown(True, False)))
+    cache.update(prompt(ASKED), "m", answer())
+    assert content(cache.lookup(prompt(ASKED), "m")) == "Take a course."
+    assert cache.lookup(prompt(ASKED), "m") is None
+
+
+def test_a_judge_is_shown_all_of_a_prompt_that_no_user_asked(build: Callable[..., ExperienceCache]) -> None:
+    judge = Shown(True)
+    cache = build(judge=judge)
+    cache.update("It was a dark and", "m", [Generation(text="stormy night")])
+    assert cache.lookup("It was a dark and", "m") is not None
+    assert judge.seen == [("It was a dark and", "It was a dark and")]
+
+
+def test_a_judge_that_fails_is_a_miss(build: Callable[..., ExperienceCache]) -> None:
+    def fails(experience: Experience, req: Any) -> bool:
+        raise ModelError(f"no answer to {req} and {experience.req}")
+
+    cache = build(judge=fails)
+    cache.update(prompt(ASKED), "m", answer())
+    assert cache.lookup(prompt(ASKED), "m") is None
+    assert (cache.stats()["hits"], cache.stats()["misses"], cache.stats()["errors"]) == (0, 1, 1)
 
 
 def texts_in(store: Store) -> bool:

@@ -20,7 +20,6 @@ class Asking:
     """The part of the hosts' answers that knows of calls in the air."""
 
     _calls: FunctionCache
-    _open: dict[str, tuple[Flight, int | None]]
 
     @contextmanager
     def _held(self, turn: Turn) -> Iterator[None]:
@@ -31,21 +30,17 @@ class Asking:
             self._calls.let_go(turn)
             raise
 
-    @contextmanager
-    def _read_by(self, turn: Turn, thread: int | None) -> Iterator[None]:
-        """While a stream is read: its reader must not wait for itself, if it asks the same again."""
-        if turn.flight is None:
-            yield
-            return
-        self._open[turn.key] = (turn.flight, thread)
-        _reading.set((*(flight for flight in _reading.get() if not flight.landed.done()), turn.flight))
-        try:
-            yield
-        finally:
-            self._open.pop(turn.key, None)
+    @staticmethod
+    def _read_by(turn: Turn, thread: int | None, *, begun: bool = True) -> None:
+        """Note who reads a stream, or is about to: they must not wait for themselves, if they ask the same again."""
+        own = turn.flight
+        if own is not None:
+            own.reader, own.unread = thread, not begun
+            others = (flight for flight in _reading.get() if flight is not own and not flight.landed.done())
+            _reading.set((*others, own))
 
     def _apart(self, key: str) -> AbstractContextManager[None]:
-        """Apart from a stream of the same that is being read here."""
-        flight, thread = self._open.get(key, (None, None))
-        own = flight in _reading.get() or thread == threading.get_ident()
+        """Apart from a stream of the same that is read here, or about to be."""
+        flight = self._calls.in_air(key)
+        own = flight is not None and (flight in _reading.get() or flight.reader == threading.get_ident())
         return self._calls.led(Turn((), {}, flight=flight if own else None))

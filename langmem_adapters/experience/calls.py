@@ -216,7 +216,8 @@ class Calls:
             flight.lease = yield from leases.take(turn.key)
             if (yield from self._serve(turn, again=True)) or flight.lease is not None or self._timer() >= until:
                 return
-            yield from leases.pause(number)
+            if not (yield from leases.pause(number)):
+                return
             number += 1
 
     def _leases(self) -> Leases:
@@ -254,13 +255,17 @@ class Calls:
             metric = self._rules.metric(seen).model_copy(update={"time_cost": passed})
             req = turn.req if self._keeps_requests else None
             turn.kept = self._responses.experience(value, req=req, metric=metric)
-            turn.kept = yield from self.pool.create_flow(turn.kept, key=turn.key)
+            turn.kept = yield from self._create(turn, value, turn.kept)
             self._counts["stored"] += 1
         except SerializationError as error:
             self._counts["refused"] += 1
             self._warn(f"a result of {self._name} is not kept: {error}")
         except LangmemError as error:
             self._degrade(error)
+
+    def _create(self, turn: Turn, value: Any, made: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others
+        """Put an experience into the pool: the place of what else is kept of a value, and goes with it."""
+        return (yield from self.pool.create_flow(made, key=turn.key))
 
     def _give_back(self, flight: Flight) -> Flow[None]:
         lease, flight.lease = flight.lease, None
@@ -269,6 +274,10 @@ class Calls:
                 yield from self._leases().give_back(lease)
             except LangmemError as error:
                 self._degrade(error)
+
+    def in_air(self, key: str) -> Flight | None:
+        """The call for this key that this process is making."""
+        return self._flights.of(key)
 
     def led(self, turn: Turn) -> AbstractContextManager[None]:
         """While the call is made: the same call from inside of it does not wait for it."""

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from contextvars import ContextVar
 
-from langmem_adapters.experience.leases import Lease
+from langmem_adapters.experience.leases import Lease, may_wait
 from langmem_adapters.flow import Flow, Step
 
 __all__ = ["Flight", "Flights"]
 
+_MOMENT = 0.25  # seconds; so long nobody need read a stream for which others wait
 _leading: ContextVar[frozenset[tuple[int, str]]] = ContextVar("langmem_leading", default=frozenset())
 
 
@@ -28,6 +29,8 @@ class Flight:
         self.landed.set_running_or_notify_cancel()  # so that a follower that is cancelled does not cancel it
         self.failed = False
         self.lease: Lease | None = None
+        self.reader: int | None = None  # the thread on which it is read as a stream
+        self.unread = False  # a stream of which nobody has read anything yet
 
     def land(self, data: bytes | None) -> None:
         """Tell the result; None, where it cannot be shared and each has to make its own."""
@@ -42,16 +45,36 @@ class Flight:
             self.land(None)
 
     def wait(self, seconds: float) -> Flow[bool]:
-        """Until it has landed, or for so many seconds; False, if it is still in the air."""
-        yield Step(lambda: wait([self.landed], seconds), lambda: self._await(seconds))
+        """Until it has landed, or for so many seconds; False, if it is still in the air.
+
+        That may be at once, where nobody may wait, and after a moment, where it is a stream that nobody reads: its
+        reader may be the one who waits here.
+        """
+        waited = True
+        while waited and seconds > 0 and not self.landed.done():
+            unread, moment = self.unread, min(seconds, _MOMENT)
+            waited = (yield from self._wait(moment)) and not (unread and self.unread)
+            seconds -= moment
         return self.landed.done()
 
-    async def _await(self, seconds: float) -> None:
+    def _wait(self, seconds: float) -> Flow[bool]:
+        """For so many seconds at the most; False, where nobody may wait."""
+        waited: bool = yield Step(lambda: self._block(seconds), lambda: self._await(seconds))
+        return waited
+
+    def _block(self, seconds: float) -> bool:
+        if may_wait():
+            wait([self.landed], seconds)
+            return True
+        return False
+
+    async def _await(self, seconds: float) -> bool:
         waiter = asyncio.wrap_future(self.landed)
         try:
             await asyncio.wait([waiter], timeout=seconds)
         finally:
             waiter.cancel()  # else it would be called after its loop was closed
+        return True
 
 
 class Flights:
@@ -76,6 +99,10 @@ class Flights:
                 return self._flights[key], False
             flight = self._flights[key] = Flight(self, key)
             return flight, True
+
+    def of(self, key: str) -> Flight | None:
+        """The call for this key that is in the air."""
+        return self._flights.get(key)
 
     def remove(self, flight: Flight) -> None:
         """Let the next caller make a call of its own."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 from langmem_adapters import views
 from langmem_adapters.analysis import matching
-from langmem_adapters.errors import SerializationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.requests import key_of, words
 from langmem_adapters.experience.savings import Prices, Saved, cost
 from langmem_adapters.experience.shelf import Shelf
 from langmem_adapters.experience.switches import may_read, may_write
+from langmem_adapters.experience.transfer import read_lines
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Experience, Metric, Score
@@ -68,9 +69,17 @@ class Keeping:
         return self.enabled and self.enable_write and may_write()
 
     def create_flow(
-        self, experience: Experience, *, key: str | None = None, evicted: list[tuple[str, bytes]] | None = None
+        self,
+        experience: Experience,
+        *,
+        key: str | None = None,
+        evicted: list[tuple[str, bytes]] | None = None,
+        has_text: bool = True,
     ) -> Flow[Experience]:
-        """:meth:`create`, as a part of a larger flow. What has to go for it is added to ``evicted``, by its key."""
+        """:meth:`create`, as a part of a larger flow. What goes meanwhile is added to ``evicted``, by its key.
+
+        ``has_text`` is False for keys under which there never is a request, by whose text it could be found.
+        """
         now = self._clock()
         kept = experience.model_copy(
             update={
@@ -82,7 +91,10 @@ class Keeping:
         )
         if self.writes:
             key = key_of(kept.req, key)
-            self._counts["evicted"] += yield from step(self._shelf.put, key, kept.to_bytes(), evicted)
+            gone = yield from step(
+                self._shelf.put, key, kept.to_bytes(), evicted, has_text=has_text or kept.req is not None
+            )
+            self._counts["evicted"] += gone
             self._counts["stored"] += 1
         return kept
 
@@ -146,6 +158,8 @@ class Keeping:
 
     def similar_flow(self, req: Any, k: int) -> Flow[list[Similar]]:
         """The experiences that are like a request, best first."""
+        if not isinstance(k, int):
+            raise ConfigurationError(f"k is a whole number, not {k!r:.50}")
         if not self.reads or k < 1:
             return views.Listing([], views.experiences)
         read: dict[bytes, Experience] = {}
@@ -174,12 +188,15 @@ class Keeping:
 
         return bool((yield from step(self._shelf.drop, is_it)))
 
-    def _import(self, lines: Sequence[tuple[str, Experience]], progress: Progress) -> Flow[int]:
-        with advancing(progress, "importing", len(lines), "experiences") as advance:
-            for key, experience in lines:
+    def _import(self, lines: Iterable[bytes | str], progress: Progress) -> Flow[int]:
+        read = yield from step(read_lines, lines)
+        added = 0
+        with advancing(progress, "importing", len(read), "experiences") as advance:
+            for key, experience in read:
+                added += self.writes
                 yield from self.create_flow(experience, key=key)
                 advance(1)
-        return len(lines)
+        return added
 
     def _worth(self, data: bytes) -> float | None:
         experience = self._read(data)

@@ -13,7 +13,7 @@ from langmem_adapters.flow import Flow, Step, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 
-__all__ = ["Lease", "Leases"]
+__all__ = ["Lease", "Leases", "may_wait"]
 
 _FIRST, _LONGEST = 0.01, 0.25  # seconds between two looks
 _ODD = 3600.0  # seconds; a lease that ends later than so long after one of ours would is none
@@ -80,11 +80,31 @@ class Leases:
         except Conflict:
             return
 
-    def pause(self, number: int) -> Flow[None]:
-        """Wait between the looks ``number`` and ``number + 1``."""
+    def pause(self, number: int) -> Flow[bool]:
+        """Wait between the looks ``number`` and ``number + 1``; False, where nobody may wait."""
         seconds = min(_FIRST * 2 ** min(number, 8), _LONGEST)
-        later = (lambda: asyncio.sleep(seconds)) if self._sleep is time.sleep else None
-        yield Step(lambda: self._sleep(seconds), later)
+
+        def block() -> bool:
+            if may_wait():
+                self._sleep(seconds)
+                return True
+            return False
+
+        async def later() -> bool:
+            await asyncio.sleep(seconds)
+            return True
+
+        waited: bool = yield Step(block, later if self._sleep is time.sleep else None)
+        return waited
+
+
+def may_wait() -> bool:
+    """Whether this thread may block: not while an event loop runs on it, which may have to make what is waited for."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return True
+    return False
 
 
 def _until(data: bytes) -> float:

@@ -16,7 +16,7 @@ from langmem_adapters.experience.recent import Recent
 from langmem_adapters.experience.requests import key_of, text_of
 from langmem_adapters.experience.savings import Prices, Saved, check
 from langmem_adapters.experience.shelf import Shelf
-from langmem_adapters.experience.transfer import read_lines, write_line
+from langmem_adapters.experience.transfer import write_line
 from langmem_adapters.experience.verifier_tuning import Tuned, tuning
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.model import Experience, Scope
@@ -41,7 +41,8 @@ class ExperiencePool(Keeping):
         tag: What they are experiences of, a function's name for one.
         user, tenant: Whose they are.
         index: Finds those that are like a request, :func:`~langmem_adapters.open_index` for one.
-        ttl: Seconds for which an experience may be served; None: for ever.
+        ttl: Seconds for which an experience may be served; None: for ever. What is older goes where it is met, and
+            a few with later writes.
         max_entries, max_bytes: How much is kept; None: any number. What was not used for long goes first, and of
             that the worst score, a few on each write. All writers of a tag must have the same bounds.
         keep: Seconds for which what was read is served again without a look at the store, from this process's
@@ -80,8 +81,11 @@ class ExperiencePool(Keeping):
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: os.urandom(16).hex(),
     ) -> None:
-        if ttl is not None and not ttl > 0:
-            raise ConfigurationError(f"ttl is a number of seconds above 0, not {ttl}")
+        if ttl is not None and not (isinstance(ttl, int | float) and ttl > 0):
+            raise ConfigurationError(f"ttl is a number of seconds above 0, not {ttl!r:.50}")
+        for name, text in (("tag", tag), ("user", user), ("tenant", tenant)):
+            if not isinstance(text, str):
+                raise ConfigurationError(f"{name} is a text, not {text!r:.50}")
         check(prices or {})
         self.tag = tag
         self.scope = Scope(tenant=tenant, user=user)
@@ -214,16 +218,16 @@ class ExperiencePool(Keeping):
                     yield write_line(key, data) + b"\n"
 
     def import_(self, lines: Iterable[bytes | str], *, progress: Progress = False) -> int:
-        """Add exported experiences to this pool's; returns how many there were.
+        """Add exported experiences to this pool's; returns how many were added: none, where storing is switched off.
 
         All lines are read before the first is written, so a malformed line changes nothing. An experience takes the
         place of the one of the same request.
         """
-        return run(self._import(read_lines(lines), progress))
+        return run(self._import(lines, progress))
 
     async def aimport(self, lines: Iterable[bytes | str], *, progress: Progress = False) -> int:
         """:meth:`import_`, without blocking the event loop."""
-        return await arun(self._import(read_lines(lines), progress))
+        return await arun(self._import(lines, progress))
 
     def tune(
         self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
@@ -250,7 +254,11 @@ class ExperiencePool(Keeping):
 
     def at(self, tag: str | None) -> ExperiencePool:
         """The pool like this one under another tag; this one, for its own tag or None."""
-        return self if tag in {None, self.tag} else self._like_this(tag=tag)
+        if tag in {None, self.tag}:
+            return self
+        return self._like_this(
+            tag=tag, enabled=self.enabled, enable_read=self.enable_read, enable_write=self.enable_write
+        )
 
     def stats(self) -> dict[str, int]:
         """What this object has seen: hits, misses, stored, unreadable, expired, evicted."""

@@ -51,6 +51,8 @@ def cost(metric: Metric | None, prices: Prices) -> Saved:
 
 def check(prices: Prices) -> None:
     """Raise ConfigurationError for a table that is not one of prices."""
+    if not isinstance(prices, Mapping):
+        raise ConfigurationError("prices are a table by the names of models")
     for model, pair in prices.items():
         if not (isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(x, int | float) for x in pair)):  # noqa: PLR2004
             raise ConfigurationError(f"the prices of {model!r} are two numbers, for tokens in and out, per million")

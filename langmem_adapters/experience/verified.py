@@ -49,6 +49,7 @@ class VerifiedAnswers:
         verifier: Has the last word.
         candidates: How many of the nearest are checked.
         counts: Where refused candidates are counted, by guard: "rejected_numbers".
+        answers: Where the answers are kept, if in the same store: requests whose answers are gone, go.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class VerifiedAnswers:
         verifier: Verifier,
         candidates: int = 5,
         counts: Counter[str] | None = None,
+        answers: Namespace | None = None,
     ) -> None:
         if not isinstance(index, SemanticIndex):
             raise ConfigurationError(
@@ -73,6 +75,7 @@ class VerifiedAnswers:
         self._store = store
         self._namespace = namespace
         self._candidates = candidates
+        self._answers = answers
         self._shelves: OrderedDict[str, Shelf] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -92,16 +95,12 @@ class VerifiedAnswers:
     def keep_flow(self, partition: str, text: str, key: str) -> Flow[None]:
         """Keep a request under the key of its answer; its vector follows in the background."""
         shelf, data = self._shelf(partition), encode([key, text])
-        old = yield from step(shelf.get, key)
-        if old not in {None, data}:  # damaged, and passed over by the index, which looks at a log's entry once
-            yield from step(shelf.drop, lambda kept: kept == old)
         yield from step(shelf.put, key, data)
         submit(lambda: self._embed(shelf))
 
     def drop_flow(self, partition: str, *keys: str) -> Flow[None]:
         """Forget requests whose answers are gone."""
-        # Not by their keys, which leaves the log's entries for later: until then none could be added and found again.
-        yield from step(self._shelf(partition).drop, lambda data: _key(data) in keys)
+        yield from step(self._shelf(partition).delete, keys)
 
     def sweep_flow(self, gone: Callable[[str], bool]) -> Flow[None]:
         """Forget the requests, in all partitions, whose keys ``gone`` is true of. Reads them all."""
@@ -156,7 +155,11 @@ class VerifiedAnswers:
 
     def _open(self, partition: str) -> Shelf:
         namespace = (*self._namespace, partition)
-        return Shelf(self._store, namespace, worth=lambda _: 1.0, index=self.index, text_of=_text)
+        return Shelf(self._store, namespace, worth=self._worth, index=self.index, text_of=_text)
+
+    def _worth(self, data: bytes) -> float | None:
+        """Nothing without the answer, which may have gone with a process that was killed before it went on to this."""
+        return 1.0 if self._answers is None or self._store.get(self._answers, [_key(data)]) else None
 
     def _all(self) -> list[Shelf]:
         depth = len(self._namespace) + 1

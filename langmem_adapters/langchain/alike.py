@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 from langchain_core.outputs import Generation
 
-from langmem_adapters.errors import LangmemError
+from langmem_adapters.experience import Judge
+from langmem_adapters.experience.shelf import Evicted
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.cache import ExperienceCache
+from langmem_adapters.model import Experience
 
 __all__ = ["Alike"]
 
@@ -18,23 +20,24 @@ class Alike(NamedTuple):
     """Finds and keeps answers by the meaning of a prompt. Neither raises where an outage is to be borne."""
 
     find: Callable[[str, str], Flow[list[Generation] | None]]
-    keep: Callable[[str, str, str, Sequence[Generation]], Flow[None]]
+    create: Callable[[str, str, str, Sequence[Generation], Experience], Flow[Experience]]
     stats: Callable[[], dict[str, int]]
+    judge: Judge | None
 
     @classmethod
     def of(cls, cache: ExperienceCache) -> Alike | None:
         """That of a cache; None, if it has no semantic mode."""
-        mode, verified = cache._semantic, cache._verified  # noqa: SLF001 - what it does itself for LangChain
-        if mode is None or verified is None:
+        if cache._semantic is None or cache._verified is None:  # noqa: SLF001 - what it does itself for LangChain
             return None
 
-        def keep(prompt: str, llm_string: str, key: str, generations: Sequence[Generation]) -> Flow[None]:
-            question = mode.question(prompt, llm_string) if mode.may_serve(generations) else None
-            if question is None or not cache.pool.writes:
-                return
-            try:
-                yield from verified.keep_flow(question.partition, question.text, key)
-            except LangmemError as error:
-                cache._degrade(error, "semantic_errors")  # noqa: SLF001 - same
+        def create(
+            prompt: str, llm_string: str, key: str, generations: Sequence[Generation], made: Experience
+        ) -> Flow[Experience]:
+            question = cache._question(prompt, llm_string, generations)  # noqa: SLF001 - same
+            evicted: Evicted = []
+            named = made if question is None else made.model_copy(update={"partition": question.partition})
+            kept = yield from cache.pool.create_flow(named, key=key, evicted=evicted, has_text=False)
+            yield from cache._keep_question(question, key, evicted)  # noqa: SLF001 - same
+            return kept
 
-        return cls(cache._look_alike, keep, cache.stats)  # noqa: SLF001 - same
+        return cls(cache._look_alike, create, cache.stats, cache._judge)  # noqa: SLF001 - same

@@ -6,7 +6,6 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation
 
 from langmem_adapters import views
@@ -15,11 +14,11 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache
 from langmem_adapters.experience.arguments import Arguments
 from langmem_adapters.experience.asking import Asking
-from langmem_adapters.experience.flights import Flight
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.rules import Rules, Turn
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.alike import Alike
+from langmem_adapters.langchain.costs import metric_of
 from langmem_adapters.langchain.generations import read_generations, worth_storing, write_generations
 from langmem_adapters.langchain.pieces import as_reported, copied, pieces, whole
 from langmem_adapters.model import Experience, Metric
@@ -70,10 +69,10 @@ class Answers(Asking):
         self.pool = pool
         self._output_version = output_version
         self._saved_tokens = 0
-        self._open: dict[str, tuple[Flight, int | None]] = {}
         rules = Rules(
             should_store=should_store,
-            metric=_metric,
+            metric=metric_of,
+            judge=None if alike is None else alike.judge,
             context_builder=_found if examples else None,
             request="examples",
             k=examples,
@@ -88,6 +87,7 @@ class Answers(Asking):
             rules=rules,
             arguments=_Requests(_call),
             responses=_Generations(clock, new_id),
+            keep_requests=examples > 0,
             clock=clock,
             new_id=new_id,
         )
@@ -102,7 +102,7 @@ class Answers(Asking):
         with self._held(turn), self._calls.led(turn):
             result = ask(turn.args[-1])
             generations = as_reported(result, self._output_version)
-        run(self._finish(request, turn, generations))
+        run(self._calls.finish(turn, generations))
         return result
 
     async def ainvoke(self, request: Request, ask: Callable[[Examples], Awaitable[ChatResult]]) -> ChatResult:
@@ -114,7 +114,7 @@ class Answers(Asking):
         with self._held(turn), self._calls.led(turn):
             result = await ask(turn.args[-1])
             generations = as_reported(result, self._output_version)
-        await arun(self._finish(request, turn, generations))
+        await arun(self._calls.finish(turn, generations))
         return result
 
     def stream(
@@ -127,12 +127,13 @@ class Answers(Asking):
             yield from pieces(self._served(turn)[0])
             return
         chunks: list[ChatGenerationChunk] = []
-        with self._held(turn), self._read_by(turn, threading.get_ident()):
+        with self._held(turn):
+            self._read_by(turn, threading.get_ident())
             for chunk in ask(turn.args[-1]):
                 chunks.append(copied(chunk))
                 yield chunk
             generations = as_reported(whole(chunks), self._output_version)
-        run(self._finish(request, turn, generations))
+        run(self._calls.finish(turn, generations))
 
     async def astream(
         self, request: Request, ask: Callable[[Examples], AsyncIterator[ChatGenerationChunk]]
@@ -145,24 +146,22 @@ class Answers(Asking):
                 yield piece
             return
         chunks: list[ChatGenerationChunk] = []
-        with self._held(turn), self._read_by(turn, None):
+        with self._held(turn):
+            self._read_by(turn, None)
             async for chunk in ask(turn.args[-1]):
                 chunks.append(copied(chunk))
                 yield chunk
             generations = as_reported(whole(chunks), self._output_version)
-        await arun(self._finish(request, turn, generations))
+        await arun(self._calls.finish(turn, generations))
 
     def stats(self) -> dict[str, int]:
         """The pool's counts; hits that were shared by a call in the air; refused answers, errors, and tokens saved."""
         own = {name: self._calls.stats()[name] for name in ("shared", "refused", "errors")}
         alike = self._alike.stats() if self._alike else {}
+        if rejected := self._calls.stats()["rejected"]:  # answers to the very same request
+            alike |= {name: alike.get(name, 0) + rejected for name in ("rejected", "rejected_judge")}
         counts = {**alike, **self.pool.stats(), **own, "saved_tokens": self._saved_tokens}
         return views.Figures(counts, title="Cached answers")
-
-    def _finish(self, request: Request, turn: Turn, generations: list[ChatGeneration]) -> Flow[None]:
-        yield from self._calls.finish(turn, generations)
-        if self._alike is not None and turn.kept is not None:
-            yield from self._alike.keep(request.prompt, request.llm_string, request.key, generations)
 
     def _served(self, turn: Turn) -> list[ChatGeneration]:
         generations: list[ChatGeneration] = turn.value
@@ -184,18 +183,6 @@ def _found(_: Any, experiences: Examples) -> Examples:
     return experiences
 
 
-def _metric(generations: Sequence[ChatGeneration]) -> Metric:
-    """What an answer cost, as far as its messages tell."""
-    messages = [generation.message for generation in generations]
-    used = [message.usage_metadata for message in messages if isinstance(message, AIMessage)]
-    names = [message.response_metadata.get(name) for message in messages for name in ("model_name", "model")]
-    return Metric(
-        model=next((name for name in names if isinstance(name, str)), ""),
-        input_tokens=sum(usage.get("input_tokens") or 0 for usage in used if usage),
-        output_tokens=sum(usage.get("output_tokens") or 0 for usage in used if usage),
-    )
-
-
 class _Calls(FunctionCache):
     """Where there is no answer to the very same, one to the same in other words is looked for, once."""
 
@@ -210,6 +197,12 @@ class _Calls(FunctionCache):
         turn.value, turn.served = found, found is not None
         self._counts["hits"] += turn.served
         return turn.served
+
+    def _create(self, turn: Turn, value: Any, made: Experience) -> Flow[Experience]:
+        if self.alike is None:
+            return (yield from super()._create(turn, value, made))
+        counted = turn.counted
+        return (yield from self.alike.create(counted["prompt"], counted["llm_string"], turn.key, value, made))
 
 
 class _Requests(Arguments):

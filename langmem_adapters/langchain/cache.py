@@ -7,7 +7,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Literal, cast
 
 from langchain_core.caches import BaseCache
@@ -16,12 +15,16 @@ from langchain_core.outputs import Generation
 from langmem_adapters import views
 from langmem_adapters.causes import WarnOnce
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
-from langmem_adapters.experience import ExperiencePool, bypass, refresh
+from langmem_adapters.experience import ExperiencePool, Prices, bypass, refresh
+from langmem_adapters.experience.policies import ask
+from langmem_adapters.experience.shelf import Evicted
 from langmem_adapters.experience.verified import Match, VerifiedAnswers
 from langmem_adapters.experience.verifier_tuning import Tuned
-from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.indexes import shared_vectors
+from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.indexes import cache_vectors
+from langmem_adapters.langchain.costs import metric_of
 from langmem_adapters.langchain.generations import read_generations, worth_storing, write_generations
+from langmem_adapters.langchain.partitions import by_partition
 from langmem_adapters.langchain.removal import Removal
 from langmem_adapters.langchain.request import known_key, request_key
 from langmem_adapters.langchain.semantic import Question, SemanticMode
@@ -54,6 +57,7 @@ class ExperienceCache(Removal, BaseCache):
         keep: Seconds for which an answer that was read is served again from this process's memory, without a look at
             the store; None: not at all. What this process changes takes effect at once, what others change after so
             long. Some 1,000 answers of 16 MB are kept at the most.
+        prices: What a million tokens in and out cost, by a model's name, for ``cache.pool.saved()``.
         should_store: Decides which answers are worth keeping; default :func:`worth_storing`.
         semantic: Serve answers to requests that mean the same, too, if there is none to the very same: a
             :class:`~langmem_adapters.langchain.semantic.SemanticMode`, or an embedding model for one with defaults.
@@ -81,6 +85,7 @@ class ExperienceCache(Removal, BaseCache):
         max_entries: int | None = None,
         max_bytes: int | None = None,
         keep: float | None = None,
+        prices: Prices | None = None,
         should_store: Callable[[Sequence[Generation]], bool] = worth_storing,
         semantic: Any = None,
         on_error: Literal["degrade", "raise"] = "degrade",
@@ -99,10 +104,10 @@ class ExperienceCache(Removal, BaseCache):
             max_entries=max_entries,
             max_bytes=max_bytes,
             keep=keep,
+            prices=prices,
             clock=clock,
             new_id=new_id,
         )
-        self._keeps = keep is not None
         self._should_store = should_store
         self._on_error = on_error
         self._clock = clock
@@ -110,6 +115,8 @@ class ExperienceCache(Removal, BaseCache):
         self._counts: Counter[str] = Counter()
         self._warn = WarnOnce()
         self._semantic = None if semantic is None else SemanticMode.of(semantic)
+        self._judge = None if self._semantic is None else self._semantic.judge
+        self._keeps = keep is not None and self._judge is None  # who is asked may take their time
         self._verified = None if self._semantic is None else self._like(url, store, self._semantic)
 
     def _like(self, url: str | None, store: Store | None, mode: SemanticMode) -> VerifiedAnswers:
@@ -118,10 +125,11 @@ class ExperienceCache(Removal, BaseCache):
         return VerifiedAnswers(
             self.pool.store,
             (*self._place(), "semantic"),
-            shared_vectors(url, mode.embedder) if mode.index is None else mode.index,
+            cache_vectors(url, mode.embedder) if mode.index is None else mode.index,
             verifier=mode.verifier,
             candidates=mode.candidates,
             counts=self._counts,
+            answers=self._place(),
         )
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
@@ -202,6 +210,8 @@ class ExperienceCache(Removal, BaseCache):
         key = request_key(prompt, llm_string)
         try:
             experience = yield from self.pool.lookup_flow(key)
+            if experience is not None and self._judge is not None:
+                experience = yield from self._judged(experience, self._asked(prompt, llm_string))
             generations = None if experience is None else self._read(experience, key)
         except LangmemError as error:
             self._degrade(error)
@@ -212,13 +222,39 @@ class ExperienceCache(Removal, BaseCache):
             self._count_tokens(generations)
         return generations
 
+    def _asked(self, prompt: str, llm_string: str) -> str:
+        """What a judge is told was asked: the user's last words, or all of a prompt that has none."""
+        question = self._semantic.question(prompt, llm_string) if self._semantic else None
+        return prompt if question is None else question.text
+
+    def _judged(self, experience: Experience, text: str) -> Flow[Experience | None]:
+        """An answer to the very same request, if it is good enough."""
+        good = False
+        try:
+            good = yield from self._is_good(experience, text, text)
+        finally:
+            if not good:
+                self.pool.withdraw(experience)
+        return experience if good else None
+
+    def _is_good(self, experience: Experience, kept: str, asked: str) -> Flow[bool]:
+        """Whether the judge lets the answer to what was asked then stand for one to what is asked now."""
+        if self._judge is None:
+            return True
+        good = bool((yield from ask(self._judge, experience.model_copy(update={"req": kept}), asked)))
+        self._counts.update([] if good else ["rejected", "rejected_judge"])
+        return good
+
     def _look_alike(self, prompt: str, llm_string: str) -> Flow[list[Generation] | None]:
         mode, verified = self._semantic, self._verified
         question = mode.question(prompt, llm_string) if mode and self.pool.reads else None
         if mode is None or verified is None or question is None:
             return None
         try:
+            own = request_key(prompt, llm_string) if self._judge else None  # has been judged
             for match in (yield from verified.find_flow(*reversed(question))):
+                if match.key == own:
+                    continue
                 generations = yield from self._served(mode, match, question)
                 if generations is not None:
                     return generations
@@ -234,9 +270,7 @@ class ExperienceCache(Removal, BaseCache):
             return None
         served = False
         try:
-            good = mode.judge is None or (yield from step(mode.judge, experience, question.text))
-            if not good:
-                self._counts.update(["rejected", "rejected_judge"])
+            if not (yield from self._is_good(experience, match.text, question.text)):
                 return None
             generations = self._read(experience, match.key)
             if mode.dry_run:
@@ -258,20 +292,24 @@ class ExperienceCache(Removal, BaseCache):
         key = request_key(prompt, llm_string)
         question = self._question(prompt, llm_string, return_val)
         partition = {} if question is None else {"partition": question.partition}
-        evicted: list[tuple[str, bytes]] = []
+        evicted: Evicted = []
         try:
-            experience = Experience(resp=write_generations(return_val), **partition)
-            yield from self.pool.create_flow(experience, key=key, evicted=evicted)
+            experience = Experience(resp=write_generations(return_val), metric=metric_of(return_val), **partition)
+            yield from self.pool.create_flow(experience, key=key, evicted=evicted, has_text=False)
         except LangmemError as error:
             self._degrade(error)
             return
+        yield from self._keep_question(question, key, evicted)
+
+    def _keep_question(self, question: Question | None, key: str, evicted: Evicted) -> Flow[None]:
+        """Keep what was asked beside an answer, and forget what was asked of those that had to go."""
         verified = self._verified
         if verified is None or not self.pool.writes:
             return
         try:
             if question is not None:
                 yield from verified.keep_flow(question.partition, question.text, key)
-            for gone, keys in _by_partition(evicted).items():
+            for gone, keys in by_partition(evicted).items():
                 yield from verified.drop_flow(gone, *keys)
         except LangmemError as error:
             self._degrade(error, "semantic_errors")
@@ -295,7 +333,7 @@ class ExperienceCache(Removal, BaseCache):
             self._counts["saved_tokens"] += _tokens(generation)
 
     def _degrade(self, error: LangmemError, count: str = "errors") -> None:
-        if self._on_error == "raise":
+        if self._on_error == "raise" or isinstance(error, ConfigurationError):
             raise error
         self._counts[count] += 1
         self._warn("the model call goes on without its cache", error)
@@ -305,14 +343,3 @@ def _tokens(generation: Generation) -> int:
     message = getattr(generation, "message", None)
     usage = getattr(message, "response_metadata", {}).get("cache_usage") or {}
     return int(usage.get("total_tokens") or 0)
-
-
-def _by_partition(evicted: Sequence[tuple[str, bytes]]) -> dict[str, list[str]]:
-    """The keys of answers that are gone, by where their questions are."""
-    found: dict[str, list[str]] = {}
-    for key, data in evicted:
-        with suppress(SerializationError):
-            partition = (Experience.from_bytes(data).model_extra or {}).get("partition")
-            if isinstance(partition, str):
-                found.setdefault(partition, []).append(key)
-    return found

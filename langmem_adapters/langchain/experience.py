@@ -14,7 +14,8 @@ from langchain_core.outputs import Generation
 
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.experience import ExperiencePool, Prices, bypass, refresh
-from langmem_adapters.indexes import open_index, shared_index
+from langmem_adapters.experience.savings import Saved
+from langmem_adapters.indexes import cache_index, open_index
 from langmem_adapters.langchain.answers import Answers
 from langmem_adapters.langchain.chat_model import CachedChatModel
 from langmem_adapters.langchain.generations import worth_storing
@@ -100,7 +101,7 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
         if examples < 0:
             raise ConfigurationError(f"examples is a number, or 0, not {examples}")
         if examples and index is None:
-            index = open_index("memory:") if store else shared_index(url)
+            index = open_index("memory:") if store else cache_index(url)
         self._store = store or cache_store(url)
         self._scope = ScopeOf(user, "-", tenant, needs_user=False)
         self._strict = strict
@@ -126,6 +127,7 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
         self._lock = threading.Lock()
         self._answers: OrderedDict[tuple[Scope, str | None], Answers] = OrderedDict()
         self._gone: Counter[str] = Counter()  # what was counted by those that are not kept any more
+        self._gone_saved = Saved()
         self._made(Scope(), None)  # so that a wrong setting is told here
 
     # --- hooks
@@ -166,6 +168,11 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
                 counts.update(answers.stats())
         return {**self._made(Scope(), None).stats(), **counts, "bypassed": self._bypassed}
 
+    def saved(self) -> Saved:
+        """What the hits of all users have saved: seconds, tokens, and money by the ``prices``."""
+        with self._lock:
+            return sum((answers.pool.saved() for answers in self._answers.values()), self._gone_saved)
+
     # --- whose answers
 
     def _with_cache(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
@@ -192,7 +199,9 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
             answers = self._answers.pop((scope, output_version), None) or self._made(scope, output_version)
             self._answers[scope, output_version] = answers
             if len(self._answers) > _SCOPES:
-                self._gone.update(self._answers.popitem(last=False)[1].stats())
+                gone = self._answers.popitem(last=False)[1]
+                self._gone.update(gone.stats())
+                self._gone_saved += gone.pool.saved()
             return answers
 
     def _made(self, scope: Scope, output_version: str | None) -> Answers:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, Generation
 
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.experience.verified import VerifiedAnswers
 from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.langchain.partitions import partition_of
 from langmem_adapters.model import Experience
 
 __all__ = ["Removal"]
@@ -68,10 +69,17 @@ class Removal:
             yield from self._verified.clear_flow()
 
     def _delete(self, key: str) -> Flow[bool]:
+        kept = yield from step(self._kept, key)
         there = yield from step(self.pool.delete, key=key)
-        if self._verified is not None:
-            yield from self._verified.sweep_flow(lambda kept: kept == key)
+        partition = None if kept is None else partition_of(kept)
+        if self._verified is not None and partition is not None:
+            yield from self._verified.drop_flow(partition, key)
+        elif self._verified is not None:  # nobody knows where its question is
+            yield from self._verified.sweep_flow(lambda named: named == key)
         return there
+
+    def _kept(self, key: str) -> bytes | None:
+        return self.pool.store.get(self._place(), [key]).get(key)
 
     def _invalidate(self, where: Callable[[list[Generation]], bool] | None, tag: str | None) -> Flow[int]:
         if where is None and tag is None:
@@ -87,10 +95,18 @@ class Removal:
                 yield from verified.clear_flow()
             yield from step(self._forget_meanings, place)
             return gone
-        gone = yield from step(pool.invalidate, lambda experience: where(self._read(experience, "")))
+        gone = yield from step(pool.invalidate, lambda experience: self._is_wanted(experience, where))
         if verified is not None:
             yield from verified.sweep_flow(lambda key: not pool.store.get(place, [key]))
         return gone
+
+    def _is_wanted(self, experience: Experience, where: Callable[[list[Generation]], bool]) -> bool:
+        """Whether an entry is to be forgotten, as is one that nobody can read."""
+        try:
+            generations = self._read(experience, "")
+        except SerializationError:
+            return True
+        return where(generations)
 
     def _forget_meanings(self, place: Sequence[str]) -> None:
         """Whether this cache has a semantic mode or not; an index of another one's follows when it is next searched."""
@@ -102,9 +118,9 @@ def _key_of(hit: str | AIMessage | ChatGeneration) -> str:
     if isinstance(hit, str):
         return hit
     message = hit.message if isinstance(hit, ChatGeneration) else hit
-    key = message.response_metadata.get("cache_key")
+    key = message.response_metadata.get("cache_key") if isinstance(message, BaseMessage) else None
     if not isinstance(key, str):
-        raise ConfigurationError("this message did not come from a cache: it has no cache_key in response_metadata")
+        raise ConfigurationError("this did not come from a cache: it has no cache_key in response_metadata")
     return key
 
 

@@ -12,7 +12,6 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache
 from langmem_adapters.experience.arguments import Arguments
 from langmem_adapters.experience.asking import Asking
-from langmem_adapters.experience.flights import Flight
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.rules import Rules, Turn
 from langmem_adapters.flow import arun, run
@@ -58,7 +57,6 @@ class Answers(Asking):
         self.pool = pool
         self._saved_tokens = 0
         self._unkeyed = 0
-        self._open: dict[str, tuple[Flight, int | None]] = {}
 
         def metric(response: Any) -> Metric:
             used = usage_of(response) or {}
@@ -114,11 +112,14 @@ class Answers(Asking):
         if turn.served:
             return cast("Iterator[Any]", give(pieces(self._served(turn))))
         with self._held(turn):
-            return self._recorded(turn, ask())
+            stream = ask()
+            self._read_by(turn, threading.get_ident(), begun=False)
+            return self._recorded(turn, stream)
 
     def _recorded(self, turn: Turn, stream: Iterator[Any]) -> Iterator[Any]:
         recording = Recording()
-        with self._held(turn), self._read_by(turn, threading.get_ident()):
+        with self._held(turn):
+            self._read_by(turn, threading.get_ident())
             for response in stream:
                 recording.take(response)
                 yield response
@@ -138,11 +139,14 @@ class Answers(Asking):
         if turn.served:
             return cast("AsyncIterator[Any]", await give(_async(pieces(self._served(turn)))))
         with self._held(turn):
-            return self._arecorded(turn, await ask())
+            stream = await ask()
+            self._read_by(turn, None, begun=False)
+            return self._arecorded(turn, stream)
 
     async def _arecorded(self, turn: Turn, stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
         recording = Recording()
-        with self._held(turn), self._read_by(turn, None):
+        with self._held(turn):
+            self._read_by(turn, None)
             async for response in stream:
                 recording.take(response)
                 yield response
