@@ -78,15 +78,19 @@ class Breaker:
         return result
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """:meth:`guard` for what is done in a block, which may be a part of a flow."""
+    def watching(self, *, tells: bool = True) -> Iterator[None]:
+        """:meth:`guard` for what is done in a block, which may be a part of a flow.
+
+        ``tells`` whether its success says that what failed would succeed too.
+        """
         before = self._begun()
         try:
             yield
         except Exception as error:
             self._failed(before, error)
             raise
-        self._succeeded()
+        if tells:
+            self._succeeded()
 
     def _begun(self) -> int:
         if self._sentence is not None:

@@ -20,6 +20,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError, Stor
 __all__ = ["Database", "default_url", "file_of"]
 
 _IN_MEMORY = ":memory:"
+_IMMEDIATE = "BEGIN IMMEDIATE"
 _LONGEST = 5.0  # seconds to wait for writers who get on
 
 
@@ -86,13 +87,14 @@ class Database:
 
     def writing(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """Change all or nothing, alone among writers."""
-        return self._transaction("BEGIN IMMEDIATE")
+        return self._transaction(_IMMEDIATE)
 
     def look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Give the rows of one statement, which is a consistent look by itself and needs no transaction around it."""
-        return (
-            self._breaker.guard(lambda: self._look(select, values)) if self._fails_fast else self._look(select, values)
-        )
+        if not self._fails_fast:
+            return self._look(select, values)
+        with self._breaker.watching(tells=False):
+            return self._look(select, values)
 
     def _look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         connection = self._borrow()
@@ -105,12 +107,13 @@ class Database:
 
     @contextlib.contextmanager
     def _watched(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._breaker.watching(), self._made(begin) as connection:
+        """A locked file lets everybody read, so that one who could read knows nothing of its lock."""
+        with self._breaker.watching(tells=begin == _IMMEDIATE), self._made(begin) as connection:
             yield connection
 
     def _take_turn(self) -> None:
         """Be the only writer for a moment, which is what a locked file refuses."""
-        with self._made("BEGIN IMMEDIATE"):
+        with self._made(_IMMEDIATE):
             pass
 
     @contextlib.contextmanager
@@ -214,7 +217,7 @@ class Database:
             "CREATE TABLE IF NOT EXISTS langmem_schema (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
         )
         if self._version(connection) < len(self._schema):
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(_IMMEDIATE)
             done = self._version(connection)
             for script in self._schema[done:]:
                 connection.execute(script)

@@ -57,7 +57,8 @@ class ExperienceCache(Removal, BaseCache):
         keep: Seconds for which an answer that was read is served again from this process's memory, without a look at
             the store; None: not at all. What this process changes takes effect at once, what others change after so
             long. Some 1,000 answers of 16 MB are kept at the most.
-        prices: What a million tokens in and out cost, by a model's name, for ``cache.pool.saved()``.
+        prices: What a million tokens in and out cost, by a model's name, for ``cache.pool.saved()``; without them,
+            what an answer took is not kept beside it.
         should_store: Decides which answers are worth keeping; default :func:`worth_storing`.
         semantic: Serve answers to requests that mean the same, too, if there is none to the very same: a
             :class:`~langmem_adapters.langchain.semantic.SemanticMode`, or an embedding model for one with defaults.
@@ -109,6 +110,7 @@ class ExperienceCache(Removal, BaseCache):
             new_id=new_id,
         )
         self._should_store = should_store
+        self._is_priced = bool(prices)
         self._on_error = on_error
         self._clock = clock
         self._new_id = new_id
@@ -294,7 +296,8 @@ class ExperienceCache(Removal, BaseCache):
         partition = {} if question is None else {"partition": question.partition}
         evicted: Evicted = []
         try:
-            experience = Experience(resp=write_generations(return_val), metric=metric_of(return_val), **partition)
+            metric = metric_of(return_val) if self._is_priced else None
+            experience = Experience(resp=write_generations(return_val), metric=metric, **partition)
             yield from self.pool.create_flow(experience, key=key, evicted=evicted, has_text=False)
         except LangmemError as error:
             self._degrade(error)
