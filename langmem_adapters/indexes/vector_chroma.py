@@ -25,7 +25,7 @@ try:
     import chromadb
     import httpx
     from chromadb.config import Settings
-    from chromadb.errors import NotFoundError
+    from chromadb.errors import InternalError, NotFoundError
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
 except RuntimeError as error:  # of chromadb itself, which speaks of SQLite in several coloured lines
@@ -161,11 +161,11 @@ class ChromaVectors:
             known = self._collections.get(name)
             if known is not None and _mark(known).maker.fits(maker):
                 with contextlib.suppress(NotFoundError):  # another process has begun it anew
-                    return ask(known)
+                    return _answered(known, ask)
             collection = self._fetched(name)
             if collection is None or not _mark(collection).maker.fits(maker):
                 return None
-            return ask(collection)
+            return _answered(collection, ask)
 
     def _fetched(self, name: str) -> Any:
         try:
@@ -341,3 +341,10 @@ def _mark(collection: Any) -> Mark:
 def _parts(values: Sequence[T], size: int) -> Iterator[list[T]]:
     for n in range(0, len(values), size):
         yield list(values[n : n + size])
+
+
+def _answered(collection: Any, ask: Callable[[Any], T]) -> T:
+    try:
+        return ask(collection)
+    except InternalError:  # beside a write, a server may look for what it has half of; a moment later it has it all
+        return ask(collection)
