@@ -133,7 +133,8 @@ def test_a_cache_still_writes_the_very_same(line: dict[str, str]) -> None:
     ttl = None if experience.expires_at is None else experience.expires_at - 1000.5
     cache = ExperienceCache(store=store, ttl=ttl, clock=lambda: 1000.5, new_id=lambda: "id0")
     cache.update(line["prompt"], line["llm"], _generations(line))
-    assert store.get(_PLACE, [line["key"]]) == {line["key"]: line["stored"].encode()}
+    # As data: in which order a call has its fields is up to the release of langchain-core.
+    assert json.loads(store.get(_PLACE, [line["key"]])[line["key"]]) == json.loads(line["stored"])
 
 
 _PLACE = ("experience", "", "", "langchain")
