@@ -10,10 +10,11 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Memory, Message, Occurrence, Scope
 from langmem_adapters.protocols import Document
 
-__all__ = ["Reading", "memory_id", "merged", "normal", "note", "session_within"]
+__all__ = ["SPEAKERS", "Reading", "memory_id", "merged", "normal", "note", "session_within"]
 
 _OCCURRENCES = 101
-_SPEAKERS = ("user", "assistant")
+SPEAKERS = ("user", "assistant")
+"""The roles of those whose words are found again."""
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -46,7 +47,7 @@ class Reading:
         It stands where and when it was said first, and is known to have been said again in other sessions.
         """
         memory = self.memory(data)
-        if memory is None or memory.message.role not in _SPEAKERS:
+        if memory is None or memory.message.role not in SPEAKERS:
             return None
         first = memory.occurrences[0] if memory.occurrences else Occurrence()
         again = dict.fromkeys(o.session for o in memory.occurrences if o.session != first.session)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from langmem_adapters.analysis import analyze
 from langmem_adapters.flow import Flow
 from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.memories import SPEAKERS
 from langmem_adapters.model import Message
 
 __all__ = ["find_news"]
 
-_SPEAKERS = ("user", "assistant")
 _NEAREST = 20  # memories among which a message is looked for that is not there to the letter
 
 
@@ -37,8 +37,9 @@ def find_news(
     for message, is_kept in zip(fresh, kept, strict=True):
         if is_kept:
             continue
+        words = _words(message)
         found = yield from long_term.search_flow(message.text, _NEAREST)
-        if all(_words(recalled.memory.message) != _words(message) for recalled in found):
+        if all(_words(recalled.memory.message) != words for recalled in found):
             news.append(message)
     return news
 
@@ -48,7 +49,7 @@ def _kept(messages: Sequence[Message], long_term: LongTermMemory) -> Flow[list[b
     same = [
         (n, message.model_copy(update={"role": role, "name": name}))
         for n, message in enumerate(messages)
-        for role in dict.fromkeys((message.role, *_SPEAKERS))
+        for role in dict.fromkeys((message.role, *SPEAKERS))
         for name in dict.fromkeys((message.name, None))
     ]
     known = yield from long_term.known_flow([version for _, version in same])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.memories import SPEAKERS
 from langmem_adapters.model import Message
 from langmem_adapters.plots.drawing import COLOURS, GREY, RED, axes, legend, printable, tidy
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["similarity_map"]
 
 _LONGEST_LABEL = 24
-_SPEAKERS = ("user", "assistant")
 
 
 def similarity_map(
@@ -75,7 +75,7 @@ def similarity_map(
 
 def _given(memory: LongTermMemory | Sequence[Message | str], embedder: Any) -> tuple[list[Message], Embedder]:
     if isinstance(memory, LongTermMemory):
-        messages = [one.message for one in memory.all() if one.message.role in _SPEAKERS]
+        messages = [one.message for one in memory.all() if one.message.role in SPEAKERS]
         vectors = memory._records.vectors  # noqa: SLF001 - it is told of no others
         embedder = getattr(vectors, "embedder", None) if embedder is None else embedder
     else:
