@@ -11,12 +11,14 @@ import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
 
+from langmem_adapters.english import BASES, SPELLINGS
+
 __all__ = ["ANALYZER_ID", "STOP_WORDS", "Analyzer", "analyze", "matching", "stem"]
 
 Analyzer = Callable[[str], list[str]]
 """Turns a text into terms, in order and with repetitions. It must be pure: the same text, the same terms."""
 
-ANALYZER_ID = "langmem-3"
+ANALYZER_ID = "langmem-4"
 """The version of :func:`analyze`. It changes with every change of a document's terms, so that indexes are rebuilt."""
 
 STOP_WORDS = frozenset(
@@ -38,10 +40,10 @@ _LONGEST = 64  # characters of a word; what is longer is no word but data, and i
 def analyze(text: str) -> list[str]:
     """Split a text into terms.
 
-    The text is normalised (NFKC) and case-folded. Words are runs of letters, combining marks and digits.
-    ASCII words are stemmed (:func:`stem`); words of other alphabets are kept. Han, kana and hangul give every
-    character and every pair of neighbours; Thai, Lao, Khmer and Burmese, whose characters mean little alone,
-    give the pairs.
+    The text is normalised (NFKC) and case-folded. Words are runs of letters, combining marks and digits. ASCII
+    words are stemmed (:func:`stem`), and those of one English family give one stem; words of other alphabets are
+    kept. Han, kana and hangul give every character and every pair of neighbours; Thai, Lao, Khmer and Burmese,
+    whose characters mean little alone, give the pairs.
     """
     if text.isascii():
         text = text.lower()
@@ -122,27 +124,9 @@ def _word(word: str) -> str:
     word = word[:_LONGEST]
     if word in STOP_WORDS or not (word.isascii() and word.isalpha()):
         return word
-    stemmed = stem(_IRREGULAR.get(word, word))
+    stemmed = stem(BASES.get(word, word))
+    stemmed = _SPELT.get(stemmed, stemmed)
     return word if stemmed in STOP_WORDS else stemmed
-
-
-# Forms that no suffix tells, after their base. Those that are as often another word ("left", "rose") are not here.
-_IRREGULAR_FORMS = """
-    become became, begin began begun, bite bitten, blow blew blown, break broke broken, bring brought,
-    build built, buy bought, catch caught, choose chose chosen, come came, deal dealt, dig dug,
-    draw drew drawn, drink drank drunk, drive drove driven, eat ate eaten, fall fell fallen, feed fed,
-    feel felt, fight fought, find found, fly flew flown, forget forgot forgotten, freeze froze frozen,
-    get got gotten, give gave given, go went gone, grow grew grown, hang hung, hear heard, hide hid hidden,
-    hold held, keep kept, know knew known, lead led, lend lent, lose lost, make made, mean meant, meet met,
-    pay paid, ride rode ridden, ring rang rung, rise risen, run ran, say said, see saw seen, seek sought,
-    sell sold, send sent, shake shook shaken, shoot shot, show shown, sing sang sung, sit sat, sleep slept,
-    speak spoke spoken, spend spent, stand stood, steal stole stolen, stick stuck, strike struck,
-    swear swore sworn, sweep swept, swim swam swum, take took taken, teach taught, tear tore torn, tell told,
-    think thought, throw threw thrown, understand understood, wake woke woken, wear wore worn, weep wept,
-    win won, write wrote written, child children, foot feet, knife knives, life lives, man men, mouse mice,
-    person people, tooth teeth, wife wives, woman women
-"""
-_IRREGULAR = {form: base for base, *forms in map(str.split, _IRREGULAR_FORMS.split(",")) for form in forms}
 
 
 def stem(word: str) -> str:
@@ -241,3 +225,6 @@ def _final_letter(word: str) -> str:
     if word.endswith("e") and (_measure(rest) > 1 or (_measure(rest) == 1 and not _ends_short(rest))):
         word = rest
     return word[:-1] if word.endswith("ll") and _measure(word) > 1 else word
+
+
+_SPELT = {stem(other): stem(base) for other, base in SPELLINGS.items()}
