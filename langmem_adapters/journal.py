@@ -57,7 +57,7 @@ def stale(items: Iterable[Item], live: AbstractSet[str]) -> list[Item]:
     found, named = [], set[str]()
     for item in items:
         names = set(decode(item.data))
-        if not names & live - named:
+        if not (names & live) - named:
             found.append(item)
         named |= names
     return found

@@ -74,7 +74,7 @@ def newest(messages: Sequence[S], k: int, without: Callable[[S, set[str | None]]
 def _fitting(whole: Sequence[S], k: int, sizes: Sequence[int] | None, max_tokens: int | None) -> list[S]:
     if k <= 0 or not whole:
         return []
-    asked = max((n for n, message in enumerate(whole) if message.role == "user"), default=None)
+    asked = next((n for n in range(len(whole) - 1, -1, -1) if whole[n].role == "user"), None)
     start = _start(whole, asked, k, sizes, max_tokens)
     if asked is None:
         return [*whole[start:]]
@@ -161,7 +161,8 @@ def _repaired(messages: Sequence[S], without: Callable[[S, set[str | None]], S])
             if not (message.tool_calls or message.text):
                 continue
         repaired.append(message)
-        repaired += [messages[at] for at in asker.get(n, ())]
+        if n in asker:
+            repaired += [messages[at] for at in asker[n]]
     return repaired
 
 
@@ -171,7 +172,8 @@ def _matched(messages: Sequence[Said]) -> tuple[set[tuple[int, str | None]], dic
     answers: set[tuple[int, str | None]] = set()
     asker: dict[int, list[int]] = {}
     for n, message in enumerate(messages):
-        open_calls.update((call.id, n) for call in message.tool_calls)
+        for call in message.tool_calls:
+            open_calls[call.id] = n
         if message.role == "tool" and message.tool_call_id in open_calls:
             asked = open_calls.pop(message.tool_call_id)
             answers.add((asked, message.tool_call_id))

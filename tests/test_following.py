@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_adapters import following, journal
+from langmem_adapters.codec import encode
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import Conflict, SearchError
 from langmem_adapters.indexes.lexical import LexicalIndex
@@ -393,6 +394,20 @@ def test_of_what_is_gone_a_tidied_log_tells_nothing(tidied: Callable[[Store], No
         here.delete([f"k{n}"])
     tidied(store)
     assert store.scan(NOTES, limit=0).total == 50  # the newest quarter
+
+
+class Many(set[str]):
+    """Keys of so many records that nobody can go through them for each entry."""
+
+    def __sub__(self, other: object) -> Any:
+        raise AssertionError("went through all records for one entry")
+
+
+def test_what_a_log_need_not_tell_is_found_without_going_through_all_records_for_each_entry() -> None:
+    items = [
+        Item(n, str(n), encode(keys)) for n, keys in enumerate((["a"], ["gone"], ["a", "b"], ["b"], ["a", "gone"]))
+    ]
+    assert [item.seq for item in journal.stale(items, Many({"a", "b", "c"}))] == [1, 3, 4]
 
 
 def test_a_log_without_anything_to_leave_out_is_not_read_again_and_again(
