@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from langmem_adapters import views
-from langmem_adapters.codec import decode
 from langmem_adapters.compaction import Compaction
-from langmem_adapters.conversation import SUMMARY, TITLE, Context, Conversation, read_summary
+from langmem_adapters.conversation import SUMMARY, TITLE, Context, Conversation, read_summary, read_title
 from langmem_adapters.departed import DEPARTED, count_departed
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.expiry import Refresh
@@ -326,7 +325,7 @@ class BrainMemory(Remembering, Reflection):
         covered = next((n for n, item in enumerate(page.items) if summary and item.id == summary.covers), page.total)
         return views.conversation(
             [message for _, message in readable(reversed(page.items))],
-            title=str(decode(page.values[TITLE])) if TITLE in page.values else "",
+            title=read_title(page.values.get(TITLE)),
             details=[f"session {self.scope.session}", f"user {self.scope.user}" if self.scope.user else ""],
             summary=summary.text if summary else "",
             total=page.total,

@@ -16,7 +16,17 @@ from langmem_adapters.model import Message, Recalled, Summary, salvage
 from langmem_adapters.protocols import Item
 from langmem_adapters.tokens import TokenCounter
 
-__all__ = ["KNOWLEDGE", "SUMMARY", "TITLE", "Context", "Conversation", "Uncovered", "read_summary"]
+__all__ = [
+    "KNOWLEDGE",
+    "SUMMARY",
+    "TITLE",
+    "Context",
+    "Conversation",
+    "Uncovered",
+    "check_title",
+    "read_summary",
+    "read_title",
+]
 
 TITLE, SUMMARY, KNOWLEDGE = "title", "summary", "knowledge/"
 S = TypeVar("S", bound=text.Said)
@@ -189,6 +199,7 @@ class Conversation(SessionLog):
 
     def set_title(self, title: str) -> Flow[None]:
         """Replace the title."""
+        check_title(title)
         yield from self.put({TITLE: encode(title)})
 
     def get_summary(self) -> Flow[Summary | None]:
@@ -199,7 +210,7 @@ class Conversation(SessionLog):
     def get_title(self) -> Flow[str]:
         """The title; empty, if there is none."""
         values = yield from self.session.get([TITLE])
-        return str(decode(values[TITLE])) if values else ""
+        return read_title(values.get(TITLE))
 
     def recall(self, query: str, k: int | None) -> Flow[list[Recalled]]:
         """Search the long-term memory for what the window does not show."""
@@ -218,6 +229,23 @@ def read_summary(data: bytes | None) -> Summary | None:
     except SerializationError as damage:
         _log.warning("a stored summary is left out: %s", damage)
         return None
+
+
+def check_title(title: object) -> None:
+    """Raise ConfigurationError for what is no text."""
+    if not isinstance(title, str):
+        raise ConfigurationError(f"a title is a text, not {type(title).__name__}")
+
+
+def read_title(data: bytes | None) -> str:
+    """A stored title; empty, where there is none, or with a warning, where it is damaged."""
+    try:
+        title = "" if data is None else decode(data)
+        check_title(title)
+    except (SerializationError, ConfigurationError) as damage:
+        _log.warning("a stored title is left out: %s", damage)
+        return ""
+    return str(title)
 
 
 def _read(items: Sequence[Item]) -> list[Message]:

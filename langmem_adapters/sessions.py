@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from langmem_adapters import views
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.conversation import KNOWLEDGE, SUMMARY, TITLE
-from langmem_adapters.departed import DEPARTED, is_departed
+from langmem_adapters.conversation import KNOWLEDGE, SUMMARY, TITLE, check_title, read_title
+from langmem_adapters.departed import DEPARTED, have_departed, is_departed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.expiry import EXPIRES, Expiring, Refresh
 from langmem_adapters.flow import Flow, arun, run, step
@@ -184,7 +184,7 @@ class Sessions:
         created_at = decode(page.values[CREATED]) if CREATED in page.values else first and first.created_at
         return SessionInfo(
             session=row.namespace[-1],
-            title=decode(page.values[TITLE]) if TITLE in page.values else "",
+            title=read_title(page.values.get(TITLE)),
             messages=page.total,
             created_at=created_at,
             updated_at=row.updated_at,
@@ -195,6 +195,7 @@ class Sessions:
         return bool(page.total or (yield from step(self.store.get, self._namespace(session))))
 
     def _rename(self, session: str, title: str) -> Flow[bool]:
+        check_title(title)
         if not (yield from self._exists(session)):
             return False
         yield from self._expiring(session).write(put={TITLE: encode(title)})
@@ -230,23 +231,34 @@ class Sessions:
 
     def _write(self, lines: Sequence[Line], advance: Callable[[int], None]) -> Flow[int]:
         entries: dict[str, list[tuple[str, bytes]]] = {}
+        known: dict[str, Mapping[str, bytes]] = {}
         for line in lines:
+            session = line["session"]
+            if session not in known:
+                known[session] = yield from step(self.store.get, self._namespace(session))
             if line["type"] == "session":
-                known = yield from step(self.store.get, self._namespace(line["session"]))
-                put = {key: _dump(value) for key, value in line["values"].items() if key not in known}
-                yield from self._expiring(line["session"]).write(put=put)
+                put = {key: _dump(value) for key, value in line["values"].items() if key not in known[session]}
+                yield from self._expiring(session).write(put=put)
                 advance(1)
             else:
                 entry = (entry_id(line["message"]["id"]), _dump(line["message"]))
-                entries.setdefault(line["session"], []).append(entry)
+                entries.setdefault(session, []).append(entry)
         added = 0
         for session, messages in entries.items():
             expiring = self._expiring(session)
             for start in range(0, len(messages), _PAGE):
-                appended = yield from expiring.append(messages[start : start + _PAGE])
-                added += sum(appended.new)
-                advance(len(appended.new))
+                page = messages[start : start + _PAGE]
+                added += sum((yield from expiring.append(_without_departed(page, known[session]))).new)
+                advance(len(page))
         return added
+
+
+def _without_departed(entries: Sequence[tuple[str, bytes]], values: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
+    """The entries that have not left the session since they were imported before."""
+    if DEPARTED not in values:
+        return list(entries)
+    gone = have_departed(values, [Message.from_bytes(data) for _, data in entries])
+    return [entry for entry, has_left in zip(entries, gone, strict=True) if not has_left]
 
 
 def parse_lines(lines: Iterable[bytes | str]) -> Iterator[Line]:

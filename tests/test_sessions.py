@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.errors import SerializationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.indexes import open_index
 from langmem_adapters.log import brain_namespace
 from langmem_adapters.longterm import LongTermMemory
@@ -155,6 +155,29 @@ def test_rename_and_delete(any_store: Store) -> None:
     assert (names(sessions), brain.get_knowledge(), brain.get_title()) == ([], [], "")
 
 
+@pytest.mark.parametrize("title", [None, 5, b"bytes", ["a"]])
+def test_a_title_is_a_text(title: Any, any_store: Store) -> None:
+    brain, sessions = BrainMemory(any_store, "s"), Sessions(any_store)
+    brain.add_talk("a")
+    with pytest.raises(ConfigurationError, match=f"a title is a text, not {type(title).__name__}"):
+        brain.set_title(title)
+    with pytest.raises(ConfigurationError, match="a title is a text"):
+        sessions.rename_session("s", title)
+    assert (brain.get_title(), [info.title for info in sessions.list_sessions()]) == ("", [""])
+
+
+@pytest.mark.parametrize("stored", [b"null", b"5", b"{", b"\xff"])
+def test_a8_a_title_that_is_none_does_not_take_the_list_along(
+    stored: bytes, any_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    brain, sessions = BrainMemory(any_store, "s"), Sessions(any_store)
+    brain.add_talk("a")
+    any_store.write(brain_namespace(brain.scope), put={"title": stored})
+    assert [(info.session, info.title) for info in sessions.list_sessions()] == [("s", "")]
+    assert brain.get_title() == ""
+    assert "a stored title is left out" in caplog.text
+
+
 # --- export and import
 
 
@@ -196,6 +219,37 @@ def test_a8_export_and_import_give_equal_sessions_on_every_pair_of_stores(any_st
     assert there.import_(lines) == 0
     assert sorted(there.export()) == sorted(lines)
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
+
+
+@pytest.mark.parametrize("archive", [True, False])
+def test_a8_what_has_left_since_an_import_is_not_imported_again(any_store: Store, archive: bool) -> None:
+    source = BrainMemory(MemoryStore(), "s")
+    for n in range(20):
+        source.add_messages([Message(role="user", content=f"q{n}"), Message(role="assistant", content=f"a{n}")])
+    lines = list(Sessions(source.store).export())
+    there = Sessions(any_store)
+    assert there.import_(lines) == 40
+    brain = BrainMemory(any_store, "s", model=lambda _: "In short.", archive=archive)
+    brain.summarize(keep=4)
+    before = held(brain)
+    assert there.import_(lines) == 0
+    assert there.import_(line for line in lines if b'"type":"session"' not in line) == 0
+    assert held(brain) == before
+    assert [message.text for message in brain.context().messages] == ["q18", "a18", "q19", "a19"]
+
+
+def test_a8_what_has_left_for_the_long_term_memory_is_not_imported_again(any_store: Store) -> None:
+    source = BrainMemory(MemoryStore(), "s")
+    source.add_messages([Message(role="user", content=f"q{n}") for n in range(20)])
+    lines = list(Sessions(source.store).export())
+    there = Sessions(any_store)
+    there.import_(lines)
+    memory = LongTermMemory(any_store, open_index("memory:"), session="s")
+    brain = BrainMemory(any_store, "s", memory_k=10, long_term=memory)
+    brain.add_talk("new")
+    before = held(brain)
+    assert (there.import_(lines), held(brain), memory.count()) == (0, before, 11)
+    assert brain.messages()[-1].text == "new"
 
 
 async def test_a5_an_export_is_the_same_without_blocking_the_loop(any_store: Store) -> None:
