@@ -858,6 +858,15 @@ def test_an_unescaped_password_is_not_shown_either(scheme: str, password: str) -
     assert not [text for text in told(caught.value) if "S3" in text]
 
 
+@pytest.mark.parametrize(
+    "url", ["redis:/user:S3cret@h", "redis:user:S3cret@h", "user:S3cret@h", " redis:/S3cret@h", "redis:/:S3cret@h:1/0"]
+)
+def test_a_password_is_not_shown_where_a_slash_is_missing(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="begins with ://") as caught:
+        RedisStore(url)
+    assert not [text for text in told(caught.value) if "S3" in text]
+
+
 def told(error: BaseException | None) -> Iterator[str]:
     """What a traceback says of an error and of those that led to it."""
     while error is not None:

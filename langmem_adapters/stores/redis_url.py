@@ -23,6 +23,7 @@ Source: TypeAlias = "ConnectionPool | Callable[[], RedisCluster]"
 """A pool of one server's connections, or what makes a cluster's client (which connects when it is made)."""
 
 _FORMS = '"redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in place of redis'
+_SCHEME = re.compile(r"\s*[\w+.-]*:/+")
 _DATABASE = re.compile(r"/?\d*/?")
 _TRUE = {"1", "true", "yes", "on"}
 
@@ -49,8 +50,10 @@ def connect(target: object, *, max_connections: int, socket_timeout: float | Non
 
 def masked(url: str) -> str:
     """Hide what a log should not show: the password, or a user name that stands alone, as tokens do."""
-    url = re.sub(r"(?<=://)([^:/?@]*):.*@", r"\1:***@", url)
-    url = re.sub(r"(?<=://)[^:/?@]+@", "***@", url)
+    scheme = _SCHEME.match(url)  # also where a slash is missing
+    start = scheme.end() if scheme else 0
+    rest = re.sub(r"^([^:/?@]*):.*@", r"\1:***@", url[start:])
+    url = url[:start] + re.sub(r"^[^:/?@]+@", "***@", rest)
     return re.sub(r"(password=)[^&]*", r"\1***", url)
 
 
@@ -64,7 +67,9 @@ def _address(pool: ConnectionPool) -> str:
 
 
 def _from_url(url: str, max_connections: int, socket_timeout: float | None) -> Source:
-    scheme, _, rest = url.partition("://")
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        raise ValueError("what follows the scheme begins with ://")
     options = {
         "socket_timeout": socket_timeout,
         "socket_connect_timeout": socket_timeout,
