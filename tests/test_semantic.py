@@ -20,7 +20,7 @@ from langmem_adapters.model import Hit, Message, Recalled, Scope
 from langmem_adapters.protocols import START, ConversationIndex, Document, Index, SemanticIndex, Store
 from langmem_adapters.stores.memory import MemoryStore
 
-SAME = [{"bike", "bicycle"}, {"dog", "puppy"}, {"soup", "broth"}]
+SAME = [{"sofa", "couch"}, {"dog", "puppy"}, {"soup", "broth"}]
 
 
 class Meanings:
@@ -118,15 +118,15 @@ def test_the_protocols_tell_the_indexes_apart() -> None:
 @pytest.mark.parametrize("index", [None, PlainIndex])
 def test_what_means_the_same_is_found_beside_what_has_the_words(index: Any) -> None:
     memory = memory_of(Meanings(), index() if index else None)
-    memory.add([say("My bicycle is red."), say("A bike is a vehicle."), say("Soup for lunch."), say("Nothing.")])
+    memory.add([say("My couch is red."), say("A sofa is a seat."), say("Soup for lunch."), say("Nothing.")])
     memory.flush()
-    found = memory.search("bike", explain=True)
-    assert texts(found) == ["A bike is a vehicle.", "My bicycle is red."]
+    found = memory.search("sofa", explain=True)
+    assert texts(found) == ["A sofa is a seat.", "My couch is red."]
     assert 1 >= found[0].score > found[1].score > 0
     assert found[1].signals["meaning"] > 0
     for recalled in found:
         assert sum(recalled.signals.values()) == pytest.approx(recalled.score)
-    assert texts(memory.search("bike", where=lambda m: "bicycle" in m.message.text)) == ["My bicycle is red."]
+    assert texts(memory.search("sofa", where=lambda m: "couch" in m.message.text)) == ["My couch is red."]
     assert memory.search("aeroplane") == []
     assert memory.stats() == {"searches": 3, "degraded": 0, "behind": 0, "refused": 0, "damaged": 0}
 
@@ -134,9 +134,9 @@ def test_what_means_the_same_is_found_beside_what_has_the_words(index: Any) -> N
 def test_names_of_speakers_are_not_embedded() -> None:
     vectors = Meanings()
     memory = memory_of(vectors)
-    memory.add([say("My bicycle is red.", "Anna")])
+    memory.add([say("My couch is red.", "Anna")])
     memory.flush()
-    assert texts(memory.search("What about Anna's bike?")) == ["My bicycle is red."]
+    assert texts(memory.search("What about Anna's sofa?")) == ["My couch is red."]
     assert "Anna" not in vectors.queries[-1]
 
 
@@ -144,45 +144,45 @@ def test_h2_adding_does_not_wait_for_the_vectors_and_they_follow_by_themselves()
     vectors = Meanings()
     vectors.wait.clear()
     memory = memory_of(vectors)
-    memory.add([say("My bicycle is red.")])
+    memory.add([say("My couch is red.")])
     assert vectors.kept == {}
-    assert texts(memory.search("red")) == ["My bicycle is red."]
+    assert texts(memory.search("red")) == ["My couch is red."]
     memory.add([say("My dog is brown.")])  # while the first are under way
     vectors.wait.set()
     assert vectors.applied.wait(120)
     memory.flush()
     assert texts(memory.search("puppy")) == ["My dog is brown."]
-    assert texts(memory.search("bike")) == ["My bicycle is red."]
+    assert texts(memory.search("sofa")) == ["My couch is red."]
 
 
 def test_what_is_not_embedded_yet_counts_as_near_as_others_are() -> None:
     vectors = Meanings()
     memory = memory_of(vectors)
-    memory.add([say("My bicycle is red.")])
+    memory.add([say("My couch is red.")])
     memory.flush()
     vectors.wait.clear()
-    memory.add([say("A bike.")])
-    found = {r.text: r.signals.get("meaning", 0.0) for r in memory.search("bike", explain=True)}
+    memory.add([say("A sofa.")])
+    found = {r.text: r.signals.get("meaning", 0.0) for r in memory.search("sofa", explain=True)}
     vectors.wait.set()
-    assert found["A bike."] == pytest.approx(found["My bicycle is red."])
-    assert found["A bike."] > 0
+    assert found["A sofa."] == pytest.approx(found["My couch is red."])
+    assert found["A sofa."] > 0
 
 
 def test_a_filter_leaves_its_places_to_what_is_found_by_meaning_alone() -> None:
     memory = memory_of(Meanings())
-    memory.add([say(f"bicycle number {n}") for n in range(200)])
+    memory.add([say(f"couch number {n}") for n in range(200)])
     memory.flush()
-    found = memory.search("bike", 1, where=lambda m: m.message.text.endswith(" 77"))
-    assert texts(found) == ["bicycle number 77"]
+    found = memory.search("sofa", 1, where=lambda m: m.message.text.endswith(" 77"))
+    assert texts(found) == ["couch number 77"]
 
 
 def test_updates_deletions_and_clear_reach_the_vectors() -> None:
     vectors = Meanings()
     memory = memory_of(vectors)
-    memory.add([say("My bicycle is red."), say("My soup is hot.")])
+    memory.add([say("My couch is red."), say("My soup is hot.")])
     memory.update(memory.all()[0].id, "My dog is red.")
     memory.flush()
-    assert (texts(memory.search("bike")), texts(memory.search("puppy"))) == ([], ["My dog is red."])
+    assert (texts(memory.search("sofa")), texts(memory.search("puppy"))) == ([], ["My dog is red."])
     memory.delete([memory.all()[0].id])
     memory.flush()
     assert memory.search("puppy") == []
@@ -198,20 +198,20 @@ def test_failing_vectors_cost_a_search_nothing_but_what_they_find(
 ) -> None:
     vectors = Meanings()
     memory, store = memory_of(vectors), MemoryStore()
-    memory.add([say("My bicycle is red.")])
+    memory.add([say("My couch is red.")])
     memory.flush()
     vectors.failure = failure
     with caplog.at_level(logging.WARNING, "langmem_adapters"):
         memory.add([say("My dog is brown.")])
         for _ in range(3):
-            assert texts(memory.search("red bike")) == ["My bicycle is red."]
+            assert texts(memory.search("red sofa")) == ["My couch is red."]
         with pytest.raises(type(failure)):
             memory.flush()
     assert memory.stats()["searches"] == 3
     assert memory.stats()["degraded"] >= 3
     searches = [r for r in caplog.records if "goes on by words" in r.message]
     assert 1 <= len(searches) <= 2  # of the search and of the following, once each
-    assert "bicycle" not in caplog.text
+    assert "couch" not in caplog.text
     strict = LongTermMemory(store, open_index("memory:"), vectors=vectors, user="ada", strict=True)
     strict.add([say("My dog is brown.")])
     with pytest.raises(type(failure)):
@@ -227,30 +227,30 @@ def test_failing_vectors_cost_a_search_nothing_but_what_they_find(
 def test_a_scope_narrows_to_a_session_and_never_widens() -> None:
     memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada", tenant="acme")
     for session in ("monday", "tuesday"):
-        memory.add([say(f"The bike of {session}.")], session=session)
-    assert len(memory.search("bike", scope=Scope(tenant="acme", user="ada"))) == 2
-    assert texts(memory.search("bike", scope=Scope(tenant="acme", user="ada", session="monday"))) == [
-        "The bike of monday."
+        memory.add([say(f"The sofa of {session}.")], session=session)
+    assert len(memory.search("sofa", scope=Scope(tenant="acme", user="ada"))) == 2
+    assert texts(memory.search("sofa", scope=Scope(tenant="acme", user="ada", session="monday"))) == [
+        "The sofa of monday."
     ]
-    assert memory.search("bike", scope=Scope(tenant="acme", user="ada", session="never")) == []
+    assert memory.search("sofa", scope=Scope(tenant="acme", user="ada", session="never")) == []
     for other in (Scope(user="ada"), Scope(tenant="acme", user="eve"), Scope(tenant="acme", session="monday"), Scope()):
         with pytest.raises(ConfigurationError, match="names the tenant and the user of the memory"):
             memory.search("", scope=other)
     alone = LongTermMemory(MemoryStore(), open_index("memory:"), session="monday")
-    alone.add([say("A bike.")])
-    assert len(alone.search("bike", scope=Scope(session="monday"))) == 1
+    alone.add([say("A sofa.")])
+    assert len(alone.search("sofa", scope=Scope(session="monday"))) == 1
     with pytest.raises(ConfigurationError, match="another session"):
-        alone.search("bike", scope=Scope(session="tuesday"))
+        alone.search("sofa", scope=Scope(session="tuesday"))
 
 
 def test_a_filter_leaves_its_places_to_others(any_store: Store) -> None:
     memory = LongTermMemory(any_store, open_index("memory:"), user="ada")
-    memory.add([say(f"bike number {n}") for n in range(300)], session="s")
-    found = memory.search("bike", 3, where=lambda m: m.message.text.endswith("77"))
-    assert sorted(texts(found)) == ["bike number 177", "bike number 277", "bike number 77"]
+    memory.add([say(f"sofa number {n}") for n in range(300)], session="s")
+    found = memory.search("sofa", 3, where=lambda m: m.message.text.endswith("77"))
+    assert sorted(texts(found)) == ["sofa number 177", "sofa number 277", "sofa number 77"]
 
 
-TEXTS = st.lists(st.sampled_from(["bike", "bicycle", "dog", "puppy", "Anna", "when?", "red"]), min_size=1).map(" ".join)
+TEXTS = st.lists(st.sampled_from(["sofa", "couch", "dog", "puppy", "Anna", "when?", "red"]), min_size=1).map(" ".join)
 SAID = st.lists(st.tuples(TEXTS, st.sampled_from(["a", "b", ""]), st.sampled_from(["ada", "eve"])), max_size=25)
 
 
@@ -290,7 +290,7 @@ def test_two_indexes_follow_with_positions_of_their_own(tmp_path: Path) -> None:
     index = open_index(f"sqlite:///{tmp_path / 'index.db'}")
     memory = memory_of(vectors, index)
     vectors.failure = ModelError("the embedder is away")
-    memory.add([say("My bicycle is red.")])
+    memory.add([say("My couch is red.")])
     memory.search("red")
     namespace = ("longterm", "", "ada")
     assert index.position(namespace) is not None

@@ -26,7 +26,7 @@ from langmem_adapters.protocols import SelectiveIndex
 from langmem_adapters.stores.memory import MemoryStore
 
 ADA: Namespace = ("longterm", "", "ada")
-SAME = [{"bike", "bicycle"}, {"dog", "puppy"}, {"car", "automobile"}]
+SAME = [{"sofa", "couch"}, {"dog", "puppy"}, {"car", "automobile"}]
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 
 
@@ -175,14 +175,14 @@ def test_nothing_that_fails_in_the_background_stops_it_for_ever(
     vectors = Watched(Model())
     memory = memory_of(vectors)
     vectors.failure = failure
-    memory.add([say("My bicycle is red.")])
+    memory.add([say("My couch is red.")])
     if isinstance(failure, Exception):
         assert memory.stats()["behind"] == 1
         assert "failed, and its search goes on by words" in caplog.text
     assert "secret" not in caplog.text
     vectors.failure = None
     memory.add([say("My dog is brown.")])
-    assert texts(memory.search("bike")) == ["My bicycle is red."]
+    assert texts(memory.search("sofa")) == ["My couch is red."]
     assert texts(memory.search("puppy")) == ["My dog is brown."]
 
 
@@ -192,20 +192,20 @@ def test_a_search_tries_again_what_failed_but_not_every_search() -> None:
     vectors = Watched(Model())
     memory = memory_of(vectors, store, clock=lambda: now[0])
     vectors.failure = MemoryError()
-    memory.add([say("My bicycle is red.")])
+    memory.add([say("My couch is red.")])
     for _ in range(5):
-        memory.search("bike")
+        memory.search("sofa")
     assert (vectors.tried, memory.stats()["behind"]) == (1, 6)
     now[0] += 29
-    memory.search("bike")
+    memory.search("sofa")
     assert vectors.tried == 1
     now[0] += 1
-    memory.search("bike")
+    memory.search("sofa")
     assert vectors.tried == 2
     now[0] -= 500  # the clock was put back
     vectors.failure = None
-    assert memory.search("bike") == []
-    assert texts(memory.search("bike")) == ["My bicycle is red."]
+    assert memory.search("sofa") == []
+    assert texts(memory.search("sofa")) == ["My couch is red."]
     now[0] += 500
     LongTermMemory(store, open_index("memory:"), user="ada").add([say("My dog is brown.")])
     memory.search("puppy")  # what failed once is no reason to wait any more
@@ -217,12 +217,12 @@ def test_a_strict_search_tries_itself_what_failed_in_the_background_and_raises()
     vectors = Watched(Model())
     memory = memory_of(vectors, strict=True)
     vectors.failure = MemoryError("no room")
-    memory.add([say("My bicycle is red.")])
+    memory.add([say("My couch is red.")])
     with pytest.raises(MemoryError):
-        memory.search("bike")
+        memory.search("sofa")
     vectors.failure = None
-    memory.search("bike")
-    assert texts(memory.search("bike")) == ["My bicycle is red."]
+    memory.search("sofa")
+    assert texts(memory.search("sofa")) == ["My couch is red."]
 
 
 def test_a_message_is_kept_though_the_script_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +233,7 @@ def test_a_message_is_kept_though_the_script_is_over(monkeypatch: pytest.MonkeyP
     memory = memory_of(vectors)
     with monkeypatch.context() as patch:
         patch.setattr(semantic, "submit", over)
-        memory.add([say("My bicycle is red.")])
+        memory.add([say("My couch is red.")])
     assert (memory.count(), memory.stats()["behind"]) == (1, 1)
     memory.add([say("My dog is brown.")])
     assert vectors.changed.wait(120)
@@ -248,10 +248,10 @@ def test_a_text_that_the_embedder_refuses_holds_up_no_other(caplog: pytest.LogCa
     model.refuses = {"poison 7", "poison 300", "poison 301"}
     vectors = Watched(model, batch=32)
     memory = memory_of(vectors)
-    said = [f"poison {n}" if n in {7, 300, 301} else f"bike {n}" for n in range(600)]
+    said = [f"poison {n}" if n in {7, 300, 301} else f"sofa {n}" for n in range(600)]
     memory.add([say(text) for text in said])
     memory.flush()
-    assert len(vectors.search(ADA, "bike", 1000)) == 597
+    assert len(vectors.search(ADA, "sofa", 1000)) == 597
     assert vectors.position(ADA) == memory._records.index.position(ADA)  # type: ignore[union-attr]
     assert (memory.stats()["refused"], memory.stats()["behind"]) == (3, 0)
     assert "refused, and that are not found by meaning: 3" in caplog.text
@@ -260,7 +260,7 @@ def test_a_text_that_the_embedder_refuses_holds_up_no_other(caplog: pytest.LogCa
     for _ in range(3):
         memory.flush()
     before = len(model.sent)
-    memory.add([say("bicycle")])
+    memory.add([say("couch")])
     assert len(model.sent) == before + 1  # the refused ones were given up
     assert memory.stats()["refused"] == 3
 
@@ -272,13 +272,13 @@ def test_an_embedder_that_is_down_refuses_nothing(remembered: int) -> None:
     vectors = Watched(model, remembered=remembered)
     memory = memory_of(vectors)
     model.down = True
-    memory.add([say(f"bicycle {n}") for n in range(100)])
+    memory.add([say(f"couch {n}") for n in range(100)])
     assert len(model.sent) == 2  # the texts, and something harmless
     with pytest.raises(ModelError):
         memory.flush()
     model.down = False
     memory.flush()
-    assert len(vectors.search(ADA, "bike", 1000)) == 100
+    assert len(vectors.search(ADA, "sofa", 1000)) == 100
     assert memory.stats()["refused"] == 0
 
 
@@ -289,13 +289,13 @@ def test_an_embedder_that_refused_something_before_it_went_down_refuses_no_more(
     model.refuses = {"poison"}
     vectors = Watched(model)
     memory = memory_of(vectors)
-    memory.add([say("poison"), say("bike 1")])
+    memory.add([say("poison"), say("sofa 1")])
     model.down = True
-    memory.add([say("bike 2"), say("bike 3")])
+    memory.add([say("sofa 2"), say("sofa 3")])
     assert (memory.stats()["refused"], memory.stats()["behind"]) == (1, 1)
     model.down = False
     memory.flush()
-    assert len(vectors.search(ADA, "bike", 9)) == 3
+    assert len(vectors.search(ADA, "sofa", 9)) == 3
 
 
 @pytest.mark.usefixtures("at_once")
@@ -311,7 +311,7 @@ def test_an_embedder_that_goes_down_in_between_refuses_nothing() -> None:
         return embed(given)
 
     vectors.embedder._documents = vectors.embedder._documents._replace(call=dies)
-    memory.add([say("poison"), *(say(f"bicycle {n}") for n in range(9))])
+    memory.add([say("poison"), *(say(f"couch {n}") for n in range(9))])
     assert memory.stats()["behind"] == 1
     assert vectors.refused(ADA) == []
     assert vectors.position(ADA) == (0, vectors.position(ADA)[1])  # type: ignore[index]
@@ -323,7 +323,7 @@ def test_what_was_refused_for_a_moment_is_embedded_by_the_next_change() -> None:
     vectors = Watched(model)
     assert isinstance(vectors, SelectiveIndex)
     memory = memory_of(vectors)
-    model.refuses = {"My bicycle is red.", "My dog is brown.", "My car is old."}
+    model.refuses = {"My couch is red.", "My dog is brown.", "My car is old."}
     memory.add([say(text) for text in sorted(model.refuses)] + [say("Hello.")])
     assert (len(vectors.refused(ADA)), memory.stats()["refused"]) == (3, 3)
     model.refuses = set()
@@ -331,7 +331,7 @@ def test_what_was_refused_for_a_moment_is_embedded_by_the_next_change() -> None:
     memory.update(brown, "My cat is brown.")
     memory.delete([old])
     assert vectors.refused(ADA) == []
-    assert texts(memory.search("bike")) == ["My bicycle is red."]
+    assert texts(memory.search("sofa")) == ["My couch is red."]
     assert "My dog is brown." not in texts(memory.search("puppy"))
     assert len(vectors.search(ADA, "car", 9)) == 1
     assert memory.stats()["refused"] == 3
@@ -344,8 +344,8 @@ def test_what_was_refused_is_offered_as_it_is_now_and_only_where_nobody_else_was
     model = Model()
     vectors = Watched(model)
     memory = memory_of(vectors)
-    model.refuses = {"My bicycle is red."}
-    memory.add([say("My bicycle is red."), say("Hello.")])
+    model.refuses = {"My couch is red."}
+    memory.add([say("My couch is red."), say("Hello.")])
     offered: list[dict[str, Any]] = []
 
     def quicker(_: Namespace, **change: Any) -> None:
@@ -356,21 +356,21 @@ def test_what_was_refused_is_offered_as_it_is_now_and_only_where_nobody_else_was
         patch.setattr(vectors, "apply", quicker)
         memory.flush()
     assert [(each["upsert"][0].text, each["since"]) for each in offered] == [
-        ("My bicycle is red.", vectors.position(ADA))
+        ("My couch is red.", vectors.position(ADA))
     ]
     assert memory.stats()["refused"] == 1  # the same one as before
     model.refuses = set()
     memory.flush()
-    assert texts(memory.search("bike")) == ["My bicycle is red."]
+    assert texts(memory.search("sofa")) == ["My couch is red."]
 
 
 @pytest.mark.usefixtures("at_once")
 def test_what_was_refused_is_forgotten_with_the_namespace() -> None:
     model = Model()
-    model.refuses = {"My bicycle is red."}
+    model.refuses = {"My couch is red."}
     vectors = Watched(model)
     memory = memory_of(vectors)
-    memory.add([say("My bicycle is red."), say("Hello.")])
+    memory.add([say("My couch is red."), say("Hello.")])
     assert vectors.refused(ADA)
     memory.clear()
     assert vectors.refused(ADA) == []
@@ -438,7 +438,7 @@ def test_a_forked_child_does_not_wait_for_what_its_parent_embeds() -> None:
 
     vectors = Watched(held)
     memory = memory_of(vectors)
-    memory.add([say("My bicycle is red.")])
+    memory.add([say("My couch is red.")])
     assert reached.wait(120)
     pid = os.fork()
     if pid == 0:
@@ -455,7 +455,7 @@ def test_a_forked_child_does_not_wait_for_what_its_parent_embeds() -> None:
     go_on.set()
     assert status == 0
     memory.flush()
-    assert texts(memory.search("bike")) == ["My bicycle is red."]
+    assert texts(memory.search("sofa")) == ["My couch is red."]
 
 
 @FORKS
@@ -477,7 +477,7 @@ def test_a_forked_child_embeds_though_a_thread_of_its_parent_was_counting() -> N
         signal.alarm(60)
         status = 1
         try:
-            status = int(len(embedder.texts(["bike"])) != 1)
+            status = int(len(embedder.texts(["sofa"])) != 1)
         finally:
             os._exit(status)
     status = os.waitpid(pid, 0)[1]
@@ -503,7 +503,7 @@ def embed(texts):
 
 vectors = open_vectors("memory:", Embedder(embed, name="e"))
 LongTermMemory(open_store("memory:"), open_index("memory:"), vectors=vectors, user="ada").add(
-    [Message(role="user", content="bike")]
+    [Message(role="user", content="sofa")]
 )
 print("added", flush=True)
 """
@@ -511,7 +511,7 @@ print("added", flush=True)
 
 @pytest.mark.parametrize(
     ("embedder", "seconds", "printed", "warned"),
-    [("hangs", "0.1", "added\n", True), ("answers", "60", "added\nembedded bike\n", False)],
+    [("hangs", "0.1", "added\n", True), ("answers", "60", "added\nembedded sofa\n", False)],
 )
 def test_a_script_ends_though_the_embedder_hangs_and_what_is_under_way_is_finished(
     embedder: str, seconds: str, printed: str, warned: bool
