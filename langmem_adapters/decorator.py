@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.experience.arguments import Arguments, name_of
+from langmem_adapters.experience.arguments import Arguments
 from langmem_adapters.experience.cached import CachedFunction, FunctionCache
+from langmem_adapters.experience.functions import name_of
 from langmem_adapters.experience.keeping import QueryType
 from langmem_adapters.experience.policies import ContextBuilder, Judge, Scorer, Serializer
 from langmem_adapters.experience.pool import ExperiencePool
@@ -84,11 +85,12 @@ def cached(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - the 
             at the first call.
         store, pool: A store, or a pool, of your own instead of a URL.
         index: Finds similar experiences; default: the lexical index of the URL, where one is needed.
-        tag: Where in the store the results are; default: the function's module and name.
+        tag: Where in the store the results are, each function's for itself; default: the function's module and name.
         user, tenant, ttl, max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
         key: What counts of an argument, as ``{"user": lambda user: user.id}``; or a function with the same
             arguments that gives all that counts.
-        ignore: Names of arguments that do not count. The ``self`` of a method does not, unless ``key`` names it.
+        ignore: Names of arguments that do not count. The ``self`` of a method does not, unless ``key`` names it, but
+            its class does: ``cache.lookup`` means the class in which the method stands.
         returns: The type of what is returned (of a generator's items); default: what the annotation says. Needed
             for models, dataclasses and enums that no annotation tells of.
         should_store: Says of a result whether it is worth keeping.
@@ -169,7 +171,7 @@ def _decorated(
 
     own = None if serializer is None else as_serializer(serializer)
     rules = Rules(serializer=own, **given)
-    arguments = Arguments(function, key=key, ignore=ignore)
+    arguments = Arguments(function, key=key, ignore=ignore, trusted=tag is not None or pool is not None)
     rules.check(arguments.name, is_async=inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function))
     stream = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
     responses = Responses(function, returns=returns, serializer=own or DataSerializer(), stream=stream)

@@ -28,5 +28,24 @@ class ForkSafeLock:
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Be the only thread in the block."""
-        with self._by_process.setdefault(os.getpid(), threading.Lock()):  # the first of several threads makes it
+        with self._own():
             yield
+
+    @contextlib.contextmanager
+    def taken(self, seconds: float) -> Iterator[bool]:
+        """Wait so long at the most. Gives whether this is the only thread in the block; if not, another is.
+
+        >>> with ForkSafeLock().taken(0.0) as alone:
+        ...     alone
+        True
+        """
+        own = self._own()
+        alone = own.acquire(timeout=seconds)
+        try:
+            yield alone
+        finally:
+            if alone:
+                own.release()
+
+    def _own(self) -> threading.Lock:
+        return self._by_process.setdefault(os.getpid(), threading.Lock())  # the first of several threads makes it

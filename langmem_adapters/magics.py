@@ -80,7 +80,7 @@ class _TellingCache(ExperienceCache):
 
     def _failures(self) -> int:
         counts = self.stats()
-        return counts["refused"] + counts["errors"]
+        return int(counts["refused"] + counts["errors"])
 
     def _tell_served(self, prompt: str, llm_string: str, found: list[Generation] | None) -> list[Generation] | None:
         if found is not None:

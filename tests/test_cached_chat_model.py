@@ -287,6 +287,23 @@ def test_c5_several_answers_come_back_complete_and_no_stream_stands_for_them() -
     assert (plain.wrapped.asked, plain.stats()["stored"]) == (1, 0)  # type: ignore[attr-defined]
 
 
+async def test_c5_no_stream_on_an_event_loop_stands_for_several_answers() -> None:
+    model = CachedChatModel(AsyncScripted(), _cache())
+    for _ in range(2):
+        assert [chunk async for chunk in model.astream("Hi", n=2)]
+    assert (model.wrapped.asked, model.stats()["stored"]) == (2, 0)  # type: ignore[attr-defined]
+
+
+async def test_c2_what_a_reader_does_to_chunks_on_an_event_loop_changes_nothing() -> None:
+    model = CachedChatModel(AsyncScripted(script=[AIMessage("Hello there", tool_calls=CALLS)]), _cache())
+    async for chunk in model.astream("Hi"):
+        chunk.content = "spoiled"
+        chunk.tool_call_chunks.clear()
+        chunk.response_metadata["spoiled"] = True
+    hit = model.invoke("Hi")
+    assert (hit.content, len(hit.tool_calls), "spoiled" in hit.response_metadata) == ("Hello there", 2, False)
+
+
 def test_a2_hits_of_a_model_without_usage_can_be_stored_and_read(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
     model = CachedChatModel(Scripted(usage=False), url=url)

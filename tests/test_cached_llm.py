@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
+import pickle
 import threading
 import time
 import uuid
@@ -42,6 +44,7 @@ from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, Field, PrivateAttr
 
 from langmem_adapters import ConfigurationError, StoreUnavailable
+from langmem_adapters.experience import AtLeast
 from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.llamaindex.responses import (
     Recording,
@@ -1052,3 +1055,46 @@ def test_what_was_cut_in_a_stream_is_not_kept_whatever_its_last_piece_says(raw: 
 @pytest.mark.parametrize("blocks", [[TextBlock(text=" \n")], [ThinkingBlock(content="Hm.")], []])
 def test_what_says_nothing_is_not_kept(blocks: list[Any]) -> None:
     assert not worth_storing(ChatResponse(message=ChatMessage(role="assistant", blocks=blocks)))
+
+
+# --- copies and pickles -------------------------------------------------------------------------------------
+
+
+def test_a_copy_has_the_same_cache_and_a_deep_one_a_model_of_its_own() -> None:
+    inner = MockLLM(max_tokens=2)
+    llm = cached(inner, store=MemoryStore())
+    for copied in (copy.copy(llm), copy.deepcopy(llm), llm.model_copy(), llm.model_copy(deep=True)):
+        assert isinstance(copied, CachedLLM)
+        assert copied.complete("Hi").text == "text text"
+        assert copied.pool is llm.pool
+    assert (llm.stats()["hits"], llm.stats()["misses"]) == (3, 1)
+    deep = copy.deepcopy({"one": llm, "other": llm})
+    assert deep["one"] is deep["other"]
+    assert deep["one"]._wrapped is not inner
+    assert copy.copy(llm)._wrapped is inner
+
+
+def test_a_pickle_opens_the_same_cache(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'c.db'}"
+    llm = CachedLLM(MockLLM(max_tokens=2), url=url, tag="mine", tenant="t", judge=AtLeast(7), wait=5.0)
+    kept = llm.pool
+    loaded = pickle.loads(pickle.dumps(llm))
+    assert type(loaded) is CachedLLM
+    assert loaded.complete("Hi").text == llm.complete("Hi").text == "text text"
+    assert (loaded.pool.tag, loaded.pool.scope, loaded.pool.store) == ("mine", kept.scope, kept.store)
+    assert loaded.stats()["rejected"] + llm.stats()["rejected"] == 1  # the judge came along
+    calling = pickle.loads(pickle.dumps(CachedLLM(Calling(), url="memory:")))
+    assert isinstance(calling, FunctionCallingLLM)
+    assert isinstance(calling, CachedLLM)
+
+
+class Calling(Scripted):
+    """A model of a module, which can be pickled."""
+
+
+@pytest.mark.parametrize("settings", [{"store": MemoryStore()}, {"url": "redis://:my-secret@127.0.0.1:1/0"}])
+def test_what_cannot_be_opened_again_cannot_be_pickled(settings: dict[str, Any]) -> None:
+    llm = CachedLLM(MockLLM(), **settings)
+    with pytest.raises(ConfigurationError, match="cannot be pickled") as refused:
+        pickle.dumps(llm)
+    assert "my-secret" not in str(refused.value)

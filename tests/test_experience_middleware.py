@@ -367,22 +367,57 @@ async def _read(stream: Any) -> None:
         pass
 
 
-def test_examples_are_ones_own_and_of_answers_alone() -> None:
-    inner = Scripted(script=[weather_man])
-    cache = memory(examples=3)
-
+def _weather_agent(cache: ExperienceMiddleware, inner: Scripted) -> Any:
     @tool
     def weather(place: str) -> str:
         """Tell the weather."""
         return f"sunny in {place}"
 
-    agent = create_agent(inner, [weather], middleware=[cache])
+    return create_agent(inner, [weather], middleware=[cache])
+
+
+def _examples(inner: Scripted, number: int) -> set[str]:
+    return {line for line in _system(inner, number).splitlines() if line.startswith("<answer>")}
+
+
+def test_d3_what_tools_had_a_part_in_is_no_example() -> None:
+    """It was shown as one before: "sunny in Rome" is what the tool said then, and a model may well say it again.
+
+    Nor is what is said later in the same thread, which may repeat it. What calls a tool never was an example.
+    """
+    cache = memory(examples=3)
+    inner = Scripted(script=[weather_man, weather_man, "As I said, it is sunny in Rome.", "Fine."])
+    agent = _weather_agent(cache, inner)
+    question = [("user", "What is the weather in Rome?")]
+    said = agent.invoke({"messages": question}, context={"user_id": "ada"})["messages"]
+    agent.invoke({"messages": [*said, ("user", "So, the weather in Rome?")]}, context={"user_id": "ada"})
+    asked(agent, "How is the weather in Rome?", user="ada")
+    assert inner.asked == 4
+    assert not any(_system(inner, number) for number in range(4))
+    kept = [experience.req for experience in cache.pool(user="ada").all()]
+    assert kept == [None, None, None, "How is the weather in Rome?"]
+
+
+def test_d3_what_deterministic_tools_had_a_part_in_is_an_example_of_ones_own() -> None:
+    inner = Scripted(script=[weather_man])
+    cache = memory(examples=3, deterministic_tools=["weather"])
+    agent = _weather_agent(cache, inner)
     asked(agent, "What is the weather in Rome?", user="ada")
     asked(agent, "How is the weather in Rome?", user="bob")
     assert _system(inner, 2) == ""
     asked(agent, "How is the weather in Rome?", user="ada")
-    (example,) = {line for line in _system(inner, 4).splitlines() if line.startswith("<answer>")}
-    assert example == "<answer>The tool says: sunny in Rome</answer>"
+    assert _examples(inner, 4) == {"<answer>The tool says: sunny in Rome</answer>"}
+    with pytest.raises(ConfigurationError, match="deterministic_tools"):
+        memory(deterministic_tools="weather")
+
+
+def test_d3_what_a_tool_of_the_providers_had_a_part_in_is_no_example() -> None:
+    searched: list[str | dict[str, Any]] = [{"type": "web_search_call", "id": "w"}, {"type": "text", "text": "Sunny."}]
+    inner = Scripted(script=[AIMessage(searched), "Fine."])
+    agent = create_agent(inner, middleware=[memory(examples=3)])
+    asked(agent, "What is the weather in Rome?")
+    asked(agent, "How is the weather in Rome?")
+    assert (inner.asked, _system(inner, 1)) == (2, "")
 
 
 def test_an_example_cannot_get_out_of_its_marks() -> None:

@@ -245,7 +245,8 @@ def test_stats_say_what_happened(pool: ExperiencePool, clock: FakeClock) -> None
         served(pool, req)
     with bypass():
         served(pool, "q")
-    assert pool.stats() == {"hits": 2, "misses": 2, "stored": 2, "unreadable": 0, "expired": 1, "evicted": 0}
+    counts = {"hits": 2, "misses": 2, "stored": 2, "unreadable": 0, "expired": 1, "evicted": 0}
+    assert pool.stats() == {**counts, "saved_seconds": 0.0, "saved_tokens": 0, "saved_money": 0.0}
 
 
 def test_writers_of_one_request_leave_one_whole_experience(any_store: Store) -> None:

@@ -391,7 +391,8 @@ async def test_an_outage_is_a_policy(caplog: pytest.LogCaptureFixture) -> None:
         assert compiled.invoke({"question": "why"})["answer"] == "why!"
         assert (await compiled.ainvoke({"question": "why"}))["answer"] == "why!"
     assert nodes.runs == 4
-    assert cache.stats() == {"hits": 0, "misses": 4, "stored": 0, "unreadable": 0, "refused": 0, "errors": 8}
+    counts = {"hits": 0, "misses": 4, "stored": 0, "unreadable": 0, "refused": 0, "errors": 8}
+    assert cache.stats() == {**counts, "saved_tokens": 0, "saved_money": 0.0}
     assert [record.levelno for record in caplog.records if "without its cache" in record.message] == [logging.WARNING]
     strict: Any = ExperienceNodeCache(store=_Gone(), on_error="raise")
     with pytest.raises(StoreUnavailable):
@@ -431,3 +432,34 @@ def test_wrong_settings_are_one_clear_sentence() -> None:
     with pytest.raises(ConfigurationError, match="pickle"):
         ExperienceNodeCache(store=MemoryStore(), serde=JsonPlusSerializer(pickle_fallback=True))
     assert repr(ExperienceNodeCache(store=MemoryStore())) == "ExperienceNodeCache(MemoryStore())"
+
+
+# --- what hits have saved -------------------------------------------------------------------------------------
+
+
+def test_hits_have_saved_what_the_messages_in_them_took() -> None:
+    def said(name: str, **told: Any) -> AIMessage:
+        used = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+        return AIMessage(name, usage_metadata=used, response_metadata=told)
+
+    values: dict[str, Any] = {
+        "one": {"messages": [HumanMessage("q"), said("a", model_name="small")]},
+        "nested": [("messages", [said("a", model="small"), said("b", model_name="large")]), ("n", 1)],
+        "unpriced": (said("a"), AIMessage("tells no usage")),
+        "none": {"text": "small"},
+    }
+    expected = {"one": (7, 3 + 8), "nested": (14, 2 * (3 + 8)), "unpriced": (7, 0), "none": (0, 0)}
+    for name, value in values.items():
+        cache: ExperienceNodeCache[Any] = ExperienceNodeCache(
+            "memory:", prices={"small": (1e6, 2e6), "large": (1e6, 2e6)}
+        )
+        key = ((name,), "k")
+        cache.set({key: (value, None)})
+        cache.get([((name,), "other")])
+        assert cache.stats()["saved_tokens"] == 0
+        cache.get([key])
+        assert (cache.stats()["saved_tokens"], cache.stats()["saved_money"]) == expected[name]
+        cache.get([key])
+        assert cache.stats()["saved_tokens"] == 2 * expected[name][0]
+    with pytest.raises(ConfigurationError, match="prices"):
+        ExperienceNodeCache("memory:", prices=[1])  # type: ignore[arg-type]

@@ -36,6 +36,9 @@ from langmem_adapters.experience import (
     role_zero_context,
     simple_context,
 )
+from langmem_adapters.experience.requests import key_of
+from langmem_adapters.experience.shelf import Shelf
+from langmem_adapters.flow import run
 from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -225,6 +228,22 @@ def test_what_is_no_score_is_an_error_that_quotes_nothing(said: str) -> None:
     assert scorer.stats()["failures"] == 1
 
 
+def test_a_score_does_not_undo_what_was_kept_in_the_very_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = ExperiencePool(MemoryStore())
+    kept = pool.create(Experience(req="q", resp="old"))
+    replace = Shelf.replace
+
+    def too_late(shelf: Shelf, key: str, old: bytes, new: bytes) -> bool:
+        pool.create(Experience(req="q", resp="new"))
+        return replace(shelf, key, old, new)
+
+    monkeypatch.setattr(Shelf, "replace", too_late)
+    assert run(pool.score_flow(kept, Score(val=9), key=key_of("q", None))) is False
+    found = pool.lookup("q")
+    assert found is not None
+    assert (found.resp, found.metric) == ("new", None)
+
+
 # --- judges
 
 
@@ -302,6 +321,21 @@ def test_a_judge_that_fails_is_a_miss() -> None:
 
 
 # --- context builders
+
+
+def test_what_a_builder_does_to_a_request_is_not_done_to_the_callers() -> None:
+    def builder(req: list[str], experiences: Sequence[Experience]) -> list[str]:
+        req.append("spoiled")
+        return [*req, str(len(experiences))]
+
+    @cached(store=MemoryStore(), index=open_index("memory:"), context_builder=builder)
+    def f(req: list[str]) -> str:
+        return " ".join(req)
+
+    f(["my", "bike"])
+    given = ["my", "red", "bike"]
+    assert f(given) == "my red bike spoiled 1"
+    assert given == ["my", "red", "bike"]
 
 
 EXAMPLES = (

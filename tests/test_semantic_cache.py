@@ -635,3 +635,21 @@ def test_a_message_chunk_is_its_message(build: Callable[..., ExperienceCache]) -
     cache = build()
     cache.update(prompt("Hello", AIMessage("Hi!"), ASKED), "m", answer())
     assert content(cache.lookup(prompt("Hello", AIMessageChunk(content="Hi!"), ALIKE), "m")) == "Take a course."
+
+
+@pytest.mark.parametrize("after", [SystemMessage("Now in French."), HumanMessage([{"type": "image_url"}])])
+def test_nothing_but_calls_and_results_may_stand_after_the_question(
+    build: Callable[..., ExperienceCache], after: BaseMessage
+) -> None:
+    cache = build()
+    for said in ([AIMessage("Hm."), after], [after]):
+        cache.update(prompt(ASKED, *said), "m", answer())
+        assert cache.lookup(prompt(ALIKE, *said), "m") is None
+
+
+def test_d3_calls_that_could_not_be_read_are_calls(index: VectorIndex) -> None:
+    cache = ExperienceCache(store=MemoryStore(), semantic=SemanticMode(index=index), should_store=lambda _: True)
+    invalid = [{"name": "f", "args": "[not json", "id": "c1", "error": None, "type": "invalid_tool_call"}]
+    cache.update(prompt(ASKED), "m", answer(invalid_tool_calls=invalid))
+    assert cache.lookup(prompt(ASKED), "m")
+    assert cache.lookup(prompt(ALIKE), "m") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_adapters.errors import ConfigurationError, ModelError
+from langmem_adapters.experience import verifier_reading as reading
+from langmem_adapters.experience import verifier_spelling as module
 from langmem_adapters.experience.guards import GUARDS
 from langmem_adapters.experience.verifier import Verifier
-from langmem_adapters.experience.verifier_features import NAMES, align, edits, features
+from langmem_adapters.experience.verifier_features import NAMES, _rising_pairs, align, edits, features
+from langmem_adapters.experience.verifier_order import swapped
 from langmem_adapters.experience.verifier_question_weights import QUESTION_TREES
 from langmem_adapters.experience.verifier_reading import LONGEST, read
+from langmem_adapters.experience.verifier_spelling import CONTRACTIONS, one_spelling
 from langmem_adapters.experience.verifier_tuning import tuned
 from langmem_adapters.experience.verifier_weights import TREES
 
@@ -115,6 +120,23 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ),
         ("order", "Teachers judge pupils fairly each winter", "Each winter, they say, pupils judge teachers fairly"),
         ("order", "Why are cats so much calmer than dogs?", "Is there a reason why dogs are calmer than cats?"),
+        ("order", "Cancel my order and keep my subscription", "Keep my order and cancel my subscription"),
+        ("order", "Cancel my order, and then keep my plan.", "Keep my order, and then cancel my plan."),
+        ("order", "Lock the door and open the window", "Open the door and lock the window"),
+        ("order", "Delete the old file and keep the new file", "Delete the new file and keep the old file"),
+        ("order", "Delete photo1 and keep photo2", "Delete photo2 and keep photo1"),
+        ("order", "Block Alice and unblock Bob", "Block Bob and unblock Alice"),
+        ("order", "How do I mute Ann and invite Tom?", "How do I invite Ann and mute Tom?"),
+        ("order", "Paint the wall red and the door blue", "Paint the wall blue and the door red"),
+        ("order", "Archive the old reports and burn the new bills", "Archive the new reports and burn the old bills"),
+        ("order", "Send milk to Bob and take bread from Ann", "Take milk to Bob and send bread from Ann"),
+        ("order", "Send milk to Bob and take bread from Ann", "Send bread to Bob and take milk from Ann"),
+        ("order", "Send milk to Bob and take bread from Ann", "Send milk to Ann and take bread from Bob"),
+        (
+            "order",
+            "Cancel the train, keep the hotel and move the flight",
+            "Keep the train, move the hotel and cancel the flight",
+        ),
         ("question", "When was it built?", "Where was it built?"),
         ("question", "How did Mozart die?", "Where did Mozart die?"),
         ("question", "Do vaccines work?", "How do vaccines work?"),
@@ -156,6 +178,13 @@ def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
         ("Why isn't my printer working?", "Why is my printer not working?"),
         ("How do I write to Donald Duck?", "How can I write to Donald Duck?"),
         ("Compare cats and dogs", "Compare dogs and cats"),
+        ("Cancel my order and keep my subscription", "Keep my subscription and cancel my order"),
+        ("Block Alice and unblock Bob", "Unblock Bob and block Alice"),
+        (
+            "Lock the door, paint the wall and open the window",
+            "Open the window, paint the wall and lock the door",
+        ),
+        ("Compare American English and British English", "Compare British English and American English"),
         ("In Tokyo, what time is it?", "What time is it in Tokyo?"),
         ("How do I sort a list in Python?", "In Python, how do I sort a list?"),
         ("How do I schedule a cron job?", "How do I schedule a job with cron?"),
@@ -317,6 +346,106 @@ def test_edits_are_symmetric_and_zero_only_for_the_same(one: str, other: str) ->
     assert edits(one, other, 20) == edits(other, one, 20)
     assert (edits(one, other, 20) == 0) == (one == other)
     assert edits(one, other, 1) == min(edits(one, other, 20), 2)
+
+
+def _edits_by_table(one: str, other: str) -> int:
+    rows = [list(range(len(other) + 1))]
+    for i, a in enumerate(one, 1):
+        row = [i]
+        for j, b in enumerate(other, 1):
+            value = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
+                value = min(value, rows[-2][j - 2] + 1)
+            row.append(value)
+        rows.append(row)
+    return rows[-1][-1]
+
+
+@given(st.text("abc", max_size=12), st.text("abc", max_size=12), st.integers(0, 12))
+@example("", "abc", 2)
+@example("ca", "abc", 3)  # no letter is exchanged and then parted
+def test_edits_are_those_of_the_whole_table(one: str, other: str, most: int) -> None:
+    assert edits(one, other, most) == min(_edits_by_table(one, other), most + 1)
+    assert edits([*one], [*other], most) == edits(one, other, most)
+
+
+@given(st.permutations(range(9)))
+def test_pairs_that_rise_are_counted(order: list[int]) -> None:
+    assert _rising_pairs(order) == sum(a < b for n, a in enumerate(order) for b in order[n + 1 :])
+
+
+_FRAGMENTS = (
+    *(hint for _, _, hints in CONTRACTIONS for hint in hints.split()),
+    *(
+        "u's",
+        "urn't",
+        "y'all's'm",
+        "i's'm",
+        "what's",
+        "n'ts",
+        "10,000",
+        "1,50",
+        "1st",
+        "5k",
+        "2.5 million",
+        "20%",
+        "$5",
+    ),
+    *("_", "`a b`", "`", "foo_bar", "fooBar(x)", "a.b.c", "U.S.A.", "--x", "/usr/bin", "C++", "c#", "x1", "5s", "3T"),
+    *('"hi', 'there"', "'tis'", "«bon»", "中文字", "non-x", "5", "-", "3", "*", "a@b.com", "https://x.y/z", "!=", "é"),
+    *("how", "How many", "why", "reason for", "what", "makes", "when", "where", "who", "which", "not", "or not", "the"),
+)
+_texts = st.lists(
+    st.tuples(st.sampled_from(_FRAGMENTS) | st.text(max_size=6), st.sampled_from([" ", "", "-", ". ", "\n", "\u00a0"])),
+    max_size=12,
+).map(lambda parts: "".join(word + space for word, space in parts))
+
+
+@given(_texts)
+@example("urn't")  # what is left of it is looked for, too
+def test_a_contraction_is_looked_for_only_where_it_may_be_and_found_all_the_same(text: str) -> None:
+    text = text.lower()
+    expected = text
+    for pattern, plain, _ in CONTRACTIONS:
+        expected = re.sub(pattern, plain, expected)
+    if any(character.isdigit() for character in text):
+        assert one_spelling(text) == one_spelling(expected)
+    else:
+        assert one_spelling(text) == expected.translate(module._SPOKEN)
+
+
+@given(_texts)
+def test_what_is_read_of_pieces_is_what_is_read_of_the_whole(text: str) -> None:
+    words = [word for piece in text.split() for word in reading._words_in(piece)]
+    assert words == [word for match in reading._WORD.finditer(text) for word in reading._split(match[0])]
+    assert [one for piece in text.split() for one in reading._matches_in(piece)] == reading._WORD.findall(text)
+    assert reading._code(text) == reading._read_code(text)
+    frames = [(match.start(), n) for n, (_, at) in enumerate(reading._FRAMES[1:-1]) if (match := at.search(text))]
+    if reading._frame(text) not in {"how to", "whether"}:
+        assert reading._frame(text) == (reading._FRAMES[min(frames)[1] + 1][0] if frames else "none")
+
+
+def test_long_pieces_are_read_and_not_remembered() -> None:
+    reading._remembered_words.cache_clear()
+    for text in ("字" * 500, "x_y" * 100, "a" * 59):
+        read(text)
+    assert reading._remembered_words.cache_info().currsize == 1
+    assert len(read("字" * 500).words) == 500
+
+
+def test_words_that_turn_round_are_told_only_where_all_have_partners() -> None:
+    one, other = (
+        "Cancel the train, keep the hotel, move the flight",
+        "Keep the train, move the hotel, cancel the flight",
+    )
+    assert _swapped(one, other) == ("cancel", "keep")
+    assert _swapped(one, f"Somehow {other}") is None
+    assert _swapped(f"{one} somehow", other) is None
+
+
+def _swapped(one: str, other: str) -> tuple[str, str] | None:
+    left, right = read(one), read(other)
+    return swapped(left, right, align(left.content, right.content))
 
 
 def test_letters_that_change_places_are_one_edit() -> None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
-import sys
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, PydanticUserError
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.experience.functions import name_of, told_apart
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["Arguments", "name_of"]
+__all__ = ["Arguments"]
 
 _SELF = ("self", "cls")
 _SCALARS = (str, int, float, bool, bytes, type(None))
@@ -31,7 +30,8 @@ class Arguments:
         key: What counts of an argument, by its name: a function from its value; or one function that is called as
             the function itself is, and gives all that counts.
         ignore: Names of arguments that do not count. The first of a method, ``self`` or ``cls``, does not either,
-            unless ``key`` names it.
+            unless ``key`` names it; but results of one class are not those of its subclasses.
+        trusted: Whether the function's user has said where its results are, and so that nothing else is meant.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Arguments:
         *,
         key: Callable[..., Any] | Mapping[str, Callable[[Any], Any]] | None = None,
         ignore: Collection[str] = (),
+        trusted: bool = False,
     ) -> None:
         if isinstance(ignore, str):
             raise ConfigurationError('ignore is a list of names, such as ["timeout"], not one text')
@@ -55,6 +56,8 @@ class Arguments:
         owner = {self.owner} - set(self._parts) if self.owner else set()
         self._counted = [name for name in names if name not in {*ignore, *owner}]
         self.stands_for_itself = bool(owner) and self._whole is None
+        self._defined_by = name_of(function).rpartition(".")[0]
+        self._function = _fingerprint_of(function, trusted=trusted)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments | None:
         """Arguments by name, defaults included; None, where the function cannot be called with these."""
@@ -76,13 +79,21 @@ class Arguments:
         values = bound.arguments
         return {name: self._parts.get(name, _itself)(values[name]) for name in self._counted}
 
-    def key(self, counted: Mapping[str, Any]) -> str:
-        """The fingerprint of arguments: another for any other value or type.
+    def owner_of(self, bound: inspect.BoundArguments) -> str:
+        """The class of a method's object; empty, where that is the one in which the method stands."""
+        if not self.stands_for_itself:
+            return ""
+        owner = bound.arguments[str(self.owner)]
+        name = self._defined_by if owner is None else name_of(owner if isinstance(owner, type) else type(owner))
+        return "" if name == self._defined_by else name
+
+    def key(self, counted: Mapping[str, Any], owner: str = "") -> str:
+        """The fingerprint of the function and its arguments: another for any other value or type.
 
         Raises ConfigurationError, naming the argument, for one that is no data.
         """
         try:
-            return fingerprint(_by_name(counted))
+            return fingerprint([self._function, owner, _by_name(counted)])
         except SerializationError as error:
             raise self._explained(counted) from error
 
@@ -157,14 +168,14 @@ def _by_name(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: identity(value) for name, value in fields.items()}
 
 
-def name_of(function: Callable[..., Any]) -> str:
-    """A function's module and name; of a script, the name under which others import it."""
-    module = getattr(function, "__module__", "") or ""
-    if module == "__main__":
-        main = sys.modules["__main__"]
-        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        module = spec.name if spec else Path(file).stem if file else module
-    return f"{module}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+def _fingerprint_of(function: Callable[..., Any], *, trusted: bool) -> str:
+    try:
+        return fingerprint(identity(told_apart(function, trusted=trusted)))
+    except SerializationError as error:
+        raise ConfigurationError(
+            f"{name_of(function)} has arguments already that are no data, and tell it from no other:"
+            " say with tag= where the results of this one are"
+        ) from error
 
 
 def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:

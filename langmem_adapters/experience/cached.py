@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import Future, wait
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from langmem_adapters import views
 from langmem_adapters.experience.calls import Calls
+from langmem_adapters.experience.savings import Saved
 from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Experience
 
@@ -16,7 +15,7 @@ __all__ = ["CachedFunction", "FunctionCache"]
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
-_COUNTED = ("hits", "misses", "shared", "rejected", "stored", "refused", "errors", "scored", "unscored")
+_COUNTED = ("hits", "misses", "shared", "rejected", "stored", "refused", "errors")
 
 
 class FunctionCache(Calls):
@@ -29,6 +28,7 @@ class FunctionCache(Calls):
         arguments: What makes two calls the same.
         responses: What a response is as data.
         keep_requests: Whether the requests are kept beside their hashes; default: only if something reads them.
+        scoring: Has the results scored; default: one of its own, by the scorer of the rules.
         clock: Gives Unix seconds. ``timer`` gives seconds that pass, ``sleep`` waits for some.
     """
 
@@ -48,23 +48,24 @@ class FunctionCache(Calls):
         """:meth:`invalidate`, without blocking the event loop."""
         return await self.pool.adelete(key=self._key(args, kwargs))
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> dict[str, Any]:
         """What this object has seen.
 
         hits; misses; hits that were shared by a call in the air; rejected by the judge; stored; refused, as they
-        would not come back equal; errors of the store; scored, and those that the scorer failed at.
+        would not come back equal; errors of the store; scored, and those that the scorer failed at; what the hits have
+        saved: saved_seconds, saved_tokens, saved_money.
         """
-        return views.Figures({name: self._counts[name] for name in _COUNTED}, title=f"Cache of {self._name}")
+        saved = Saved() if self._pool is None else self._pool.saved()
+        counts: dict[str, Any] = {name: self._counts[name] for name in _COUNTED}
+        return views.Figures(counts | self._scoring.stats() | saved.told(), title=f"Cache of {self._name}")
 
     def flush(self) -> None:
         """Wait for the scores that are being made in the background."""
-        wait([future for future in list(self._scoring) if isinstance(future, Future)])
+        self._scoring.flush()
 
     async def aflush(self) -> None:
         """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
-        waiting = [asyncio.wrap_future(x) if isinstance(x, Future) else x for x in list(self._scoring)]
-        if waiting:
-            await asyncio.wait(waiting)
+        await self._scoring.aflush()
 
     def __repr__(self) -> str:
         return f"FunctionCache({self._name})"
@@ -74,7 +75,8 @@ class FunctionCache(Calls):
 
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         owner = (None,) if self._arguments.stands_for_itself else ()
-        return self._identify(self._arguments.counted(self._arguments.bound((*owner, *args), kwargs)))
+        bound = self._arguments.bound((*owner, *args), kwargs)
+        return self._identify(bound, self._arguments.counted(bound))
 
 
 class CachedFunction(Protocol[P, R_co]):

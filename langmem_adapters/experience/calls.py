@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import inspect
 import logging
@@ -11,21 +10,21 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from langmem_adapters.causes import WarnOnce
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.arguments import Arguments
+from langmem_adapters.experience.background_scoring import BackgroundScoring, Kept
 from langmem_adapters.experience.flights import Flight, Flights
 from langmem_adapters.experience.leases import Leases
-from langmem_adapters.experience.policies import ask, asks_async
+from langmem_adapters.experience.policies import ask
 from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.rules import Rules, Turn, replaced
-from langmem_adapters.flow import Flow, arun, run, submit
-from langmem_adapters.model import Experience, Score
+from langmem_adapters.flow import Flow, run, submit
+from langmem_adapters.model import Experience
 
 __all__ = ["Calls"]
 
@@ -44,6 +43,7 @@ class Calls:
         arguments: Arguments,
         responses: Responses,
         keep_requests: bool | None = None,
+        scoring: BackgroundScoring | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
@@ -61,7 +61,7 @@ class Calls:
         self._flights = Flights()
         self._counts: Counter[str] = Counter()
         self._warn = WarnOnce()
-        self._scoring: set[Future[None] | asyncio.Task[None]] = set()
+        self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", self._warn)
         stream = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
         self._shares = rules.wait > 0 and not stream
         self._replaced = replaced(arguments, rules, self._name)
@@ -74,10 +74,10 @@ class Calls:
                 self._pool = self._pool or self._make_pool()
         return self._pool
 
-    def _identify(self, counted: dict[str, Any]) -> str:
-        if self._rules.serializer is None:
-            return self._arguments.key(counted)
-        return self._arguments.key({"req": self._rules.serializer.serialize_req(**counted)})
+    def _identify(self, bound: inspect.BoundArguments, counted: dict[str, Any]) -> str:
+        if self._rules.serializer is not None:
+            counted = {"req": self._rules.serializer.serialize_req(**counted)}
+        return self._arguments.key(counted, self._arguments.owner_of(bound))
 
     def _request(self, counted: dict[str, Any]) -> Any:
         if self._rules.serializer is None:
@@ -94,7 +94,7 @@ class Calls:
         if bound is None or not (pool.reads or pool.writes):
             return turn
         turn.counted = self._arguments.counted(bound)
-        turn.key = self._identify(turn.counted)
+        turn.key = self._identify(bound, turn.counted)
         if self._rules.reads_requests:
             turn.req = self._request(turn.counted)
         if (yield from self._serve(turn)):
@@ -300,33 +300,16 @@ class Calls:
 
     def score_later(self, turn: Turn) -> None:
         """Have a result scored in the background."""
-        if self._rules.scorer is not None and turn.kept is not None and not turn.served:
-            with suppress(RuntimeError):  # the interpreter is shutting down
-                self._note(submit(lambda: run(self._score(turn))))
+        if turn.kept is not None and not turn.served:
+            self._scoring.begin(self._for_scorer(turn, turn.kept))
 
     def ascore_later(self, turn: Turn) -> None:
         """:meth:`score_later` for an async function: on its event loop, where the scorer needs one."""
-        if not asks_async(self._rules.scorer):
-            self.score_later(turn)
-        elif turn.kept is not None and not turn.served:
-            self._note(asyncio.get_running_loop().create_task(arun(self._score(turn))))
+        if turn.kept is not None and not turn.served:
+            self._scoring.abegin(self._for_scorer(turn, turn.kept))
 
-    def _note(self, scoring: Future[None] | asyncio.Task[None]) -> None:
-        self._scoring.add(scoring)
-        scoring.add_done_callback(self._scoring.discard)
-
-    def _score(self, turn: Turn) -> Flow[None]:
-        scorer, kept = self._rules.scorer, turn.kept
-        if scorer is None or kept is None:
-            return
-        try:
-            score = yield from ask(scorer, turn.req, self._responses.of(kept))
-            score = score if isinstance(score, Score) else Score(val=score)
-            if (yield from self.pool.score_flow(kept, score, key=turn.key)):
-                self._counts["scored"] += 1
-        except Exception as error:  # noqa: BLE001 - nobody waits for it, so the count and a log are the places to tell
-            self._counts["unscored"] += 1
-            self._warn(f"a result of {self._name} was not scored: {type(error).__name__}")
+    def _for_scorer(self, turn: Turn, kept: Experience) -> Kept:
+        return Kept(self.pool, turn.key, kept, turn.req, self._responses.shown)
 
     # --- failures
 

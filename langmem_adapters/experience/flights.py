@@ -69,11 +69,7 @@ class Flight:
         return False
 
     async def _await(self, seconds: float) -> bool:
-        waiter = asyncio.wrap_future(self.landed)
-        try:
-            await asyncio.wait([waiter], timeout=seconds)
-        finally:
-            waiter.cancel()  # else it would be called after its loop was closed
+        await asyncio.wait([asyncio.wrap_future(self.landed)], timeout=seconds)
         return True
 
 

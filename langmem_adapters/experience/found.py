@@ -1,5 +1,8 @@
 """What finds a shelf's entries by their text: an index that follows the log, and forgets what has left the shelf.
 
+A search brings the index up to the log first. Where another thread is at that, with texts to embed, it waits no more
+than a moment, once: it finds what is there, and what was put meanwhile is seen to in the background.
+
 The log tells what was put, not what went. So whoever removes entries says so to the index, which forgets them only as
 long as nobody has told it of newer ones; and what went unsaid, in a process without the index or one that was killed,
 is forgotten when it is found.
@@ -7,19 +10,24 @@ is forgotten when it is found.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from langmem_adapters.errors import Conflict, ModelError
+from langmem_adapters.errors import Conflict, LangmemError, ModelError
 from langmem_adapters.experience.rows import Rows
+from langmem_adapters.flow import submit
 from langmem_adapters.following import Change, follow
 from langmem_adapters.locks import ForkSafeLock
 from langmem_adapters.model import Hit
-from langmem_adapters.protocols import Document, Index, Item, Position
+from langmem_adapters.protocols import Document, Index, Item, Position, SemanticIndex
 
 __all__ = ["Found"]
 
+_MOMENT = 0.1  # seconds; so that what was kept just now is found, where its text is soon embedded
 _TRIES = 5  # to forget, while others tell the index of new entries; then it is left to whoever finds them
+_log = logging.getLogger("langmem_adapters")
 
 
 class Found:
@@ -45,13 +53,38 @@ class Found:
         self._text_of = text_of
         self._new_id = new_id
         self._following = ForkSafeLock()
+        self._patience = _MOMENT if isinstance(index, SemanticIndex) else -1  # for ever: no model takes its time
+        self._is_late = False  # whether somebody has waited in vain for the one who follows, as the next one need not
+        self._is_behind = False  # whether somebody has left it to that one to look once more
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The ``k`` best, of which some may be gone."""
         return self.index.search(self._rows.namespace, query, k)
 
     def follow(self) -> None:
-        """Bring the index up to the log."""
+        """Bring the index up to the log, unless another thread is at it, and not done in a moment."""
+        if not self._followed(0.0 if self._is_late else self._patience):
+            self._is_late = self._is_behind = True
+            self._followed(0.0)  # who was at it may have gone before it could see that
+
+    def _followed(self, seconds: float) -> bool:
+        """Wait so long at the most to be the one who follows; False, if another is."""
+        with self._following.taken(seconds) as alone:
+            if alone:
+                self._is_late = self._is_behind = False
+                self._follow()
+        if alone and self._is_behind:
+            with suppress(RuntimeError):  # the interpreter is shutting down
+                submit(self._catch_up)
+        return alone
+
+    def _catch_up(self) -> None:
+        try:
+            self.follow()
+        except LangmemError as error:  # the next search will meet it, too
+            _log.info("an index of experiences is behind: %s", type(error).__name__)
+
+    def _follow(self) -> None:
         told: list[str] = []
 
         def change(items: Sequence[Item]) -> Change:
@@ -64,8 +97,7 @@ class Found:
         def report(_: int) -> None:
             self.forget(told)  # what went while the index was told of it, which may take as long as a model does
 
-        with self._following.held():
-            follow(self._rows.store, self.index, self._rows.namespace, change, new_id=self._new_id, report=report)
+        follow(self._rows.store, self.index, self._rows.namespace, change, new_id=self._new_id, report=report)
 
     def forget(self, keys: Sequence[str], left: Sequence[Item] = ()) -> None:
         """Forget those of these keys that are gone, and step back from items that have left the log."""

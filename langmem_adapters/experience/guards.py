@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from langmem_adapters.experience.verifier_features import Alignment, edits, swapped
+from langmem_adapters.experience.verifier_features import Alignment, edits
+from langmem_adapters.experience.verifier_order import swapped
 from langmem_adapters.experience.verifier_reading import Reading, Word
 from langmem_adapters.experience.verifier_words import NEGATIONS, OPPOSITES, PREPOSITIONS, SOFT, STOP
 
@@ -172,9 +173,8 @@ def _is_short(left: Reading, right: Reading) -> bool:
 
 
 def _denied(reading: Reading) -> set[str]:
-    words = _WHETHER_OR_NOT.sub(" ", reading.text) if "not" in reading.words else ""
-    hidden = len(re.findall(r"\bnot\b", reading.text)) - len(re.findall(r"\bnot\b", words)) if words else 0
     found = [word for word in reading.words if word in NEGATIONS]
+    hidden = len(_WHETHER_OR_NOT.findall(reading.text)) if "not" in found else 0
     return {f"{word}{n or ''}" for n, word in enumerate(found[hidden:])}
 
 
@@ -192,6 +192,8 @@ def _affixed(one: str, other: str) -> bool:
 
 
 def _missing(wanted: frozenset[str], there: Reading) -> set[str]:
+    if not wanted:
+        return set()
     text = " ".join(re.findall(r"\w+", there.text))
     joined = text.replace(" ", "")
     return {one for one in wanted if "".join(re.findall(r"\w+", one.lower())) not in joined}

@@ -26,6 +26,15 @@ from langmem_adapters.protocols import Index, Store
 __all__ = ["ExperiencePool", "QueryType", "Similar"]
 
 _COUNTED = ("hits", "misses", "stored", "unreadable", "expired", "evicted")
+_TAGS = 256  # the latest, of which it is known what was seen of them
+
+
+class _Seen:
+    """What was seen of one tag."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.saved = Saved()
 
 
 class ExperiencePool(Keeping):
@@ -47,7 +56,7 @@ class ExperiencePool(Keeping):
             that the worst score, a few on each write. All writers of a tag must have the same bounds.
         keep: Seconds for which what was read is served again without a look at the store, from this process's
             memory; None: not at all. What this process changes takes effect at once, what others change after so long.
-        prices: What a million tokens in and out cost, by a model's name, for :meth:`saved`.
+        prices: What a million tokens in and out cost, by a model's name, for :meth:`stats` and :meth:`saved`.
         enabled: False switches off looking up and storing.
         enable_read, enable_write: False switches looking up, or storing, off.
         clock: Gives Unix seconds.
@@ -96,8 +105,7 @@ class ExperiencePool(Keeping):
         self._prices = prices or {}
         self._clock = clock
         self._new_id = new_id
-        self._counts: Counter[str] = Counter()
-        self._saved = Saved()
+        self._look_to({})
         self._like_this = partial(
             ExperiencePool,
             store,
@@ -256,18 +264,45 @@ class ExperiencePool(Keeping):
         """The pool like this one under another tag; this one, for its own tag or None."""
         if tag in {None, self.tag}:
             return self
-        return self._like_this(
+        pool = self._like_this(
             tag=tag, enabled=self.enabled, enable_read=self.enable_read, enable_write=self.enable_write
         )
+        pool._look_to(self._seen)  # noqa: SLF001 - a pool like this one
+        return pool
 
-    def stats(self) -> dict[str, int]:
-        """What this object has seen: hits, misses, stored, unreadable, expired, evicted."""
-        counts = {name: self._counts[name] for name in _COUNTED}
-        return views.Figures(counts, title=f"Experiences {self.tag}".rstrip(), **self._saved._asdict())
+    def _look_to(self, seen: dict[str, _Seen]) -> None:
+        """Count together with the pools of other tags, so that each can tell of all."""
+        self._seen = seen
+        self._own = seen.setdefault(self.tag, _Seen())
+        self._counts = self._own.counts
+        if len(seen) > _TAGS:
+            del seen[next(iter(seen))]
 
-    def saved(self) -> Saved:
-        """What the hits of this object have saved: seconds, tokens, money."""
-        return self._saved
+    @property
+    def _saved(self) -> Saved:
+        return self._own.saved
+
+    @_saved.setter
+    def _saved(self, saved: Saved) -> None:
+        self._own.saved = saved
+
+    def stats(self, tag: str | None = None) -> dict[str, Any]:
+        """What this object, and what :meth:`at` made of it, have seen of its tag (or of ``tag``).
+
+        hits, misses, stored, unreadable, expired, evicted; and what the hits have saved: saved_seconds, saved_tokens,
+        and saved_money, in the unit of the prices. Of no more than 256 tags.
+        """
+        seen = self._of(tag)
+        counts: dict[str, Any] = {name: seen.counts[name] for name in _COUNTED}
+        title = f"Experiences {self.tag if tag is None else tag}".rstrip()
+        return views.Figures(counts | seen.saved.told(), title=title)
+
+    def saved(self, tag: str | None = None) -> Saved:
+        """What the hits of :meth:`stats` have saved: seconds, tokens, money."""
+        return self._of(tag).saved
+
+    def _of(self, tag: str | None) -> _Seen:
+        return self._own if tag is None else self._seen.get(tag, _Seen())
 
     def __repr__(self) -> str:
         return f"ExperiencePool({self._shelf.store!r}, tag={self.tag!r})"
@@ -280,7 +315,7 @@ class ExperiencePool(Keeping):
         kept = self._shelf.store.scan(self._shelf.namespace, limit=0).total
         title = f"Experience pool {self.tag}".rstrip()
         details = [f"{kept:,} kept", f"user {self.scope.user}" if self.scope.user else ""]
-        return views.statistics(self.stats(), title=title, details=details, **self._saved._asdict())
+        return views.statistics(self.stats(), title=title, details=details)
 
     def _query(self, req: Any, k: int, query_type: QueryType, tag: str | None) -> Flow[list[Similar]]:
         if query_type not in {"exact", "semantic"}:

@@ -79,6 +79,10 @@ class Responses:
             raise SerializationError("a stored experience has no response")
         return self.restore(form, data)
 
+    def shown(self, experience: Experience) -> Any:
+        """What a scorer is shown as the response of an experience. Raises as :meth:`restore` does."""
+        return self.of(experience)
+
     def seen(self, value: Any) -> Any:
         """What the function's caller sees: the value; of a stream, the list of its items."""
         return [self.restore(form, data) for form, data in value] if self._stream else value

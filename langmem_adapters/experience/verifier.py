@@ -153,8 +153,19 @@ def _same_words(left: Reading, right: Reading) -> bool:
 
 def _bare(text: str) -> list[str]:
     """All that is written, without punctuation and courtesies."""
-    kept = "".join(" " if unicodedata.category(one)[0] in "PZC" else one for one in text)
-    return [word for word in kept.split() if word not in POLITE]
+    return [word for word in text.translate(_BLANKS).split() if word not in POLITE]
+
+
+class _Blanks(dict[int, str]):
+    """Blanks in the place of punctuation, for ``str.translate``: each sign is looked up once."""
+
+    def __missing__(self, code: int) -> str:
+        one = chr(code)
+        self[code] = " " if unicodedata.category(one)[0] in "PZC" else one
+        return self[code]
+
+
+_BLANKS = _Blanks()
 
 
 def _asks(reading: Reading) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -10,11 +11,8 @@ from typing import NamedTuple
 from langmem_adapters.experience.verifier_reading import Reading, Word
 from langmem_adapters.experience.verifier_words import (
     ARTICLES,
-    COMPOUNDING,
     FRAMES,
     I_WORDS,
-    LINKS,
-    NEGATIONS,
     OPPOSITES,
     PREPOSITIONS,
     SOFT,
@@ -23,13 +21,7 @@ from langmem_adapters.experience.verifier_words import (
     YOU_WORDS,
 )
 
-__all__ = ["Alignment", "align", "edits", "features", "swapped"]
-
-
-_WAYS = {"from": "from", "to": "to", "into": "to", "onto": "to", "than": "than", "before": "before", "after": "after"}
-_AIMED = {"into", "onto", "than"}
-_MANY = 24  # words: a long text has many orders
-_TOLD = 10  # words; what has so many, and others besides, is told in another order more often than turned round
+__all__ = ["Alignment", "align", "edits", "features"]
 
 
 _listed = str.split
@@ -126,87 +118,29 @@ def _misspelt(one: str, other: str) -> bool:
 
 
 def edits(one: Sequence[str], other: Sequence[str], most: int) -> int:
-    """How many letters or words must be added, dropped, replaced or exchanged with the next; for more, ``most + 1``."""
+    """How many letters or words must be added, dropped, replaced or exchanged with the next; for more, ``most + 1``.
+
+    Hyyrö's bit-parallel form (2003): a column of the table of distances is two numbers, the places at which it rises
+    and falls, so its cost is that of the longer sequence.
+    """
     if abs(len(one) - len(other)) > most:
         return most + 1
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, a in enumerate(one, 1):
-        line = [i]
-        for j, b in enumerate(other, 1):
-            value = min(row[j] + 1, line[-1] + 1, row[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
-                value = min(value, before[j - 2] + 1)
-            line.append(value)
-        before, row = row, line
-        if min(row) > most:
-            return most + 1
-    return min(row[-1], most + 1)
-
-
-def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
-    """Two words that have changed places or directions, where these matter; None, if there are none.
-
-    They have, where exchanging them brings back the other's order, or where one comes from what the other goes to. It
-    does not matter where nothing but "and", "or" and the like stands between them, where each has taken its
-    preposition along ("In Oslo, who …", "Who … in Oslo"), and in "the job of cron" for "the cron job". Nor does it in a
-    long text that is told in other words, unless they are names, nothing else has moved, or something is turned
-    into something, or compared with it.
-    """
-    pairs = alignment.pairs
-    order = [other for _, other, _ in pairs]
-    for one, other, _ in pairs:
-        ways = (_WAYS.get(_preposition(left, left.content[one])), _WAYS.get(_preposition(right, right.content[other])))
-        if None not in ways and ways[0] != ways[1]:
-            return left.content[one].text, str(ways[1])
-    rising = _longest_rising(order)
-    if rising == len(order) or len(order) > _MANY:
-        return None
-    told = len(order) >= _TOLD and bool(alignment.only_left or alignment.only_right)
-    told = told and not _AIMED.intersection(left.words).intersection(right.words)
-    for i in range(len(order)):
-        for j in range(i + 1, len(order)):
-            if order[i] > order[j]:
-                first, second = left.content[pairs[i][0]], left.content[pairs[j][0]]
-                exchanged = order.copy()
-                exchanged[i], exchanged[j] = exchanged[j], exchanged[i]
-                better = _longest_rising(exchanged)
-                in_part = better >= rising + 2 and (not told or (first.capital and second.capital))
-                if (better == len(order) or in_part) and not _may_move(left, right, pairs[i], pairs[j]):
-                    return first.text, second.text
-    return None
-
-
-def _may_move(left: Reading, right: Reading, one: tuple[int, int, float], other: tuple[int, int, float]) -> bool:
-    a, b = left.content[one[0]], left.content[other[0]]
-    c, d = right.content[one[1]], right.content[other[1]]
-    if {a.text, b.text} & NEGATIONS:
-        return True
-    apart = left.words[a.place + 1 : b.place], right.words[d.place + 1 : c.place]
-    if all(LINKS.intersection(words) and not PREPOSITIONS.intersection(words) for words in apart):
-        return True
-    if bool(apart[0]) != bool(apart[1]) and COMPOUNDING.issuperset([*apart[0], *apart[1]]):
-        return True
-    first, second = _preposition(left, a), _preposition(left, b)
-    return first != second and (first, second) == (_preposition(right, c), _preposition(right, d))
-
-
-def _preposition(reading: Reading, word: Word) -> str:
-    """What governs a word: the preposition before it, with nothing but stop words between."""
-    for before in reversed(reading.words[max(0, word.place - 3) : word.place]):
-        if before in PREPOSITIONS:
-            return before
-        if before not in STOP:
-            break
-    return ""
-
-
-def _longest_rising(order: Sequence[int]) -> int:
-    tails: list[int] = []
-    for value in order:
-        place = next((n for n, tail in enumerate(tails) if tail >= value), len(tails))
-        tails[place : place + 1] = [value]
-    return len(tails)
+    if not one or not other:
+        return min(max(len(one), len(other)), most + 1)
+    places: dict[str, int] = {}
+    for n, item in enumerate(one):
+        places[item] = places.get(item, 0) | 1 << n
+    full, last = (1 << len(one)) - 1, 1 << (len(one) - 1)
+    rises, falls, diagonal, before, distance = full, 0, 0, 0, len(one)
+    for item in other:
+        here = places.get(item, 0)
+        exchanged = ((~diagonal & here) << 1) & before
+        diagonal = ((((here & rises) + rises) ^ rises) | here | falls | exchanged) & full
+        up, down = falls | (~(diagonal | rises) & full), diagonal & rises
+        distance += bool(up & last) - bool(down & last)
+        up, down = (up << 1 | 1) & full, (down << 1) & full
+        rises, falls, before = down | (~(diagonal | up) & full), up & diagonal, here
+    return min(distance, most + 1)
 
 
 def features(left: Reading, right: Reading, alignment: Alignment, cosine: float) -> list[float]:
@@ -218,7 +152,7 @@ def features(left: Reading, right: Reading, alignment: Alignment, cosine: float)
     heavy = [weight(word) for word in one], [weight(word) for word in other]
     order = [b for _, b, _ in pairs]
     size = len(order) * (len(order) - 1) / 2
-    rising = sum(a < b for n, a in enumerate(order) for b in order[n + 1 :])
+    rising = _rising_pairs(order)
     difference = edits(left.stems[:60], right.stems[:60], 60)
     stops = set(left.words) & STOP, set(right.words) & STOP
     grams = _grams(left.text), _grams(right.text)
@@ -297,6 +231,18 @@ def _substituted(alignment: Alignment, heavy: tuple[list[float], list[float]]) -
     return sum(min(value, gaps[1].get(gap, 0.0)) for gap, value in gaps[0].items())
 
 
+def _rising_pairs(order: Sequence[int]) -> int:
+    """How many pairs of places rise."""
+    seen: list[int] = []
+    total = 0
+    for place in order:
+        below = bisect_left(seen, place)
+        total += below
+        seen.insert(below, place)
+    return total
+
+
+@lru_cache(maxsize=16)  # a request is compared with several
 def _grams(text: str) -> set[str]:
     return {text[n : n + 3] for n in range(len(text) - 2)}
 

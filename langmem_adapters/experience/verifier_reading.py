@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
+from langmem_adapters.experience.verifier_spelling import SCALES, one_spelling
 from langmem_adapters.experience.verifier_words import (
-    CONTRACTIONS,
     ENGLISH,
     FOREIGN,
     FRAMES,
@@ -24,6 +23,7 @@ from langmem_adapters.experience.verifier_words import (
 __all__ = ["LONGEST", "Reading", "Word", "read"]
 
 LONGEST = 2_000  # characters; what is longer is not compared word by word
+_LONG_PIECE = 60  # characters of what stands between spaces; what is read of shorter ones is remembered
 _WORD = re.compile(
     r"https?://[^\s?!,]+|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.]+|(?<![\w-])[-+]?\d+(?:[.:/]\d+)*(?:%|°)?|\d+(?:[.:/]\d+)*|(?:[^\W\d_]\.){2,}|"
     r"[^\W_]+(?:[_.:'#+-]+[^\W_]+)*(?:\+\+|#)?|[&/,?.!;<>=*^+-]"
@@ -35,6 +35,8 @@ _CODE = re.compile(
 )
 _QUOTED = re.compile(r'"([^"]+)"|(?<!\w)\'([^\']+)\'(?!\w)|«([^»]+)»|「([^」]+)」|『([^』]+)』|《([^》]+)》|„([^"]+)"')
 _SYMBOLS = re.compile(r"[+*^=<>|~\\×÷≤≥≠]|(?<=[\d)])\s*[-/](?=\s*[\d(])|(?<=\s)-(?=\s*[\d(])|(?<=\w)!(?=\w|=)")  # noqa: RUF001 - these signs are meant
+_MAY_BE_QUOTED = re.compile("[\"'«「『《„]")
+_MAY_BE_SYMBOL = re.compile(r"[-+*^=<>|~\\×÷≤≥≠/!]")  # noqa: RUF001 - these signs are meant
 _QUOTES = str.maketrans(
     {
         "\u2018": "'",
@@ -49,19 +51,14 @@ _QUOTES = str.maketrans(
         "\u2014": " - ",
     }
 )
-_CONTRACTIONS = [(re.compile(pattern), plain) for pattern, plain in CONTRACTIONS]
 _FRAMES = [(name, re.compile(pattern)) for name, pattern in FRAMES]
-_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])")  # 10,000 and 1,00,000, but not 1,50
-_SCALES = {
-    "k": 1_000, "hundred": 100, "thousand": 1_000, "lac": 100_000, "lakh": 100_000, "mn": 1_000_000,
-    "million": 1_000_000, "crore": 10_000_000, "bn": 10**9, "billion": 10**9, "trillion": 10**12,
+_ASKS = {
+    "why": ("why", "reason", "how come", "what"), "when": ("when", "what"), "who": ("who",), "what": ("what", "which"),
+    "where": ("where",), "how many": ("how",), "how long": ("how",), "how": ("how",),
 }  # fmt: skip
-_SCALED = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)\s*({'|'.join(_SCALES)})s?\b", re.ASCII)
+"""Without any of which a text has no such wording: to look for it takes a tenth of the time."""
 _MARK = re.compile(r"(?<![\w.,:/-])\d+([^\W\d_]{1,2})(?![\w-])")
-_NO_MARKS = frozenset(UNITS) | frozenset(_SCALES) | frozenset(("st", "nd", "rd", "th", "l", "x"))
-_SPOKEN = str.maketrans(
-    {"%": " percent ", "$": " dollar ", "€": " euro ", "£": " pound ", "¥": " yen ", "₹": " rupee ", "°": " degrees "}
-)
+_NO_MARKS = frozenset(UNITS) | frozenset(SCALES) | frozenset(("st", "nd", "rd", "th", "l", "x"))
 _NO_NAMES = STOP.union(SOFT, NUMBERS, POLITE) - {"it", "us", "who"}
 _SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
@@ -100,9 +97,8 @@ class Reading(NamedTuple):
 def read(text: str) -> Reading:
     """Read a request. Pure."""
     plain = unicodedata.normalize("NFKC", text[:LONGEST]).translate(_QUOTES).replace('""', '"')
-    lower = _one_spelling(plain.lower())
-    words = [word for match in _WORD.finditer(lower) for word in _split(match[0])]
-    words = [word for word in words if word not in POLITE]
+    lower = one_spelling(plain.lower())
+    words = [word for piece in lower.split() for word in _words_in(piece) if word not in POLITE]
     capitals = _capitals(plain)
     stops = STOP - {
         word for word in ("it", "us", "who") if re.search(rf"\b{word.upper()}\b", plain) and word in capitals
@@ -119,25 +115,21 @@ def read(text: str) -> Reading:
         numbers=tuple(sorted(word for word in words if word[0].isdigit() or (word[0] == "-" and word[1:2].isdigit()))),
         units=frozenset(UNITS[word] for word in words if word in UNITS) | month,
         symbols=_symbols(plain),
-        quoted=frozenset(_bare(next(filter(None, found.groups()))) for found in _QUOTED.finditer(plain)),
-        code=frozenset(found[0].strip("`").removesuffix("()") for found in _CODE.finditer(plain)) | _marks(plain),
+        quoted=_quoted(plain),
+        code=_code(plain),
         frame=_frame(lower.strip()),
         english=_is_english(words),
         sentences=len(re.findall(r"[.?!](?=\s+\w|\s*$)", plain)),
     )
 
 
-def _one_spelling(text: str) -> str:
-    for pattern, plain in _CONTRACTIONS:
-        text = pattern.sub(plain, text)
-    text = _GROUPED.sub(lambda found: found[0].replace(",", ""), text)
-    text = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b", "", text)
-    return _SCALED.sub(_unscaled, text.translate(_SPOKEN))
+def _words_in(piece: str) -> tuple[str, ...]:
+    """The words of a piece of text without spaces; as no word has any, those of a text are those of its pieces."""
+    return _remembered_words(piece) if len(piece) <= _LONG_PIECE else _read_words(piece)
 
 
-def _unscaled(found: re.Match[str]) -> str:
-    value = Decimal(found[1]) * _SCALES[found[2].rstrip("s")]
-    return str(int(value)) if value == int(value) else str(value)
+def _read_words(piece: str) -> tuple[str, ...]:
+    return tuple(word for match in _WORD.finditer(piece) for word in _split(match[0]))
 
 
 def _split(word: str) -> list[str]:  # noqa: PLR0911 - a ladder
@@ -163,18 +155,45 @@ def _capitals(text: str) -> frozenset[str]:
         return frozenset()
     found: set[str] = set()
     before = "."
-    for match in _WORD.finditer(text):
-        word = match[0]
-        inside = any(character.isupper() for character in word[1:])
-        if word[0].isupper() and (inside or before not in {".", "?", "!", ":"}):
-            found.update(part.lower() for part in re.split(r"[-']", word))
-        before = word
+    for piece in text.split():
+        for word in _matches_in(piece):
+            if word[0].isupper():
+                inside = any(character.isupper() for character in word[1:])
+                if inside or before not in {".", "?", "!", ":"}:
+                    found.update(part.lower() for part in re.split(r"[-']", word))
+            before = word
     return frozenset(found - _NO_NAMES)
+
+
+def _matches_in(piece: str) -> list[str]:
+    return _remembered_matches(piece) if len(piece) <= _LONG_PIECE else _WORD.findall(piece)
 
 
 def _symbols(text: str) -> tuple[str, ...]:
     pictures = [] if text.isascii() else [one for one in text if unicodedata.category(one) in {"So", "Sk"}]
+    if not _MAY_BE_SYMBOL.search(text):
+        return tuple(sorted(pictures))
     return tuple(sorted([*(found.strip() for found in _SYMBOLS.findall(text)), *pictures]))
+
+
+def _quoted(text: str) -> frozenset[str]:
+    if not _MAY_BE_QUOTED.search(text):
+        return frozenset()
+    return frozenset(_bare(next(filter(None, found.groups()))) for found in _QUOTED.finditer(text))
+
+
+def _code(text: str) -> frozenset[str]:
+    """Code and marks; nothing but what stands between backticks has spaces in it."""
+    if "`" in text:
+        return _read_code(text)
+    found: set[str] = set()
+    for piece in text.split():
+        found.update(_remembered_code(piece) if len(piece) <= _LONG_PIECE else _read_code(piece))
+    return frozenset(found)
+
+
+def _read_code(text: str) -> frozenset[str]:
+    return frozenset(found[0].strip("`").removesuffix("()") for found in _CODE.finditer(text)) | _marks(text)
 
 
 def _marks(text: str) -> frozenset[str]:
@@ -191,7 +210,12 @@ def _frame(text: str) -> str:
         return "how to"
     if _FRAMES[-1][1].search(text):
         return "whether"
-    found = [(match.start(), n) for n, (_, pattern) in enumerate(_FRAMES[:-1]) if (match := pattern.search(text))]
+    found = [
+        (match.start(), n)
+        for n, (name, pattern) in enumerate(_FRAMES[:-1])
+        if name not in _ASKS or any(word in text for word in _ASKS[name])
+        if (match := pattern.search(text))
+    ]
     return _FRAMES[min(found)[1]][0] if found else "none"
 
 
@@ -199,3 +223,8 @@ def _is_english(words: list[str]) -> bool:
     if not words or sum(word.isascii() for word in words) < 0.8 * len(words):
         return False
     return sum(word in ENGLISH for word in words) >= sum(word in FOREIGN for word in words)
+
+
+_remembered_words = lru_cache(maxsize=1 << 13)(_read_words)
+_remembered_code = lru_cache(maxsize=1 << 13)(_read_code)
+_remembered_matches = lru_cache(maxsize=1 << 13)(_WORD.findall)

@@ -9,7 +9,6 @@ from langmem_adapters.analysis import stem
 __all__ = [
     "ARTICLES",
     "COMPOUNDING",
-    "CONTRACTIONS",
     "ENGLISH",
     "FOREIGN",
     "FRAMES",
@@ -151,17 +150,6 @@ LINKS = frozenset(_listed("and or vs versus nor"))
 
 COMPOUNDING = frozenset(_listed("of in with on for is are that which the a an"))
 """What may stand between the parts of a compound that is taken apart: "a cron job", "a job with cron"."""
-
-CONTRACTIONS = (
-    (r"\bwon'?t\b", "will not"), (r"\bcan'?t\b|\bcannot\b", "can not"), (r"\bshan't\b", "shall not"),
-    (r"\bain't\b", "is not"), (r"n't\b", " not"),
-    (r"\b(do|does|did|is|are|was|were|has|have|had|would|could|should)nt\b", r"\1 not"),
-    (r"\b(what|who|where|how|when|why|that|there|it|he|she)'s\b", r"\1 is"), (r"\blet's\b", "let us"),
-    (r"\b(what|who|where|how|when|why)s\b", r"\1 is"), (r"'re\b", " are"), (r"'ve\b", " have"), (r"'ll\b", " will"),
-    (r"'d\b", " would"), (r"\bi'?m\b", "i am"), (r"'s\b", ""), (r"s'(?=\s)", "s"), (r"\bu\b", "you"),
-    (r"\bur\b", "your"),
-    (r"\bgonna\b", "going to"), (r"\bwanna\b", "want to"), (r"\bw/o\b", "without"), (r"\be-mail", "email"),
-)  # fmt: skip
 
 NUMBERS = {
     word: str(number)

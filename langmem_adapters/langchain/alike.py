@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_core.outputs import Generation
 
-from langmem_adapters.experience import Judge
 from langmem_adapters.experience.shelf import Evicted
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.cache import ExperienceCache
@@ -21,8 +20,7 @@ class Alike(NamedTuple):
 
     find: Callable[[str, str], Flow[list[Generation] | None]]
     create: Callable[[str, str, str, Sequence[Generation], Experience], Flow[Experience]]
-    stats: Callable[[], dict[str, int]]
-    judge: Judge | None
+    stats: Callable[[], dict[str, Any]]
 
     @classmethod
     def of(cls, cache: ExperienceCache) -> Alike | None:
@@ -40,4 +38,4 @@ class Alike(NamedTuple):
             yield from cache._keep_question(question, key, evicted)  # noqa: SLF001 - same
             return kept
 
-        return cls(cache._look_alike, create, cache.stats, cache._judge)  # noqa: SLF001 - same
+        return cls(cache._look_alike, create, cache.stats)  # noqa: SLF001 - same

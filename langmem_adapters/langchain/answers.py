@@ -9,18 +9,23 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation
 
 from langmem_adapters import views
+from langmem_adapters.causes import WarnOnce
 from langmem_adapters.codec import plain
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache
+from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache, Judge, Scorer
 from langmem_adapters.experience.arguments import Arguments
 from langmem_adapters.experience.asking import Asking
+from langmem_adapters.experience.background_scoring import BackgroundScoring
+from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.rules import Rules, Turn
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.alike import Alike
+from langmem_adapters.langchain.asked import messages_in
 from langmem_adapters.langchain.costs import metric_of
 from langmem_adapters.langchain.generations import read_generations, worth_storing, write_generations
 from langmem_adapters.langchain.pieces import as_reported, copied, pieces, whole
+from langmem_adapters.langchain.tools import Tools
 from langmem_adapters.model import Experience, Metric
 
 __all__ = ["Answers", "Examples", "Request"]
@@ -44,9 +49,12 @@ class Answers(Asking):
     Args:
         pool: Where they are.
         should_store: Decides which answers are worth keeping.
+        scorer, judge: See :class:`~langmem_adapters.langchain.ExperienceMiddleware`.
         examples: How many similar experiences a model is shown on a miss. Above 0, questions are kept too, and the
             pool needs an index; else hashes alone are kept.
+        tools: Which tools give the same answer tomorrow. What was made with others is never shown as an example.
         alike: Finds and keeps answers to the same in other words; None: only the very same has an answer.
+        scoring: Has the answers scored, for others too; None: one of its own, by the scorer.
         output_version: The form of content that the model's ``output_version`` asks for.
         wait: Seconds to wait at the most for another who asks the same; 0: everybody asks.
         on_error: What an outage of the store does to a model call: "degrade" goes on without, "raise" raises.
@@ -58,8 +66,12 @@ class Answers(Asking):
         pool: ExperiencePool,
         *,
         should_store: Callable[[Sequence[Generation]], bool] = worth_storing,
+        scorer: Scorer | None = None,
+        judge: Judge | None = None,
         examples: int = 0,
+        tools: Tools | None = None,
         alike: Alike | None = None,
+        scoring: BackgroundScoring | None = None,
         output_version: str | None = None,
         wait: float = 60.0,
         on_error: Literal["degrade", "raise"] = "degrade",
@@ -69,10 +81,13 @@ class Answers(Asking):
         self.pool = pool
         self._output_version = output_version
         self._saved_tokens = 0
+        self._unkeyed = 0
+        self._warn = WarnOnce()
         rules = Rules(
             should_store=should_store,
             metric=metric_of,
-            judge=None if alike is None else alike.judge,
+            scorer=scorer,
+            judge=judge,
             context_builder=_found if examples else None,
             request="examples",
             k=examples,
@@ -88,10 +103,12 @@ class Answers(Asking):
             arguments=_Requests(_call),
             responses=_Generations(clock, new_id),
             keep_requests=examples > 0,
+            scoring=scoring,
             clock=clock,
             new_id=new_id,
         )
         self._calls.alike = alike
+        self._calls.tools = (tools or Tools()) if examples else None
 
     def invoke(self, request: Request, ask: Callable[[Examples], ChatResult]) -> ChatResult:
         """The answer to a request: a kept one, or the model's."""
@@ -103,6 +120,7 @@ class Answers(Asking):
             result = ask(turn.args[-1])
             generations = as_reported(result, self._output_version)
         run(self._calls.finish(turn, generations))
+        self._calls.score_later(turn)
         return result
 
     async def ainvoke(self, request: Request, ask: Callable[[Examples], Awaitable[ChatResult]]) -> ChatResult:
@@ -115,6 +133,7 @@ class Answers(Asking):
             result = await ask(turn.args[-1])
             generations = as_reported(result, self._output_version)
         await arun(self._calls.finish(turn, generations))
+        self._calls.ascore_later(turn)
         return result
 
     def stream(
@@ -134,6 +153,7 @@ class Answers(Asking):
                 yield chunk
             generations = as_reported(whole(chunks), self._output_version)
         run(self._calls.finish(turn, generations))
+        self._calls.score_later(turn)
 
     async def astream(
         self, request: Request, ask: Callable[[Examples], AsyncIterator[ChatGenerationChunk]]
@@ -153,14 +173,33 @@ class Answers(Asking):
                 yield chunk
             generations = as_reported(whole(chunks), self._output_version)
         await arun(self._calls.finish(turn, generations))
+        self._calls.ascore_later(turn)
 
-    def stats(self) -> dict[str, int]:
-        """The pool's counts; hits that were shared by a call in the air; refused answers, errors, and tokens saved."""
-        own = {name: self._calls.stats()[name] for name in ("shared", "refused", "errors")}
+    def pass_by(self, error: SerializationError) -> None:
+        """Count and tell a request that has no key, as a class in it may be one of several."""
+        self._unkeyed += 1
+        self._warn("requests go by the cache that have no key", error)
+
+    def flush(self) -> None:
+        """Wait for the scores that are being made in the background."""
+        self._calls.flush()
+
+    async def aflush(self) -> None:
+        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
+        await self._calls.aflush()
+
+    def stats(self) -> dict[str, Any]:
+        """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.
+
+        Hits that were shared by a call in the air; refused answers, errors, requests without a key; answers scored,
+        and those that the scorer failed at.
+        """
+        seen = self._calls.stats()
+        own = {name: seen[name] for name in ("shared", "refused", "errors", "scored", "unscored")}
         alike = self._alike.stats() if self._alike else {}
-        if rejected := self._calls.stats()["rejected"]:  # answers to the very same request
+        if rejected := seen["rejected"]:  # answers to the very same request
             alike |= {name: alike.get(name, 0) + rejected for name in ("rejected", "rejected_judge")}
-        counts = {**alike, **self.pool.stats(), **own, "saved_tokens": self._saved_tokens}
+        counts = {**alike, **self.pool.stats(), **own, "unkeyed": self._unkeyed, "saved_tokens": self._saved_tokens}
         return views.Figures(counts, title="Cached answers")
 
     def _served(self, turn: Turn) -> list[ChatGeneration]:
@@ -187,6 +226,7 @@ class _Calls(FunctionCache):
     """Where there is no answer to the very same, one to the same in other words is looked for, once."""
 
     alike: Alike | None = None
+    tools: Tools | None = None  # by which an answer may be an example; None: no matter
 
     def _serve(self, turn: Turn, *, again: bool = False) -> Flow[bool]:
         if (yield from super()._serve(turn, again=again)):
@@ -199,16 +239,23 @@ class _Calls(FunctionCache):
         return turn.served
 
     def _create(self, turn: Turn, value: Any, made: Experience) -> Flow[Experience]:
-        if self.alike is None:
-            return (yield from super()._create(turn, value, made))
         counted = turn.counted
-        return (yield from self.alike.create(counted["prompt"], counted["llm_string"], turn.key, value, made))
+        if self.alike is not None:
+            return (yield from self.alike.create(counted["prompt"], counted["llm_string"], turn.key, value, made))
+        if self.tools is not None and not self._may_be_shown(self.tools, turn, value):
+            made = made.model_copy(update={"req": None})  # D3: found by nothing, so shown to nobody
+        return (yield from super()._create(turn, value, made))
+
+    @staticmethod
+    def _may_be_shown(tools: Tools, turn: Turn, value: Any) -> bool:
+        """Whether no tool had a part in an answer whose results may be others tomorrow."""
+        return tools.are_all_of(value) and tools.gave_all(messages_in(turn.counted["prompt"]))
 
 
 class _Requests(Arguments):
     """Requests come with their keys."""
 
-    def key(self, counted: Mapping[str, Any]) -> str:
+    def key(self, counted: Mapping[str, Any], owner: str = "") -> str:  # noqa: ARG002 - of no method
         return str(counted["key"])
 
     def request(self, counted: Mapping[str, Any]) -> Any:
@@ -227,6 +274,9 @@ class _Generations(Responses):
         data = write_generations(value)
         plain(data)  # raises for what is no data
         return Experience(req=req, resp=data, metric=metric)
+
+    def shown(self, experience: Experience) -> str:
+        return said(experience.resp)
 
     def of(self, experience: Experience) -> list[ChatGeneration]:
         now = self._clock()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from langchain_core.caches import BaseCache
 from langchain_core.outputs import Generation
@@ -15,30 +14,30 @@ from langchain_core.outputs import Generation
 from langmem_adapters import views
 from langmem_adapters.causes import WarnOnce
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
-from langmem_adapters.experience import ExperiencePool, Prices, bypass, refresh
-from langmem_adapters.experience.policies import ask
+from langmem_adapters.experience import ExperiencePool, Prices, Scorer, bypass, refresh
+from langmem_adapters.experience.background_scoring import BackgroundScoring, Kept
+from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.shelf import Evicted
-from langmem_adapters.experience.verified import Match, VerifiedAnswers
-from langmem_adapters.experience.verifier_tuning import Tuned
 from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.indexes import cache_vectors
+from langmem_adapters.langchain.asked import asked_in
+from langmem_adapters.langchain.classes import with_fields
 from langmem_adapters.langchain.costs import metric_of
 from langmem_adapters.langchain.generations import read_generations, worth_storing, write_generations
-from langmem_adapters.langchain.partitions import by_partition
+from langmem_adapters.langchain.other_words import OtherWords
 from langmem_adapters.langchain.removal import Removal
 from langmem_adapters.langchain.request import known_key, request_key
-from langmem_adapters.langchain.semantic import Question, SemanticMode
-from langmem_adapters.model import Experience
-from langmem_adapters.progress import Progress
+from langmem_adapters.langchain.semantic import SemanticMode
+from langmem_adapters.model import Experience, Metric
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import cache_store
 
 __all__ = ["ExperienceCache"]
 
-_log = logging.getLogger("langmem_adapters")
+_COUNTED = ("refused", "errors", "unkeyed", "saved_tokens")
+_ASKED = 1_000  # requests in the air, of which it is known when they were made
 
 
-class ExperienceCache(Removal, BaseCache):
+class ExperienceCache(OtherWords, Removal, BaseCache):
     """LangChain's LLM cache on a store (implements ``langchain_core.caches.BaseCache``).
 
     Prompts and model parameters are kept as a hash only. A hit is a new object each time, with a message id of
@@ -57,9 +56,13 @@ class ExperienceCache(Removal, BaseCache):
         keep: Seconds for which an answer that was read is served again from this process's memory, without a look at
             the store; None: not at all. What this process changes takes effect at once, what others change after so
             long. Some 1,000 answers of 16 MB are kept at the most.
-        prices: What a million tokens in and out cost, by a model's name, for ``cache.pool.saved()``; without them,
-            what an answer took is not kept beside it.
+        prices: What a million tokens in and out cost, by a model's name, for :meth:`stats`; without them, what an
+            answer took is not kept beside it.
         should_store: Decides which answers are worth keeping; default :func:`worth_storing`.
+        scorer: Scores each new answer, in the background, after it was returned:
+            :class:`~langmem_adapters.experience.LLMScorer`, for one. It is shown what the user had asked last, and the
+            answer's text with the tools that it calls. One that is a coroutine function scores answers of async calls.
+            While it is at work, all caches are passed by: a model that it asks is not served from here.
         semantic: Serve answers to requests that mean the same, too, if there is none to the very same: a
             :class:`~langmem_adapters.langchain.semantic.SemanticMode`, or an embedding model for one with defaults.
             Default: no. Such a hit has ``cache`` "semantic" and ``cache_score``, how surely it means the same.
@@ -88,9 +91,11 @@ class ExperienceCache(Removal, BaseCache):
         keep: float | None = None,
         prices: Prices | None = None,
         should_store: Callable[[Sequence[Generation]], bool] = worth_storing,
+        scorer: Scorer | None = None,
         semantic: Any = None,
         on_error: Literal["degrade", "raise"] = "degrade",
         clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
         new_id: Callable[[], str] = lambda: os.urandom(16).hex(),
     ) -> None:
         if url is not None and store is not None:
@@ -112,27 +117,17 @@ class ExperienceCache(Removal, BaseCache):
         self._should_store = should_store
         self._is_priced = bool(prices)
         self._on_error = on_error
-        self._clock = clock
+        self._clock, self._timer = clock, timer
         self._new_id = new_id
+        self._asked_at: dict[str, float] = {}  # what is being asked, for how long it takes
         self._counts: Counter[str] = Counter()
         self._warn = WarnOnce()
+        self._scorer = scorer
+        self._scoring = BackgroundScoring(scorer, "an answer", self._warn)
         self._semantic = None if semantic is None else SemanticMode.of(semantic)
         self._judge = None if self._semantic is None else self._semantic.judge
         self._keeps = keep is not None and self._judge is None  # who is asked may take their time
         self._verified = None if self._semantic is None else self._like(url, store, self._semantic)
-
-    def _like(self, url: str | None, store: Store | None, mode: SemanticMode) -> VerifiedAnswers:
-        if mode.index is None and store is not None:
-            raise ConfigurationError("with a store of your own, give the semantic mode an index: open_vectors")
-        return VerifiedAnswers(
-            self.pool.store,
-            (*self._place(), "semantic"),
-            cache_vectors(url, mode.embedder) if mode.index is None else mode.index,
-            verifier=mode.verifier,
-            candidates=mode.candidates,
-            counts=self._counts,
-            answers=self._place(),
-        )
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """The answer to this request, or None."""
@@ -144,46 +139,40 @@ class ExperienceCache(Removal, BaseCache):
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Keep an answer, if it is worth keeping."""
-        run(self._update(prompt, llm_string, return_val))
+        kept = run(self._update(prompt, llm_string, return_val))
+        if kept is not None:
+            self._scoring.begin(kept)
 
     async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """:meth:`update`, without blocking the event loop."""
-        await arun(self._update(prompt, llm_string, return_val))
+        kept = await arun(self._update(prompt, llm_string, return_val))
+        if kept is not None:
+            self._scoring.abegin(kept)
 
-    def tune(
-        self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
-    ) -> Tuned:
-        """Choose the semantic mode's threshold by pairs of two requests and whether they mean the same.
+    def flush(self) -> None:
+        """Wait for the scores that are being made in the background, also of a CachedChatModel with this cache."""
+        self._scoring.flush()
 
-        It is given back with the whole curve, for a ``Verifier(threshold)``; nothing changes by itself. Raises
-        ConfigurationError, where no threshold has that precision, or where there is no semantic mode. ``progress``
-        shows the pairs.
-        """
-        return run(self._tune(pairs, precision, progress))
-
-    async def atune(
-        self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
-    ) -> Tuned:
-        """:meth:`tune`, without blocking the event loop."""
-        return await arun(self._tune(pairs, precision, progress))
+    async def aflush(self) -> None:
+        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
+        await self._scoring.aflush()
 
     bypass = staticmethod(bypass)
     refresh = staticmethod(refresh)
 
-    def stats(self) -> dict[str, int]:
-        """Hits, misses, stored, unreadable and expired entries; refused answers, errors, and tokens saved.
+    def stats(self) -> dict[str, Any]:
+        """What this object has seen of its tag.
+
+        Hits, misses, stored, unreadable and expired entries; refused answers, errors, requests without a key; answers
+        scored, and those that the scorer failed at; tokens saved, by the usage of what was served, and, with
+        ``prices``, seconds and money.
 
         In the semantic mode also: semantic hits (of the hits), hits of a dry run, errors of its own, texts whose
         vectors are behind, and rejected candidates, all of them and by guard (``rejected_numbers``).
         """
-        own = {name: self._counts[name] for name in ("refused", "errors", "saved_tokens")}
-        counts = {**self.pool.stats(), **own, **(self._semantic_stats() if self._semantic else {})}
-        return views.Figures(counts, title="LLM cache")
-
-    def _semantic_stats(self) -> dict[str, int]:
-        named = ("semantic_hits", "semantic_dry", "semantic_errors", "behind", "rejected")
-        guards = sorted(name for name in self._counts if name.startswith("rejected_"))
-        return {name: self._counts[name] for name in (*named, *guards)}
+        own = {name: self._counts[name] for name in _COUNTED}
+        own |= self._scoring.stats() | (self._semantic_stats() if self._semantic else {})
+        return views.Figures({**self.pool.stats(), **own}, title="LLM cache")
 
     def __repr__(self) -> str:
         return f"ExperienceCache({self.pool!r})"
@@ -209,123 +198,69 @@ class ExperienceCache(Removal, BaseCache):
         return generations
 
     def _lookup(self, prompt: str, llm_string: str) -> Flow[list[Generation] | None]:
-        key = request_key(prompt, llm_string)
+        told = self._told(llm_string)
+        if told is None:
+            self._counts["unkeyed"] += 1
+            return None
+        key = request_key(prompt, told)
         try:
             experience = yield from self.pool.lookup_flow(key)
             if experience is not None and self._judge is not None:
-                experience = yield from self._judged(experience, self._asked(prompt, llm_string))
+                experience = yield from self._judged(experience, asked_in(prompt))
             generations = None if experience is None else self._read(experience, key)
         except LangmemError as error:
             self._degrade(error)
             return None
         if generations is None:
-            generations = yield from self._look_alike(prompt, llm_string)
+            generations = yield from self._look_alike(prompt, told)
         if generations is not None:
             self._count_tokens(generations)
+        elif self._is_priced:
+            self._begin(key)
         return generations
 
-    def _asked(self, prompt: str, llm_string: str) -> str:
-        """What a judge is told was asked: the user's last words, or all of a prompt that has none."""
-        question = self._semantic.question(prompt, llm_string) if self._semantic else None
-        return prompt if question is None else question.text
-
-    def _judged(self, experience: Experience, text: str) -> Flow[Experience | None]:
-        """An answer to the very same request, if it is good enough."""
-        good = False
+    def _told(self, llm_string: str) -> str | None:
+        """What is told of a call; None, where a class in it may be one of several."""
         try:
-            good = yield from self._is_good(experience, text, text)
-        finally:
-            if not good:
-                self.pool.withdraw(experience)
-        return experience if good else None
-
-    def _is_good(self, experience: Experience, kept: str, asked: str) -> Flow[bool]:
-        """Whether the judge lets the answer to what was asked then stand for one to what is asked now."""
-        if self._judge is None:
-            return True
-        good = bool((yield from ask(self._judge, experience.model_copy(update={"req": kept}), asked)))
-        self._counts.update([] if good else ["rejected", "rejected_judge"])
-        return good
-
-    def _look_alike(self, prompt: str, llm_string: str) -> Flow[list[Generation] | None]:
-        mode, verified = self._semantic, self._verified
-        question = mode.question(prompt, llm_string) if mode and self.pool.reads else None
-        if mode is None or verified is None or question is None:
+            return with_fields(llm_string)
+        except SerializationError as error:
+            self._warn("requests go by the cache that have no key", error)
             return None
-        try:
-            own = request_key(prompt, llm_string) if self._judge else None  # has been judged
-            for match in (yield from verified.find_flow(*reversed(question))):
-                if match.key == own:
-                    continue
-                generations = yield from self._served(mode, match, question)
-                if generations is not None:
-                    return generations
-        except LangmemError as error:
-            self._degrade(error, "semantic_errors")
-        return None
 
-    def _served(self, mode: SemanticMode, match: Match, question: Question) -> Flow[list[Generation] | None]:
-        """The answer to a request that means the same, if it is still there and good enough."""
-        experience = yield from self.pool.lookup_flow(match.key, again=True)
-        if experience is None:
-            yield from cast("VerifiedAnswers", self._verified).drop_flow(question.partition, match.key)
+    def _begin(self, key: str) -> None:
+        if len(self._asked_at) >= _ASKED:
+            self._asked_at.clear()
+        self._asked_at[key] = self._timer()
+
+    def _update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> Flow[Kept | None]:
+        """Keep an answer; what is to be scored, if it was kept and anybody scores."""
+        told = self._told(llm_string)
+        if told is None:
             return None
-        served = False
-        try:
-            if not (yield from self._is_good(experience, match.text, question.text)):
-                return None
-            generations = self._read(experience, match.key)
-            if mode.dry_run:
-                self._counts["semantic_dry"] += 1
-                _log.info("dry run: %s would have been served, score %.3f", match.key, match.score)
-                return None
-            served = mode.may_serve(generations)
-        finally:
-            if not served:
-                self.pool.withdraw(experience)
-        self._counts["semantic_hits"] += served
-        mode.mark(generations, match)
-        return generations if served else None
-
-    def _update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> Flow[None]:
         if not self._should_store(return_val):
             self._counts["refused"] += 1
-            return
-        key = request_key(prompt, llm_string)
-        question = self._question(prompt, llm_string, return_val)
+            return None
+        key = request_key(prompt, told)
+        question = self._question(prompt, told, return_val)
         partition = {} if question is None else {"partition": question.partition}
         evicted: Evicted = []
         try:
-            metric = metric_of(return_val) if self._is_priced else None
-            experience = Experience(resp=write_generations(return_val), metric=metric, **partition)
-            yield from self.pool.create_flow(experience, key=key, evicted=evicted, has_text=False)
+            answer = Experience(resp=write_generations(return_val), metric=self._metric(key, return_val), **partition)
+            kept = yield from self.pool.create_flow(answer, key=key, evicted=evicted, has_text=False)
         except LangmemError as error:
             self._degrade(error)
-            return
+            return None
         yield from self._keep_question(question, key, evicted)
+        if self._scorer is None or not self.pool.writes:
+            return None
+        return Kept(self.pool, key, kept, asked_in(prompt), lambda experience: said(experience.resp))
 
-    def _keep_question(self, question: Question | None, key: str, evicted: Evicted) -> Flow[None]:
-        """Keep what was asked beside an answer, and forget what was asked of those that had to go."""
-        verified = self._verified
-        if verified is None or not self.pool.writes:
-            return
-        try:
-            if question is not None:
-                yield from verified.keep_flow(question.partition, question.text, key)
-            for gone, keys in by_partition(evicted).items():
-                yield from verified.drop_flow(gone, *keys)
-        except LangmemError as error:
-            self._degrade(error, "semantic_errors")
-
-    def _question(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> Question | None:
-        """What of a request may be said in other words to get this answer."""
-        mode = self._semantic
-        return mode.question(prompt, llm_string) if mode is not None and mode.may_serve(return_val) else None
-
-    def _tune(self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress) -> Flow[Tuned]:
-        if self._verified is None:
-            raise ConfigurationError("this cache has no semantic mode to tune: give it semantic=")
-        return (yield from self._verified.tune_flow(pairs, precision, progress))
+    def _metric(self, key: str, generations: Sequence[Generation]) -> Metric | None:
+        if not self._is_priced:
+            return None
+        began = self._asked_at.pop(key, None)
+        passed = 0.0 if began is None else max(self._timer() - began, 0.0)
+        return metric_of(generations).model_copy(update={"time_cost": passed})
 
     def _read(self, experience: Experience, key: str) -> list[Generation]:
         age = max(0.0, self._clock() - (experience.timestamp or 0.0))

@@ -16,11 +16,12 @@ from langchain_core.runnables import Runnable
 from pydantic import Field, PrivateAttr
 
 from langmem_adapters import views
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import bypass, refresh
 from langmem_adapters.langchain.alike import Alike
 from langmem_adapters.langchain.answers import Answers, Examples, Request
 from langmem_adapters.langchain.cache import ExperienceCache
+from langmem_adapters.langchain.classes import with_fields
 from langmem_adapters.langchain.examples import question_of, with_examples
 from langmem_adapters.langchain.pieces import pieces
 from langmem_adapters.langchain.rebinding import replaced_models
@@ -100,9 +101,20 @@ class CachedChatModel(BaseChatModel):
         """Inside of this block, ask anew, and keep what comes."""
         return refresh()
 
-    def stats(self) -> dict[str, int]:
-        """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, saved tokens."""
+    def stats(self) -> dict[str, Any]:
+        """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, scored.
+
+        And what the hits have saved: saved_tokens, saved_seconds, and saved_money by the ``prices`` of the cache.
+        """
         return self._answers.stats()
+
+    def flush(self) -> None:
+        """Wait for the scores that are being made in the background."""
+        self._answers.flush()
+
+    async def aflush(self) -> None:
+        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
+        await self._answers.aflush()
 
     def _repr_html_(self) -> str:
         title = f"Cached {type(self.wrapped).__name__}"
@@ -123,7 +135,8 @@ class CachedChatModel(BaseChatModel):
             call = self.wrapped._generate  # noqa: SLF001 - what a chat model implements
             return call(with_examples(messages, examples), stop=stop, **_watched(call, run_manager), **kwargs)
 
-        return self._answers.invoke(self._request(messages, stop, kwargs), ask)
+        request = self._request(messages, stop, kwargs)
+        return self._answers.invoke(request, ask) if request else ask(())
 
     async def _agenerate(
         self,
@@ -138,7 +151,8 @@ class CachedChatModel(BaseChatModel):
             call = self.wrapped._agenerate  # noqa: SLF001 - what a chat model implements
             return await call(with_examples(messages, examples), stop=stop, **_watched(call, run_manager), **kwargs)
 
-        return await self._answers.ainvoke(self._request(messages, stop, kwargs), ask)
+        request = self._request(messages, stop, kwargs)
+        return await (self._answers.ainvoke(request, ask) if request else ask(()))
 
     def _stream(
         self,
@@ -158,10 +172,8 @@ class CachedChatModel(BaseChatModel):
             call = self.wrapped._stream  # noqa: SLF001 - what a chat model implements
             return call(with_examples(messages, examples), stop=stop, **_watched(call, run_manager), **kwargs)
 
-        if self._gives_several(kwargs):
-            yield from ask(())
-        else:
-            yield from self._answers.stream(self._request(messages, stop, kwargs), ask)
+        request = None if self._gives_several(kwargs) else self._request(messages, stop, kwargs)
+        yield from self._answers.stream(request, ask) if request else ask(())
 
     async def _astream(
         self,
@@ -188,10 +200,16 @@ class CachedChatModel(BaseChatModel):
         async for chunk in self._answers.astream(request, ask) if request else ask(()):
             yield chunk
 
-    def _request(self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]) -> Request:
-        """The request as LangChain would show it to a cache."""
+    def _request(
+        self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
+    ) -> Request | None:
+        """The request as LangChain would show it to a cache; None, where it cannot be told from another."""
         prompt = dumps(list(messages))
-        llm_string = self._get_llm_string(stop=stop, **kwargs)
+        try:
+            llm_string = with_fields(self._get_llm_string(stop=stop, **kwargs), kwargs)
+        except SerializationError as error:
+            self._answers.pass_by(error)
+            return None
         return Request(prompt, llm_string, request_key(prompt, llm_string), question_of(messages))
 
     @property
@@ -285,6 +303,9 @@ def _answers(cache: ExperienceCache, wait: float, output_version: str | None) ->
         on_error=cache._on_error,  # noqa: SLF001 - same
         clock=cache._clock,  # noqa: SLF001 - same
         new_id=cache._new_id,  # noqa: SLF001 - same
+        scorer=cache._scorer,  # noqa: SLF001 - same
+        scoring=cache._scoring,  # noqa: SLF001 - same
+        judge=cache._judge,  # noqa: SLF001 - same
         alike=Alike.of(cache),
         output_version=output_version,
         wait=wait,

@@ -5,20 +5,21 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 from langchain_core.outputs import Generation
 
 from langmem_adapters.errors import ConfigurationError, MissingDependency
-from langmem_adapters.experience import ExperiencePool, Prices, bypass, refresh
+from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer, bypass, refresh
 from langmem_adapters.experience.savings import Saved
 from langmem_adapters.indexes import cache_index, open_index
 from langmem_adapters.langchain.answers import Answers
 from langmem_adapters.langchain.chat_model import CachedChatModel
 from langmem_adapters.langchain.generations import worth_storing
+from langmem_adapters.langchain.tools import Tools
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores import cache_store
@@ -54,9 +55,15 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
             has the answers of all such runs.
         examples: How many similar requests, with their answers, the model is shown on a miss, in the system message
             and marked as data; 0: none. With some, the users' questions are kept in the store; else only hashes are.
+            Answers that were made with tools, and what calls them, are no examples.
+        deterministic_tools: The names of tools that give the same answer tomorrow: what was made with these alone is.
         index: What finds similar requests; default: the one of the URL, or for a store of your own one in memory.
         tag, ttl, max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
         should_store: Decides which answers are worth keeping.
+        scorer: Scores each new answer, in the background, after it was returned. It is shown what the user had asked
+            last, and the answer's text with the tools that it calls. One that is a coroutine function scores answers
+            of async runs. While it is at work, all caches are passed by.
+        judge: Says whether a kept answer may be served: :class:`~langmem_adapters.experience.AtLeast`, for one.
         wait: Seconds to wait at the most for another run that asks the same; 0: everybody asks.
         on_error: What an outage of the store does to a run: "degrade" goes on without the cache, is logged once for
             each cause and counted in :meth:`stats`; "raise" raises.
@@ -83,6 +90,7 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
         tenant: Lookup = "",
         strict: bool = False,
         examples: int = 0,
+        deterministic_tools: Collection[str] = (),
         index: Index | None = None,
         tag: str = "langchain",
         ttl: float | None = None,
@@ -90,6 +98,8 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
         max_bytes: int | None = None,
         prices: Prices | None = None,
         should_store: Callable[[Sequence[Generation]], bool] = worth_storing,
+        scorer: Scorer | None = None,
+        judge: Judge | None = None,
         wait: float = 60.0,
         on_error: Literal["degrade", "raise"] = "degrade",
         clock: Callable[[], float] = time.time,
@@ -117,7 +127,10 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
         }
         self._rules: dict[str, Any] = {
             "should_store": should_store,
+            "scorer": scorer,
+            "judge": judge,
             "examples": examples,
+            "tools": Tools(deterministic_tools),
             "wait": wait,
             "on_error": on_error,
             "clock": clock,
@@ -126,7 +139,7 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
         self._bypassed = 0
         self._lock = threading.Lock()
         self._answers: OrderedDict[tuple[Scope, str | None], Answers] = OrderedDict()
-        self._gone: Counter[str] = Counter()  # what was counted by those that are not kept any more
+        self._gone: dict[str, Any] = {}  # what was counted by those that are not kept any more
         self._gone_saved = Saved()
         self._made(Scope(), None)  # so that a wrong setting is told here
 
@@ -160,18 +173,36 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
         """Inside of this block, ask anew, and keep what comes."""
         return refresh()
 
-    def stats(self) -> dict[str, int]:
-        """Hits, misses, shared, stored, refused, errors, saved tokens, as CachedChatModel has them; runs bypassed."""
+    def flush(self) -> None:
+        """Wait for the scores that are being made in the background."""
+        for answers in self._latest():
+            answers.flush()
+
+    async def aflush(self) -> None:
+        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
+        for answers in self._latest():
+            await answers.aflush()
+
+    def stats(self) -> dict[str, Any]:
+        """Hits, misses, shared, stored, refused, errors, scored, as CachedChatModel has them; runs bypassed.
+
+        And what the hits of all users have saved: saved_tokens, saved_seconds, and saved_money by the ``prices``.
+        """
         with self._lock:
-            counts = Counter(self._gone)
-            for answers in self._answers.values():
-                counts.update(answers.stats())
-        return {**self._made(Scope(), None).stats(), **counts, "bypassed": self._bypassed}
+            seen = [self._gone, *(answers.stats() for answers in self._answers.values())]
+        counts: dict[str, Any] = self._made(Scope(), None).stats()
+        for figures in seen:
+            counts = _together(counts, figures)
+        return {**counts, "bypassed": self._bypassed}
 
     def saved(self) -> Saved:
         """What the hits of all users have saved: seconds, tokens, and money by the ``prices``."""
         with self._lock:
             return sum((answers.pool.saved() for answers in self._answers.values()), self._gone_saved)
+
+    def _latest(self) -> list[Answers]:
+        with self._lock:
+            return list(self._answers.values())
 
     # --- whose answers
 
@@ -200,10 +231,14 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
             self._answers[scope, output_version] = answers
             if len(self._answers) > _SCOPES:
                 gone = self._answers.popitem(last=False)[1]
-                self._gone.update(gone.stats())
+                self._gone = _together(self._gone, gone.stats())
                 self._gone_saved += gone.pool.saved()
             return answers
 
     def _made(self, scope: Scope, output_version: str | None) -> Answers:
         pool = self.pool(user=scope.user, tenant=scope.tenant)
         return Answers(pool, output_version=output_version, **self._rules)
+
+
+def _together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in one | other}

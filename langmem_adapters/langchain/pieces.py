@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -47,7 +48,9 @@ def _calls(message: Any) -> Iterator[ToolCallChunk]:
 
 def copied(chunk: ChatGenerationChunk) -> ChatGenerationChunk:
     """A chunk as it is now, whatever its reader does to it."""
-    return ChatGenerationChunk(message=chunk.message.model_copy(), generation_info=chunk.generation_info)
+    held = {name: value for name, value in chunk.message.__dict__.items() if isinstance(value, list | dict) and value}
+    message = chunk.message.model_copy(update=copy.deepcopy(held))
+    return ChatGenerationChunk(message=message, generation_info=copy.deepcopy(chunk.generation_info))
 
 
 def whole(chunks: Sequence[ChatGenerationChunk]) -> ChatResult:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
+from langchain_core.messages import AIMessage
 from langgraph.cache.base import BaseCache, FullKey, Namespace
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -15,7 +16,9 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langmem_adapters.causes import WarnOnce
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
+from langmem_adapters.experience.savings import Prices, Saved, check, cost
 from langmem_adapters.flow import arun, run, step
+from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import cache_store
 
@@ -44,6 +47,7 @@ class ExperienceNodeCache(BaseCache[ValueT]):
         tenant: Whose entries; those of others are never served.
         types: Classes of your own (pydantic models, dataclasses, enums) that nodes return.
         serde: A serializer of your own instead; then ``types`` are its affair.
+        prices: What a million tokens in and out cost, by a model's name, for :meth:`stats`.
         on_error: What an outage of the store does to a run: "degrade" runs the node, is logged once for each cause
             and counted in :meth:`stats`; "raise" raises.
         clock: Gives Unix seconds.
@@ -63,6 +67,7 @@ class ExperienceNodeCache(BaseCache[ValueT]):
         tenant: str = "",
         types: Iterable[type] = (),
         serde: SerializerProtocol | None = None,
+        prices: Prices | None = None,
         on_error: Literal["degrade", "raise"] = "degrade",
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -72,9 +77,12 @@ class ExperienceNodeCache(BaseCache[ValueT]):
             raise ConfigurationError(f'on_error is "degrade" or "raise", not {on_error!r}')
         if getattr(serde, "pickle_fallback", False):
             raise ConfigurationError("a serializer that falls back to pickle would run code from the store")
+        check(prices or {})
         super().__init__(serde=serde or JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=[*types]))
         self._store = cache_store(url) if store is None else store
         self._place = ("nodes", tenant)
+        self._prices = prices or {}
+        self._saved = Saved()
         self._on_error = on_error
         self._clock = clock
         self._counts: Counter[str] = Counter()
@@ -104,10 +112,15 @@ class ExperienceNodeCache(BaseCache[ValueT]):
         """:meth:`clear`, without blocking the event loop."""
         await arun(step(self._forget, namespaces))
 
-    def stats(self) -> dict[str, int]:
-        """Counts since construction: hits, misses, stored and unreadable entries, refused values, and errors."""
+    def stats(self) -> dict[str, Any]:
+        """Counts since construction: hits, misses, stored and unreadable entries, refused values, and errors.
+
+        And what the hits have saved, by the usage that models' messages among the values tell: saved_tokens, and
+        saved_money by the ``prices``. How long a node took, nobody tells its cache.
+        """
         names = ("hits", "misses", "stored", "unreadable", "refused", "errors")
-        return {name: self._counts[name] for name in names}
+        counts: dict[str, Any] = {name: self._counts[name] for name in names}
+        return counts | {"saved_tokens": self._saved.tokens, "saved_money": self._saved.money}
 
     def __repr__(self) -> str:
         return f"ExperienceNodeCache({self._store!r})"
@@ -126,6 +139,7 @@ class ExperienceNodeCache(BaseCache[ValueT]):
             self._counts["misses" if entry is None else "hits"] += 1
             if entry is not None:
                 found[namespace, key] = entry[0]
+                self._saved = sum((cost(metric, self._prices) for metric in _taken(entry[0])), self._saved)
         return found
 
     def _read(self, data: bytes, namespace: Namespace) -> tuple[ValueT] | None:
@@ -185,6 +199,22 @@ class ExperienceNodeCache(BaseCache[ValueT]):
             raise error
         self._counts["errors"] += 1
         self._warn("the graph goes on without its cache", error)
+
+
+def _taken(value: Any) -> Iterator[Metric]:
+    """What the messages of models that are in a value took."""
+    inside = [value]
+    while inside:
+        one = inside.pop()
+        if isinstance(one, AIMessage):
+            used, told = one.usage_metadata, one.response_metadata
+            if used:
+                name = told.get("model_name") or told.get("model") or ""
+                yield Metric(model=str(name), input_tokens=used["input_tokens"], output_tokens=used["output_tokens"])
+        elif isinstance(one, Mapping):
+            inside += one.values()
+        elif isinstance(one, list | tuple | deque):
+            inside += one
 
 
 def _are_writes(value: Any) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from langmem_adapters import views
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache
+from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache, Judge, Scorer
 from langmem_adapters.experience.arguments import Arguments
 from langmem_adapters.experience.asking import Asking
+from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.rules import Rules, Turn
 from langmem_adapters.flow import arun, run
@@ -26,9 +27,16 @@ from langmem_adapters.llamaindex.responses import (
 )
 from langmem_adapters.model import Experience, Metric
 
-__all__ = ["Answers"]
+__all__ = ["Answers", "Asked"]
 
 _log = logging.getLogger("langmem_adapters")
+
+
+class Asked(NamedTuple):
+    """A request by its key, and what the user asked, for those who score and judge."""
+
+    key: str
+    question: str
 
 
 class Answers(Asking):
@@ -38,6 +46,7 @@ class Answers(Asking):
         pool: Where they are.
         model: Gives the model's name, for what its responses cost.
         should_store: Decides which responses are worth keeping.
+        scorer, judge: See :class:`~langmem_adapters.llamaindex.CachedLLM`.
         wait: Seconds to wait at the most for another who asks the same; 0: everybody asks.
         on_error: What an outage of the store does to a model call: "degrade" goes on without, "raise" raises.
         clock: Gives Unix seconds. ``new_id`` gives ids.
@@ -49,6 +58,8 @@ class Answers(Asking):
         *,
         model: Callable[[], str],
         should_store: Callable[[Any], bool] = worth_storing,
+        scorer: Scorer | None = None,
+        judge: Judge | None = None,
         wait: float = 60.0,
         on_error: Literal["degrade", "raise"] = "degrade",
         clock: Callable[[], float],
@@ -63,7 +74,15 @@ class Answers(Asking):
             counts = {name: used.get(name, 0) for name in ("input_tokens", "output_tokens")}
             return Metric(model=model(), **counts)
 
-        rules = Rules(should_store=should_store, metric=metric, request="key", wait=wait, on_error=on_error)
+        rules = Rules(
+            should_store=should_store,
+            metric=metric,
+            scorer=scorer,
+            judge=judge,
+            request="key",
+            wait=wait,
+            on_error=on_error,
+        )
         rules.check(_call.__qualname__, is_async=True)
         self._calls = FunctionCache(
             _call,
@@ -71,44 +90,49 @@ class Answers(Asking):
             rules=rules,
             arguments=_Requests(_call),
             responses=_Kept(clock, new_id),
+            keep_requests=False,
             clock=clock,
             new_id=new_id,
         )
 
-    def invoke(self, key: str | None, ask: Callable[[], Any], give: Callable[[Any], Any]) -> Any:
+    def invoke(self, asked: Asked | None, ask: Callable[[], Any], give: Callable[[Any], Any]) -> Any:
         """The model's response to a request, or what ``give`` makes of a kept one. Without a key, the model's."""
-        if key is None:
+        if asked is None:
             return ask()
-        with self._apart(key):
-            turn = run(self._calls.begin((key,), {}))
+        with self._apart(asked.key):
+            turn = run(self._calls.begin(asked, {}))
         if turn.served:
             return give(self._served(turn))
         with self._held(turn), self._calls.led(turn):
             response = ask()
         run(self._calls.finish(turn, response))
+        self._calls.score_later(turn)
         return response
 
     async def ainvoke(
-        self, key: str | None, ask: Callable[[], Awaitable[Any]], give: Callable[[Any], Awaitable[Any]]
+        self, asked: Asked | None, ask: Callable[[], Awaitable[Any]], give: Callable[[Any], Awaitable[Any]]
     ) -> Any:
         """:meth:`invoke`, without blocking the event loop."""
-        if key is None:
+        if asked is None:
             return await ask()
-        with self._apart(key):
-            turn = await arun(self._calls.begin((key,), {}))
+        with self._apart(asked.key):
+            turn = await arun(self._calls.begin(asked, {}))
         if turn.served:
             return await give(self._served(turn))
         with self._held(turn), self._calls.led(turn):
             response = await ask()
         await arun(self._calls.finish(turn, response))
+        self._calls.ascore_later(turn)
         return response
 
-    def stream(self, key: str | None, ask: Callable[[], Iterator[Any]], give: Callable[[Any], Any]) -> Iterator[Any]:
+    def stream(
+        self, asked: Asked | None, ask: Callable[[], Iterator[Any]], give: Callable[[Any], Any]
+    ) -> Iterator[Any]:
         """:meth:`invoke` for streams. A response is kept when the last of them was read."""
-        if key is None:
+        if asked is None:
             return ask()
-        with self._apart(key):
-            turn = run(self._calls.begin((key,), {}))
+        with self._apart(asked.key):
+            turn = run(self._calls.begin(asked, {}))
         if turn.served:
             return cast("Iterator[Any]", give(pieces(self._served(turn))))
         with self._held(turn):
@@ -127,15 +151,16 @@ class Answers(Asking):
             self._calls.let_go(turn)
         else:
             run(self._calls.finish(turn, response))
+            self._calls.score_later(turn)
 
     async def astream(
-        self, key: str | None, ask: Callable[[], Awaitable[Any]], give: Callable[[Any], Awaitable[Any]]
+        self, asked: Asked | None, ask: Callable[[], Awaitable[Any]], give: Callable[[Any], Awaitable[Any]]
     ) -> AsyncIterator[Any]:
         """:meth:`stream`, without blocking the event loop."""
-        if key is None:
+        if asked is None:
             return cast("AsyncIterator[Any]", await ask())
-        with self._apart(key):
-            turn = await arun(self._calls.begin((key,), {}))
+        with self._apart(asked.key):
+            turn = await arun(self._calls.begin(asked, {}))
         if turn.served:
             return cast("AsyncIterator[Any]", await give(_async(pieces(self._served(turn)))))
         with self._held(turn):
@@ -154,6 +179,7 @@ class Answers(Asking):
             self._calls.let_go(turn)
         else:
             await arun(self._calls.finish(turn, response))
+            self._calls.ascore_later(turn)
 
     def pass_by(self, error: SerializationError) -> None:
         """Count and tell a request that has no key, as something in it is no data."""
@@ -161,9 +187,22 @@ class Answers(Asking):
         if self._unkeyed == 1:
             _log.warning("requests go by the cache that have no key: %s", error)
 
-    def stats(self) -> dict[str, int]:
-        """The pool's counts; hits that others had just asked for; refused, errors, requests without a key, tokens."""
-        own = {name: self._calls.stats()[name] for name in ("shared", "refused", "errors")}
+    def flush(self) -> None:
+        """Wait for the scores that are being made in the background."""
+        self._calls.flush()
+
+    async def aflush(self) -> None:
+        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
+        await self._calls.aflush()
+
+    def stats(self) -> dict[str, Any]:
+        """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.
+
+        Hits that others had just asked for; refused responses, errors, requests without a key; those that the judge
+        rejected; responses scored, and those that the scorer failed at.
+        """
+        seen = self._calls.stats()
+        own = {name: seen[name] for name in ("shared", "rejected", "refused", "errors", "scored", "unscored")}
         counts = {**self.pool.stats(), **own, "unkeyed": self._unkeyed, "saved_tokens": self._saved_tokens}
         return views.Figures(counts, title="Cached answers")
 
@@ -174,7 +213,7 @@ class Answers(Asking):
         return turn.value
 
 
-def _call(key: str) -> None:
+def _call(key: str, question: str) -> None:
     """Say what a call is made with."""
 
 
@@ -189,8 +228,11 @@ async def _async(items: Iterator[Any]) -> AsyncIterator[Any]:
 class _Requests(Arguments):
     """Requests come with their keys."""
 
-    def key(self, counted: Mapping[str, Any]) -> str:
+    def key(self, counted: Mapping[str, Any], owner: str = "") -> str:  # noqa: ARG002 - of no method
         return str(counted["key"])
+
+    def request(self, counted: Mapping[str, Any]) -> Any:
+        return counted["question"]
 
 
 class _Kept(Responses):
@@ -203,6 +245,9 @@ class _Kept(Responses):
 
     def experience(self, value: Any, *, req: Any, metric: Metric) -> Experience:
         return Experience(req=req, resp=write_response(value), metric=metric)
+
+    def shown(self, experience: Experience) -> str:
+        return said([experience.resp])
 
     def of(self, experience: Experience) -> Response:
         now = self._clock()

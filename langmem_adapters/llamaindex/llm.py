@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Literal, cast
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LLMMetadata
@@ -17,9 +18,9 @@ from typing_extensions import Self
 
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience import ExperiencePool, Prices, bypass, refresh
-from langmem_adapters.llamaindex.answers import Answers
-from langmem_adapters.llamaindex.request import chat_key, completion_key
+from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer, bypass, refresh
+from langmem_adapters.llamaindex.answers import Answers, Asked
+from langmem_adapters.llamaindex.request import chat_key, completion_key, last_said
 from langmem_adapters.llamaindex.responses import Response, worth_storing
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import cache_store
@@ -46,6 +47,9 @@ class CachedLLM(LLM):
     one asks; if it fails, another tries. A stream that was broken off, and a response that was cut off, filtered or
     empty, are not kept. Requests are kept as a hash only.
 
+    A copy has the same cache, and a deep one a model of its own. One that was made with a URL can be pickled, if its
+    model can: where it is loaded, it opens the cache anew.
+
     A hit has tool calls with ids of its own, no usage, and in its ``additional_kwargs`` ``cache``, ``cache_key``,
     ``cache_age`` (seconds) and ``cache_usage``; callbacks and events tell of it as of any response. The whole request
     is compared, so tool calls, and answers to results of tools, are served too. Attributes that it does not have are
@@ -60,6 +64,12 @@ class CachedLLM(LLM):
         ttl: Seconds for which a response may be served; None: for ever.
         max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
         should_store: Decides of a ChatResponse or CompletionResponse whether it is worth keeping.
+        scorer: Scores each new response, in the background, after it was returned:
+            :class:`~langmem_adapters.experience.LLMScorer`, for one. It is shown what the user said last, or the
+            prompt, and the response's text with the tools that it calls. One that is a coroutine function scores
+            responses of async calls. While it is at work, all caches are passed by.
+        judge: Says whether a kept response may be served: :class:`~langmem_adapters.experience.AtLeast`, for one. One
+            that is a coroutine function goes with async calls only.
         wait: Seconds to wait at the most for another who asks the same; 0: everybody asks. Who waits for a stream
             sees nothing of it before its reader has come to the end.
         on_error: What an outage of the store does to a model call: "degrade" goes on without the cache, is
@@ -78,6 +88,8 @@ class CachedLLM(LLM):
 
     _wrapped: LLM = PrivateAttr()
     _answers: Answers = PrivateAttr()
+    _url: str | None = PrivateAttr()
+    _settings: dict[str, Any] | None = PrivateAttr()
 
     def __new__(cls, llm: Any = None, **_: Any) -> Self:
         """Make one that calls functions of a model that does."""
@@ -97,6 +109,8 @@ class CachedLLM(LLM):
         max_bytes: int | None = None,
         prices: Prices | None = None,
         should_store: Callable[[Any], bool] = worth_storing,
+        scorer: Scorer | None = None,
+        judge: Judge | None = None,
         wait: float = 60.0,
         on_error: Literal["degrade", "raise"] = "degrade",
         clock: Callable[[], float] = time.time,
@@ -108,26 +122,31 @@ class CachedLLM(LLM):
             raise ConfigurationError("give CachedLLM a url or a store, not both")
         super().__init__(**{name: getattr(llm, name) for name in _SAME})
         self._wrapped = llm
-        pool = ExperiencePool(
-            store or cache_store(url),
-            tag=tag,
-            tenant=tenant,
-            ttl=ttl,
-            max_entries=max_entries,
-            max_bytes=max_bytes,
-            prices=prices,
-            clock=clock,
-            new_id=new_id,
-        )
+        rules: dict[str, Any] = {"should_store": should_store, "scorer": scorer, "judge": judge}
+        rules |= {"wait": wait, "on_error": on_error}
+        times: dict[str, Any] = {"clock": clock, "new_id": new_id}
+        pool: dict[str, Any] = {"tag": tag, "tenant": tenant, "ttl": ttl, "prices": prices}
+        pool |= {"max_entries": max_entries, "max_bytes": max_bytes}
+        self._url, self._settings = url, {**pool, **rules} if store is None else None
         self._answers = Answers(
-            pool,
+            ExperiencePool(store or cache_store(url), **pool, **times),
             model=lambda: str(llm.metadata.model_name),
-            should_store=should_store,
-            wait=wait,
-            on_error=on_error,
-            clock=clock,
-            new_id=new_id,
+            **rules,
+            **times,
         )
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """A copy of the model, with the same cache, as connections are not copied."""
+        return super().__deepcopy__({**(memo or {}), id(self._answers): self._answers})
+
+    def __reduce__(self) -> Any:
+        """The model and the settings, for another process to open the same cache with."""
+        if self._settings is None or _has_password(self._url):
+            raise ConfigurationError(
+                "a CachedLLM with a store of its own, or with a password in its URL, cannot be pickled: leave the URL"
+                " to LANGMEM_STORE_URL"
+            )
+        return partial(CachedLLM, self._wrapped, url=self._url, **self._settings), ()
 
     @classmethod
     def class_name(cls) -> str:
@@ -149,9 +168,20 @@ class CachedLLM(LLM):
         """Inside of this block, ask anew, and keep what comes."""
         return refresh()
 
-    def stats(self) -> dict[str, int]:
-        """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, saved tokens."""
+    def stats(self) -> dict[str, Any]:
+        """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, scored.
+
+        And what the hits have saved: saved_tokens, saved_seconds, and saved_money by the ``prices``.
+        """
         return self._answers.stats()
+
+    def flush(self) -> None:
+        """Wait for the scores that are being made in the background."""
+        self._answers.flush()
+
+    async def aflush(self) -> None:
+        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
+        await self._answers.aflush()
 
     def _repr_html_(self) -> str:
         title = f"Cached {type(self._wrapped).__name__}"
@@ -169,56 +199,56 @@ class CachedLLM(LLM):
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
         """Chat, or serve."""
-        key = self._key(chat_key, messages, kwargs)
+        asked = self._asked(chat_key, last_said(messages), messages, kwargs)
         told = _told(llm_chat_callback, self, messages, **kwargs)
-        return self._answers.invoke(key, lambda: self._wrapped.chat(messages, **kwargs), told)
+        return self._answers.invoke(asked, lambda: self._wrapped.chat(messages, **kwargs), told)
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         """Complete, or serve."""
-        key = self._key(completion_key, prompt, formatted, kwargs)
+        asked = self._asked(completion_key, prompt, prompt, formatted, kwargs)
         told = _told(llm_completion_callback, self, prompt, formatted=formatted, **kwargs)
-        return self._answers.invoke(key, lambda: self._wrapped.complete(prompt, formatted, **kwargs), told)
+        return self._answers.invoke(asked, lambda: self._wrapped.complete(prompt, formatted, **kwargs), told)
 
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
         """Chat in a stream, or serve."""
-        key = self._key(chat_key, messages, kwargs)
+        asked = self._asked(chat_key, last_said(messages), messages, kwargs)
         told = _told(llm_chat_callback, self, messages, **kwargs)
-        return self._answers.stream(key, lambda: self._wrapped.stream_chat(messages, **kwargs), told)
+        return self._answers.stream(asked, lambda: self._wrapped.stream_chat(messages, **kwargs), told)
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         """Complete in a stream, or serve."""
-        key = self._key(completion_key, prompt, formatted, kwargs)
+        asked = self._asked(completion_key, prompt, prompt, formatted, kwargs)
         told = _told(llm_completion_callback, self, prompt, formatted=formatted, **kwargs)
-        return self._answers.stream(key, lambda: self._wrapped.stream_complete(prompt, formatted, **kwargs), told)
+        return self._answers.stream(asked, lambda: self._wrapped.stream_complete(prompt, formatted, **kwargs), told)
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
         """:meth:`chat`, without blocking the event loop."""
-        key = self._key(chat_key, messages, kwargs)
+        asked = self._asked(chat_key, last_said(messages), messages, kwargs)
         told = _atold(llm_chat_callback, self, messages, **kwargs)
-        return await self._answers.ainvoke(key, lambda: self._wrapped.achat(messages, **kwargs), told)
+        return await self._answers.ainvoke(asked, lambda: self._wrapped.achat(messages, **kwargs), told)
 
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         """:meth:`complete`, without blocking the event loop."""
-        key = self._key(completion_key, prompt, formatted, kwargs)
+        asked = self._asked(completion_key, prompt, prompt, formatted, kwargs)
         told = _atold(llm_completion_callback, self, prompt, formatted=formatted, **kwargs)
-        return await self._answers.ainvoke(key, lambda: self._wrapped.acomplete(prompt, formatted, **kwargs), told)
+        return await self._answers.ainvoke(asked, lambda: self._wrapped.acomplete(prompt, formatted, **kwargs), told)
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
         """:meth:`stream_chat`, without blocking the event loop."""
-        key = self._key(chat_key, messages, kwargs)
+        asked = self._asked(chat_key, last_said(messages), messages, kwargs)
         told = _atold(llm_chat_callback, self, messages, **kwargs)
-        return await self._answers.astream(key, lambda: self._wrapped.astream_chat(messages, **kwargs), told)
+        return await self._answers.astream(asked, lambda: self._wrapped.astream_chat(messages, **kwargs), told)
 
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         """:meth:`stream_complete`, without blocking the event loop."""
-        key = self._key(completion_key, prompt, formatted, kwargs)
+        asked = self._asked(completion_key, prompt, prompt, formatted, kwargs)
         told = _atold(llm_completion_callback, self, prompt, formatted=formatted, **kwargs)
         ask = self._wrapped.astream_complete
-        return await self._answers.astream(key, lambda: ask(prompt, formatted, **kwargs), told)
+        return await self._answers.astream(asked, lambda: ask(prompt, formatted, **kwargs), told)
 
-    def _key(self, make: Callable[..., str], *request: Any) -> str | None:
+    def _asked(self, make: Callable[..., str], question: str, *request: Any) -> Asked | None:
         try:
-            return make(self._wrapped, *request)
+            return Asked(make(self._wrapped, *request), question)
         except SerializationError as error:
             self._answers.pass_by(error)
             return None
@@ -303,3 +333,11 @@ def _atold(callback: Callable[[], Any], llm: LLM, request: Any, **kwargs: Any) -
         return await callback()(serve)(llm, request, **kwargs)
 
     return give
+
+
+def _has_password(url: str | None) -> bool:
+    if url is None or url.startswith(("memory:", "sqlite:")):
+        return False
+    from langmem_adapters.stores.redis_url import masked  # noqa: PLC0415 - imports its driver
+
+    return masked(url) != url

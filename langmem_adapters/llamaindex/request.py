@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.llms import LLM
 from llama_index.core.tools import BaseTool
 from pydantic import BaseModel
@@ -17,7 +17,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import to_message
 from langmem_adapters.tool_calls import call_ids, renamed
 
-__all__ = ["chat_key", "completion_key"]
+__all__ = ["chat_key", "completion_key", "last_said"]
 
 # How a call is made or watched, not what is asked.
 _OF_THE_CALL = frozenset(
@@ -52,6 +52,12 @@ def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any
 def completion_key(llm: LLM, prompt: str, formatted: bool, kwargs: Mapping[str, Any]) -> str:
     """The key of a completion; see :func:`chat_key`."""
     return fingerprint("llama-index completion", _model(llm), prompt, formatted, _described(_lasting(kwargs)))
+
+
+def last_said(messages: Sequence[ChatMessage]) -> str:
+    """What the user said last."""
+    said = (message.content or "" for message in reversed(messages) if message.role == MessageRole.USER)
+    return next(said, "")
 
 
 def _paths(blocks: Iterable[Any]) -> Iterator[Any]:

@@ -57,8 +57,8 @@ class Recorder:
         if not {"hits", "misses"} <= stats.keys():
             raise ConfigurationError(f"{type(self._cache).__name__} does not count hits and misses")
         saved = self._saved()
-        if "saved_tokens" in stats:
-            saved = saved._replace(tokens=stats["saved_tokens"])
+        told = {name: stats[f"saved_{name}"] for name in saved._fields if f"saved_{name}" in stats}
+        saved = saved._replace(**told)
         snapshot = Snapshot(self._clock(), stats["hits"], stats["misses"], saved)
         self.snapshots.append(snapshot)
         return snapshot

@@ -36,14 +36,14 @@ class Listing(list[T]):
         return attempt(self, lambda: self._view(self, **self._about))
 
 
-class Figures(dict[str, int]):
+class Figures(dict[str, Any]):
     """Counts by name, with a view.
 
     >>> Figures({"hits": 3, "misses": 1})
     {'hits': 3, 'misses': 1}
     """
 
-    def __init__(self, counts: Mapping[str, int], **about: Any) -> None:
+    def __init__(self, counts: Mapping[str, float], **about: Any) -> None:
         super().__init__(counts)
         self._about = about
 

@@ -13,6 +13,7 @@ __all__ = ["items", "rows", "sessions", "statistics"]
 _MOST = 30  # rows
 _LONG = 300  # characters of a cell
 _SHORT = 20  # of one that is not broken into lines
+_SAVED = frozenset({"saved_tokens", "saved_seconds", "saved_money"})
 
 if TYPE_CHECKING:  # what is shown has these; to make classes of it costs time at every start
 
@@ -80,7 +81,7 @@ def _cell(value: Any) -> Html:
 
 
 def statistics(
-    counts: Mapping[str, int],
+    counts: Mapping[str, float],
     *,
     title: str = "",
     details: Sequence[str] = (),
@@ -95,13 +96,15 @@ def statistics(
         share = counts["hits"] / asked if asked else 0.0
         said = f"hit rate {100 * share:.0f} %: {counts['hits']:,} of {asked:,} requests" if asked else "no requests yet"
         parts += [element("div", said), bar(share, width="lm-wide")]
-    tokens = tokens or counts.get("saved_tokens", 0)
+    tokens = tokens or int(counts.get("saved_tokens", 0))
+    seconds = seconds or counts.get("saved_seconds", 0.0)
+    money = money or counts.get("saved_money", 0.0)
     saved = {
         "tokens saved": f"{tokens:,}" if tokens else "",
         "seconds saved": f"{seconds:,.1f}" if seconds else "",
         "money saved": f"{money:,.4g}" if money else "",
     }
-    others = {name: count for name, count in counts.items() if name != "saved_tokens"}
+    others = {name: count for name, count in counts.items() if name not in _SAVED}
     shown = [_figure(name, said) for name, said in saved.items() if said]
     shown += [_figure(name, f"{count:,}", is_zero=not count) for name, count in others.items()]
     return frame(*parts, element("div", *shown, class_="lm-figures"))

@@ -1,0 +1,102 @@
+"""Scores that are made in the background, after what is scored was returned: nobody waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from langmem_adapters.causes import WarnOnce
+from langmem_adapters.experience.policies import Scorer, ask, asks_async
+from langmem_adapters.experience.pool import ExperiencePool
+from langmem_adapters.experience.switches import bypass
+from langmem_adapters.flow import Flow, arun, run, submit
+from langmem_adapters.model import Experience, Score
+
+__all__ = ["BackgroundScoring", "Kept"]
+
+
+class Kept(NamedTuple):
+    """What is to be scored, and where it was kept."""
+
+    pool: ExperiencePool
+    key: str
+    experience: Experience
+    req: Any
+    response: Callable[[Experience], Any]
+    """Gives what the scorer is shown of it as its response."""
+
+
+class BackgroundScoring:
+    """Has what was kept scored. A scorer that fails is counted, and told of once for each cause.
+
+    While a scorer is at work, all of this library's caches are passed by: a scorer that asks a model through the very
+    cache would else have its own answers scored, and those of that, and so on.
+
+    Args:
+        scorer: Who scores; None: nobody.
+        what: What is scored, as the log has it.
+        warn: Logs.
+    """
+
+    def __init__(self, scorer: Scorer | None, what: str, warn: WarnOnce) -> None:
+        self._scorer = scorer
+        self._what = what
+        self._warn = warn
+        self._counts: Counter[str] = Counter()
+        self._under_way: set[Future[None] | asyncio.Task[None]] = set()
+
+    def begin(self, kept: Kept) -> None:
+        """Have something scored on a thread of the background."""
+        if self._scorer is not None:
+            with suppress(RuntimeError):  # the interpreter is shutting down
+                self._note(submit(lambda: self._apart(kept)))
+
+    def abegin(self, kept: Kept) -> None:
+        """:meth:`begin` from an async function: on its event loop, where the scorer needs one."""
+        if asks_async(self._scorer):
+            self._note(asyncio.get_running_loop().create_task(self._aapart(kept)))
+        else:
+            self.begin(kept)
+
+    def stats(self) -> dict[str, int]:
+        """How many were scored, and at how many the scorer failed."""
+        return {name: self._counts[name] for name in ("scored", "unscored")}
+
+    def flush(self) -> None:
+        """Wait for the scores that are being made on threads."""
+        wait([future for future in list(self._under_way) if isinstance(future, Future)])
+
+    async def aflush(self) -> None:
+        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
+        waiting = [asyncio.wrap_future(x) if isinstance(x, Future) else x for x in list(self._under_way)]
+        if waiting:
+            await asyncio.wait(waiting)
+
+    def _note(self, scoring: Future[None] | asyncio.Task[None]) -> None:
+        self._under_way.add(scoring)
+        scoring.add_done_callback(self._under_way.discard)
+
+    def _apart(self, kept: Kept) -> None:
+        with bypass():
+            run(self._score(kept))
+
+    async def _aapart(self, kept: Kept) -> None:
+        with bypass():
+            await arun(self._score(kept))
+
+    def _score(self, kept: Kept) -> Flow[None]:
+        if self._scorer is None:
+            return
+        pool, key, experience, req, response = kept
+        try:
+            score = yield from ask(self._scorer, req, response(experience))
+            score = score if isinstance(score, Score) else Score(val=score)
+            if (yield from pool.score_flow(experience, score, key=key)):
+                self._counts["scored"] += 1
+        except Exception as error:  # noqa: BLE001 - nobody waits for it, so the count and a log are the places to tell
+            self._counts["unscored"] += 1
+            self._warn(f"{self._what} was not scored: {type(error).__name__}")

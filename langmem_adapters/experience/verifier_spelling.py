@@ -1,0 +1,86 @@
+"""One spelling for what is written in several: contractions, numbers with commas or scales, signs that are words."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+__all__ = ["CONTRACTIONS", "SCALES", "one_spelling"]
+
+CONTRACTIONS = (
+    (r"\bwon'?t\b", "will not", "wont won't"),
+    (r"\bcan'?t\b|\bcannot\b", "can not", "cant can't cannot"),
+    (r"\bshan't\b", "shall not", "shan't"),
+    (r"\bain't\b", "is not", "ain't"),
+    (r"n't\b", " not", "n't"),
+    (
+        r"\b(do|does|did|is|are|was|were|has|have|had|would|could|should)nt\b",
+        r"\1 not",
+        "dont doesnt didnt isnt arent wasnt werent hasnt havent hadnt wouldnt couldnt shouldnt",
+    ),
+    (r"\b(what|who|where|how|when|why|that|there|it|he|she)'s\b", r"\1 is", "'s"),
+    (r"\blet's\b", "let us", "let's"),
+    (r"\b(what|who|where|how|when|why)s\b", r"\1 is", "whats whos wheres hows whens whys"),
+    (r"'re\b", " are", "'re"),
+    (r"'ve\b", " have", "'ve"),
+    (r"'ll\b", " will", "'ll"),
+    (r"'d\b", " would", "'d"),
+    (r"\bi'?m\b", "i am", "im i'm"),
+    (r"'s\b", "", "'s"),
+    (r"s'(?=\s)", "s", "s'"),
+    (r"\bu\b", "you", "u"),
+    (r"\bur\b", "your", "ur"),
+    (r"\bgonna\b", "going to", "gonna"),
+    (r"\bwanna\b", "want to", "wanna"),
+    (r"\bw/o\b", "without", "w/o"),
+    (r"\be-mail", "email", "e-mail"),
+)
+"""What is replaced, by what, and what a text has of all this at least: a whole word, or, with a sign in it, a part."""
+
+SCALES = {
+    "k": 1_000, "hundred": 100, "thousand": 1_000, "lac": 100_000, "lakh": 100_000, "mn": 1_000_000,
+    "million": 1_000_000, "crore": 10_000_000, "bn": 10**9, "billion": 10**9, "trillion": 10**12,
+}  # fmt: skip
+_CONTRACTIONS = [
+    (
+        re.compile(pattern),
+        plain,
+        frozenset(hint for hint in hints.split() if hint.isalpha()),
+        [hint for hint in hints.split() if not hint.isalpha()],
+    )
+    for pattern, plain, hints in CONTRACTIONS
+]
+_TOKEN = re.compile(r"\w+")
+_DIGIT = re.compile(r"\d")
+_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])")  # 10,000 and 1,00,000, but not 1,50
+_SCALED = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)\s*({'|'.join(SCALES)})s?\b", re.ASCII)
+_SPOKEN = str.maketrans(
+    {"%": " percent ", "$": " dollar ", "€": " euro ", "£": " pound ", "¥": " yen ", "₹": " rupee ", "°": " degrees "}
+)
+
+
+def one_spelling(text: str) -> str:
+    """A text in lower case, in one spelling.
+
+    >>> one_spelling("what's 5k in e-mail")
+    'what is 5000 in email'
+    """
+    tokens: set[str] | None = None
+    for pattern, plain, words, signs in _CONTRACTIONS:
+        if tokens is None:
+            tokens = set(_TOKEN.findall(text))
+        if words.isdisjoint(tokens) and not any(sign in text for sign in signs):
+            continue
+        changed = pattern.sub(plain, text)
+        if changed != text:
+            text, tokens = changed, None
+    if _DIGIT.search(text):
+        text = _GROUPED.sub(lambda found: found[0].replace(",", ""), text)
+        text = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b", "", text)
+        return _SCALED.sub(_unscaled, text.translate(_SPOKEN))
+    return text.translate(_SPOKEN)
+
+
+def _unscaled(found: re.Match[str]) -> str:
+    value = Decimal(found[1]) * SCALES[found[2].rstrip("s")]
+    return str(int(value)) if value == int(value) else str(value)

@@ -1,0 +1,262 @@
+"""No function is served what another one has returned (F2b, C10), and each finds its own in another process."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from langmem_adapters import ConfigurationError, ExperiencePool, cached
+from langmem_adapters.experience.functions import name_of, told_apart
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+
+
+def capital(country: str) -> str:
+    return {"France": "Paris"}[country]
+
+
+def currency(country: str) -> str:
+    return {"France": "Euro"}[country]
+
+
+def looked_up(tenant: str) -> Callable[[str], str]:
+    def look_up(what: str) -> str:
+        return f"{tenant}: {what}"
+
+    return look_up
+
+
+def both(functions: Sequence[Any], *args: Any, store: Store | None = None, **options: Any) -> list[Any]:
+    """What each returns when it is called twice, all on one store."""
+    store = store or MemoryStore()
+    found = [cached(store=store, **options)(function) for function in functions]
+    return [call(*args) for call in found for _ in range(2)][::2]
+
+
+def test_functions_of_one_tag_or_pool_have_results_of_their_own(any_store: Store) -> None:
+    assert both([capital, currency], "France", store=any_store, tag="geography") == ["Paris", "Euro"]
+    pool = ExperiencePool(any_store, tag="pool")
+    assert [cached(pool=pool)(function)("France") for function in (capital, currency)] == ["Paris", "Euro"]
+
+
+def test_lambdas_are_told_apart_by_their_code() -> None:
+    assert both([lambda x: 2 * x, lambda x: x * x, lambda x: x in {"a", "b"}], 5) == [10, 25, False]
+    assert both([lambda x: max(x, 1), lambda x: min(x, 1)], 5) == [5, 1]
+    assert both([lambda x: sorted(x, key=lambda y: y), lambda x: sorted(x, key=lambda y: -y)], [1, 2]) == [
+        [1, 2],
+        [2, 1],
+    ]
+
+
+def test_what_another_function_has_made_is_told_apart_by_what_it_holds() -> None:
+    assert both([looked_up("acme"), looked_up("globex")], "revenue") == ["acme: revenue", "globex: revenue"]
+
+
+def test_a_function_that_holds_another_is_told_apart_by_that() -> None:
+    def twice(inner: Callable[[str], str]) -> Callable[[str], str]:
+        def call(what: str) -> str:
+            return inner(what) * 2
+
+        return call
+
+    assert both([twice(looked_up("a")), twice(looked_up("b"))], "!") == ["a: !a: !", "b: !b: !"]
+
+
+def test_what_counts_as_held_is_what_does_not_change() -> None:
+    """Counters, lists and clients are no part of what a function is: it would not find its own results again."""
+
+    def made(results: list[int], start: int) -> Callable[[int], int]:
+        calls = start
+
+        def count(n: int) -> int:
+            nonlocal calls
+            calls += 1
+            results.append(n)
+            return n
+
+        return count
+
+    assert told_apart(made([], 0)) == told_apart(made([1], 5))
+
+
+def test_a_function_that_calls_itself_or_two_that_call_each_other() -> None:
+    @cached(store=MemoryStore())
+    def factorial(n: int) -> int:
+        return n * factorial(n - 1) if n else 1
+
+    assert factorial(5) == 120
+
+    def even(n: int) -> bool:
+        return n == 0 or odd(n - 1)
+
+    def odd(n: int) -> bool:
+        return n != 0 and even(n - 1)
+
+    assert both([even, odd], 4) == [True, False]
+
+
+def test_partials_are_told_apart_by_what_they_have() -> None:
+    partial = functools.partial
+    assert both([partial(operator.add, 1), partial(operator.sub, 1)], 5) == [6, -4]
+    assert both([partial(operator.add, 1), partial(operator.add, -1)], 5) == [6, 4]
+    assert both([partial(pow, exp=2), partial(pow, exp=3)], 5) == [25, 125]
+    with pytest.raises(ConfigurationError, match="say with tag="):
+        cached(store=MemoryStore())(functools.partial(isinstance, object()))
+
+
+class Client:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def ask(self, question: str) -> str:
+        return f"{self.name}: {question}"
+
+    def __call__(self, question: str) -> str:
+        return self.ask(question)
+
+    @classmethod
+    def kind(cls, question: str) -> str:
+        return f"{cls.__name__}: {question}"
+
+
+class Other(Client):
+    pass
+
+
+@dataclasses.dataclass
+class Prompt:
+    template: str
+
+    def ask(self, question: str) -> str:
+        return self.template.format(question)
+
+    __call__ = ask
+
+
+class Model(BaseModel):
+    name: str
+
+    def ask(self, question: str) -> str:
+        return f"{self.name}: {question}"
+
+
+def test_methods_of_objects_and_objects_are_told_apart_by_what_they_are_as_data() -> None:
+    prompts = [Prompt("a {}"), Prompt("b {}")]
+    assert both([prompt.ask for prompt in prompts], "?") == ["a ?", "b ?"]
+    assert both(prompts, "?") == ["a ?", "b ?"]
+    assert both([Model(name="a").ask, Model(name="b").ask], "?") == ["a: ?", "b: ?"]
+    assert both([Client.kind, Other.kind], "?") == ["Client: ?", "Other: ?"]
+
+
+@pytest.mark.parametrize("function", [Client("ada").ask, Client("ada")], ids=["method", "object"])
+def test_an_object_that_is_no_data_needs_a_tag(function: Callable[[str], str]) -> None:
+    with pytest.raises(ConfigurationError, match=r"nothing tells the Client of .*Client.* say with tag="):
+        cached(store=MemoryStore())(function)
+    assert cached(store=MemoryStore(), tag="ada")(function)("?") == "ada: ?"
+
+
+def test_f2b_a_method_that_subclasses_inherit_has_results_of_each_class() -> None:
+    class Base:
+        topic = "base"
+
+        @cached(store=MemoryStore())
+        def ask(self, question: str) -> str:
+            return f"{self.topic}: {question}"
+
+    class Billing(Base):
+        topic = "billing"
+
+    class Medical(Base):
+        topic = "medical"
+
+    assert [cls().ask("hi") for cls in (Billing, Medical, Base) * 2] == ["billing: hi", "medical: hi", "base: hi"] * 2
+    assert (Base.ask.cache.stats()["hits"], Base.ask.cache.stats()["misses"]) == (3, 3)
+    found = Base.ask.cache.lookup("hi")
+    assert found is not None
+    assert found.resp == "base: hi"
+
+
+def test_a_class_method_that_subclasses_inherit_has_results_of_each_class() -> None:
+    class Base:
+        @classmethod
+        @cached(store=MemoryStore())
+        def name(cls, suffix: str) -> str:
+            return cls.__name__ + suffix
+
+    class Sub(Base):
+        pass
+
+    assert [Sub.name("!"), Base.name("!"), Sub.name("!")] == ["Sub!", "Base!", "Sub!"]
+
+
+def test_a_key_of_its_own_for_the_object_is_all_that_counts_of_it() -> None:
+    class Base:
+        id = 1
+
+        @cached(store=MemoryStore(), key={"self": lambda self: self.id})
+        def name(self) -> str:
+            return type(self).__name__
+
+    class Sub(Base):
+        pass
+
+    assert [Sub().name(), Base().name()] == ["Sub", "Sub"]
+
+
+SCRIPT = """
+import sys
+from langmem_adapters import cached
+
+def made(tenant):
+    @cached(url=sys.argv[1])
+    def look_up(what):
+        print("asked")
+        return f"{tenant} {what}"
+    return look_up
+
+for tenant in ("a", "b"):
+    print(made(tenant)("x"), cached(lambda x: x in {"p", "q", "r", "s"}, url=sys.argv[1])("p"))
+"""
+
+
+def test_another_process_finds_the_results_of_each(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+
+    def said() -> str:
+        command = [sys.executable, str(tmp_path / "script.py"), f"sqlite:///{tmp_path / 'cache.db'}"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert said().split("\n") == ["asked", "a x True", "asked", "b x True", ""]
+    assert said().split("\n") == ["a x True", "b x True", ""]
+
+
+def test_what_is_typed_in_anew_is_another_function() -> None:
+    """A notebook's cell that was edited and run again."""
+    space: dict[str, Any] = {"__name__": "__main__", "cached": cached, "store": MemoryStore()}
+    cell = "@cached(store=store)\ndef ask(question):\n    return 'Briefly: ' + question\nanswer = ask('hi')"
+    main = sys.modules["__main__"]
+    kept = main.__dict__.get("__file__"), main.__spec__
+    try:
+        main.__dict__.pop("__file__", None)
+        main.__spec__ = None
+        for code in (cell, "\n\n" + cell, cell.replace("Briefly", "At length")):
+            exec(code, space)  # as a notebook does
+            space.setdefault("answers", []).append(space["answer"])
+            space.setdefault("names", []).append(name_of(space["ask"]))
+            space.setdefault("hits", []).append(space["ask"].cache.stats()["hits"])
+    finally:
+        main.__spec__ = kept[1]
+        if kept[0] is not None:
+            main.__dict__["__file__"] = kept[0]
+    assert space["answers"] == ["Briefly: hi", "Briefly: hi", "At length: hi"]
+    assert space["hits"] == [0, 1, 0]
+    assert space["names"] == ["__main__.ask"] * 3

@@ -1,0 +1,485 @@
+"""Scores of models' answers, made after they were returned; and what the hits have saved, in stats()."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.globals import set_llm_cache
+from langchain_core.load import dumps
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, CompletionResponseGen
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.llms import CustomLLM, LLMMetadata
+from llama_index.core.llms.callbacks import llm_completion_callback
+
+from langmem_adapters import ConfigurationError, Experience, ExperiencePool, cached
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience import AtLeast, LLMScorer, RuleScorer, Saved
+from langmem_adapters.experience.model_answers import said
+from langmem_adapters.indexes import open_vectors
+from langmem_adapters.langchain import CachedChatModel, ExperienceCache, ExperienceMiddleware
+from langmem_adapters.langchain import experience as module
+from langmem_adapters.langchain.asked import asked_in
+from langmem_adapters.langchain.semantic import SemanticMode
+from langmem_adapters.llamaindex import CachedLLM
+from langmem_adapters.model import Metric, Score
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from tests.test_cached_chat_model import AsyncScripted, Scripted
+
+
+class Echo(CustomLLM):
+    """Says what it is asked, at three tokens in and four out."""
+
+    _asked: int = PrivateAttr(default=0)  # no field, as these are part of what is asked
+
+    @property
+    def asked(self) -> int:
+        return self._asked
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name="echo")
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:  # noqa: ARG002 - theirs
+        self._asked += 1
+        return CompletionResponse(text=prompt, raw={"usage": {"prompt_tokens": 3, "completion_tokens": 4}})
+
+    @llm_completion_callback()
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+        yield self.complete(prompt, formatted, **kwargs)
+
+
+class Host:
+    """One of the caches around a model, and the ways to ask through it."""
+
+    def __init__(self, kind: str, **settings: Any) -> None:
+        self.kind = kind
+        self.inner: Any = AsyncScripted(script=["In the shed.", "Behind it."])
+        if kind.startswith("llm"):
+            self.inner = Echo()
+            self.cache: Any = CachedLLM(self.inner, **settings)
+        elif kind == "agent":
+            self.cache = ExperienceMiddleware(**settings)
+            self.agent: Any = create_agent(self.inner, middleware=[self.cache])
+        elif "judge" in settings:
+            index = open_vectors("memory:", Embedder(lambda texts: [[1.0] for _ in texts], name="one"))
+            mode = SemanticMode(index=index, judge=settings.pop("judge"))
+            self.cache = self._wrapped(ExperienceCache(semantic=mode, **settings))
+        else:
+            self.cache = self._wrapped(ExperienceCache(**settings))
+
+    def _wrapped(self, cache: ExperienceCache) -> Any:
+        if self.kind == "chat":
+            return CachedChatModel(self.inner, cache)
+        self.inner.cache = cache
+        return cache
+
+    @property
+    def asked(self) -> int:
+        return int(self.inner.asked)
+
+    def ask(self, text: str) -> None:
+        if self.kind.startswith("llm"):
+            self.cache.complete(text) if self.kind == "llm" else list(self.cache.stream_complete(text))
+        elif self.kind == "agent":
+            self.agent.invoke({"messages": [HumanMessage(text)]}, context={"user_id": "ada"})
+        elif self.kind == "chat":
+            list(self.cache.stream(text))
+        else:
+            self.inner.invoke(text)
+
+    async def aask(self, text: str) -> None:
+        if self.kind.startswith("llm"):
+            await self.cache.acomplete(text)
+        elif self.kind == "agent":
+            await self.agent.ainvoke({"messages": [HumanMessage(text)]}, context={"user_id": "ada"})
+        elif self.kind == "chat":
+            await self.cache.ainvoke(text)
+        else:
+            await self.inner.ainvoke(text)
+
+
+KINDS = ("cache", "chat", "agent", "llm", "llm stream")
+each_kind = pytest.mark.parametrize("kind", KINDS)
+ANSWERS = {"llm": "Where is it?", "llm stream": "Where is it?"}  # others say what is scripted
+
+
+@pytest.fixture(autouse=True)
+def no_global_cache() -> Iterator[None]:
+    yield
+    set_llm_cache(None)
+
+
+# --- scores
+
+
+@each_kind
+def test_an_answer_is_scored_after_it_was_returned_and_then_good_enough(kind: str, any_store: Store) -> None:
+    gate, shown = threading.Event(), []
+
+    def scorer(req: Any, resp: Any) -> Score:
+        assert gate.wait(60)
+        shown.append((req, resp, threading.current_thread() is threading.main_thread()))
+        return Score(val=8, reason="right")
+
+    host = Host(kind, store=any_store, scorer=scorer, judge=AtLeast(7))
+    host.ask("Where is it?")  # returns while the scorer stands
+    gate.set()
+    host.cache.flush()
+    assert shown == [("Where is it?", ANSWERS.get(kind, "In the shed."), False)]
+    host.ask("Where is it?")
+    assert (host.asked, host.cache.stats()["scored"], host.cache.stats()["unscored"]) == (1, 1, 0)
+    assert host.cache.stats()["hits"] == 1
+    assert len(shown) == 1  # what was served was scored already
+
+
+@each_kind
+def test_what_has_a_bad_score_or_none_is_not_served(kind: str) -> None:
+    for scorer in (None, lambda *_: 2):
+        host = Host(kind, store=MemoryStore(), scorer=scorer, judge=AtLeast(7))
+        for _ in range(2):
+            host.ask("Where is it?")
+            host.cache.flush()
+        assert (host.asked, host.cache.stats()["hits"]) == (2, 0)
+        assert host.cache.stats()["scored"] == (2 if scorer else 0)
+
+
+@each_kind
+async def test_async_scorers_and_plain_ones_score_async_calls(kind: str) -> None:
+    async def slow(*_: Any) -> int:
+        return 9
+
+    def hands_on(*_: Any) -> Any:
+        return slow()
+
+    scorers: list[Callable[..., Any]] = [slow, hands_on, lambda *_: 9]
+    for scorer in scorers:
+        host = Host(kind, store=MemoryStore(), scorer=scorer, judge=AtLeast(9))
+        await host.aask("Where is it?")
+        await host.cache.aflush()
+        await host.aask("Where is it?")
+        await host.cache.aflush()
+        # One that says only when it is called that it needs a loop is called where there is none.
+        stats, fits = host.cache.stats(), scorer is not scorers[1]
+        assert (stats["scored"], stats["unscored"], stats["hits"]) == ((1, 0, 1) if fits else (0, 2, 0))
+
+
+@each_kind
+def test_a_scorer_that_fails_is_counted_and_told_of_once_and_touches_no_call(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def scorer(*_: Any) -> int:
+        raise ConnectionError("my-secret")
+
+    host = Host(kind, store=MemoryStore(), scorer=scorer)
+    for text in ("a", "b", "c", "a"):
+        host.ask(text)
+    host.cache.flush()
+    assert (host.asked, host.cache.stats()["unscored"], host.cache.stats()["hits"]) == (3, 3, 1)
+    told = [record.getMessage() for record in caplog.records if "not scored" in record.getMessage()]
+    assert len(told) == 1
+    assert "my-secret" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["chat", "llm"])
+async def test_streams_on_an_event_loop_are_scored_when_they_were_read(kind: str) -> None:
+    async def scorer(req: Any, resp: Any) -> int:
+        shown.append((req, resp))
+        return 9
+
+    shown: list[Any] = []
+    host = Host(kind, store=MemoryStore(), scorer=scorer)
+    for _ in range(2):
+        stream = host.cache.astream("Where is it?") if kind == "chat" else await host.cache.astream_complete("Where?")
+        async for _ in stream:
+            pass
+        await host.cache.aflush()
+    assert shown == [("Where is it?", "In the shed.") if kind == "chat" else ("Where?", "Where?")]
+    assert host.cache.stats()["scored"] == 1
+
+
+def test_an_async_scorer_does_not_score_sync_calls() -> None:
+    async def scorer(*_: Any) -> int:
+        return 9
+
+    host = Host("cache", store=MemoryStore(), scorer=scorer)
+    host.ask("a")
+    host.cache.flush()
+    assert (host.cache.stats()["scored"], host.cache.stats()["unscored"]) == (0, 1)
+
+
+@pytest.mark.parametrize("mode", ["plain", "async"])
+@each_kind
+async def test_a_scorers_own_model_call_never_goes_through_the_cache(kind: str, mode: str) -> None:
+    """With ``set_llm_cache`` each score would else be an answer that is kept and scored, and so on for ever."""
+    judging = Scripted(script=[AIMessage('{"val": 9, "reason": "right"}')])
+
+    async def asks(prompt: str) -> str:
+        return str((await judging.ainvoke(prompt)).content)
+
+    scorer = LLMScorer(judging) if mode == "plain" else LLMScorer(asks)
+    store = MemoryStore()
+    everywhere = ExperienceCache(store=store, scorer=scorer)
+    set_llm_cache(everywhere)
+    host = Host(kind, store=store, scorer=scorer)
+    await host.aask("Where is it?")
+    for cache in (host.cache, everywhere) * 3:
+        await cache.aflush()
+    assert (host.asked, judging.asked) == (1, 1)
+    assert everywhere.stats()["stored"] == everywhere.stats()["misses"] == 0
+    assert host.cache.stats()["scored"] == host.cache.stats()["stored"] == 1
+
+
+def test_a_function_that_scores_itself_does_not_do_it_for_ever() -> None:
+    calls: list[str] = []
+
+    @cached(store=MemoryStore(), scorer=LLMScorer(lambda prompt: f(prompt)))  # noqa: PLW0108 - f is to be
+    def f(prompt: str) -> str:
+        calls.append(prompt)
+        return '{"val": 9, "reason": "mine"}'
+
+    f("q")
+    f.cache.flush()
+    assert (len(calls), f.cache.stats()["scored"], f.cache.stats()["stored"]) == (2, 1, 1)
+
+
+@pytest.mark.parametrize("kind", ["cache", "chat", "agent"])
+def test_the_tools_that_an_answer_calls_are_shown_to_the_scorer(kind: str) -> None:
+    shown: list[Any] = []
+
+    def note(*told: Any) -> int:
+        shown.append(told)
+        return 5
+
+    host = Host(kind, store=MemoryStore(), scorer=note)
+    calls = [{"name": "look", "args": {"where": "shed"}, "id": "1"}]
+    host.inner.script = [AIMessage("Let me see.", tool_calls=calls), "There."]
+    host.ask("Where is it?")
+    host.cache.flush()
+    assert ("Where is it?", 'Let me see.\nlook {"where":"shed"}') in shown
+
+
+def test_what_is_not_kept_is_not_scored() -> None:
+    shown: list[Any] = []
+
+    def scorer(req: Any, _: Any) -> int:
+        shown.append(req)
+        return 5
+
+    for kind in KINDS:
+        host = Host(kind, store=MemoryStore(), scorer=scorer, should_store=lambda _: False)
+        host.ask("refused")
+        kept = Host(kind, store=MemoryStore(), scorer=scorer)
+        with ExperienceCache.bypass():
+            kept.ask("bypassed")
+        host.cache.flush()
+        kept.cache.flush()
+    assert shown == []
+
+
+def test_policies_of_pools_are_policies_of_answers() -> None:
+    rules = RuleScorer({"it is too long": (lambda _, resp: len(resp) < 5, 4), "shed": (lambda *_: True, 1)})
+    cache = ExperienceCache(store=MemoryStore(), scorer=rules)
+    model = Scripted(script=["In the shed."], cache=cache)
+    model.invoke("Where is it?")
+    cache.flush()
+    (kept,) = cache.pool.all()
+    assert kept.metric is not None
+    assert kept.metric.score == Score(val=6, reason="it is too long")
+
+
+def test_a_cache_knows_of_the_scores_of_the_models_around_which_it_is() -> None:
+    cache = ExperienceCache(store=MemoryStore(), scorer=lambda *_: 9)
+    models = [CachedChatModel(Scripted(), cache), CachedChatModel(Scripted(usage=False), cache)]
+    for model in models:
+        model.invoke("Hi")
+    cache.flush()
+    assert [model.stats()["scored"] for model in models] == [2, 2]  # as of what they keep in the same pool
+    assert cache.stats()["scored"] == 2
+
+
+@pytest.mark.parametrize("kind", ["agent", "llm"])
+def test_questions_are_not_kept_for_scorers_and_judges(kind: str) -> None:
+    store = MemoryStore()
+    host = Host(kind, store=store, scorer=lambda *_: 9, judge=AtLeast(5))
+    host.ask("my-secret-question")
+    host.cache.flush()
+    pool = host.cache.pool(user="ada") if kind == "agent" else host.cache.pool
+    assert [experience.req for experience in pool.all()] == [None]
+
+
+def test_a_judge_is_told_what_was_asked() -> None:
+    told: list[Any] = []
+
+    def judge(experience: Experience, req: Any) -> bool:
+        told.append((experience.req, req))
+        return True
+
+    for kind in ("agent", "llm", "llm stream"):
+        host = Host(kind, store=MemoryStore(), judge=judge)
+        host.ask("Where is it?")
+        host.ask("Where is it?")
+        assert host.asked == 1
+        assert host.cache.stats()["hits"] == 1
+    assert told == [("Where is it?", "Where is it?")] * 3
+
+
+async def test_the_last_words_of_a_chat_are_what_was_asked() -> None:
+    shown: list[Any] = []
+
+    def note(req: Any) -> int:
+        shown.append(req)
+        return 5
+
+    llm = CachedLLM(Echo(), store=MemoryStore(), scorer=lambda req, _: note(req))
+    said_so_far = [ChatMessage(role="user", content=one) for one in ("first", "last")]
+    response = llm.chat([ChatMessage(role="system", content="Be short."), *said_so_far])
+    assert isinstance(response, ChatResponse)
+    await llm.achat([*said_so_far, ChatMessage(role="assistant", content="Hm.")])
+    llm.chat([ChatMessage(role="system", content="Be short.")])
+    await llm.aflush()
+    assert shown == ["last", "last", ""]
+
+
+def test_what_is_asked_is_told_of_every_prompt() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "x"}}
+    blocks = HumanMessage(["What is", {"type": "text", "text": "this?"}, picture])
+    for asked, messages in (
+        ("Hi", [HumanMessage("Ho"), AIMessage("Hm"), HumanMessage("Hi"), AIMessage("Well")]),
+        ("What is\nthis?", [HumanMessage("Ho"), blocks]),
+    ):
+        assert asked_in(dumps(messages)) == asked
+    for prompt in ("Once upon a time", "[{ a poem", dumps([AIMessage("Hm")])):
+        assert asked_in(prompt) == prompt
+
+
+def test_what_is_no_answer_says_nothing() -> None:
+    assert said(
+        [{"text": "a"}, {"message": {"role": "assistant", "content": ["b", {"type": "text", "text": "c"}]}}]
+    ) == ("a\n\nb\nc")
+    damaged: Any
+    for damaged in (None, [1], [{}], [{"message": 5}], 7):
+        with pytest.raises(SerializationError):
+            said(damaged)
+
+
+# --- what was saved
+
+
+@each_kind
+def test_stats_tell_tokens_seconds_and_money(kind: str) -> None:
+    prices = {"echo": (1e6, 2e6), "scripted-1": (1e6, 2e6)}
+    host = Host(kind, store=MemoryStore(), prices=prices)
+    if kind == "chat":  # in a stream, a model tells its name beside its words, or not at all
+        host.inner.script = [AIMessage("In the shed.", response_metadata={"model_name": "scripted-1"})]
+    for _ in range(3):
+        host.ask("Where is it?")
+    stats = host.cache.stats()
+    assert (stats["saved_tokens"], stats["saved_money"]) == (2 * 7, 2 * (3 * 1 + 4 * 2))
+    assert stats["saved_seconds"] > 0
+    assert json.loads(json.dumps(stats)) == stats
+
+
+@each_kind
+def test_without_prices_no_money_was_saved(kind: str) -> None:
+    host = Host(kind, store=MemoryStore())
+    for _ in range(2):
+        host.ask("Where is it?")
+    assert (host.cache.stats()["saved_tokens"], host.cache.stats()["saved_money"]) == (7, 0)
+
+
+def test_a_cache_knows_how_long_the_model_took() -> None:
+    now = [100.0]
+    cache = ExperienceCache(store=MemoryStore(), prices={"m": (1.0, 1.0)}, timer=lambda: now[0])
+    generations: Any = [_generation("Paris")]
+    for prompt, took in (("a", 2.5), ("b", 1.0)):
+        assert cache.lookup(prompt, "m") is None
+        now[0] += took
+        cache.update(prompt, "m", generations)
+        assert cache.lookup(prompt, "m")
+    cache.update("nobody looked for it", "m", generations)
+    cache.lookup("nobody looked for it", "m")
+    assert cache.stats()["saved_seconds"] == 3.5
+    for n in range(3_000):
+        cache.lookup(str(n), "m")
+    assert len(cache._asked_at) <= 1_000
+
+
+def _generation(text: str) -> Any:
+    return ChatGeneration(message=AIMessage(text))
+
+
+def test_each_tag_has_its_own_figures() -> None:
+    pool = ExperiencePool(MemoryStore(), tag="a", prices={"m": (1e6, 0.0)})
+    metric = Metric(time_cost=2.0, model="m", input_tokens=3)
+    pool.create(Experience(req="q", resp=1, metric=metric))
+    pool.at("b").create(Experience(req="q", resp=1, metric=metric))
+    pool.lookup("q")
+    for _ in range(2):
+        pool.at("b").lookup("q")
+        pool.query("q", query_type="exact", tag="b")
+    assert pool.stats() == pool.stats("a") == pool.at("b").stats("a")
+    assert (pool.stats()["hits"], pool.saved()) == (1, Saved(2.0, 3, 3.0))
+    assert pool.stats("b") == pool.at("b").stats()
+    assert (pool.stats("b")["hits"], pool.saved("b"), pool.stats("b")["saved_money"]) == (4, Saved(8.0, 12, 12.0), 12.0)
+    assert set(pool.stats("never seen").values()) == {0}
+    assert ExperiencePool(pool.store, tag="b").stats()["hits"] == 0  # another object
+
+
+def test_the_figures_of_many_tags_do_not_grow_for_ever() -> None:
+    pool = ExperiencePool(MemoryStore(), tag="own")
+    pool.create(Experience(req="q", resp=1))
+    pool.lookup("q")
+    for n in range(1_000):
+        pool.at(str(n)).lookup("q")
+    assert len(pool._seen) <= 256
+    assert pool.stats()["hits"] == 1
+    assert pool.stats("999")["misses"] == 1
+
+
+def test_a_hit_that_is_taken_back_has_saved_nothing() -> None:
+    cache = ExperienceCache(store=MemoryStore(), prices={"m": (1e6, 1e6)}, scorer=lambda *_: 2)
+    pool = cache.pool
+    kept = pool.create(Experience(req="q", resp=1, metric=Metric(model="m", input_tokens=2)))
+    pool.lookup("q")
+    pool.withdraw(kept)
+    assert pool.stats()["saved_money"] == pool.stats()["hits"] == 0
+
+
+def test_a_function_tells_what_it_saved() -> None:
+    @cached(store=MemoryStore(), prices={"m": (1e6, 0.0)}, metric=lambda _: Metric(model="m", input_tokens=2))
+    def f(x: int) -> int:
+        return x
+
+    assert f.cache.stats()["saved_money"] == 0
+    f(1)
+    f(1)
+    assert (f.cache.stats()["saved_tokens"], f.cache.stats()["saved_money"]) == (2, 2.0)
+    assert f.cache.stats()["saved_seconds"] >= 0
+
+
+def test_a_middleware_adds_up_what_all_users_saved() -> None:
+    cache = ExperienceMiddleware(store=MemoryStore(), prices={"scripted-1": (1e6, 2e6)})
+    agent = create_agent(Scripted(), middleware=[cache])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_SCOPES", 2)
+        for user in ("ada", "bob", "cyd", "dan") * 2:
+            agent.invoke({"messages": [HumanMessage("Hi")]}, context={"user_id": user})
+    stats, saved = cache.stats(), cache.saved()
+    assert (stats["saved_tokens"], stats["saved_money"]) == (saved.tokens, saved.money) == (4 * 7, 4 * 11)
+    assert stats["saved_seconds"] == pytest.approx(saved.seconds)
+
+
+def test_wrong_prices_are_told() -> None:
+    for make in (ExperienceCache, ExperienceMiddleware):
+        with pytest.raises(ConfigurationError, match="prices"):
+            make(store=MemoryStore(), prices={"m": 5})  # type: ignore[dict-item]
