@@ -45,7 +45,7 @@ def forget(
         left: dict[str, bytes] = {}
         for key, data in page.items():
             try:
-                memory = reading.memory(data)
+                memory = reading.memory(key, data)
             except SerializationError as error:
                 damage = error
                 continue

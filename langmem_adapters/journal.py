@@ -19,7 +19,7 @@ from langmem_adapters.errors import Conflict
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Position, Store
 
-__all__ = ["TIDIED", "keys_of", "place", "stale", "tidied", "tidy"]
+__all__ = ["TIDIED", "keys_of", "mark", "place", "stale", "tidied", "tidy"]
 
 TIDIED = "\0tidied"
 """The value that says how far a log was tidied. No record has a key with a NUL."""
@@ -30,16 +30,21 @@ _PAGE = 500
 
 class _Tidied(NamedTuple):
     seq: int = 0
-    """The last entry that was looked at."""
     records: int = 0
-    """How many there were."""
     stamp: str = ""
-    """No other tidying has it, nor one of a log that was here before."""
 
 
 def tidied(values: Mapping[str, bytes]) -> int:
     """How far a log was tidied, from the values beside it; 0: not at all."""
     return _read(values).seq
+
+
+def mark(seq: int, records: int, stamp: str) -> bytes:
+    """The value of a log that was tidied up to an entry, when there were so many records.
+
+    No other tidying has the ``stamp``, nor one of a log that was here before.
+    """
+    return encode([*_Tidied(seq, records, stamp)])
 
 
 def place(item: Item, tidied_to: int) -> Position:
@@ -80,7 +85,7 @@ def tidy(store: Store, namespace: Namespace, *, new_id: Callable[[], str], ttl: 
         old = items[: len(items) - len(items) // 4]
         remove = stale(old, live)
         seq = old[-1].seq if remove else _read(before).seq
-        after = encode([*_Tidied(seq, len(live), new_id())])
+        after = mark(seq, len(live), new_id())
         store.write(namespace, put={TIDIED: after}, remove=remove, guard=before, ttl=ttl)
     except Conflict:
         return  # another process tidies it, or has cleared it
@@ -92,7 +97,7 @@ def _stamped(
     """The value of this log, which another one of the same namespace, begun after a clear, will never have."""
     if TIDIED in values:
         return values
-    stamped = {TIDIED: encode([*_Tidied(stamp=new_id())])}
+    stamped = {TIDIED: mark(0, 0, new_id())}
     store.write(namespace, put=stamped, guard={TIDIED: None}, ttl=ttl)
     return stamped
 

@@ -42,7 +42,7 @@ def correct(records: Records, memory_id: str, text: str, reading: Reading, *, tt
     """Replace what a memory says; False, if there is none of this id."""
     while True:
         found = yield from step(records.get, [memory_id])
-        memory = reading.memory(found[memory_id]) if found else None
+        memory = reading.memory(memory_id, found[memory_id]) if found else None
         if memory is None:
             return False
         message = memory.message.model_copy(update={"content": text})

@@ -266,8 +266,8 @@ class LongTermMemory:
         seen = {normal(message.text) for message in shown}
         memories: dict[bytes, Memory] = {}
 
-        def wanted(data: bytes) -> bool:
-            memory = self._reading.memory(data)
+        def wanted(id_: str, data: bytes) -> bool:
+            memory = self._reading.memory(id_, data)
             if memory is None or (seen and normal(memory.message.text) in seen):
                 return False
             if session and all(occurrence.session != session for occurrence in memory.occurrences):
@@ -278,7 +278,7 @@ class LongTermMemory:
             return True
 
         ask = k if self._reranker is None else self._reranker.candidates(k)
-        found = yield from step(self._recall.best, query[:_LONGEST_QUERY], ask, wanted, session)
+        found = yield from step(self._recall.best, query[:_LONGEST_QUERY], ask, wanted, session, explain=explain)
         recalled = [Recalled(memories[data], one.score, one.signals if explain else {}) for one, data in found]
         if self._reranker is not None:
             recalled = yield from self._reranker.flow(query[:_LONGEST_QUERY], recalled)
@@ -313,7 +313,7 @@ class LongTermMemory:
 
     def _get(self, memory_id: str) -> Flow[Memory | None]:
         found = yield from step(self._records.get, [memory_id])
-        return self._reading.memory(found[memory_id]) if found else None
+        return self._reading.memory(memory_id, found[memory_id]) if found else None
 
     def _update(self, memory_id: str, text: str) -> Flow[bool]:
         corrected = yield from correct(self._records, memory_id, text, self._reading, ttl=self.ttl)
@@ -333,7 +333,7 @@ class LongTermMemory:
             self._semantic.follow_later()
 
     def _all(self) -> Flow[list[Memory]]:
-        found = yield from step(lambda: [self._reading.memory(data) for _, data in self._records.all()])
+        found = yield from step(lambda: [self._reading.memory(id_, data) for id_, data in self._records.all()])
         return [memory for memory in found if memory is not None]
 
     def _flush(self, report: Callable[[int], None] | None, progress: Progress, total: int | None = None) -> Flow[None]:

@@ -10,7 +10,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Memory, Message, Occurrence, Scope
 from langmem_adapters.protocols import Document
 
-__all__ = ["SPEAKERS", "Reading", "memory_id", "merged", "normal", "note", "session_within"]
+__all__ = ["SPEAKERS", "Reading", "memory_id", "merged", "normal", "note", "scope_within", "session_within"]
 
 _OCCURRENCES = 101
 SPEAKERS = ("user", "assistant")
@@ -30,23 +30,23 @@ class Reading:
         self._counts = counts
         self._strict = strict
 
-    def memory(self, data: bytes) -> Memory | None:
+    def memory(self, id_: str, data: bytes) -> Memory | None:
         """A stored memory; None, with a warning, where it is damaged."""
         try:
             return Memory.from_bytes(data)
         except SerializationError as damage:
             self._counts["damaged"] += 1
-            _log.warning("the long-term memory holds a damaged memory: %s", damage)
+            _log.warning("the long-term memory holds a damaged memory, %r: %s", id_, damage)
             if self._strict:
-                raise
+                raise SerializationError(f"the memory {id_!r} is damaged: {damage}") from damage
             return None
 
-    def document(self, data: bytes) -> Document | None:
+    def document(self, id_: str, data: bytes) -> Document | None:
         """By what a stored memory is to be found; None: not to be found.
 
         It stands where and when it was said first, and is known to have been said again in other sessions.
         """
-        memory = self.memory(data)
+        memory = self.memory(id_, data)
         if memory is None or memory.message.role not in SPEAKERS:
             return None
         first = memory.occurrences[0] if memory.occurrences else Occurrence()
@@ -73,7 +73,7 @@ def memory_id(message: Message) -> str:
 
 def merged(memory: Memory, known: bytes | None, reading: Reading) -> bytes:
     """The stored form of a memory, with the occurrences that are known already in front."""
-    old = reading.memory(known) if known is not None else None
+    old = reading.memory(memory.id, known) if known is not None else None
     if known is None or old is None:
         return memory.to_bytes()
     places = {(o.session, o.message_id) for o in old.occurrences}
@@ -98,3 +98,8 @@ def session_within(own: Scope, scope: Scope | None) -> str:
     if scope.session and not own.user and scope.session != own.session:
         raise ConfigurationError("a memory of one session cannot be searched for another session")
     return scope.session
+
+
+def scope_within(own: Scope, session: object) -> Scope | None:
+    """The scope of a search of which a filter wants one session alone; None, where that narrows nothing."""
+    return own.model_copy(update={"session": session}) if own.user and isinstance(session, str) else None

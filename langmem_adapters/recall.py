@@ -35,12 +35,15 @@ class Recall:
         self._semantic = semantic
         self._signals = signals
 
-    def best(self, query: str, k: int, wanted: Callable[[bytes], bool], thread: str = "") -> list[tuple[Ranked, bytes]]:
+    def best(
+        self, query: str, k: int, wanted: Callable[[str, bytes], bool], thread: str = "", *, explain: bool = True
+    ) -> list[tuple[Ranked, bytes]]:
         """The ``k`` best of the wanted records with their data, best first, from an index that is up to date.
 
         ``thread`` names the one in which all of the wanted were said, if it is known. Where too few of the first hits
         are wanted, the best of the wanted are looked for by words and by meaning, and weighed together with what would
-        be weighed without a filter: the same conversations around them, the same scales.
+        be weighed without a filter: the same conversations around them, the same scales. ``explain`` as in
+        :func:`~langmem_adapters.signals.ranked`.
         """
         self._records.follow()
         index, choice = self._index, Wanted(self._records.get, wanted)
@@ -48,14 +51,15 @@ class Recall:
             return choice.best(lambda ask: self._by_scores(query, ask), k)
         ask = k + SPARE
         evidence, near = self._gathered(index, query, ask)
-        hits = ranked(evidence, near, self._signals, ask) if evidence else []
+        hits = ranked(evidence, near, self._signals, ask, explain=explain) if evidence else []
         found = choice.first(hits, k)
         if evidence is None or len(found) == k or len(hits) < ask:
             return found
         said = evidence.query
         also = self._inside(index, said, thread, ask, choice) if thread else self._among(index, said, ask, choice)
         evidence, near = self._widened(index, query, ask, evidence, near, also)
-        ranking = ranked(evidence, near, self._signals, len(evidence.candidates)) if evidence else []
+        most = len(evidence.candidates) if evidence else 0
+        ranking = ranked(evidence, near, self._signals, most, explain=explain) if evidence else []
         return choice.first(ranking, k)
 
     def _among(self, index: ConversationIndex, said: str, k: int, choice: Wanted) -> list[str]:

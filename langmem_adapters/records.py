@@ -32,7 +32,8 @@ class Records:
         namespace: The namespace they fill.
         index: What finds them by text, if anything does.
         vectors: A second index of the same records, which may be behind the first.
-        text_of: Gives the text of a record by which it is to be found, or a document of it; None: not to be found.
+        text_of: Gives the text of a record, from its key and bytes, by which it is to be found, or a document of it;
+            None: not to be found.
         new_id: Gives ids to entries of the log.
     """
 
@@ -43,7 +44,7 @@ class Records:
         *,
         index: Index | None,
         vectors: Index | None = None,
-        text_of: Callable[[bytes], str | Document | None],
+        text_of: Callable[[str, bytes], str | Document | None],
         new_id: Callable[[], str],
     ) -> None:
         self.store = store
@@ -136,14 +137,14 @@ class Records:
     def change(self, keys: Sequence[str]) -> Change:
         """What an index is to be told of records, as they are now."""
         found = self.get(keys)
-        texts = {key: _document(key, self._text_of(data)) for key, data in found.items()}
+        texts = {key: _document(key, self._text_of(key, data)) for key, data in found.items()}
         return Change(
             upsert=[document for key in keys if (document := texts.get(key))],
             delete=[key for key in keys if not texts.get(key)],
         )
 
     def search(
-        self, query: str, k: int, wanted: Callable[[bytes], bool] = lambda _: True
+        self, query: str, k: int, wanted: Callable[[str, bytes], bool] = lambda *_: True
     ) -> list[tuple[str, float, bytes]]:
         """The ``k`` best of the wanted records as (key, score, data), best first, from an index that is up to date."""
         index = self.index

@@ -7,7 +7,6 @@ likelihood of the right turns under a softmax over the candidates, and judged on
 
 from __future__ import annotations
 
-import functools
 import heapq
 import math
 import operator
@@ -63,8 +62,8 @@ _K1, _B = 1.2, 0.4
 _PAST = (0.25, 0.5, 1.0, 0.0, 0.0)  # what a word counts two turns before, one before, in the turn itself, after
 _PAST_OF = _PAST[::-1]  # the same, seen from the word: from two turns before it to two after
 _WINDOW = len(_PAST)
-_APART = 16
-_Words: TypeAlias = dict[int, dict[int, float]]
+_FAR = 2  # turns on each side that count as beside one
+_Words: TypeAlias = list[dict[int, float] | None]
 _BESIDE = 0.5  # of the best score: what only stands beside the words of the query must reach as much
 
 
@@ -95,7 +94,9 @@ def weights_of(changed: Mapping[str, float] | None) -> dict[str, Signal]:
     return found
 
 
-def ranked(evidence: Evidence, meaning: Mapping[str, float], signals: Mapping[str, Signal], k: int) -> list[Ranked]:
+def ranked(
+    evidence: Evidence, meaning: Mapping[str, float], signals: Mapping[str, Signal], k: int, *, explain: bool = True
+) -> list[Ranked]:
     """Rank what an index gathered, the ``k`` best first.
 
     What shares nothing with the query is left out, and so is what only stands beside such a turn, unless it comes to
@@ -106,6 +107,7 @@ def ranked(evidence: Evidence, meaning: Mapping[str, float], signals: Mapping[st
         meaning: By id: how near a document is to the query, as ``(1 + cosine) / 2``; empty, where nothing is known.
         signals: Their weights.
         k: How many at the most.
+        explain: Fill ``signals`` of what is found.
     """
     values = _Values(evidence, meaning)
     places, columns, greatest = values.measured()
@@ -114,18 +116,17 @@ def ranked(evidence: Evidence, meaning: Mapping[str, float], signals: Mapping[st
     weights = {name: signal.both if meaning else signal.words for name, signal in signals.items()}
     share = min(1.0, max(greatest["covered"], greatest["meaning"])) / sum(w for w in weights.values() if w > 0)
     scales = {name: share * weights[name] / most for name, most in greatest.items() if most > 0 and weights[name]}
-    rows = list(zip(*[columns[name] for name in scales], strict=True)) or [()] * len(places)
-    totals = [sum(map(operator.mul, row, scales.values())) for row in rows]
+    added = {name: [value * scale for value in columns[name]] for name, scale in scales.items()}
+    totals = [sum(row, 0.0) for row in zip(*added.values(), strict=True)] or [0.0] * len(places)
     least = _BESIDE * max(totals)
     fit = [
-        (total, place, row)
-        for total, place, row in zip(totals, places, rows, strict=True)
+        (total, place, n)
+        for n, (total, place) in enumerate(zip(totals, places, strict=True))
         if total >= least or values.says_it(place)
     ]
-    best = heapq.nlargest(k, fit, key=_total_and_place)
     found = []
-    for total, place, row in best:
-        parts = {name: value * scale for (name, scale), value in zip(scales.items(), row, strict=True) if value}
+    for total, place, n in heapq.nlargest(k, fit):
+        parts = {name: column[n] for name, column in added.items() if column[n]} if explain else {}
         found.append(Ranked(evidence.turns[place].id, min(1.0, max(0.0, total)), parts))
     return found
 
@@ -141,62 +142,52 @@ def candidates(evidence: Evidence, meaning: Mapping[str, float]) -> dict[str, di
     }
 
 
-_total_and_place = operator.itemgetter(0, 1)
-
-
 class _Values:
     """The signals of the candidates, before they are scaled, in the order of ``_ORDER``.
 
-    A spot is a place, moved so far from those of other threads that whatever has the next spot stands beside it.
+    The turns stand in a row of cells, as they were said; empty cells keep apart what was not said together.
     """
 
     def __init__(self, evidence: Evidence, meaning: Mapping[str, float]) -> None:
         self._evidence = evidence
         self._asked = asked(evidence.query)
         self._all_idf = sum(evidence.idf) or 1.0
-        turns = evidence.turns
-        stretch_of = Evidence.stretch_of
-        apart = {number: _APART * number for number, stretch in evidence.stretches.items() if stretch.ordered}
-        self._spots = {
-            place: place + apart[stretch_of(place)] if stretch_of(place) in apart else -_APART * place
-            for place in turns
-        }
-        self._lengths = {self._spots[place]: turn.length for place, turn in turns.items()}
-        self._marks = {self._spots[place]: turn.marks for place, turn in turns.items()}
-        scores = {place: self._bm25(words, length) for place, (length, words) in evidence.words.items()}
-        self._scores = {self._spots[place]: score for place, score in scores.items() if place in turns}
-        cosines = {id_: max(0.0, 2 * score - 1) for id_, score in meaning.items()}
+        cells = _cells(evidence)
+        self._cell_of = {place: cell for cell, place in enumerate(cells) if place is not None}
+        turns = [_NOBODY if place is None else evidence.turns[place] for place in cells]
+        self._lengths = [turn.length for turn in turns]
+        self._marks = [turn.marks for turn in turns]
+        cosines = {id_: cosine if (cosine := 2 * score - 1) > 0 else 0.0 for id_, score in meaning.items()}
         unknown = sum(cosines.values()) / len(cosines) if cosines else 0.0
         self._near_in_meaning = {id_ for id_, cosine in cosines.items() if cosine > 0}
-        self._meaning = {self._spots[place]: cosines.get(turn.id, unknown) for place, turn in turns.items()}
-        self._sessions = self._session_values(scores)
+        self._meaning = [0.0 if turn is _NOBODY else cosines.get(turn.id, unknown) for turn in turns]
+        self._scores = [0.0] * len(cells)
+        self._words: list[Mapping[int, float] | None] = [None] * len(cells)
+        self._sessions = self._read_words()
 
-    def _bm25(
-        self, words: Mapping[int, float], length: float, average: float = 0.0, idf: Sequence[float] = ()
-    ) -> float:
-        norm = _K1 * (1 - _B + _B * length / (average or self._evidence.average))
-        idf = idf or self._evidence.idf
-        score = 0.0
-        for term, count in words.items():
-            score += idf[term] * count / (count + norm)
-        return score
+    def _read_words(self) -> dict[int, tuple[float, float, float]]:
+        """Of each stretch that has an order its BM25 squared, that of its best turn, and the greatest cosine there.
 
-    def _session_values(self, scores: Mapping[int, float]) -> dict[int, tuple[float, float, float]]:
-        """Of each stretch that has an order its BM25 squared, that of its best turn, and the greatest cosine there."""
+        On the way, each turn's words and what they are worth go into its cell.
+        """
         evidence = self._evidence
         counts: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}
         best, nearest = dict.fromkeys(counts, 0.0), dict.fromkeys(counts, 0.0)
-        for place, (_, words) in evidence.words.items():
-            number = Evidence.stretch_of(place)
-            best[number] = max(best[number], scores[place])
+        for place, (length, words) in evidence.words.items():
+            number, score = Evidence.stretch_of(place), _bm25(words, evidence.idf, _norm(length, evidence.average))
+            best[number] = max(best[number], score)
+            here = counts[number]
             for term, count in words.items():
-                counts[number][term] = counts[number].get(term, 0.0) + count
+                here[term] = here.get(term, 0) + count
+            cell = self._cell_of.get(place)
+            if cell is not None:
+                self._words[cell], self._scores[cell] = words, score
         for place in evidence.candidates:
             number = Evidence.stretch_of(place)
-            nearest[number] = max(nearest[number], self._meaning[self._spots[place]])
-        score = functools.partial(self._bm25, average=evidence.average_stretch, idf=evidence.stretch_idf)
+            nearest[number] = max(nearest[number], self._meaning[self._cell_of[place]])
+        idf, average = evidence.stretch_idf, evidence.average_stretch
         return {
-            number: (score(counts[number], stretch.length) ** 2, best[number], nearest[number])
+            number: (_bm25(counts[number], idf, _norm(stretch.length, average)) ** 2, best[number], nearest[number])
             for number, stretch in evidence.stretches.items()
             if stretch.ordered
         }
@@ -204,13 +195,14 @@ class _Values:
     def measured(self) -> tuple[list[int], dict[str, Sequence[float]], dict[str, float]]:
         """The candidates that have any signal of the query, each of the signals of all, and its greatest value."""
         around, past = self._windows()
-        there = [place for place in self._evidence.candidates if self._spots[place] in around or self.says_it(place)]
+        cell_of = self._cell_of
+        there = [place for place in self._evidence.candidates if around[cell_of[place]] or self.says_it(place)]
         if not there:
             return [], {}, {}
-        spots = [self._spots[place] for place in there]
+        cells = [cell_of[place] for place in there]
         signals = (
-            *self._in_windows(spots, around, past),
-            *self._beside(spots),
+            *self._in_windows(cells, around, past),
+            *self._beside(cells),
             *self._alone([self._evidence.turns[place] for place in there]),
             *self._of_sessions(there),
         )
@@ -222,87 +214,86 @@ class _Values:
         return place in self._evidence.words or self._evidence.turns[place].id in self._near_in_meaning
 
     def _windows(self) -> tuple[_Words, _Words]:
-        """By spot: the words of a turn and of the two on each side; and of it and, worth less, of the two before."""
-        around: _Words = {}
-        past: _Words = {}
-        for place in sorted(self._evidence.words.keys() & self._spots.keys()):
-            spot, words = self._spots[place], self._evidence.words[place][1]
-            for near, weight in enumerate(_PAST_OF, spot - 2):
-                here = around.setdefault(near, {})
-                for term, count in words.items():
-                    here[term] = here.get(term, 0.0) + count
-                if weight:
-                    before = past.setdefault(near, {})
+        """By cell: the words of a turn and of the two on each side; and of it and, worth less, of the two before."""
+        around: _Words = [None] * len(self._words)
+        past: _Words = [None] * len(self._words)
+        for cell, words in enumerate(self._words):
+            if words is None:
+                continue
+            for near, weight in enumerate(_PAST_OF, cell - _FAR):
+                here = around[near]
+                if here is None:
+                    around[near] = dict(words)
+                else:
                     for term, count in words.items():
-                        before[term] = before.get(term, 0.0) + weight * count
+                        here[term] = here.get(term, 0) + count
+                if not weight:
+                    continue
+                before = past[near]
+                if before is None:
+                    past[near] = {term: weight * count for term, count in words.items()}
+                else:
+                    for term, count in words.items():
+                        before[term] = before.get(term, 0) + weight * count
         return around, past
 
-    def _in_windows(self, spots: Sequence[int], around: _Words, past: _Words) -> tuple[Sequence[float], ...]:
+    def _in_windows(self, cells: Sequence[int], around: _Words, past: _Words) -> tuple[Sequence[float], ...]:
         """From context to covered."""
-        length, idf, average = self._lengths.get, self._evidence.idf, self._evidence.average
-        words = [around.get(spot, _NO_WORDS) for spot in spots]
-        contexts = [
-            self._bm25(
-                past[spot],
-                _PAST[0] * length(spot - 2, 0) + _PAST[1] * length(spot - 1, 0) + _PAST[2] * length(spot, 0),
-                average * sum(_PAST),
-            )
-            if spot in past
-            else 0.0
-            for spot in spots
-        ]
-        arounds = [
-            self._bm25(there, sum([length(near, 0) for near in range(spot - 2, spot + 3)]), average * _WINDOW)
-            if there
-            else 0.0
-            for spot, there in zip(spots, words, strict=True)
-        ]
-        covered = [sum([idf[term] for term in there]) / self._all_idf * self._evidence.found for there in words]
+        evidence, idf, lengths = self._evidence, self._evidence.idf, self._lengths
+        average, whole = evidence.average * sum(_PAST), evidence.average * _WINDOW
+        contexts, arounds, covered = [0.0] * len(cells), [0.0] * len(cells), [0.0] * len(cells)
+        for n, cell in enumerate(cells):
+            words, before = around[cell], past[cell]
+            if words:
+                near = lengths[cell - _FAR : cell + _FAR + 1]
+                arounds[n] = _bm25(words, idf, _norm(sum(near), whole))
+                covered[n] = sum([idf[term] for term in words]) / self._all_idf * evidence.found
+                if before:
+                    length = _PAST[0] * near[0] + _PAST[1] * near[1] + _PAST[2] * near[2]
+                    contexts[n] = _bm25(before, idf, _norm(length, average))
         return contexts, arounds, covered
 
-    def _beside(self, spots: Sequence[int]) -> tuple[Sequence[float], ...]:
+    def _beside(self, cells: Sequence[int]) -> tuple[Sequence[float], ...]:
         """From words to meaning_answer: what the turn says, and the turns beside it, each for itself."""
-        score, meaning = self._scores.get, self._meaning.get
-        marks = [self._marks.get(spot - 1, 0) for spot in spots]
+        score, meaning = self._scores, self._meaning
+        marks = [self._marks[cell - 1] for cell in cells]
         replies = [1.0 if mark & ASKS else 0.0 for mark in marks]
         answers = [1.0 if mark & QUESTION else 0.0 for mark in marks]
-        words_before = [score(spot - 1, 0.0) for spot in spots]
-        meaning_before = [meaning(spot - 1, 0.0) for spot in spots]
+        words_before = [score[cell - 1] for cell in cells]
+        meaning_before = [meaning[cell - 1] for cell in cells]
         return (
-            [score(spot, 0.0) for spot in spots],
+            [score[cell] for cell in cells],
             words_before,
             list(map(operator.mul, words_before, replies)),
             replies,
-            [meaning(spot, 0.0) for spot in spots],
+            [meaning[cell] for cell in cells],
             meaning_before,
-            [meaning(spot + 1, 0.0) for spot in spots],
+            [meaning[cell + 1] for cell in cells],
             list(map(operator.mul, meaning_before, answers)),
         )
 
     def _alone(self, turns: Sequence[Turn]) -> tuple[Sequence[float], ...]:
         """From speaker to length: who speaks, of what kind of thing, and when."""
-        asked_, kinds = self._asked, [(turn.speaker, turn.marks) for turn in turns]
-        known = {kind: self._kind(*kind) for kind in set(kinds)}  # few turns differ in them
-        dated = asked_.year or asked_.month
-        who, own, *what = zip(*[known[kind] for kind in kinds], strict=True)
-        dates = [asked_.meets(turn.at) for turn in turns] if dated else [0.0] * len(turns)
-        return (who, own, dates, *what, [math.log1p(turn.length) for turn in turns])
-
-    def _kind(self, speaker: str, marks: int) -> tuple[float, ...]:
-        """Speaker and own; and when to question."""
-        asked_ = self._asked
-        time, number = float(bool(marks & TIME)), float(bool(marks & NUMBER))
-        named = float(speaker in self._evidence.named)
+        asked_, named, marks = self._asked, self._evidence.named, [turn.marks for turn in turns]
+        nothing = [0.0] * len(turns)
+        who = [1.0 if turn.speaker in named else 0.0 for turn in turns] if named else nothing
+        own = [one if mark & FIRST_PERSON else 0.0 for one, mark in zip(who, marks, strict=True)] if named else nothing
+        time, number = (
+            [1.0 if mark & TIME else 0.0 for mark in marks],
+            [1.0 if mark & NUMBER else 0.0 for mark in marks],
+        )
         return (
-            named,
-            named if marks & FIRST_PERSON else 0.0,
-            time * asked_.when,
-            number * asked_.when,
-            number * asked_.how_many,
-            float(asked_.who and bool(marks & NAMES)),
+            who,
+            own,
+            [asked_.meets(turn.at) for turn in turns] if asked_.year or asked_.month else nothing,
+            time if asked_.when else nothing,
+            number if asked_.when else nothing,
+            number if asked_.how_many else nothing,
+            [1.0 if mark & NAMES else 0.0 for mark in marks] if asked_.who else nothing,
             time,
             number,
-            float(bool(marks & QUESTION)),
+            [1.0 if mark & QUESTION else 0.0 for mark in marks],
+            [math.log1p(turn.length) for turn in turns],
         )
 
     def _of_sessions(self, places: Sequence[int]) -> tuple[Sequence[float], ...]:
@@ -316,7 +307,32 @@ class _Values:
         return (*zip(*values, strict=True), opening)
 
 
-_NO_WORDS: dict[int, float] = {}
+def _cells(evidence: Evidence) -> list[int | None]:
+    """The places of the turns in a row: between two that do not stand beside each other, so many empty cells."""
+    apart: list[int | None] = [None] * _FAR
+    cells = [*apart]
+    last, before = 0, -1
+    for place in sorted(evidence.turns):
+        stretch = Evidence.stretch_of(place)
+        together = stretch == before and evidence.stretches[stretch].ordered
+        cells += apart[: place - last - 1] if together else apart
+        cells.append(place)
+        last, before = place, stretch
+    return cells + apart
+
+
+def _norm(length: float, average: float) -> float:
+    return _K1 * (1 - _B + _B * length / average)
+
+
+def _bm25(words: Mapping[int, float], idf: Sequence[float], norm: float) -> float:
+    score = 0.0
+    for term, count in words.items():
+        score += idf[term] * count / (count + norm)
+    return score
+
+
+_NOBODY = Turn("", 0, "", None, 0)
 _NO_SESSION = (0.0, 0.0, 0.0)
 _ORDER = (
     *("context", "around", "covered"),

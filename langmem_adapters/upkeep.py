@@ -127,7 +127,7 @@ def prune(
     user: Annotated[str | None, typer.Option(help="Only of this user. Default: everybody's.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Only of this tenant. Default: everybody's.")] = None,
 ) -> None:
-    """Remove sessions and working memories that nobody has written to for long.
+    """Remove sessions and working memories that nobody has written to for long, and what indexes have of expired ones.
 
     Long-term memories of users, experiences and cached answers stay.
     """
@@ -145,6 +145,7 @@ def prune(
         )
         pruned = pruning.run()
     names = {"brain": "sessions", "longterm": "their long-term memories", "working": "working memories"}
+    names["indexed"] = "expired memories, from indexes"
     _tell({names[kind]: count for kind, count in pruned.kinds.items()}, "Nothing is that old.", as_json=as_json)
 
 

@@ -26,10 +26,12 @@ class Wanted:
 
     Args:
         get: Reads records by their keys; those that do not exist are left out.
-        is_wanted: Says it of a record's bytes.
+        is_wanted: Says it of a record's key and bytes.
     """
 
-    def __init__(self, get: Callable[[Sequence[str]], dict[str, bytes]], is_wanted: Callable[[bytes], bool]) -> None:
+    def __init__(
+        self, get: Callable[[Sequence[str]], dict[str, bytes]], is_wanted: Callable[[str, bytes], bool]
+    ) -> None:
         self._get = get
         self._is_wanted = is_wanted
         self._read: dict[str, bytes] = {}
@@ -73,7 +75,7 @@ class Wanted:
         if id_ in self._read:
             data = self._read.pop(id_)
             self._judgements += 1
-            if self._is_wanted(data):
+            if self._is_wanted(id_, data):
                 self._accepted += 1
                 self._known[id_] = data
         return self._known[id_]

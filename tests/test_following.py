@@ -96,7 +96,7 @@ def new_id() -> str:
 
 
 def records(store: Store, index: Index, vectors: Index | None = None, *, new_id: Callable[[], str] = new_id) -> Records:
-    return Records(store, NOTES, index=index, vectors=vectors, text_of=bytes.decode, new_id=new_id)
+    return Records(store, NOTES, index=index, vectors=vectors, text_of=lambda _, data: data.decode(), new_id=new_id)
 
 
 def put(kept: Records, keys: Sequence[str], text: str = "bike") -> None:

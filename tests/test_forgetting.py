@@ -157,12 +157,12 @@ def test_what_is_damaged_does_not_keep_the_others(
     any_store.write(longterm_namespace(memory.scope), put={damaged: b'{"session":"s"'})
     with caplog.at_level(logging.WARNING):
         if strict:
-            with pytest.raises(SerializationError):
+            with pytest.raises(SerializationError, match=damaged):
                 forget(memory, "s", None)
         else:
             assert forget(memory, "s", None) == 2
     assert memory.stats()["damaged"] == 1
-    assert "damaged memory" in caplog.text
+    assert f"damaged memory, {damaged!r}" in caplog.text
     assert list(any_store.get(longterm_namespace(memory.scope), [damaged])) == [damaged]
     assert memory.delete([damaged]) == 1
     assert memory.all() == []
@@ -191,15 +191,16 @@ def test_f2c_a_damaged_memory_is_counted_and_raised_when_strict(any_store: Store
     for n, ask in enumerate(asked):
         before = memory.stats()["damaged"]
         if strict:
-            with pytest.raises(SerializationError):
+            with pytest.raises(SerializationError, match=damaged.id) as raised:
                 ask()
+            assert "broken" not in str(raised.value)
         else:
             expected: Any = [1, 1, None, False, 1][n]
             found = ask()
             assert (len(found) if isinstance(found, list) else found) == expected
         assert memory.stats()["damaged"] > before
     if strict:
-        with pytest.raises(SerializationError):
+        with pytest.raises(SerializationError, match=damaged.id):
             memory.add([damaged.message])
     else:
         memory.add([damaged.message])

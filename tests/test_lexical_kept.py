@@ -7,15 +7,19 @@ import multiprocessing
 import os
 import random
 import sqlite3
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters import Experience, ExperiencePool
+from langmem_adapters.indexes import lexical_turns
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_kept import Kept
 from langmem_adapters.protocols import Document, Store
@@ -343,3 +347,45 @@ def test_one_that_has_only_the_more_frequent_words_may_still_be_among_the_best(i
     hits = index.search(NOTES, "rare rarer rarest often twice", 3)
     assert [hit.id for hit in hits] == ["0", "2", "1"]
     assert index.search(NOTES, "rare rarer rarest often twice", 2) == hits[:2]
+
+
+# ---- what it costs
+
+
+def steps(call: Callable[[], object]) -> int:
+    """How many steps the interpreter takes in the module that gathers what is known of a query's candidates."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal count
+        if frame.f_code.co_filename != lexical_turns.__file__:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("length", [10, 100_000])
+def test_what_a_search_gathers_costs_so_much_a_candidate_however_many_there_are(length: int) -> None:
+    cost = {}
+    for many in (5, 500, 2_000):  # the first are not looked at: Python may begin to count after a first call
+        with contextlib.closing(LexicalIndex(":memory:")) as index:
+            said = [Document(str(n), f"word{n % 7} bike", thread=f"t{n // length}") for n in range(many)]
+            index.apply(NOTES, upsert=said)
+            ids = [document.id for document in said]
+            cost[many] = [
+                steps(lambda: index.gather(NOTES, "bike word3", many)),  # noqa: B023 - called at once
+                steps(lambda: index.gather(NOTES, "bike word3", many)),  # noqa: B023 - same, with all of it kept
+                steps(lambda: index.gather(NOTES, "bike word3", 0, ids)),  # noqa: B023 - same
+                steps(lambda: index.within(NOTES, "bike word3", "t0")),
+            ]
+    assert all(few > 0 for few in cost[500])
+    assert all(many < 5 * few for few, many in zip(cost[500], cost[2_000], strict=True))

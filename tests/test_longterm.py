@@ -110,10 +110,12 @@ def test_a_search_reads_k_memories_and_others_only_where_some_of_them_are_not_wa
 
 def test_records_give_no_more_than_k_of_those_that_are_wanted(index: LexicalIndex) -> None:
     ids = map(str, itertools.count())
-    kept = Records(MemoryStore(), ("notes",), index=index, text_of=bytes.decode, new_id=lambda: next(ids))
+    kept = Records(
+        MemoryStore(), ("notes",), index=index, text_of=lambda _, data: data.decode(), new_id=lambda: next(ids)
+    )
     kept.put({str(n): b"bike %d" % n for n in range(12)})
     best = [key for key, _, _ in kept.search("bike", 12)]
-    found = kept.search("bike", 2, lambda data: data != b"bike %d" % int(best[0]))
+    found = kept.search("bike", 2, lambda key, data: key != best[0] and data != b"bike %d" % int(best[0]))
     assert [key for key, _, _ in found] == best[1:3]
 
 

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -16,17 +16,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, Sessions, open_index, open_store
+from langmem_adapters.embedding import Embedder
 from langmem_adapters.experience import ExperiencePool
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
+from langmem_adapters.indexes.vector import VectorIndex
+from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.inspection import Dates, Finding, KindStats
 from langmem_adapters.model import Experience
 from langmem_adapters.operations import Checkup, Migrated, Migration, Pruning
-from langmem_adapters.protocols import Store
+from langmem_adapters.protocols import Document, Index, Store
 from langmem_adapters.stores import redis_errors, sqlite_report
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_rights import CLUSTER_COMMANDS, COMMANDS
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from langmem_adapters.testing.vectors import word_vectors
 from langmem_adapters.working import WorkingMemory
 from tests.benchmarks import sizes
 from tests.servers import RedisServer
@@ -348,6 +354,82 @@ def test_indexes_forget_what_was_pruned(clock: FakeClock) -> None:
     assert index.search(namespace, "kite", 1)
     Pruning(store, 5, clock=clock, indexes=[index]).run()
     assert index.search(namespace, "kite", 1) == []
+
+
+EXPIRED = [("longterm", "", "", "old"), ("longterm", "", "eve"), ("longterm", "t", "", "old")]
+
+
+def begun(index: Any, clock: FakeClock) -> MemoryStore:
+    """A store in which some memories have expired, beside what an index has of them and of others."""
+    store = MemoryStore(clock=clock)
+    scopes: list[dict[str, Any]] = [{"session": "old"}, {"user": "eve"}, {"tenant": "t", "session": "old"}]
+    lasting: list[dict[str, Any]] = [{"session": "new"}, {"user": "ada"}]
+    for scope in scopes:
+        memory = LongTermMemory(store, index, ttl=5, **scope)
+        memory.add([Message(role="user", content="A red kite.")])
+        memory.flush()
+    for scope in lasting:
+        memory = LongTermMemory(store, index, **scope)
+        memory.add([Message(role="user", content="A red kite.")])
+        memory.flush()
+    index.apply(("notes", "", "", "x"), upsert=[Document("1", "A red kite, which no store knows.")])
+    clock.advance(6)
+    return store
+
+
+@pytest.mark.parametrize("kind", ["words", "keyed words", "vectors"])
+def test_indexes_forget_what_has_expired(clock: FakeClock, tmp_path: Path, kind: str) -> None:
+    made: dict[str, Callable[[], Any]] = {
+        "words": lambda: LexicalIndex(tmp_path / "index.db"),
+        "keyed words": lambda: KeyedLexicalIndex(tmp_path / "index.db", key=bytes(32)),
+        "vectors": lambda: VectorIndex(SQLiteVectors(tmp_path / "index.db"), Embedder(word_vectors, name="words")),
+    }
+    index = made[kind]()
+    store = begun(index, clock)
+    before = index.namespaces()
+    assert set(before) > set(EXPIRED)
+    assert index.namespaces(("longterm", "t")) == [("longterm", "t", "", "old")]
+    dry = Pruning(store, 30 * DAY, clock=clock, indexes=[index], dry_run=True).run()
+    assert (dry.kinds, index.namespaces()) == ({"indexed": 3}, before)
+    assert Pruning(store, 30 * DAY, clock=clock, indexes=[index], user="ada").run().kinds == {}
+    assert Pruning(store, 30 * DAY, clock=clock, indexes=[index], tenant="t", user="").run().kinds == {"indexed": 1}
+    assert Pruning(store, 30 * DAY, clock=clock, indexes=[index]).run().kinds == {"indexed": 2}
+    assert set(index.namespaces()) == set(before) - set(EXPIRED)
+    assert index.search(("notes", "", "", "x"), "kite", 1)
+    assert index.search(("longterm", "", "ada"), "kite", 1)
+    assert all(index.position(namespace) is None for namespace in EXPIRED)
+    index.close()
+
+
+def test_an_index_that_cannot_say_what_it_has_is_left_alone(clock: FakeClock) -> None:
+    class Silent:
+        def clear(self, namespace: tuple[str, ...]) -> None:
+            raise AssertionError(namespace)
+
+    store = begun(open_index("memory:"), clock)
+    assert Pruning(store, 30 * DAY, clock=clock, indexes=[cast("Index", Silent())]).run().kinds == {}
+
+
+def test_a_memory_that_begins_again_beside_a_pruning_is_found(clock: FakeClock) -> None:
+    index = LexicalIndex(":memory:")
+    store = begun(index, clock)
+    memory = LongTermMemory(store, index, user="eve")
+
+    class Quick:
+        """Where a memory begins anew after the store was asked for it."""
+
+        def namespaces(self, prefix: tuple[str, ...]) -> list[tuple[str, ...]]:
+            return index.namespaces(prefix)
+
+        def clear(self, namespace: tuple[str, ...]) -> None:
+            if namespace == ("longterm", "", "eve"):
+                memory.add([Message(role="user", content="A blue kite.")])
+                assert memory.search("blue")
+            index.clear(namespace)
+
+    assert Pruning(store, 30 * DAY, clock=clock, indexes=[cast("Index", Quick())]).run().kinds == {"indexed": 3}
+    assert [found.text for found in memory.search("kite")] == ["A blue kite."]
+    index.close()
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("nan")])

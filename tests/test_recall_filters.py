@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
 from langmem_adapters import recall
 from langmem_adapters.embedding import Embedder
@@ -21,6 +22,8 @@ from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.keys import Namespace
+from langmem_adapters.langchain import LongTermRetriever as LangChainRetriever
+from langmem_adapters.llamaindex import LongTermRetriever as LlamaIndexRetriever
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Hit, Memory, Message, Recalled, Scope
 from langmem_adapters.protocols import Document, Evidence, Store
@@ -90,7 +93,8 @@ def chosen(values: dict[str, bytes], is_wanted: Callable[[bytes], bool]) -> tupl
         read.update(keys)
         return {key: values[key] for key in keys if key in values}
 
-    def judge(data: bytes) -> bool:
+    def judge(id_: str, data: bytes) -> bool:
+        assert values[id_] == data
         judged[data] += 1
         return is_wanted(data)
 
@@ -194,6 +198,90 @@ def test_a_session_takes_no_look_at_what_others_said() -> None:
     assert len(store.reads) < 120  # what is weighed, of more than 400
     assert index.asked == []
     index.close()
+
+
+def both(*parts: MetadataFilter | MetadataFilters, condition: FilterCondition = FilterCondition.AND) -> MetadataFilters:
+    return MetadataFilters(filters=list(parts), condition=condition)
+
+
+IN_QUIET = MetadataFilter(key="session", value="quiet")
+BY_USER = MetadataFilter(key="role", value="user")
+OF_ONE_SESSION: list[Any] = [
+    {"session": "quiet"},
+    {"role": "user", "session": {"$eq": "quiet", "$ne": "x"}},
+    {"$and": [{"role": "user"}, {"$and": [{"session": "quiet"}]}]},
+    both(IN_QUIET),
+    both(BY_USER, both(BY_USER, IN_QUIET)),
+]
+OF_MORE: list[Any] = [
+    {"$or": [{"session": "quiet"}, {"role": "user"}]},
+    {"$not": {"session": "quiet"}},
+    {"session": {"$ne": "quiet"}},
+    {"session": {"$in": ["quiet", "busy"]}},
+    lambda metadata: metadata["session"] in {"quiet", "busy"},
+    both(IN_QUIET, BY_USER, condition=FilterCondition.OR),
+    both(IN_QUIET, condition=FilterCondition.NOT),
+    both(MetadataFilter(key="session", value="quiet", operator=FilterOperator.NE)),
+    both(both(IN_QUIET, BY_USER, condition=FilterCondition.OR)),
+]
+
+
+def retrieved(memory: LongTermMemory, filter_: Any, k: int = 3) -> list[tuple[str, str]]:
+    """Sessions and texts that a retriever with this filter finds."""
+    if isinstance(filter_, MetadataFilters):
+        nodes = LlamaIndexRetriever(memory, similarity_top_k=k, filters=filter_).retrieve("bike number")
+        return [(node.metadata["session"], node.text) for node in nodes]
+    found = LangChainRetriever(memory=memory, k=k, filter=filter_).invoke("bike number")
+    assert found == LangChainRetriever(memory=memory, k=k).invoke("bike number", filter=filter_)
+    return [(document.metadata["session"], document.page_content) for document in found]
+
+
+@pytest.mark.parametrize("filter_", OF_ONE_SESSION)
+def test_a_filter_for_a_session_takes_no_look_at_what_others_said(filter_: Any) -> None:
+    index, shed = CountingIndex(), "A bike in the shed behind the old house."
+    memory = LongTermMemory(MemoryStore(), index, user="ada")
+    memory.add([say(f"{text} of them") for text in BUSY], session="busy")
+    memory.add([say(shed)], session="early")
+    memory.add([say(shed), say("Soup.")], session="quiet")
+    memory.flush()
+    assert retrieved(memory, filter_) == [("quiet", shed)]
+    assert index.asked == []
+    index.close()
+
+
+@pytest.mark.parametrize("filter_", OF_MORE)
+def test_a_filter_for_more_than_a_session_is_not_narrowed_to_one(filter_: Any) -> None:
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+    memory.add([say(f"{text} of them") for text in BUSY[:40]], session="busy")
+    memory.add([say("A bike."), say("Soup.")], session="quiet")
+    assert {session for session, _ in retrieved(memory, filter_)} == {"busy"}
+
+
+@pytest.mark.parametrize("named", ["s", "t", "", 5, None])
+def test_a_filter_for_a_session_of_a_memory_of_one_session_is_no_error(named: Any) -> None:
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), session="s")
+    memory.add([say("A bike.")])
+    expected = [("s", "A bike.")] if named == "s" else []
+    assert retrieved(memory, {"session": named}) == expected
+    assert retrieved(memory, {"$and": [{"session": named}]}) == expected
+    if named is not None:
+        assert retrieved(memory, both(MetadataFilter(key="session", value=named))) == expected
+
+
+@pytest.mark.parametrize("named", [5, None, "", ["quiet"]])
+def test_a_filter_for_what_is_no_session_finds_none(named: Any) -> None:
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+    memory.add([say(text) for text in BUSY], session="busy")
+    assert retrieved(memory, {"session": named}) == []
+    if named is not None:
+        assert retrieved(memory, both(MetadataFilter(key="session", value=named))) == []
+
+
+def test_two_filters_that_name_two_sessions_find_nothing() -> None:
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+    memory.add([say("A bike.")], session="a")
+    memory.add([say("A bike, too.")], session="b")
+    assert LangChainRetriever(memory=memory, filter={"session": "a"}).invoke("bike", filter={"session": "b"}) == []
 
 
 def test_a_fair_share_takes_its_part() -> None:

@@ -165,7 +165,7 @@ def test_e2_two_retrievers_on_one_store_and_index_do_not_mix() -> None:
 
 # --- filters: E2, E3 ----------------------------------------------------------------------------------------
 
-_plain = st.sampled_from(["red", "Reddish", "", "shed"]) | st.integers(0, 3) | st.sampled_from([0.5, 2.0])
+_plain = st.sampled_from(["red", "Reddish", "", "shed", "mo", "tu"]) | st.integers(0, 3) | st.sampled_from([0.5, 2.0])
 _metadata = st.fixed_dictionaries(
     {},
     optional={

@@ -7,9 +7,9 @@ import importlib
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,10 +18,10 @@ from llama_index.core.vector_stores import FilterOperator, SimpleVectorStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQuery, VectorStoreQueryResult
 from llama_index.vector_stores.chroma import ChromaVectorStore
 
-from langmem_adapters.embedding import Embedder
+from langmem_adapters.embedding import Embedder, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, SearchError
 from langmem_adapters.indexes import open_index, open_vectors, shared_vectors
-from langmem_adapters.indexes.vector import VectorIndex, Vectors
+from langmem_adapters.indexes.vector import Maker, VectorIndex, Vectors
 from langmem_adapters.indexes.vector_chroma import ChromaVectors
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.keys import Namespace
@@ -425,7 +425,7 @@ def test_follows_a_store() -> None:
             store,
             NOTES,
             index=VectorIndex(vectors, words(name=name)),
-            text_of=bytes.decode,
+            text_of=lambda _, data: data.decode(),
             new_id=lambda: f"e{next(number)}",
         )
         kept.put({f"{name}-{n}": f"bike {n}".encode() for n in range(3)})
@@ -433,3 +433,12 @@ def test_follows_a_store() -> None:
         found = kept.search("red boat", 1)
         assert [(key, data) for key, _, data in found] == [("first", b"red boat")]
         assert len(kept.search("bike", 50)) == len(list(kept.all()))
+
+
+def test_a_cosine_that_is_rounded_beyond_1_gives_no_score_beyond_it() -> None:
+    class Rounded:
+        def cosines(self, _name: str, _maker: Maker, _vector: Vector, ids: Sequence[str]) -> dict[str, float]:
+            return dict(zip(ids, (1.000001, -1.000001, 0.5), strict=True))
+
+    index = VectorIndex(cast("Any", Rounded()), Embedder(word_vectors, name="words"))
+    assert index.score(("notes",), "bike", ["a", "b", "c"]) == {"a": 1.0, "b": 0.0, "c": 0.75}

@@ -302,7 +302,11 @@ def _crash(*_: Any, **__: Any) -> None:
 
 def _records(url: str, store: Path) -> Records:
     return Records(
-        SQLiteStore(store), NOTES, index=index_at(url), text_of=bytes.decode, new_id=lambda: uuid.uuid4().hex
+        SQLiteStore(store),
+        NOTES,
+        index=index_at(url),
+        text_of=lambda _, data: data.decode(),
+        new_id=lambda: uuid.uuid4().hex,
     )
 
 

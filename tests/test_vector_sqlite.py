@@ -193,6 +193,32 @@ def test_matrices_are_held_within_the_memory_given(tmp_path: Path) -> None:
         assert len(vectors._matrices) <= 1_000
 
 
+def test_one_that_grows_makes_others_go_and_one_that_stays_looks_at_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance, trimmed = random.Random(5), list[str]()
+    trim = SQLiteVectors._trim
+
+    def counted(place: SQLiteVectors, name: str) -> None:
+        trimmed.append(name)
+        trim(place, name)
+
+    monkeypatch.setattr(SQLiteVectors, "_trim", counted)
+    with contextlib.closing(SQLiteVectors(tmp_path / "vectors.db", megabytes=0.1)) as vectors:
+        for name in ("a/", "b/"):
+            put(vectors, {str(n): unit(chance) for n in range(20)}, name=name)
+            vectors.nearest(name, MAKER, unit(chance), 1)
+        assert set(vectors._matrices) == set(trimmed) == {"a/", "b/"}
+        trimmed.clear()
+        for _ in range(3):
+            vectors.nearest("b/", MAKER, unit(chance), 1)
+            vectors.cosines("b/", MAKER, unit(chance), ["1"])
+        assert trimmed == []
+        put(vectors, {str(n): unit(chance) for n in range(20, 2_000)}, name="b/")
+        vectors.nearest("b/", MAKER, unit(chance), 1)
+        assert (set(vectors._matrices), trimmed) == ({"b/"}, ["b/"])
+
+
 def test_a_namespace_larger_than_the_memory_given_is_searched_all_the_same(tmp_path: Path) -> None:
     chance = random.Random(5)
     with contextlib.closing(SQLiteVectors(tmp_path / "vectors.db", megabytes=0)) as vectors:
@@ -318,7 +344,7 @@ def _records(path: Path) -> Records:
         SQLiteStore(path.with_name("store.db")),
         NOTES,
         index=index_in(path),
-        text_of=bytes.decode,
+        text_of=lambda _, data: data.decode(),
         new_id=lambda: f"e{next(number)}",
     )
 

@@ -14,7 +14,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from langmem_adapters.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
 from langmem_adapters.cues import marks, named
@@ -25,7 +25,7 @@ from langmem_adapters.indexes.lexical_kept import Kept
 from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, drop, ids_of, remove, speakers_of, to_bytes, to_text
 from langmem_adapters.indexes.lexical_scores import Corpus, best, weigh
 from langmem_adapters.indexes.lexical_turns import evidence, within
-from langmem_adapters.keys import Namespace, encode_namespace
+from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Evidence, Position
 
@@ -87,6 +87,7 @@ class LexicalIndex:
             path, schema=SCHEMA, name="lexical", timeout=timeout or 5.0, fails_fast=timeout is not None
         )
         self._kept = Kept(megabytes)
+        self._nameless_last: tuple[str, list[str], _Nameless] | None = None
         self._analyzer = analyzer
         self._analyzer_id = analyzer_id
         self._stop_words = frozenset(stop_words)
@@ -155,7 +156,7 @@ class LexicalIndex:
             if corpus is None:
                 return []
             weighed = weigh(connection, corpus, terms)
-            found = within(connection, corpus, weighed, thread)
+            found = within(connection, self._kept, corpus, weighed, thread)
             ids = ids_of(connection, [number for _, number in found])
         ideal = sum(term.weight for term in weighed) or 1.0
         return [Hit(ids[number], min(score / ideal, 1.0)) for score, number in found]
@@ -165,11 +166,16 @@ class LexicalIndex:
         name = encode_namespace(namespace)
         with _search_errors(), self._database.reading() as connection:
             corpus = self._corpus(connection, name)
-            return query if corpus is None else self._nameless(connection, corpus.namespace, query)[1]
+            return query if corpus is None else self._nameless(connection, corpus.namespace, query).rest
 
-    def _nameless(self, connection: sqlite3.Connection, namespace: int, query: str) -> tuple[frozenset[str], str]:
-        who, rest = named(_cut(query), speakers_of(connection, namespace))
-        return who, rest if self._query_terms(rest) else query
+    def _nameless(self, connection: sqlite3.Connection, namespace: int, query: str) -> _Nameless:
+        speakers = speakers_of(connection, namespace)
+        known = self._nameless_last  # a search by words and by meaning asks twice
+        if known is None or known[:2] != (query, speakers):
+            who, rest = named(_cut(query), speakers)
+            rest = rest if self._query_terms(rest) else query
+            known = self._nameless_last = query, speakers, _Nameless(who, rest, self._query_terms(rest))
+        return known[2]
 
     def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
         """What is known of the ``k`` best documents, of those ``also`` named by their ids, and of what stands beside.
@@ -181,9 +187,16 @@ class LexicalIndex:
             corpus = self._corpus(connection, name)
             if corpus is None:
                 return None
-            who, rest = self._nameless(connection, corpus.namespace, query)
-            weighed = weigh(connection, corpus, self._query_terms(rest))
+            who, rest, terms = self._nameless(connection, corpus.namespace, query)
+            weighed = weigh(connection, corpus, terms)
             return evidence(connection, self._kept, corpus, weighed, k, also, query=rest, named=who)
+
+    def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
+        """Those that begin with ``prefix`` and of which anything is kept, whichever analyzer built it."""
+        start = encode_namespace(prefix)
+        with _search_errors():
+            rows = self._database.look(_NAMES, (start, f"{start}\x7f"))
+        return [decode_namespace(name) for (name,) in rows]
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
@@ -196,6 +209,7 @@ class LexicalIndex:
     def close(self) -> None:
         """Close the file. The index may be used again and then opens it anew."""
         self._kept.forget()
+        self._nameless_last = None
         self._database.close()
 
     def __repr__(self) -> str:
@@ -236,6 +250,15 @@ class LexicalIndex:
         return cast(int, cursor.lastrowid)
 
 
+class _Nameless(NamedTuple):
+    """Whom a query names, what is left of it, and the terms of that."""
+
+    who: frozenset[str]
+    rest: str
+    terms: Counter[str]
+
+
+_NAMES = "SELECT name FROM langmem_lexical_namespaces WHERE name >= ? AND name < ? ORDER BY name"
 _POSITION = "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AND analyzer = ? AND seq IS NOT NULL"
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 from langmem_adapters.indexes.lexical_kept import Kept
 
-__all__ = ["Postings", "postings_of"]
+__all__ = ["Postings", "kept_postings", "postings_of"]
 
 _ENTRY = 600  # bytes that a term takes beside its postings, roughly
 
@@ -24,14 +24,19 @@ class Postings(NamedTuple):
 
 def postings_of(connection: sqlite3.Connection, kept: Kept, namespace: int, term: bytes, changed: int) -> Postings:
     """Those of a term that is there; ``changed`` is the number that its row has in this transaction."""
-    found = kept.get((namespace, term), changed)
+    found = kept_postings(kept, namespace, term, changed)
     if found is None:
         # As three texts: handing a row over to Python takes ten times as long as finding it.
         columns = connection.execute(_COLUMNS, (namespace, term)).fetchone()
         documents, tf, length = (json.loads(f"[{column}]") for column in columns)
         found = Postings(array("q", documents), array("I", tf), array("I", length))
         kept.keep((namespace, term), changed, found, sum(len(c) * c.itemsize for c in found) + _ENTRY)
-    return cast(Postings, found)
+    return found
+
+
+def kept_postings(kept: Kept, namespace: int, term: bytes, changed: int) -> Postings | None:
+    """The same, if they are in memory."""
+    return cast("Postings | None", kept.get((namespace, term), changed))
 
 
 # One pass over the rows, which lie in the order of the documents: the columns stay beside each other.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from langmem_adapters.indexes.lexical_kept import Kept
+from langmem_adapters.indexes.lexical_postings import Postings, kept_postings
 from langmem_adapters.indexes.lexical_rows import STRETCH, to_bytes, to_text
 from langmem_adapters.indexes.lexical_scores import QUERY_TERMS, Corpus, Term, best, idf
 from langmem_adapters.protocols import Evidence, Stretch, Turn
@@ -35,9 +37,9 @@ def evidence(  # noqa: PLR0917 - what is asked, and where
         return None
     changed, stretches = _stretches(connection, {number // STRETCH for number in pool})
     used = sorted(term for term in terms if term.frequency)[:QUERY_TERMS]
-    words = _words(connection, corpus.namespace, used, stretches)
-    beside = {near for number in pool for near in _near(number, stretches[number // STRETCH], _BESIDE)}
-    around = {near for number in pool for near in _near(number, stretches[number // STRETCH], 2 * _BESIDE)}
+    words = _words(connection, kept, corpus.namespace, used, stretches)
+    beside = set().union(*[_near(number, stretches[number // STRETCH], _BESIDE) for number in pool])
+    around = set().union(*[_near(number, stretches[number // STRETCH], 2 * _BESIDE) for number in pool])
     turns = _turns(connection, kept, sorted(around), changed)
     everything = sum(term.weight for term in terms)
     return Evidence(
@@ -56,13 +58,13 @@ def evidence(  # noqa: PLR0917 - what is asked, and where
 
 
 def within(
-    connection: sqlite3.Connection, corpus: Corpus, terms: Sequence[Term], thread: str
+    connection: sqlite3.Connection, kept: Kept, corpus: Corpus, terms: Sequence[Term], thread: str
 ) -> list[tuple[float, int]]:
     """All documents said in a thread, as (score, number), best first; without any of the terms the score is 0."""
     name = to_bytes(thread)
     numbers = {row[0] for row in connection.execute(_SAID_IN, (corpus.namespace, name, corpus.namespace, name))}
     used = sorted(term for term in terms if term.frequency)[:QUERY_TERMS]
-    words = _words(connection, corpus.namespace, used, {number // STRETCH for number in numbers})
+    words = _words(connection, kept, corpus.namespace, used, {number // STRETCH for number in numbers})
     scores = dict.fromkeys(numbers, 0.0)
     c, d = corpus.norm
     for number in words.keys() & numbers:
@@ -80,9 +82,17 @@ _SAID_IN = f"""
 
 
 def _numbers(connection: sqlite3.Connection, namespace: int, ids: Sequence[str]) -> list[int]:
-    find = "SELECT number FROM langmem_lexical_documents WHERE namespace = ? AND id = ?"
-    found = (connection.execute(find, (namespace, to_bytes(id_))).fetchone() for id_ in ids)
-    return [row[0] for row in found if row is not None]
+    """The numbers of documents, as many at a time as one statement asks for."""
+    keys = [to_bytes(id_) for id_ in ids]
+    parts = (keys[start : start + _IDS] for start in range(0, len(keys), _IDS))
+    rows = (connection.execute(_NUMBERS, (namespace, *part, *part[-1:] * (_IDS - len(part)))) for part in parts)
+    return [number for found in rows for (number,) in found]
+
+
+_IDS = 16
+_NUMBERS = f"""
+    SELECT number FROM langmem_lexical_documents
+    WHERE namespace = ? AND id IN ({", ".join("?" * _IDS)})"""  # noqa: S608 - question marks
 
 
 def _near(number: int, stretch: Stretch, far: int) -> range:
@@ -105,15 +115,26 @@ def _stretches(connection: sqlite3.Connection, numbers: Collection[int]) -> tupl
 
 
 def _words(
-    connection: sqlite3.Connection, namespace: int, terms: Sequence[Term], stretches: Collection[int]
+    connection: sqlite3.Connection, kept: Kept, namespace: int, terms: Sequence[Term], stretches: Collection[int]
 ) -> dict[int, tuple[int, dict[int, int]]]:
     """The length of each document of the stretches that has any term, and how often it has each, by its number."""
     found: dict[int, tuple[int, dict[int, int]]] = {}
     where = json.dumps(list(stretches))
     for number, term in enumerate(terms):
-        for document, tf, length in connection.execute(_POSTINGS, (where, namespace, term.term)):
+        whole = kept_postings(kept, namespace, term.term, term.changed)
+        rows = connection.execute(_POSTINGS, (where, namespace, term.term)) if whole is None else _of(whole, stretches)
+        for document, tf, length in rows:
             found.setdefault(document, (length, {}))[1][number] = tf
     return found
+
+
+def _of(postings: Postings, stretches: Collection[int]) -> Iterator[tuple[int, int, int]]:
+    """Those of some stretches, as the statement gives them."""
+    documents, tf, length = postings
+    for stretch in stretches:
+        first = bisect_left(documents, stretch * STRETCH)
+        end = bisect_left(documents, (stretch + 1) * STRETCH, first)
+        yield from zip(documents[first:end], tf[first:end], length[first:end], strict=True)
 
 
 _POSTINGS = f"""

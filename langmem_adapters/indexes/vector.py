@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from langmem_adapters.embedding import Embedder, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, ModelError, SearchError, StoreError
 from langmem_adapters.indexes.vector_refused import Refused, embedded
-from langmem_adapters.keys import Namespace, encode_namespace
+from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Position
 
@@ -161,7 +161,10 @@ class VectorIndex:
             _log.warning("texts that %r refused, and that are not found by meaning: %d", self.embedder, len(new))
 
     def refused(self, namespace: Namespace) -> list[str]:
-        """The ids of documents that the embedder refused; after the third time it is not asked again."""
+        """The ids of documents that the embedder refused; after the third time it is not asked again.
+
+        They are remembered by this object alone: nobody else asks again until the documents are applied again.
+        """
         return self._refused.of(encode_namespace(namespace))
 
     def position(self, namespace: Namespace) -> Position | None:
@@ -192,7 +195,13 @@ class VectorIndex:
         if not vector:
             return {}
         found = self._vectors.cosines(name, self._maker, vector, wanted)
-        return {id_: _score(found[id_]) for id_ in wanted if id_ in found}
+        scores = {id_: (1 + found[id_]) / 2 for id_ in wanted if id_ in found}  # as _score, without a call for each
+        return {id_: score if 0 <= score <= 1 else _score(found[id_]) for id_, score in scores.items()}
+
+    def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
+        """Those that begin with ``prefix`` and of which anything is kept; none, where the place cannot say (Chroma)."""
+        listing = getattr(self._vectors, "namespaces", None)
+        return [] if listing is None else [decode_namespace(name) for name in listing(encode_namespace(prefix))]
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever embedder made it."""

@@ -160,12 +160,15 @@ class Matrix:
 
     def cosines(self, vector: Sequence[float], ids: Sequence[bytes]) -> list[float | None]:
         """The cosine of each id; None for one that is not there."""
-        rows = [self._rows.get(id_, -1) for id_ in ids]
-        all_live = self._living == self._count
-        there = [n for n in rows if n >= 0 and (all_live or self._alive[n])]
-        near = _exact(self._vectors, np.array(there, "i8"), np.asarray(vector, "f4"))
-        found = dict(zip(there, near.tolist(), strict=True))
-        return [found.get(n) for n in rows]
+        rows: list[int | None] = list(map(self._rows.get, ids))
+        if self._living < self._count:
+            rows = [n if n is not None and self._alive[n] else None for n in rows]
+        there = [n for n in rows if n is not None]
+        near: list[float | None] = _exact(self._vectors, np.array(there, "i8"), np.asarray(vector, "f4")).tolist()
+        if len(near) == len(rows):
+            return near
+        found = dict(zip(there, near, strict=True))
+        return [None if n is None else found[n] for n in rows]
 
     def _keep(self, kept: _Array) -> None:
         alive = self._alive[: self._count] & kept

@@ -107,8 +107,13 @@ class SQLiteVectors:
         with self._fresh(name, maker) as matrix:
             if matrix is None:
                 return {}
-            cosines = matrix.cosines(vector, list(map(_bytes, ids)))
+            cosines = matrix.cosines(vector, [id_.encode("utf-8", "surrogatepass") for id_ in ids])
         return {id_: cosine for id_, cosine in zip(ids, cosines, strict=True) if cosine is not None}
+
+    def namespaces(self, start: str) -> list[str]:
+        """The names that begin so."""
+        with search_errors():
+            return [name for (name,) in self._database.look(_NAMES, (start, f"{start}\x7f"))]
 
     def clear(self, name: str) -> None:
         with search_errors(), self._database.writing() as connection:
@@ -129,6 +134,7 @@ class SQLiteVectors:
         """The vectors of a namespace as they are now, to be looked at in the block; None: none that this maker made."""
         matrix = self._matrix(name)
         with matrix.lock:
+            before = matrix.size
             # The lock before the transaction, so that whoever comes later never sees an earlier state.
             with search_errors(), self._database.reading() as connection:
                 space = _find(connection, name)
@@ -137,8 +143,10 @@ class SQLiteVectors:
                     _refresh(connection, matrix, space)
                 else:
                     matrix.reset(0)
+            grown = not before or matrix.size > before
             yield matrix if there else None
-        self._trim(name)
+        if grown:
+            self._trim(name)
 
     def _matrix(self, name: str) -> Matrix:
         if self._pid != os.getpid():  # a thread of the parent may hold the locks for ever
@@ -168,6 +176,7 @@ def _find(connection: sqlite3.Connection, name: str) -> _Space | None:
     return None if row is None else _space(row)
 
 
+_NAMES = "SELECT name FROM langmem_vector_namespaces WHERE name >= ? AND name < ? ORDER BY name"
 _SPACE = "SELECT number, documents, embedder, dimension, seq, entry FROM langmem_vector_namespaces WHERE name = ?"
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["MetadataFilter", "Predicate", "metadata_predicate"]
+__all__ = ["MetadataFilter", "Predicate", "metadata_predicate", "one_value"]
 
 MetadataFilter: TypeAlias = Mapping[str, Any] | Callable[[dict[str, Any]], bool]
 """``{"session": "monday", "created_at": {"$gte": 0}}``, or a function of a document's metadata."""
@@ -32,6 +32,22 @@ def metadata_predicate(filter_: MetadataFilter | None) -> Predicate:
         raise ConfigurationError(f"a filter is a dictionary or a function, not {type(filter_).__name__}")
     parts = [_part(key, wanted) for key, wanted in filter_.items()]
     return lambda metadata: all(part(metadata) for part in parts)
+
+
+def one_value(filter_: MetadataFilter | None, key: str) -> Any:
+    """The value that a key has wherever a filter lets through, if the filter says so by an equality; else None."""
+    parts = filter_.items() if isinstance(filter_, Mapping) else ()
+    for name, wanted in parts:
+        if name == "$and":
+            values = (one_value(each, key) for each in wanted)
+            found = next((value for value in values if value is not None), None)
+        elif name == key:
+            found = wanted.get("$eq") if isinstance(wanted, Mapping) else wanted
+        else:
+            continue
+        if found is not None:
+            return found
+    return None
 
 
 def _part(key: str, wanted: Any) -> Predicate:

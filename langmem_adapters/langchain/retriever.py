@@ -14,8 +14,9 @@ from langmem_adapters import views
 from langmem_adapters.analysis import matching
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.langchain.filters import MetadataFilter, metadata_predicate
+from langmem_adapters.langchain.filters import MetadataFilter, metadata_predicate, one_value
 from langmem_adapters.longterm import RECALLED, LongTermMemory
+from langmem_adapters.memories import scope_within
 from langmem_adapters.model import Memory, Message, Occurrence, Recalled
 
 __all__ = ["LongTermRetriever"]
@@ -35,8 +36,8 @@ class LongTermRetriever(BaseRetriever):
         filter: Which memories are looked at, by the metadata above without the score: ``{"session": "monday"}``,
             ``{"created_at": {"$gte": 0}}`` with ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in``,
             ``$nin``, ``$and``, ``$or`` and ``$not``, or a function of the metadata. It is applied in the search, so
-            that the best of those that are wanted are found. Also per call: ``retriever.invoke(query, filter={…})``,
-            which narrows the retriever's own filter and never widens it.
+            that the best of those that are wanted are found; soonest, where they are of one session. Also per call:
+            ``retriever.invoke(query, filter={…})``, which narrows the retriever's own filter and never widens it.
 
     >>> from langmem_adapters import LongTermMemory, Message, open_index, open_store
     >>> from langmem_adapters.langchain import LongTermRetriever
@@ -85,8 +86,12 @@ class LongTermRetriever(BaseRetriever):
                     return said
             return None
 
+        session = one_value(self.filter, "session") or one_value(narrower, "session")
         found = yield from self.memory.search_flow(
-            query, self.k if k is None else k, where=lambda memory: wanted(memory) is not None
+            query,
+            self.k if k is None else k,
+            where=lambda memory: wanted(memory) is not None,
+            scope=scope_within(self.memory.scope, session),
         )
         said = ((recalled, wanted(recalled.memory)) for recalled in found)
         documents = [_document(recalled, occurrence) for recalled, occurrence in said if occurrence is not None]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import Conflict, SerializationError
-from langmem_adapters.journal import stale
+from langmem_adapters.journal import TIDIED, mark, stale
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.langgraph.tree import LINGER
 from langmem_adapters.protocols import Index, Item, Store
@@ -18,6 +18,7 @@ from langmem_adapters.records import Records
 __all__ = ["Kept", "Shelf"]
 
 _CENSUS = "census"  # no encoded key is equal to it
+_BESIDE = (_CENSUS, TIDIED)  # what is no item
 _SLACK = 64  # log entries without meaning that are left until there are more of them than items
 _VERSION = 1
 _log = logging.getLogger("langmem_adapters")
@@ -128,7 +129,7 @@ class Shelf:
         self._appear = appear
         self._clock = clock
         self._new_id = new_id
-        self._records = Records(store, place, index=index, text_of=lambda data: _text(data, text_of), new_id=new_id)
+        self._records = Records(store, place, index=index, text_of=lambda _, data: _text(data, text_of), new_id=new_id)
 
     def get(self, keys: Sequence[str]) -> dict[str, Kept]:
         """Read items; those that do not exist, or have expired, are left out."""
@@ -153,7 +154,7 @@ class Shelf:
         """The ``k`` best of the wanted items as (key, score, item), best first."""
         now = self._clock()
 
-        def is_wanted(data: bytes) -> bool:
+        def is_wanted(_key: str, data: bytes) -> bool:
             item = Kept.from_bytes(data)
             return item is not None and item.is_there(now) and wanted(item)
 
@@ -203,18 +204,23 @@ class Shelf:
                 return
 
     def tidy(self) -> int:
-        """Remove expired items, and log entries that tell nothing any more; returns how many items that were."""
+        """Remove expired items, and log entries that tell nothing any more; returns how many items that were.
+
+        The newest quarter of the log stays, so that an index that is a little behind goes on from where it stands; one
+        that is further behind begins anew, as it may have missed what the others told.
+        """
         self._records.follow()  # the log may forget what was removed
         items = self._store.scan(self._place).items  # before the values: what comes in between is not looked at
         values = self._store.get(self._place)
         before = _Census.of(values.get(_CENSUS))
         now = self._clock()
-        known = {name: Kept.from_bytes(data) for name, data in values.items() if name != _CENSUS}
+        known = {name: Kept.from_bytes(data) for name, data in values.items() if name not in _BESIDE}
         gone = [name for name, item in known.items() if item is not None and not item.is_there(now)]
         left = [item for name, item in known.items() if item is not None and name not in gone]
         count = before.count - len(gone)
         after = _Census(tidied=count).with_(left, count=count, stamp=self._new_id()) if left else _Census(count)
-        told_later = stale(reversed(items), known.keys() - {*gone})
+        old = {item.seq for item in items[: len(items) - len(items) // 4]}
+        told_later = [item for item in stale(reversed(items), known.keys() - {*gone}) if item.seq in old]
         # A key whose entry goes now is told of at the end, so that an index that is behind forgets it.
         done = (not gone and not told_later and before.tidied == count) or self._write(
             values, after, {}, gone, told=gone, remove=told_later
@@ -245,10 +251,11 @@ class Shelf:
         remove: Sequence[Item] = (),
     ) -> bool:
         """Make a change, unless another came in between; ``told`` are the keys of which the index must know."""
+        tidied = {TIDIED: mark(max(item.seq for item in remove), after.count, self._new_id())} if remove else {}
         try:
             self._store.write(
                 self._place,
-                put={**{name: item.to_bytes() for name, item in put.items()}, _CENSUS: after.to_bytes()},
+                put={**{name: item.to_bytes() for name, item in put.items()}, **tidied, _CENSUS: after.to_bytes()},
                 delete=gone,
                 append=[(self._new_id(), encode([*told]))] if told else [],
                 remove=remove,
@@ -267,7 +274,7 @@ class Shelf:
 
     def _read(self, values: Mapping[str, bytes]) -> dict[str, Kept]:
         now = self._clock()
-        items = {_key(name): Kept.from_bytes(data) for name, data in values.items() if name != _CENSUS}
+        items = {_key(name): Kept.from_bytes(data) for name, data in values.items() if name not in _BESIDE}
         return {key: item for key, item in items.items() if item is not None and item.is_there(now)}
 
 

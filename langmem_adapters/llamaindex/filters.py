@@ -9,7 +9,7 @@ from llama_index.core.vector_stores.types import FilterCondition, FilterOperator
 
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Predicate", "metadata_predicate"]
+__all__ = ["Predicate", "metadata_predicate", "one_value"]
 
 Predicate = Callable[[Mapping[str, Any]], bool]
 """Says of metadata whether they are wanted."""
@@ -34,6 +34,20 @@ def metadata_predicate(filters: MetadataFilters | None) -> Predicate:
     if condition == FilterCondition.NOT:
         return lambda metadata: not any(part(metadata) for part in parts)
     raise ConfigurationError(f"filters are combined by and, or and not, not by {condition!r:.50}")
+
+
+def one_value(filters: MetadataFilters | None, key: str) -> Any:
+    """The value that a key has wherever the filters let through, if they say so by an equality; else None."""
+    if filters is None or (filters.condition or FilterCondition.AND) != FilterCondition.AND:
+        return None
+    for part in filters.filters:
+        if isinstance(part, MetadataFilters):
+            found = one_value(part, key)
+        else:
+            found = part.value if part.key == key and part.operator == FilterOperator.EQ else None
+        if found is not None:
+            return found
+    return None
 
 
 def _part(part: MetadataFilter | MetadataFilters) -> Predicate:

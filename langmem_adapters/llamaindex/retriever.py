@@ -13,8 +13,9 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import open_index
-from langmem_adapters.llamaindex.filters import metadata_predicate
+from langmem_adapters.llamaindex.filters import metadata_predicate, one_value
 from langmem_adapters.longterm import RECALLED, LongTermMemory
+from langmem_adapters.memories import scope_within
 from langmem_adapters.model import Memory, Message, Occurrence, Recalled
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.session_search import SessionSearch
@@ -96,8 +97,8 @@ class LongTermRetriever(BaseRetriever):
         memory: What is searched.
         similarity_top_k: How many nodes at the most.
         filters: Which memories are looked at, by the metadata above; nested ones too. They are applied in the search,
-            so that the best of those that are wanted are found. An operator that is not LlamaIndex's is a
-            ConfigurationError.
+            so that the best of those that are wanted are found; soonest, where they are of one session. An operator
+            that is not LlamaIndex's is a ConfigurationError.
 
     >>> from langmem_adapters import LongTermMemory, Message, open_index, open_store
     >>> from langmem_adapters.llamaindex import LongTermRetriever
@@ -118,6 +119,7 @@ class LongTermRetriever(BaseRetriever):
         self._memory = memory
         self._similarity_top_k = similarity_top_k
         self._is_wanted = metadata_predicate(filters)
+        self._session = one_value(filters, "session")
         super().__init__(callback_manager=callback_manager)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -128,7 +130,10 @@ class LongTermRetriever(BaseRetriever):
 
     def _find(self, query: str) -> Flow[list[NodeWithScore]]:
         found = yield from self._memory.search_flow(
-            query, self._similarity_top_k, where=lambda memory: self._wanted(memory) is not None
+            query,
+            self._similarity_top_k,
+            where=lambda memory: self._wanted(memory) is not None,
+            scope=scope_within(self._memory.scope, self._session),
         )
         said = ((recalled, self._wanted(recalled.memory)) for recalled in found)
         return [_recalled(recalled, occurrence) for recalled, occurrence in said if occurrence is not None]

@@ -18,10 +18,14 @@ __all__ = ["Pruned", "Pruning"]
 _PAGE = 500
 # What may go, by its kind and the length of its name: sessions, their own long-term memories, working memories.
 _MAY_GO = {"brain": 4, "longterm": 4, "working": 5}
+_MEMORY = "longterm"  # of a session or a user: the namespace that an index follows has the same name
 
 
 class Pruned(NamedTuple):
-    """How many namespaces of each kind were removed, or would be: those of kind "brain" are sessions."""
+    """How many namespaces of each kind were removed, or would be: those of kind "brain" are sessions.
+
+    Kind "indexed" are those of which an index had something left, though the store had let them expire.
+    """
 
     kinds: dict[str, int]
     dry_run: bool
@@ -37,7 +41,8 @@ class Pruning:
         store: One whose namespaces have dates, as all of this library's have.
         older_than: Seconds since the last write.
         user, tenant: Only theirs; None: everybody's. "" is what was written without a user, or a tenant.
-        indexes: Forget what was removed, too.
+        indexes: All that follow the store. They forget what was removed, too, and the long-term memories that have
+            expired there, as far as an index can say which ones it has.
         dry_run: Only count.
         clock: Gives Unix seconds.
         report: Is told after each page how many namespaces it held.
@@ -95,7 +100,25 @@ class Pruning:
                     if row.updated_at < before and _may_go(row.namespace):
                         kinds[row.namespace[0]] += yield from self._discard(row.namespace, before)
                 self._report(len(rows))
+        if left := (yield from self._left_behind()):
+            kinds["indexed"] = len(left)
         return Pruned(dict(sorted(kinds.items())), self._dry_run)
+
+    def _left_behind(self) -> Flow[set[Namespace]]:
+        """Clear what an index has of a memory that the store does not have; who follows it meanwhile begins anew."""
+        found = set[Namespace]()
+        for index in self._indexes:
+            listing: Any = getattr(index, "namespaces", None)
+            names = [] if listing is None else (yield from step(listing, (_MEMORY, *self._known())))
+            for namespace in names:
+                if self._user in {None, namespace[2]} and not (yield from step(self._is_there, namespace)):
+                    found.add(namespace)
+                    if not self._dry_run:
+                        yield from step(index.clear, namespace)
+        return found
+
+    def _is_there(self, namespace: Namespace) -> bool:
+        return bool(self._store.scan(namespace, limit=0).total)
 
     def _discard(self, namespace: Namespace, before: float) -> Flow[int]:
         if self._dry_run:
@@ -106,9 +129,13 @@ class Pruning:
                 yield from step(index.clear, namespace)
         return int(gone)
 
+    def _known(self) -> Namespace:
+        """How the names begin behind the kind, as far as that is given."""
+        return () if self._tenant is None else (self._tenant,) if self._user is None else (self._tenant, self._user)
+
     def _parents(self) -> list[Namespace]:
         """Under what there is something that may go; the users of all tenants, where none is named."""
-        known = () if self._tenant is None else (self._tenant,) if self._user is None else (self._tenant, self._user)
+        known = self._known()
         return list(
             dict.fromkeys(
                 namespace[:-1]

@@ -1,0 +1,146 @@
+"""The items of a LangGraph namespace, whose log is tidied: an index that is behind, elsewhere, misses nothing."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.journal import TIDIED
+from langmem_adapters.langgraph import shelf as shelves
+from langmem_adapters.langgraph.shelf import Kept, Shelf
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.testing import FakeClock
+
+PLACE = ("langgraph", "", "items", "notes")
+
+
+def item(text: str, clock: FakeClock, ttl: float | None = None) -> Kept:
+    now = clock()
+    return Kept({"text": text}, now, now, ttl, None if ttl is None else now + ttl)
+
+
+class Machine:
+    """One of several that share a store, with an index of its own."""
+
+    def __init__(self, store: Store, clock: FakeClock, new_id: Callable[[], str]) -> None:
+        self.clock = clock
+        self.index = LexicalIndex(":memory:")
+        self.shelf = Shelf(
+            store,
+            PLACE,
+            index=self.index,
+            text_of=lambda kept: str(kept.value["text"]),
+            appear=lambda: None,
+            clock=clock,
+            new_id=new_id,
+        )
+
+    def put(self, key: str, text: str | None, ttl: float | None = None) -> None:
+        self.shelf.put({key: None if text is None else item(text, self.clock, ttl)})
+
+    def found(self, query: str) -> list[str]:
+        return sorted(key for key, _, _ in self.shelf.find(query, 100, lambda _: True))
+
+    def indexed(self, query: str) -> int:
+        """How many documents the index has, whether the store has them or not."""
+        return len(self.index.search(PLACE, query, 100))
+
+
+def machines(store: Store) -> tuple[Machine, Machine, FakeClock]:
+    clock, ids = FakeClock(), itertools.count()
+    here, there = (Machine(store, clock, lambda: f"e{next(ids)}") for _ in range(2))
+    return here, there, clock
+
+
+def busy(machine: Machine, store: Store) -> None:
+    """So many changes that the log is tidied, once."""
+    for n in range(160):
+        if TIDIED in store.get(PLACE):
+            return
+        machine.put("often", f"a walk in the rain, number {n}")
+    raise AssertionError
+
+
+def test_an_index_that_is_far_behind_does_not_keep_what_was_removed_and_tidied(any_store: Store) -> None:
+    here, there, _ = machines(any_store)
+    here.put("secret", "The code of the safe is zebra.")
+    here.put("stays", "The safe is behind the painting.")
+    assert there.found("safe") == ["secret", "stays"]
+    here.put("secret", None)
+    busy(here, any_store)
+    assert there.found("safe") == ["stays"]
+    assert there.indexed("zebra") == 0
+    assert there.found("walk") == ["often"]
+
+
+def test_an_index_that_is_a_little_behind_goes_on_from_where_it_stands(caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryStore()
+    here, there, _ = machines(store)
+    while TIDIED not in store.get(PLACE):
+        assert there.found("walk") == here.found("walk")
+        here.put("often", "a walk in the rain")
+    with caplog.at_level(logging.INFO):
+        assert there.found("walk") == here.found("walk") == ["often"]
+    assert "begins anew" not in caplog.text
+
+
+def test_the_mark_is_no_item(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    here, there, clock = machines(any_store)
+    here.put("soon gone", "a walk", ttl=5)
+    busy(here, any_store)
+    assert set(there.shelf.all()) == {"soon gone", "often"}
+    clock.advance(6)
+    assert set(there.shelf.all()) == {"often"}
+    there.shelf.tidy()
+    assert "damaged" not in caplog.text
+    here.put("often", None)
+    assert here.shelf.is_empty()
+    assert there.shelf.close()
+    assert there.found("walk") == []
+
+
+def test_the_log_stays_short_though_it_is_seldom_tidied(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, tidied = MemoryStore(), []
+    monkeypatch.setattr(Shelf, "tidy", lambda shelf, tidy=Shelf.tidy: tidied.append(tidy(shelf)))
+    here, _, _ = machines(store)
+    for n in range(600):
+        here.put(f"key {n % 5}", f"a walk, number {n}")
+        assert store.scan(PLACE, limit=0).total <= 2 * 5 + 64 + 1
+    assert len(tidied) < 600 / 30
+
+
+_DEEDS = st.tuples(
+    st.sampled_from("HT"), st.sampled_from(["put", "put", "remove", "find", "tidy"]), st.sampled_from("abcd")
+)
+
+
+@given(st.lists(_DEEDS, max_size=40))
+def test_whatever_two_machines_do_their_indexes_hold_what_is_there(deeds: list[tuple[str, str, str]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shelves, "_SLACK", 2)
+        here, there, _ = machines(MemoryStore())
+        numbers, there_are = itertools.count(), dict[str, str]()
+        for who, deed, key in deeds:
+            machine = here if who == "H" else there
+            if deed == "put":
+                there_are[key] = f"walk v{next(numbers)}"
+                machine.put(key, there_are[key])
+            elif deed == "remove":
+                there_are.pop(key, None)
+                machine.put(key, None)
+            elif deed == "tidy":
+                machine.shelf.tidy()
+            else:
+                machine.found("walk")
+        for machine in (here, there):
+            assert machine.found("walk") == sorted(there_are)
+            assert machine.indexed("walk") == len(there_are)
+            assert all(machine.indexed(text.split()[1]) == 1 for text in there_are.values())
+            machine.index.close()
