@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from langmem_adapters import forks
 from langmem_adapters.breaker import Breaker
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 
@@ -60,7 +61,6 @@ class Database:
         self._in_memory = self.path == _IN_MEMORY
         self._fails_fast = fails_fast
         self._breaker = self._breaker_of_the_file() if fails_fast else self._breaker_of_its_own()
-        self._transaction = self._watched if fails_fast else self._made
         self._start()
 
     def _breaker_of_its_own(self) -> Breaker:
@@ -75,7 +75,6 @@ class Database:
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()
         self._alone = threading.Lock()  # held by whoever uses the only connection of an in-memory database
         self._idle: list[sqlite3.Connection] = []
         self._ready = False
@@ -88,6 +87,9 @@ class Database:
     def writing(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """Change all or nothing, alone among writers."""
         return self._transaction(_IMMEDIATE)
+
+    def _transaction(self, begin: str) -> contextlib.AbstractContextManager[sqlite3.Connection]:
+        return self._watched(begin) if self._fails_fast else _Transaction(self, begin)
 
     def look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Give the rows of one statement, which is a consistent look by itself and needs no transaction around it."""
@@ -108,28 +110,33 @@ class Database:
     @contextlib.contextmanager
     def _watched(self, begin: str) -> Iterator[sqlite3.Connection]:
         """A locked file lets everybody read, so that one who could read knows nothing of its lock."""
-        with self._breaker.watching(tells=begin == _IMMEDIATE), self._made(begin) as connection:
+        with self._breaker.watching(tells=begin == _IMMEDIATE), _Transaction(self, begin) as connection:
             yield connection
 
     def _take_turn(self) -> None:
         """Be the only writer for a moment, which is what a locked file refuses."""
-        with self._made(_IMMEDIATE):
+        with _Transaction(self, _IMMEDIATE):
             pass
 
-    @contextlib.contextmanager
-    def _made(self, begin: str) -> Iterator[sqlite3.Connection]:
-        connection = self._borrow()
+    def _end(self, connection: sqlite3.Connection, error: BaseException | None) -> None:
+        if error is not None:
+            self._undo(connection, error)
+            return
         try:
-            self._begin(connection, begin)
-            yield connection
             connection.execute("COMMIT")
-        except BaseException as error:
-            self._roll_back(connection)
-            if isinstance(error, (sqlite3.Error, UnicodeEncodeError)):
-                raise self._explained(error) from error
+        except BaseException as failure:
+            self._undo(connection, failure)
             raise
+        self._give_back(connection)
+
+    def _undo(self, connection: sqlite3.Connection, error: BaseException) -> None:
+        """Roll back, and raise the error if it is SQLite's, in plain words."""
+        try:
+            self._roll_back(connection)
         finally:
             self._give_back(connection)
+        if isinstance(error, (sqlite3.Error, UnicodeEncodeError)):
+            raise self._explained(error) from error
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         try:
@@ -143,13 +150,16 @@ class Database:
 
         SQLite itself looks again after up to 0.1 s, which is too seldom among many writers.
         """
+        if not self._fails_fast:
+            connection.execute(begin)
+            return
         start = time.monotonic()
         deadline, writes = start + self._timeout, None
         while True:
             try:
                 connection.execute(begin)
             except sqlite3.OperationalError as error:  # noqa: PERF203 - each try may fail
-                if not (self._fails_fast and "locked" in str(error)):
+                if "locked" not in str(error):
                     raise
                 now, before = time.monotonic(), writes
                 (writes,) = connection.execute("PRAGMA data_version").fetchone()
@@ -162,34 +172,41 @@ class Database:
                 return
 
     def _borrow(self) -> sqlite3.Connection:
+        forks.begin()
+        try:
+            return self._taken()
+        except BaseException:
+            forks.end()
+            raise
+
+    def _taken(self) -> sqlite3.Connection:
         if self._pid != os.getpid():
             # SQLite forbids to use, or even to close, a connection on the other side of a fork.
             _inherited.append(self._idle)
             self._finalizer.detach()
             self._start()
-        if not self._in_memory:
-            return self._taken()
-        self._alone.acquire()
+        if self._in_memory:
+            self._alone.acquire()
         try:
-            return self._taken()
-        except BaseException:
-            self._alone.release()
-            raise
+            return self._idle.pop()  # without a lock, as a list's own pop and append need none
+        except IndexError:
+            return self._another()
 
-    def _taken(self) -> sqlite3.Connection:
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
+    def _another(self) -> sqlite3.Connection:
         try:
             return self._connect()
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
+        except BaseException as error:
+            if self._in_memory:
+                self._alone.release()
+            if isinstance(error, sqlite3.Error):
+                raise self._explained(error) from error
+            raise
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
-        with self._lock:
-            self._idle.append(connection)
+        self._idle.append(connection)
         if self._in_memory:
             self._alone.release()
+        forks.end()
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -261,9 +278,8 @@ class Database:
     def close(self) -> None:
         """Close the idle connections. The next transaction opens a new one."""
         if self._pid == os.getpid():
-            with self._lock:
-                _close_all(self._idle, self._pid)
-                self._ready = False  # until then the file may be another one, or in memory a new one
+            _close_all(self._idle, self._pid)
+            self._ready = False  # until then the file may be another one, or in memory a new one
 
     def vacuum(self) -> None:
         """Give the space of what was removed back to the disk. Others wait meanwhile."""
@@ -278,6 +294,26 @@ class Database:
 
     def __repr__(self) -> str:
         return f"Database({self.path!r})"
+
+
+class _Transaction(contextlib.AbstractContextManager[sqlite3.Connection]):
+    """Committed at its end, or rolled back where anything was raised. A generator would take three times as long."""
+
+    def __init__(self, database: Database, begin: str) -> None:
+        self._database = database
+        self._begin = begin
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._connection = connection = self._database._borrow()  # noqa: SLF001 - a part of it
+        try:
+            self._database._begin(connection, self._begin)  # noqa: SLF001 - same
+        except BaseException as error:
+            self._database._undo(connection, error)  # noqa: SLF001 - same
+            raise
+        return connection
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._database._end(self._connection, error)  # noqa: SLF001 - same
 
 
 def default_url() -> str:
@@ -302,5 +338,6 @@ _inherited: list[list[sqlite3.Connection]] = []  # a parent's connections, kept 
 
 
 def _close_all(connections: list[sqlite3.Connection], pid: int) -> None:
-    while connections and pid == os.getpid():
-        connections.pop().close()
+    with contextlib.suppress(IndexError):  # whoever borrows one meanwhile may have the last
+        while connections and pid == os.getpid():
+            connections.pop().close()

@@ -32,20 +32,25 @@ def step(call: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: A
 def step(call: Callable[..., T], /, *args: Any, **kwargs: Any) -> Flow[T]: ...
 def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
     """Ask for ``call(*args, **kwargs)``; a coroutine function is awaited, anything else may block."""
+    if _is_plain(call):
+        return (yield Step(lambda: call(*args, **kwargs)))
     flow = getattr(call, "__flow__", None)
     if flow is not None:
         return (yield from flow(cast("types.MethodType", call).__self__, *args, **kwargs))
     if _is_async(call):
-        question = Step(_async_only(call), lambda: cast("Awaitable[Any]", call(*args, **kwargs)))
-    else:
-        question = Step(lambda: call(*args, **kwargs))
-    return (yield question)
+        return (yield Step(_async_only(call), lambda: cast("Awaitable[Any]", call(*args, **kwargs))))
+    return (yield Step(lambda: call(*args, **kwargs)))
+
+
+def _is_plain(call: Callable[..., Any]) -> bool:
+    """Whether it is sure to be no flow and not async, as nothing marks it as one; most are, and this is soon said."""
+    function = call.__func__ if type(call) is types.MethodType else call
+    return type(function) is types.FunctionType and not (
+        function.__dict__ or function.__code__.co_flags & inspect.CO_COROUTINE
+    )
 
 
 def _is_async(call: Callable[..., Any]) -> bool:
-    function = getattr(call, "__func__", call)
-    if type(function) is types.FunctionType and not function.__dict__:  # nothing marks it as something else
-        return bool(function.__code__.co_flags & inspect.CO_COROUTINE)
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
 
 

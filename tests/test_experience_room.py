@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from langmem_adapters import Experience, ExperiencePool, SearchError, StoreUnavailable, open_index, open_vectors
 from langmem_adapters.embedding import Embedder
+from langmem_adapters.experience.keeping import _lasts_until
 from langmem_adapters.flow import run
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
-from langmem_adapters.model import Score
+from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Index, Page, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
@@ -301,6 +302,75 @@ def test_what_can_be_served_is_not_swept(any_store: Store) -> None:
         keep(pool, n)
         pool.delete(-n - 1)
     assert pool.count() == 50
+
+
+def test_what_expires_in_this_moment_has_expired(any_store: Store) -> None:
+    clock = FakeClock()
+    pool = ExperiencePool(any_store, clock=clock)
+    for n in range(20):
+        keep(pool, n, key=f"old {n}", expires_at=clock() + 5)
+    clock.advance(5)
+    for n in range(100):
+        keep(pool, n, key=f"new {n}")
+    assert kept(any_store) == {f"new {n}" for n in range(100)}
+
+
+def test_what_is_cut_off_goes_with_later_writes(any_store: Store) -> None:
+    pool = ExperiencePool(any_store)
+    for n in range(20):
+        keep(pool, n, key=f"old {n}", expires_at=4e9)
+    whole = any_store.get(PLACE)
+    cut = {key: data[:-1] for key, data in whole.items()} | {"old 3": b"}"}
+    any_store.write(PLACE, put=cut)
+    for n in range(100):
+        keep(pool, n, key=f"new {n}")
+    assert kept(any_store) == {f"new {n}" for n in range(100)}
+
+
+def test_what_can_be_served_is_read_once_by_a_look_for_what_cannot() -> None:
+    class Counting(Watched):
+        read = 0
+
+        def get(self, namespace: Any, keys: Sequence[str] | None = None) -> dict[str, bytes]:
+            self.read += len(keys or ())
+            return super().get(namespace, keys)
+
+    store = Counting()
+    pool = ExperiencePool(store, ttl=60)
+    for n in range(200):
+        pool.create(Experience(resp=n), key=f"key {n}")
+    assert store.read < 200 + store.scanned  # before each write, and in each look
+    assert store.scanned > 200
+
+
+FIELDS = ("expires_at", "metric", '"expires_at":0', '{"metric":1}', "x")
+VALUES = st.recursive(
+    st.none() | st.integers(-9, 9) | st.sampled_from(FIELDS) | st.text(max_size=3) | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@given(
+    fields=st.fixed_dictionaries(
+        {},
+        optional={
+            "req": VALUES,
+            "resp": VALUES,
+            "metric": st.builds(Metric, model=st.sampled_from(FIELDS)),
+            "expires_at": st.floats(0, 5e9) | st.just(float("inf")),
+            "of_later": VALUES,
+        },
+    )
+)
+def test_the_bytes_of_an_entry_tell_when_it_expires_as_it_does_itself(fields: dict[str, Any]) -> None:
+    experience = Experience(timestamp=1.0, **fields)
+    until = _lasts_until(experience.to_bytes())
+    if until > float("-inf"):
+        assert experience.metric is None
+        assert until == (float("inf") if experience.expires_at is None else experience.expires_at)
+    else:  # it has to be read
+        assert {"metric", "of_later", "req", "resp"} & fields.keys()
 
 
 # --- deleting

@@ -17,7 +17,7 @@ import pytest
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.flow import Flow, arun, blocking, run, step
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.stores.memory import MemoryStore
@@ -255,3 +255,28 @@ async def test_cancelling_at_any_moment_leaves_whole_batches_and_no_warning() ->
         counts[batch] = counts.get(batch, 0) + 1
     assert set(counts.values()) == {3}
     assert {str(n) for n in range(0, 100, 2)} <= counts.keys()
+
+
+class _Doubling:
+    @blocking
+    def twice(self, n: int) -> Flow[int]:
+        return (yield from step(_double, (yield from step(_double, n))))
+
+
+def test_a_blocking_method_that_a_flow_asks_for_is_a_part_of_it() -> None:
+    assert _Doubling().twice(3) == 12
+    flow = step(_Doubling().twice, 3)
+    assert next(flow).call() == 6  # its own first question, not all of it
+    assert flow.send(6).call() == 12
+
+
+@pytest.mark.parametrize("marked", [False, True])
+async def test_a_coroutine_function_is_awaited_whatever_is_written_on_it(marked: bool) -> None:
+    async def triple(n: int) -> int:
+        return await _triple(n)
+
+    if marked:
+        triple.note = "by a decorator"  # type: ignore[attr-defined]
+    assert await arun(step(triple, 2)) == 6
+    with pytest.raises(ConfigurationError, match="a-prefixed"):
+        run(step(triple, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
@@ -26,6 +27,7 @@ QueryType = Literal["exact", "semantic"]
 """Whether the very same request is looked for, or those that are like it."""
 
 _UNSCORED = 5.0  # the worth of what nobody has scored
+_BEGINNING = b'{"v":1,'  # of entries in the format that is written now
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -199,6 +201,8 @@ class Keeping:
         return added
 
     def _worth(self, data: bytes) -> float | None:
+        if _lasts_until(data) > self._clock():
+            return _UNSCORED
         experience = self._read(data)
         if experience is None:
             return None
@@ -227,6 +231,20 @@ class Keeping:
             return experience is None or where(experience)
 
         return self._shelf.drop(unwanted)
+
+
+def _lasts_until(data: bytes) -> float:
+    """When an entry without a score expires, if both its ends tell it; long ago, if it must be read to know.
+
+    No text inside can look like a field, as its quotation marks are escaped.
+    """
+    if not (data.startswith(_BEGINNING) and data.endswith(b"}")) or b'"metric":' in data:
+        return -math.inf
+    _, found, last = data.rpartition(b'"expires_at":')
+    try:
+        return float(last[:-1]) if found else math.inf
+    except ValueError:  # it is not the last of the fields
+        return -math.inf
 
 
 def _listed(found: list[Similar], req: Any) -> list[Similar]:

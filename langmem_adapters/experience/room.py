@@ -76,9 +76,10 @@ class Room:
         for _ in range(_PASSES):
             items = self._rows.store.scan(self._rows.namespace, after=self._swept, limit=_LOOK).items
             self._swept = items[-1].seq if len(items) == _LOOK else 0
-            values = self._rows.get(self._rows.with_marks([item.id for item in items]))
+            values = self._rows.get([item.id for item in items])
             drop = [item for item in items if self._is_spent(values.get(item.id), unread=evicted is None)]
             if drop:
+                values.update(self._rows.get(self._rows.marks([item.id for item in drop])))
                 left += self._carry_out(_Round(drop, [], values), [] if evicted is None else evicted)
             if len(drop) < _LOOK:
                 break

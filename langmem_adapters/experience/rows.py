@@ -41,7 +41,11 @@ class Rows:
 
     def with_marks(self, keys: Sequence[str]) -> list[str]:
         """These keys, and those of what is marked of them."""
-        return [*keys, *(GRAVE + key for key in keys), *self.uses(keys)]
+        return [*keys, *self.marks(keys)]
+
+    def marks(self, keys: Sequence[str]) -> list[str]:
+        """The keys of what is marked of these."""
+        return [*(GRAVE + key for key in keys), *self.uses(keys)]
 
     def uses(self, keys: Sequence[str]) -> list[str]:
         """The keys of the marks of use."""

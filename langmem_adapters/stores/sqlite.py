@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from langmem_adapters.errors import Conflict
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
-from langmem_adapters.stores import sqlite_recent, sqlite_report
+from langmem_adapters.stores import sqlite_recent, sqlite_report, sqlite_values
 from langmem_adapters.stores.sqlite_namespaces import (
     BITS,
     SCHEMA,
@@ -26,14 +25,6 @@ from langmem_adapters.stores.sqlite_namespaces import (
 )
 
 __all__ = ["SQLiteStore"]
-
-_FEW = 4  # values that are read by one statement
-_GET = [
-    "SELECT key, data FROM langmem_values WHERE namespace ="  # noqa: S608 - question marks
-    " (SELECT number FROM langmem_namespaces WHERE name = ? AND (expires_at IS NULL OR expires_at > ?))"
-    f" AND key IN ({', '.join('?' * count)})"
-    for count in range(_FEW + 1)
-]
 
 
 class SQLiteStore:
@@ -65,11 +56,16 @@ class SQLiteStore:
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         name = encode_namespace(namespace)
-        if keys is not None and len(keys) <= _FEW:
-            return dict(self._database.look(_GET[len(keys)], (name, self._clock(), *keys))) if keys else {}
+        if keys is not None and len(keys) <= sqlite_values.MANY:
+            return dict(self._database.look(*sqlite_values.look_up(name, self._clock(), keys))) if keys else {}
         with self._database.reading() as connection:
             found = find(connection, name, self._clock())
-            return {} if found is None else _values(connection, found[0], keys)
+            if found is None:
+                return {}
+            number, _, beside = found
+            if keys is None:
+                return sqlite_values.read_all(connection, number, beside=beside)
+            return sqlite_values.read(connection, number, keys)
 
     def scan(
         self,
@@ -86,7 +82,7 @@ class SQLiteStore:
             found = find(connection, name, self._clock())
             if found is None:
                 return Page([], 0, {})
-            number, total = found
+            number, total, _ = found
             first = max(after + 1, number << BITS)
             last = min((number + 1) << BITS, before if before is not None else (number + 1) << BITS) - 1
             order = "DESC" if reverse else "ASC"
@@ -95,7 +91,7 @@ class SQLiteStore:
                 (first, last, -1 if limit is None else limit),
             )
             items = [Item(*row) for row in rows]
-            return Page(items, total, _values(connection, number, keys) if keys else {})
+            return Page(items, total, sqlite_values.read(connection, number, keys))
 
     def append(
         self,
@@ -110,9 +106,10 @@ class SQLiteStore:
             now = self._clock()
             found = open_(connection, name, namespace, now)
             new = add(connection, found, entries, now)
-            note(connection, found, added=sum(new), removed=0, ttl=ttl, now=now)
-            values = _values(connection, found.number, keys) if keys else {}
-        return Appended(new, found.total + found.since + sum(new), values)
+            added = sum(new)
+            note(connection, found, added=added, removed=0, ttl=ttl, now=now)
+            values = sqlite_values.read(connection, found.number, keys) if keys else {}
+        return Appended(new, found.total + found.since + added, values)
 
     def write(
         self,
@@ -128,31 +125,26 @@ class SQLiteStore:
         name = encode_namespace(namespace)
         with self._database.writing() as connection:
             now = self._clock()
-            found = open_(connection, name, namespace, now)
-            number = found.number
+            found = open_(connection, name, namespace, now, for_values=True)
+            number, values = found.number, dict(put or {})
             if guard:
-                values = _values(connection, number, list(guard))
-                for key, expected in guard.items():
-                    if values.get(key) != expected:
-                        raise Conflict(f"the value {key!r} was changed by another writer")
-            if delete:
-                connection.executemany(
-                    "DELETE FROM langmem_values WHERE namespace = ? AND key = ?",
-                    [(number, key) for key in delete],
-                )
-            if put:
-                connection.executemany(
-                    "INSERT INTO langmem_values VALUES (?, ?, ?)"
-                    " ON CONFLICT (namespace, key) DO UPDATE SET data = excluded.data",
-                    [(number, key, data) for key, data in put.items()],
-                )
+                _check(guard, sqlite_values.read(connection, number, list(guard)))
+            if delete and found.beside:
+                sqlite_values.delete_beside(connection, number, delete)
             removed = 0
             if remove:
+                if found.beside:
+                    values = {**sqlite_values.taken_along(connection, number, remove), **values}
                 removed = connection.executemany(
                     "DELETE FROM langmem_log WHERE seq = ? AND seq >> 32 = ?",
                     [(item.seq, number) for item in remove],
                 ).rowcount
-            new = add(connection, found, append, now)
+            beside = {id_: values.pop(id_) for id_, _ in append if id_ in values}
+            if found.alone and (delete or beside):
+                sqlite_values.delete_alone(connection, number, [*delete, *beside])
+            if values:
+                sqlite_values.put(connection, number, values, beside=found.beside)
+            new = add(connection, found, append, now, beside)
             note(connection, found, added=sum(new), removed=removed, ttl=ttl, now=now)
 
     def clear(self, namespace: Namespace) -> None:
@@ -210,8 +202,8 @@ class SQLiteStore:
         with self._database.writing() as connection:
             connection.execute(
                 f"UPDATE langmem_namespaces SET next = next + {SINCE}, total = total + {SINCE},"  # noqa: S608
-                " updated_at = ?1, listed_at = ?1, expires_at = ?2 WHERE name = ?3",
-                (dates.updated_at, expires_at, encode_namespace(namespace)),
+                " updated_at = ?, listed_at = ?, expires_at = ? WHERE name = ?",
+                (dates.updated_at, dates.updated_at, expires_at, encode_namespace(namespace)),
             )
 
     def discard(self, namespace: Namespace, before: float) -> bool:
@@ -236,11 +228,7 @@ class SQLiteStore:
         return f"SQLiteStore({self.path!r})"
 
 
-def _values(connection: sqlite3.Connection, number: int, keys: Sequence[str] | None) -> dict[str, bytes]:
-    select = "SELECT key, data FROM langmem_values WHERE namespace = ?"
-    if keys is None:
-        return dict(connection.execute(select, (number,)))
-    found: dict[str, bytes] = {}
-    for key in keys:
-        found.update(connection.execute(select + " AND key = ?", (number, key)))
-    return found
+def _check(guard: Mapping[str, bytes | None], values: Mapping[str, bytes]) -> None:
+    for key, expected in guard.items():
+        if values.get(key) != expected:
+            raise Conflict(f"the value {key!r} was changed by another writer")

@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 import math
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from langmem_adapters.keys import Namespace, encode_namespace
 
-__all__ = ["BEHIND", "BITS", "SCHEMA", "SINCE", "UPDATED_AT", "Found", "add", "drop", "find", "note", "open_"]
+__all__ = ["BEHIND", "BITS", "SCHEMA", "SINCE", "UPDATED_AT", "Found", "add", "bounds", "drop", "find", "note", "open_"]
 
 BEHIND = 60
 """Seconds by which ``listed_at``, which is in the index, may stay behind the last write."""
@@ -45,6 +46,8 @@ SCHEMA = (
     "DROP INDEX langmem_namespaces_recent",
     "CREATE INDEX langmem_namespaces_listed ON langmem_namespaces (parent, listed_at)",
     "ALTER TABLE langmem_log ADD COLUMN at REAL",  # none in older entries, which their namespace's row counts already
+    "ALTER TABLE langmem_log ADD COLUMN value BLOB",  # of the key that is the entry's id, unless that has a row
+    "ALTER TABLE langmem_namespaces ADD COLUMN beside INTEGER NOT NULL DEFAULT 0",  # whether there may be such values
 )
 
 _LATER = "FROM langmem_log WHERE seq >= (number << 32) + next AND seq < (number + 1) << 32"
@@ -55,12 +58,20 @@ SINCE = f"ifnull((SELECT max(seq) {_LATER}) - (number << 32) - next + 1, 0)"
 UPDATED_AT = f"ifnull((SELECT at {_LATER} ORDER BY seq DESC LIMIT 1), updated_at)"
 """When the namespace was last written."""
 
-_FIND = f"SELECT number, total + {SINCE}, expires_at FROM langmem_namespaces WHERE name = ?"  # noqa: S608
-_EXPIRED = "SELECT number FROM langmem_namespaces WHERE expires_at <= ?2 LIMIT 1"
-_OPEN = (
-    f"SELECT number, next, total, {SINCE}, listed_at, expires_at, ({_EXPIRED})"  # noqa: S608
-    " FROM langmem_namespaces WHERE name = ?1"
-)
+_FIND = f"SELECT number, total + {SINCE}, beside, expires_at FROM langmem_namespaces WHERE name = ?"  # noqa: S608
+_EXPIRED = "SELECT number FROM langmem_namespaces WHERE expires_at <= ? LIMIT 1"
+_OPEN = {
+    looks: (
+        f"SELECT number, next, total, {SINCE}, listed_at, expires_at, ({_EXPIRED}), beside, {alone}"  # noqa: S608
+        " FROM langmem_namespaces WHERE name = ?"
+    )
+    for looks, alone in (
+        (False, "0"),
+        (True, "EXISTS (SELECT 1 FROM langmem_values WHERE namespace = number)"),
+    )
+}
+_ADD = "INSERT OR IGNORE INTO langmem_log VALUES (?, ?, ?, ?, ?)"
+_PUT_BESIDE = "UPDATE langmem_log SET value = ? WHERE seq >> 32 = ? AND id = ?"
 _CULL = 1000  # log entries of expired namespaces removed beside each write, so that no sweep is ever needed
 
 
@@ -74,17 +85,24 @@ class Found(NamedTuple):
     listed_at: float
     expires_at: float | None
     expired: int | None  # the number of any namespace that is
+    beside: bool  # whether values may stand beside log entries
+    alone: bool  # whether any have rows of their own, if that was looked for
 
 
-def find(connection: sqlite3.Connection, name: str, now: float) -> tuple[int, int] | None:
-    """The number of a namespace and how many entries its log has, unless there is none, or it has expired."""
+def find(connection: sqlite3.Connection, name: str, now: float) -> tuple[int, int, bool] | None:
+    """The number of a namespace, how many entries its log has, and whether values may stand beside them.
+
+    None, if there is no such namespace, or it has expired.
+    """
     row = connection.execute(_FIND, (name,)).fetchone()
-    return None if row is None or (row[2] is not None and row[2] <= now) else row[:2]
+    return None if row is None or (row[3] is not None and row[3] <= now) else row[:3]
 
 
-def open_(connection: sqlite3.Connection, name: str, namespace: Namespace, now: float) -> Found:
-    """Find a namespace by its encoded name, or make it."""
-    row = connection.execute(_OPEN, (name, now)).fetchone()
+def open_(
+    connection: sqlite3.Connection, name: str, namespace: Namespace, now: float, *, for_values: bool = False
+) -> Found:
+    """Find a namespace by its encoded name, or make it. ``for_values`` also looks whether some have their own rows."""
+    row = connection.execute(_OPEN[for_values], (now, name)).fetchone()
     if row is not None and row[5] is not None and row[5] <= now:
         drop(connection, row[0])
         row = None
@@ -94,18 +112,29 @@ def open_(connection: sqlite3.Connection, name: str, namespace: Namespace, now: 
         "INSERT INTO langmem_namespaces (name, parent, next, total, updated_at) VALUES (?, ?, 1, 0, 0)",
         (name, encode_namespace(namespace[:-1])),
     ).lastrowid
-    expired = connection.execute(f"SELECT ({_EXPIRED})", (None, now)).fetchone()
-    return Found(int(number or 0), 1, 0, 0, -math.inf, None, *expired)
+    expired = connection.execute(f"SELECT ({_EXPIRED})", (now,)).fetchone()
+    return Found(int(number or 0), 1, 0, 0, -math.inf, None, expired[0], beside=False, alone=False)
 
 
-def add(connection: sqlite3.Connection, found: Found, entries: Sequence[tuple[str, bytes]], now: float) -> list[bool]:
-    """Append to the log what it has not; says of each entry whether it is new."""
+def add(
+    connection: sqlite3.Connection,
+    found: Found,
+    entries: Sequence[tuple[str, bytes]],
+    now: float,
+    values: Mapping[str, bytes] = MappingProxyType({}),
+) -> list[bool]:
+    """Append to the log what it has not, and put values of the same ids beside; says of each entry if it is new."""
     new = []
     seq = (found.number << BITS) + found.next + found.since
     for id_, data in entries:
-        added = connection.execute("INSERT OR IGNORE INTO langmem_log VALUES (?, ?, ?, ?)", (seq, id_, data, now))
-        new.append(added.rowcount == 1)
-        seq += added.rowcount
+        value = values.get(id_)
+        added = connection.execute(_ADD, (seq, id_, data, now, value)).rowcount
+        if value is not None and not added:
+            connection.execute(_PUT_BESIDE, (value, found.number, id_))
+        new.append(added == 1)
+        seq += added
+    if values and not found.beside:
+        connection.execute("UPDATE langmem_namespaces SET beside = 1 WHERE number = ?", (found.number,))
     return new
 
 
@@ -135,11 +164,15 @@ def _update(*columns: str) -> str:
     return f"UPDATE langmem_namespaces SET {', '.join(f'{name} = ?' for name in columns)} WHERE number = ?"  # noqa: S608
 
 
+def bounds(number: int) -> tuple[int, int]:
+    """The first and the last key that an entry of a namespace's log can have."""
+    return number << BITS, ((number + 1) << BITS) - 1
+
+
 def _cull(connection: sqlite3.Connection, number: int) -> None:
-    bounds = (number << BITS, ((number + 1) << BITS) - 1)
     removed = connection.execute(
         "DELETE FROM langmem_log WHERE seq IN (SELECT seq FROM langmem_log WHERE seq BETWEEN ? AND ? LIMIT ?)",
-        (*bounds, _CULL),
+        (*bounds(number), _CULL),
     )
     if removed.rowcount < _CULL:
         drop(connection, number)
@@ -147,7 +180,6 @@ def _cull(connection: sqlite3.Connection, number: int) -> None:
 
 def drop(connection: sqlite3.Connection, number: int) -> None:
     """Remove a namespace with all that is in it."""
-    bounds = (number << BITS, ((number + 1) << BITS) - 1)
-    connection.execute("DELETE FROM langmem_log WHERE seq BETWEEN ? AND ?", bounds)
+    connection.execute("DELETE FROM langmem_log WHERE seq BETWEEN ? AND ?", bounds(number))
     connection.execute("DELETE FROM langmem_values WHERE namespace = ?", (number,))
     connection.execute("DELETE FROM langmem_namespaces WHERE number = ?", (number,))

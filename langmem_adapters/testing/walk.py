@@ -18,7 +18,7 @@ from langmem_adapters.testing.fakes import FakeClock
 __all__ = ["store_walk"]
 
 _ids = st.sampled_from([f"id{n}" for n in range(12)])
-_keys = st.sampled_from(["summary", "title", "k\0", ""])
+_keys = st.sampled_from(["summary", "title", "k\0", "", "id1", "id2"])
 _data = st.binary(max_size=8)
 _entries = st.lists(st.tuples(_ids, _data), max_size=4)
 _names: st.SearchStrategy[Namespace] = st.sampled_from([("b", "s"), ("b", "t"), ("b", ""), ("c", "s", "x")])

@@ -1,0 +1,65 @@
+"""No fork in the middle of what another thread does to a file.
+
+What SQLite knows of a file's locks is copied with the process: a child that was forked in the middle of a transaction
+of another thread would find the file locked for ever, by a thread that it does not have.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+__all__ = ["begin", "end"]
+
+_LONGEST = 2.0  # seconds that a fork, or what begins meanwhile, waits at the most
+_under_way: dict[int, int] = {}  # by thread: how many transactions it is in
+_may_begin = threading.Event()
+_may_begin.set()
+
+
+def begin() -> None:
+    """Wait while a fork is under way, unless this thread is in the middle of something already."""
+    me = threading.get_ident()
+    if me in _under_way:
+        _under_way[me] += 1
+        return
+    _under_way[me] = 1  # before the look: a fork looks here after it has closed the door
+    if not _may_begin.is_set():
+        del _under_way[me]
+        _may_begin.wait(_LONGEST)
+        _under_way[me] = 1
+
+
+def end() -> None:
+    """Say that it is over."""
+    me = threading.get_ident()
+    if _under_way[me] > 1:
+        _under_way[me] -= 1
+    else:
+        del _under_way[me]
+
+
+def _before_fork() -> None:
+    _may_begin.clear()
+    me, deadline = threading.get_ident(), time.monotonic() + _LONGEST
+    while any(thread != me for thread in list(_under_way)) and time.monotonic() < deadline:
+        time.sleep(0.0005)
+
+
+def _after_fork_in_parent() -> None:
+    _may_begin.set()
+
+
+def _after_fork_in_child() -> None:
+    """Only the thread that forked is here."""
+    global _may_begin  # noqa: PLW0603 - others may have held its lock
+    me = threading.get_ident()
+    for thread in [thread for thread in _under_way if thread != me]:
+        del _under_way[thread]
+    _may_begin = threading.Event()
+    _may_begin.set()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
