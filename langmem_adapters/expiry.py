@@ -56,6 +56,8 @@ class Expiring:
         self._refresh = "write" if ttl is None else refresh
         self._clock = clock
         self._along = along if ttl is not None else None
+        self.ttl_along = ttl if along is not None else None
+        """Seconds for what begins in the namespace that expires along: its place in the store's list has them, too."""
         self._keys = [] if self._refresh == "write" else [EXPIRES]
         self._deadline: float | None = None  # with "never", once it is known
 

@@ -205,7 +205,8 @@ class SessionLog:
         begun = yield from self._begun(gone, values)
         if begun is None:
             return False
-        yield from long_term.add_flow([message for _, message in gone], session=self.scope.session)
+        said, ttl = [message for _, message in gone], self.session.ttl_along
+        yield from long_term.add_flow(said, session=self.scope.session, ttl=ttl)
         left = yield from self.leave(gone, begun, put=put)
         if not left:
             yield from self._take_back(long_term, gone, begun)
