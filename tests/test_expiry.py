@@ -481,15 +481,18 @@ def test_a7_in_redis_the_server_counts_what_the_rule_says(
 
 
 @pytest.mark.parametrize("refresh", REFRESH)
-def test_a7_no_key_of_a_session_with_memories_of_its_own_stays_for_ever(
+def test_a7_no_key_of_sessions_with_memories_of_their_own_stays_for_ever(
     redis_server: RedisServer, key_prefix: str, refresh: Refresh
 ) -> None:
     store, clock = RedisStore(redis_server.url(), prefix=key_prefix), FakeClock()
     client = redis.Redis.from_url(redis_server.url())
-    long_term = LongTermMemory(store, open_index("memory:"), session=SCOPE.session)
-    brain = brain_of(store, refresh, clock, memory_k=1, long_term=long_term)
-    brain.add_messages([user("bike"), user("shed"), user("thanks")])
-    assert long_term.count() == 2
+    for name in ("a", "b", "c"):
+        memory = LongTermMemory(store, open_index("memory:"), session=name)
+        brain = BrainMemory(store, name, memory_k=2, long_term=memory, ttl=TTL, refresh=refresh, clock=clock)
+        for n in range(4):
+            brain.add_talk(f"question {n}")
+            brain.add_answer(f"answer {n}")
+        assert memory.count() == 6
     lives = _lives(client, key_prefix)
     assert len([key for key in lives if key.endswith(b":dir")]) == 2
     assert all(life > 0 for life in lives.values())
