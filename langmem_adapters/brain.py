@@ -15,6 +15,7 @@ from langmem_adapters.departed import DEPARTED, count_departed
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.given import said_by
 from langmem_adapters.log import readable
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.metagpt import import_flow
@@ -176,19 +177,19 @@ class BrainMemory(Remembering, Reflection):
 
     def add_talk(self, text: str, **fields: Any) -> None:
         """Append what the user said; ``fields`` are those of a Message, such as ``name`` or ``metadata``."""
-        run(self._add([Message(role="user", content=text, **fields)]))
+        run(self._add([said_by("user", text, fields)]))
 
     async def aadd_talk(self, text: str, **fields: Any) -> None:
         """:meth:`add_talk`, without blocking the event loop."""
-        await arun(self._add([Message(role="user", content=text, **fields)]))
+        await arun(self._add([said_by("user", text, fields)]))
 
     def add_answer(self, text: str, **fields: Any) -> None:
         """Append what the assistant answered."""
-        run(self._add([Message(role="assistant", content=text, **fields)]))
+        run(self._add([said_by("assistant", text, fields)]))
 
     async def aadd_answer(self, text: str, **fields: Any) -> None:
         """:meth:`add_answer`, without blocking the event loop."""
-        await arun(self._add([Message(role="assistant", content=text, **fields)]))
+        await arun(self._add([said_by("assistant", text, fields)]))
 
     def record_turn(self, question: str | Message) -> Turn[str | Message]:
         """Record a question with its answer, or with what there is of it when the turn is interrupted.

@@ -19,6 +19,7 @@ from langmem_adapters.departed import (
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.expiry import Expiring, Refresh
 from langmem_adapters.flow import Flow
+from langmem_adapters.given import check_store, checked_messages
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
 from langmem_adapters.model import Message, MessageData, Scope, salvage
@@ -69,6 +70,7 @@ class SessionLog:
         clock: Callable[[], float],
         new_id: Callable[[], str],
     ) -> None:
+        check_store(store)
         self.store = store
         self.scope = scope
         self.memory_k = memory_k
@@ -113,7 +115,7 @@ class SessionLog:
 
     def add(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
         """Append messages; what was only recalled into a prompt is not added."""
-        messages = [message for message in messages if not message.metadata.get(RECALLED)]
+        messages = [message for message in checked_messages(messages) if not message.metadata.get(RECALLED)]
         if not messages:
             return
         if self._redacted is not None:  # else a message would not be known again by what is kept of it

@@ -13,6 +13,7 @@ from langmem_adapters.analysis import matching
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.forgetting import forget
+from langmem_adapters.given import checked_messages
 from langmem_adapters.keeping import correct, keep
 from langmem_adapters.keys import Namespace
 from langmem_adapters.memories import Reading, memory_id, normal, session_within
@@ -241,7 +242,7 @@ class LongTermMemory:
 
     def add_flow(self, messages: Sequence[Message], *, session: str, ttl: float | None = None) -> Flow[None]:
         """:meth:`add`, as a part of a larger flow, with a ``ttl`` for a memory that has none of its own."""
-        kept = [message for message in messages if not message.metadata.get(RECALLED)]
+        kept = [message for message in checked_messages(messages) if not message.metadata.get(RECALLED)]
         if kept:
             said_in, ttl = session or self.scope.session, ttl if self.ttl is None else self.ttl
             yield from keep(self._records, kept, said_in, self._reading, clock=self._clock, ttl=ttl)

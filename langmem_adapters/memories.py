@@ -93,6 +93,8 @@ def session_within(own: Scope, scope: Scope | None) -> str:
     """The session that a search in memories of ``own`` is narrowed to, if to any; never wider than they are."""
     if scope is None:
         return ""
+    if not isinstance(scope, Scope):
+        raise ConfigurationError(f"the scope of a search is a Scope, not {type(scope).__name__}")
     if (scope.tenant, scope.user) != (own.tenant, own.user):
         raise ConfigurationError("the scope of a search names the tenant and the user of the memory, and no others")
     if scope.session and not own.user and scope.session != own.session:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from langmem_adapters.codec import encode
 from langmem_adapters.following import Change, follow
+from langmem_adapters.given import check_store
 from langmem_adapters.journal import keys_of, tidy
 from langmem_adapters.keys import Namespace
 from langmem_adapters.locks import ForkSafeLock
@@ -47,6 +48,7 @@ class Records:
         text_of: Callable[[str, bytes], str | Document | None],
         new_id: Callable[[], str],
     ) -> None:
+        check_store(store)
         self.store = store
         self.namespace = namespace
         self.index = index

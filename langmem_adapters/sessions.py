@@ -15,6 +15,7 @@ from langmem_adapters.departed import DEPARTED, have_departed, is_departed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.expiry import EXPIRES, Expiring, Refresh
 from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.given import check_store, lines_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.log import ARCHIVED, CREATED, brain_namespace, entry_id
 from langmem_adapters.longterm import longterm_namespace
@@ -57,6 +58,7 @@ class Sessions:
         refresh: Refresh = "write",
         clock: Callable[[], float] = time.time,
     ) -> None:
+        check_store(store)
         self.store = store
         self.scope = Scope(tenant=tenant, user=user)
         self.ttl = ttl
@@ -263,7 +265,7 @@ def _without_departed(entries: Sequence[tuple[str, bytes]], values: Mapping[str,
 
 def parse_lines(lines: Iterable[bytes | str]) -> Iterator[Line]:
     """Read and check the lines of an export. Raises SerializationError, naming the line, at the first wrong one."""
-    for number, raw in enumerate(lines, start=1):
+    for number, raw in enumerate(lines_of(lines), start=1):
         if not raw.strip():
             continue
         try:

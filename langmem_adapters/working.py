@@ -15,6 +15,7 @@ from langmem_adapters import views
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.given import check_store
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 
@@ -90,6 +91,7 @@ class WorkingMemory:
             raise ConfigurationError(f"ttl is a number of seconds above 0, or None for no expiry, not {ttl!r:.50}")
         if not isinstance(user, str) or not isinstance(tenant, str):
             raise ConfigurationError("user and tenant are texts")
+        check_store(store)
         self._store = store
         self._owner = (tenant, user)
         self.ttl = ttl

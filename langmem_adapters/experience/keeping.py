@@ -82,6 +82,9 @@ class Keeping:
 
         ``has_text`` is False for keys under which there never is a request, by whose text it could be found.
         """
+        if not isinstance(experience, Experience):
+            kind = type(experience).__name__
+            raise ConfigurationError(f"an experience is made as Experience(req=…, resp=…), not {kind}")
         now = self._clock()
         kept = experience.model_copy(
             update={

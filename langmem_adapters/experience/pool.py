@@ -19,6 +19,7 @@ from langmem_adapters.experience.shelf import Shelf
 from langmem_adapters.experience.transfer import write_line
 from langmem_adapters.experience.verifier_tuning import Tuned, tuning
 from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.given import check_store
 from langmem_adapters.model import Experience, Scope
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, Store
@@ -95,6 +96,7 @@ class ExperiencePool(Keeping):
         for name, text in (("tag", tag), ("user", user), ("tenant", tenant)):
             if not isinstance(text, str):
                 raise ConfigurationError(f"{name} is a text, not {text!r:.50}")
+        check_store(store)
         check(prices or {})
         self.tag = tag
         self.scope = Scope(tenant=tenant, user=user)

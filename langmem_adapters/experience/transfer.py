@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.requests import key_of
+from langmem_adapters.given import lines_of
 from langmem_adapters.model import Experience
 
 __all__ = ["read_lines", "write_line"]
@@ -23,7 +24,7 @@ def write_line(key: str, data: bytes) -> bytes:
 def read_lines(lines: Iterable[bytes | str]) -> list[tuple[str, Experience]]:
     """Read and check lines. Raises SerializationError, which quotes nothing, naming the first wrong one."""
     found = []
-    for number, raw in enumerate(lines, start=1):
+    for number, raw in enumerate(lines_of(lines), start=1):
         if not raw.strip():
             continue
         try:
