@@ -6,10 +6,11 @@ import threading
 import time
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import var_child_runnable_config
 from typing_extensions import NotRequired
 
@@ -17,11 +18,27 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.causes import WarnOnce
 from langmem_adapters.conversation import Context
 from langmem_adapters.errors import ConfigurationError, MissingDependency, SearchError, SerializationError, StoreError
-from langmem_adapters.flow import Flow, Step, arun, run, step
+from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import open_index, open_vectors, shared_index, shared_vectors
-from langmem_adapters.langchain.convert import from_message, to_message
+from langmem_adapters.langchain.convert import from_message
+from langmem_adapters.langchain.overlap import is_said, joined
+from langmem_adapters.langchain.recording import (
+    BEGAN,
+    RECORDED,
+    SAID,
+    THREAD,
+    covers,
+    first_new,
+    question_of,
+    record,
+    recorded,
+    with_said,
+    words_in,
+    written_by,
+)
 from langmem_adapters.langchain.shown import Frame, memory_section, with_memory
-from langmem_adapters.langchain.thread import SUMMARY_KEY, is_said, joined, known
+from langmem_adapters.langchain.storable import legible
+from langmem_adapters.langchain.thread import SUMMARY_KEY
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled, Scope, Summary
 from langmem_adapters.prompts import Prompts
@@ -31,9 +48,10 @@ from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
 try:
     from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
-    from langchain.agents.middleware.types import OmitFromOutput, PrivateStateAttr
+    from langchain.agents.middleware.types import ExtendedModelResponse, OmitFromOutput, PrivateStateAttr
     from langchain.chat_models import init_chat_model
     from langgraph.runtime import Runtime
+    from langgraph.types import Command
 
     from langmem_adapters.langchain.scope import Lookup, ScopeOf
 except ImportError as error:
@@ -42,7 +60,6 @@ except ImportError as error:
 __all__ = ["BrainMemoryMiddleware", "BrainState"]
 
 T = TypeVar("T")
-_RECORDED = "brain_recorded"
 _TOKENS = 8000  # the budget that summaries keep to, where no other is given
 _BRAINS = 256  # sessions that are remembered for stats() and flush()
 
@@ -51,7 +68,10 @@ class BrainState(AgentState[Any]):
     """What the middleware keeps in a thread beside its messages."""
 
     brain_summary: NotRequired[Annotated[str, OmitFromOutput]]
-    brain_recorded: NotRequired[Annotated[str, PrivateStateAttr]]  # id of the last message that the memory has
+    brain_recorded: NotRequired[Annotated[str, PrivateStateAttr]]
+    brain_said: NotRequired[Annotated[list[BaseMessage], PrivateStateAttr]]
+    brain_began: NotRequired[Annotated[str, PrivateStateAttr]]
+    brain_thread: NotRequired[Annotated[str, PrivateStateAttr]]
 
 
 class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
@@ -61,7 +81,9 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
     in the system message, marked as data, the summary of what was before them and the memories that fit the user's
     newest question. The thread's own messages are not changed, and what was shown from memory is not stored again.
     When a run has ended, what it said is appended to the session at once, so that parallel runs do not mix, and a
-    run that failed leaves no half of a turn. One instance serves every user; with a checkpointer or without.
+    run that failed leaves no half of a turn. One instance serves every user; with a checkpointer or without, and
+    then clients may send the whole conversation each time, or only what is new. What a saved thread does not have
+    any more (time travel, RemoveMessage) is not shown from the session either, but the session keeps it.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
@@ -151,6 +173,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
             "prompts": prompts,
             "ttl": ttl,
         }
+        self._words = words_in(self._store)
         self._counts: Counter[str] = Counter()
         self._warn = WarnOnce()
         self._lock = threading.Lock()
@@ -169,15 +192,17 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
-    ) -> ModelResponse[Any]:
+    ) -> ExtendedModelResponse[Any]:
         """Show the model its window, the summary and what is recalled."""
-        return handler(run(self._shown(request)))
+        shown, said = run(self._shown(request))
+        return ExtendedModelResponse(handler(shown), Command(update={SAID: said}))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
-    ) -> ModelResponse[Any]:
+    ) -> ExtendedModelResponse[Any]:
         """:meth:`wrap_model_call`, without blocking the event loop."""
-        return await handler(await arun(self._shown(request)))
+        shown, said = await arun(self._shown(request))
+        return ExtendedModelResponse(await handler(shown), Command(update={SAID: said}))
 
     def after_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Append what the run said to the session."""
@@ -217,31 +242,37 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
         context = yield from self._attempt(step(self._brain(self._scope(runtime)).context), None)
         if context is None:
             return None
-        thread = [to_message(message) for message in state["messages"]]
-        start = _place(thread, state.get(_RECORDED) or None)
-        if start is None:
-            start = known(context.messages, thread, _covers(context.summary))
+        messages = context.messages
+        thread = [legible(message) for message in state["messages"]]
+        start = first_new(thread, state, context, self._words)
         found = {
-            _RECORDED: thread[start - 1].id if start else "",
+            RECORDED: thread[start - 1].id if start else "",
             SUMMARY_KEY: context.summary.text if context.summary else "",
+            BEGAN: state.get(BEGAN, messages[-1].id if messages else ""),
+            THREAD: state.get(THREAD) or (thread[0].id if thread else ""),
         }
         return {name: value for name, value in found.items() if state.get(name) != value} or None
 
-    def _shown(self, request: ModelRequest[Any]) -> Flow[ModelRequest[Any]]:
-        brain = self._brain(self._scope(request.runtime))
-        thread = [to_message(message) for message in request.messages]
+    def _shown(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
+        brain, state = self._brain(self._scope(request.runtime)), request.state
+        thread = [legible(message) for message in request.messages]
         own = {id(message): original for message, original in zip(thread, request.messages, strict=True)}
-        lost = Context(Summary(text=str(request.state.get(SUMMARY_KEY) or "")), [])
+        lost = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
         context = yield from self._attempt(step(brain.context), lost)
+        start = recorded(thread, state, context, self._words)
+        said: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
+        if context is not lost or RECORDED in state:
+            said = with_said(said, [own[id(message)] for message in thread[start:] if is_said(message)])
+        question = question_of(thread) or question_of([legible(message) for message in said])
         summary, system = context.summary, request.system_message
         frame = Frame(
-            self._conversation(context, thread, request.state),
+            self._conversation(context, thread, start, written_by(state, context.messages)),
             system,
             memory_k=self._memory_k,
             max_tokens=self._max_tokens,
             counter=self._counter,
         )
-        recalled = yield from self._recall(brain, thread, frame.beside(system, frame.memory_tokens))
+        recalled = yield from self._recall(brain, question, frame.beside(system, frame.memory_tokens))
         while True:
             section = memory_section(summary.text if summary else "", recalled, frame.memory_tokens, self._counter)
             remembering = with_memory(system, section)
@@ -253,36 +284,27 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
             recalled = once  # there was more room for messages than it seemed
         self._counts["recalled"] += len(recalled)
         messages: list[Any] = [own.get(id(message)) or from_message(message) for message in shown]
-        return request.override(messages=messages, system_message=remembering)
+        return request.override(messages=messages, system_message=remembering), said
 
-    def _conversation(self, context: Context, thread: list[Message], state: Mapping[str, Any]) -> list[Message]:
+    def _conversation(self, context: Context, thread: list[Message], start: int, own: Collection[int]) -> list[Message]:
         """The session and the thread in one; the thread alone, where the session is not there any more."""
-        if not context.messages and not _covers(context.summary):
+        if not context.messages and not covers(context.summary):
             return thread
-        return joined(context.messages, thread, _start(thread, state, context))
+        return joined(context.messages, thread, start, own=own, words=self._words)
 
-    def _recall(self, brain: BrainMemory, thread: Sequence[Message], shown: Sequence[Message]) -> Flow[list[Recalled]]:
-        question = next((message.text for message in reversed(thread) if message.role == "user"), "")
+    def _recall(self, brain: BrainMemory, question: str, shown: Sequence[Message]) -> Flow[list[Recalled]]:
         if brain.long_term is None or not self._recall_k:
             return []
         return (yield from self._attempt(brain.long_term.search_flow(question, self._recall_k, shown=shown), []))
 
     def _after(self, state: BrainState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
         brain = self._brain(self._scope(runtime))
-        thread = [to_message(message) for message in state["messages"]]
-        new = yield from self._attempt(self._record(brain, thread, state), None)
+        thread = [legible(message) for message in state["messages"]]
+        new = yield from self._attempt(record(brain, thread, state, self._words, self._warn), None)
         if new is None or not thread:
             return None
         self._counts["recorded"] += new
-        return {_RECORDED: thread[-1].id}
-
-    def _record(self, brain: BrainMemory, thread: list[Message], state: Mapping[str, Any]) -> Flow[int]:
-        context = Context(None, [])
-        if _place(thread, state.get(_RECORDED)) is None:
-            context = yield from step(brain.context)
-        new = [message for message in thread[_start(thread, state, context) :] if is_said(message)]
-        yield Step(lambda: brain.add_messages(new), lambda: brain.aadd_messages(new))
-        return len(new)
+        return {RECORDED: thread[-1].id, SAID: []}
 
     def _attempt(self, flow: Flow[T], instead: T) -> Flow[T]:
         try:
@@ -313,26 +335,6 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
     def _latest(self) -> list[BrainMemory]:
         with self._lock:
             return list(self._brains.values())
-
-
-def _place(thread: Sequence[Message], recorded: object) -> int | None:
-    """How many messages are recorded, as the thread's state tells it; None, where it does not tell."""
-    if recorded == "":
-        return 0
-    return next((n + 1 for n, message in enumerate(thread) if message.id == recorded), None)
-
-
-def _start(thread: Sequence[Message], state: Mapping[str, Any], context: Context) -> int:
-    """How many of the thread's messages are in the session, found out during a run or after it."""
-    place = _place(thread, state.get(_RECORDED))
-    if place is not None:
-        return place
-    asked = max((n + 1 for n, message in enumerate(thread) if message.role == "user"), default=0)
-    return known(context.messages, thread[:asked], _covers(context.summary))
-
-
-def _covers(summary: Summary | None) -> str:
-    return summary.covers if summary else ""
 
 
 @contextmanager

@@ -1,0 +1,129 @@
+"""What a history and a thread both have: exchange by exchange."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from langmem_adapters.langchain.overlap import Proof, is_said, joined, known, known_by_id
+from langmem_adapters.model import Message, ToolCall
+
+
+def said(lines: str, ids: str = "") -> list[Message]:
+    """``Q`` a question, ``q`` its answer, ``q'`` another one; ``!`` a call and its result; each may have an id."""
+    messages: list[Message] = []
+    for n, word in enumerate(lines.split()):
+        if word == "!":
+            messages += [
+                Message(role="assistant", tool_calls=[ToolCall(id=f"c{n}", name="look")]),
+                Message(role="tool", tool_call_id=f"c{n}", content="found"),
+            ]
+        else:
+            messages.append(Message(role="user" if word[0].isupper() else "assistant", content=word))
+    return [m.model_copy(update={"id": f"{ids}{n}"}) for n, m in enumerate(messages)] if ids else messages
+
+
+def words(messages: list[Message]) -> str:
+    return " ".join(message.text or "!" for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("history", "thread", "by", "count"),
+    [
+        ("A ! a", "A a B", "answers", 2),  # the client does not show calls
+        ("A ! a", "A ! B", "answers", 3),  # or nothing but the call
+        ("A !", "A B", "answers", 1),  # nothing was said
+        ("A a", "A B", "answers", 0),  # something was
+        ("A !", "A", "answers", 0),  # asked again
+        ("A a", "A a'", "answers", 0),  # another conversation that begins alike
+        ("A a", "A a' B", "answers", 0),
+        ("A a", "A a' B", "questions", 2),
+        ("A a B b", "A a' B b' C", "questions", 4),
+        ("A a B b", "B b' A a' C", "questions", 4),
+        ("A a", "A a x B", "answers", 2),  # what was said behind an answer is new
+        ("A a", "A a' x B", "questions", 3),
+        ("A", "A a", "answers", 1),  # the answer came since
+        ("A a X x B b", "A a B b C", "answers", 4),  # somebody else spoke between
+        ("A a B b X x Y y", "A a B b C", "answers", 4),
+        ("A a", "A a A a B", "answers", 4),  # of several, the latest
+        ("A a A a", "A a A a A", "answers", 4),
+        ("A a B b", "A a Z z B b C", "answers", 6),  # edited in the middle
+        ("A a B b", "A a C", "answers", 2),
+        ("g A a", "g A a B", "answers", 3),  # a greeting
+        ("a B b", "A a B b C", "answers", 4),
+        ("A a B b", "a B b C", "answers", 3),
+        ("A a", "a B", "answers", 1),  # both begin in the midst of an exchange
+        ("g", "g B", "answers", 1),
+        ("A !", "A found B", "answers", 2),  # a tool's result is what the client shows
+    ],
+)
+def test_how_much_of_a_thread_is_known(history: str, thread: str, by: Proof, count: int) -> None:
+    assert known(said(history), said(thread, "new"), by=by) == count
+
+
+@pytest.mark.parametrize(
+    ("history", "thread", "count"),
+    [
+        ("A a", "A a B", 2),
+        ("A a", "B a C", 2),  # an edited question with its answer
+        ("A a", "B b C", 0),  # the ids alone
+        ("A a B b", "A a B", 3),
+        ("A a B b", "A a C", 2),
+    ],
+)
+def test_ids_count_where_the_words_are_the_same(history: str, thread: str, count: int) -> None:
+    assert known_by_id(said(history, "m"), said(thread, "m")) == count
+    assert known(said(history, "m"), said(thread, "m")) == count
+    assert known_by_id(said(history, "m"), said(thread, "n"), covers="n0") == 1
+    assert known_by_id(said(history), said(thread)) == 0
+
+
+def test_who_gives_back_ids_gives_back_answers() -> None:
+    history = said("A a X x", "m")
+    assert known(history, [*history[:2], *said("X x' B", "n")], by="questions") == 2
+
+
+def test_a_message_that_says_nothing_is_known_by_its_id() -> None:
+    history = [*said("A", "m"), Message(id="empty", role="assistant")]
+    assert known(history, [*history, *said("B", "n")]) == 2
+
+
+def test_white_space_blocks_and_instructions_are_no_difference() -> None:
+    history = [*said("A"), Message(role="assistant", content=[{"type": "text", "text": "In  the"}, "shed. "])]
+    thread = [Message(role="system", content="S"), *said("A"), Message(role="assistant", content="In the shed.")]
+    assert known(history, thread) == 3
+    assert not is_said(thread[0])
+
+
+@pytest.mark.parametrize(
+    ("history", "thread", "start", "found"),
+    [
+        ("A ! a", "A a B", 2, "A ! found a B"),
+        ("A a", "A a' B", 2, "A a' B"),
+        ("A ! a", "A a' B", 2, "A a' B"),
+        ("A a X x B b", "A a B b C", 4, "A a X x B b C"),
+        ("B b", "A a B b C", 4, "B b C"),
+        ("A a B b", "Z z B b C", 4, "A a B b C"),  # the edited one is behind the window, or in the history
+        ("b", "B b C", 2, "b C"),
+        ("", "A a B", 2, "B"),
+    ],
+)
+def test_both_in_one(history: str, thread: str, start: int, found: str) -> None:
+    assert words(joined(said(history), said(thread), start)) == found
+
+
+def test_what_the_thread_has_taken_back() -> None:
+    history = said("A a B b X x", "m")
+    assert words(joined(history, [*history[:2], *said("C")], 2, own={0, 1, 2, 3})) == "A a X x C"
+    assert words(joined(history[:4], said("Z z C", "n"), 2, own={0, 1, 2, 3})) == "Z z C"
+    edited = [history[0].model_copy(update={"content": "E"}), history[1]]
+    assert words(joined(history[:2], [*edited, *said("C")], 2, own={0, 1})) == "E a C"
+
+
+def test_long_conversations_are_compared_soon() -> None:
+    history = said(" ".join(f"Q{n} a{n}" for n in range(100)))
+    thread = said(" ".join(f"Q{n - 400} b{n}" for n in range(500)))
+    begin = time.perf_counter()
+    assert known(history, [*thread, *said("New")], by="questions") == 1000
+    assert time.perf_counter() - begin < 1

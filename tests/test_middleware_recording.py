@@ -1,0 +1,278 @@
+"""What BrainMemoryMiddleware records of a run: whatever others remove meanwhile, and whatever cannot be stored."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import SummarizationMiddleware, before_model
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Command, interrupt
+
+from langmem_adapters import BrainMemory, Message, SerializationError, StoreUnavailable
+from langmem_adapters.conversation import Context
+from langmem_adapters.langchain import BrainMemoryMiddleware, from_message, thread_to_history, to_message
+from langmem_adapters.langchain.overlap import words_of
+from langmem_adapters.langchain.recording import first_new
+from langmem_adapters.langchain.storable import legible, storable
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from tests.agents import Scripted, aask, ask, invalid, look, of, ok, system, texts
+
+
+class Colour(Enum):
+    RED = 1
+
+
+def memory(store: Store | None = None, **options: Any) -> BrainMemoryMiddleware:
+    return BrainMemoryMiddleware(store=store or MemoryStore(), **options)
+
+
+def stored(ours: BrainMemoryMiddleware) -> list[Message]:
+    return ours.brain("s", user="ada").messages()
+
+
+# --- what cannot be stored ----------------------------------------------------------------------------------
+
+
+@tool(response_format="content_and_artifact")
+def plot(year: str) -> tuple[str, Any]:
+    """Plot something."""
+    return f"a plot of {year}", np.array([1.0, 2.0])
+
+
+def plots(messages: list[BaseMessage]) -> AIMessage:
+    if messages[-1].text == "plot":
+        return AIMessage("", tool_calls=[{"name": "plot", "args": {"year": "2023"}, "id": f"c{len(messages)}"}])
+    return ok(messages)
+
+
+@pytest.mark.parametrize("saver", [None, InMemorySaver()])
+def test_an_artifact_that_no_store_can_keep_stops_nothing(
+    saver: InMemorySaver | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours = memory(on_error="raise")
+    agent = create_agent(Scripted(answer=plots), [plot], middleware=[ours], checkpointer=saver)
+    counts = []
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        for question in ("hello", "plot", "my bike is in the shed", "plot", "more"):
+            ask(agent, question)
+            counts.append(len(stored(ours)))
+    assert counts == [2, 6, 8, 12, 14]
+    assert ours.stats()["errors"] == 0
+    assert len(caplog.records) == 1
+    result = stored(ours)[4]
+    assert (result.text, result.metadata["unstored"]) == ("a plot of 2023", ["artifact"])
+    back = from_message(result)
+    assert isinstance(back, ToolMessage)
+    assert back.artifact is None
+
+
+async def test_an_artifact_without_blocking(any_store: Store) -> None:
+    ours = memory(any_store, on_error="raise")
+    agent = create_agent(Scripted(answer=plots), [plot], middleware=[ours])
+    await aask(agent, "plot")
+    assert len(stored(ours)) == 4
+
+
+@pytest.mark.parametrize("bad", [np.float64(1), Path("/x"), Colour.RED, object(), {"deep": [np.array([1])]}])
+def test_only_what_cannot_be_stored_is_left_out(bad: Any) -> None:
+    message = AIMessage(
+        [{"type": "text", "text": "In the shed."}, {"type": "image", "data": bad}],
+        id="a1",
+        tool_calls=[{"name": "look", "args": {"place": "shed", "map": bad}, "id": "c1", "type": "tool_call"}],
+        additional_kwargs={"trace": bad},
+        response_metadata={"model": "m"},
+    )
+    if isinstance(bad, np.float64 | Colour):  # numbers and members with a value are stored as that
+        bad = None
+    kept = storable(to_message(message))
+    kept.to_bytes()
+    assert kept.text == "In the shed."
+    assert kept.tool_calls[0].args["place"] == "shed"
+    assert kept.host["langchain"]["response_metadata"] == {"model": "m"}
+    assert kept.id == "a1"
+
+
+def test_what_can_be_stored_is_the_very_same_message() -> None:
+    message = to_message(ToolMessage("x", tool_call_id="c1", artifact={"a": [1, b"2", (3,)]}))
+    assert storable(message) is message
+
+
+def test_one_bad_message_does_not_hold_up_the_others() -> None:
+    ours = memory(on_error="raise")
+    agent = create_agent(Scripted(), middleware=[ours])
+    bad = HumanMessage("one", id="h1")
+    bad.content = [5]  # type: ignore[list-item]
+    agent.invoke({"messages": [bad, HumanMessage("two")]}, **of("ada", "s"))
+    assert texts(stored(ours))[1:] == ["two", "ok: two"]
+    assert stored(ours)[0].metadata["unstored"] == ["content"]
+    assert legible(bad).id == "h1"
+
+
+def test_a_thread_with_an_artifact_becomes_a_history(caplog: pytest.LogCaptureFixture) -> None:
+    brain = BrainMemory(MemoryStore(), "s")
+    thread = [HumanMessage("q"), ToolMessage("c", tool_call_id="1", artifact=np.array([1.0])), AIMessage("a")]
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        assert thread_to_history(thread, brain) == 3
+    assert texts(brain.messages()) == ["q", "c", "a"]
+    assert len(caplog.records) == 1
+
+
+def test_an_error_that_is_no_messages_own_is_not_hidden(caplog: pytest.LogCaptureFixture) -> None:
+    class Damaged(MemoryStore):
+        def append(self, *_: Any, **__: Any) -> Any:
+            raise SerializationError("damaged")
+
+    agent = create_agent(Scripted(), middleware=[memory(Damaged(), on_error="raise")])
+    with caplog.at_level(logging.WARNING, "langmem_adapters"), pytest.raises(SerializationError, match="damaged"):
+        ask(agent, "one")
+    assert not caplog.records
+
+
+def test_a_saved_thread_is_known_by_ids_and_a_clients_by_its_words() -> None:
+    history = [Message(id="1", role="user", content="yes"), Message(id="2", role="assistant", content="ok")]
+    thread = [message.model_copy(update={"id": f"new {message.id}"}) for message in history]
+    assert first_new(thread, {}, Context(None, history), words_of) == 2
+    assert first_new(thread, {"brain_began": ""}, Context(None, history), words_of) == 0
+    assert first_new(history, {"brain_began": ""}, Context(None, history), words_of) == 2
+
+
+# --- beside others that take messages out of the thread -----------------------------------------------------
+
+
+@before_model
+def trim(state: Any, runtime: Any) -> Any:  # noqa: ARG001 - LangChain passes it
+    messages = state["messages"]
+    return (
+        {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), messages[0], *messages[-3:]]} if len(messages) > 4 else None
+    )
+
+
+def summarization() -> Any:
+    small = Scripted(answer=lambda _: AIMessage("SUMMARY"))
+    return SummarizationMiddleware(small, trigger=("messages", 5), keep=("messages", 2))
+
+
+def six_calls() -> Any:
+    count = itertools.count(1)
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:  # noqa: ARG001 - as models are asked
+        n = next(count)
+        call = {"name": "look", "args": {"place": f"{n}"}, "id": f"c{n}", "type": "tool_call"}
+        return AIMessage("", tool_calls=[call]) if n % 7 else AIMessage("final")
+
+    return answer
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("other", [summarization, lambda: trim])
+@pytest.mark.parametrize("saver", [True, False])
+def test_what_others_take_out_of_the_thread_is_recorded(other: Any, *, first: bool, saver: bool) -> None:
+    ours, model = memory(), Scripted(answer=six_calls())
+    both = [ours, other()] if first else [other(), ours]
+    agent = create_agent(model, [look], middleware=both, checkpointer=InMemorySaver() if saver else None)
+    for n in range(3):
+        ask(agent, f"question {n}")
+    found = stored(ours)
+    assert [m.text for m in found if m.role == "user"] == [f"question {n}" for n in range(3)]
+    assert [m.role for m in found] == (["user", *["assistant", "tool"] * 6, "assistant"]) * 3
+    assert [invalid(shown) for shown in model.seen if invalid(shown)] == []
+
+
+def test_recall_is_for_the_question_though_it_was_taken_out() -> None:
+    ours, model = memory(), Scripted(answer=six_calls())
+    long_term = ours.brain("earlier", user="ada").long_term
+    assert long_term is not None
+    long_term.add([Message(role="user", content="My bike is in the shed.")], session="earlier")
+    ask(create_agent(model, [look], middleware=[ours, summarization()]), "Where is my bike?")
+    assert all("in the shed" in system(shown) for shown in model.seen)
+
+
+def test_what_a_filter_replaces_is_recorded_as_it_is_shown() -> None:
+    @before_model
+    def redact(state: Any, runtime: Any) -> Any:  # noqa: ARG001 - LangChain passes it
+        last = state["messages"][-1]
+        return {"messages": [HumanMessage("my card is [card]", id=last.id)]} if "4111" in last.text else None
+
+    for order in (1, -1):
+        ours, model = memory(), Scripted()
+        agent = create_agent(model, middleware=[ours, redact][::order], checkpointer=InMemorySaver())
+        ask(agent, "my card is 4111")
+        assert texts(stored(ours)) == ["my card is [card]", "ok: my card is [card]"]
+
+
+def test_what_is_replaced_once_it_was_shown_is_recorded_in_its_new_form() -> None:
+    @before_model
+    def redact(state: Any, runtime: Any) -> Any:  # noqa: ARG001 - LangChain passes it
+        first = state["messages"][0]
+        if not isinstance(state["messages"][-1], ToolMessage) or "4111" not in first.text:
+            return None
+        return {"messages": [HumanMessage("my card is [card]", id=first.id)]}
+
+    ours = memory()
+    agent = create_agent(Scripted(answer=six_calls()), [look], middleware=[ours, redact, summarization()])
+    ask(agent, "my card is 4111")
+    assert texts(stored(ours))[0] == "my card is [card]"
+    assert not [message for message in stored(ours) if "4111" in message.text]
+
+
+def test_what_a_run_said_is_not_kept_in_the_state_once_it_is_recorded() -> None:
+    saver, ours = InMemorySaver(), memory()
+    agent = create_agent(Scripted(answer=six_calls()), [look], middleware=[ours, summarization()], checkpointer=saver)
+    found = ask(agent, "one")
+    assert agent.get_state({"configurable": {"thread_id": "s"}}).values["brain_said"] == []
+    assert not {"brain_said", "brain_began", "brain_thread", "brain_recorded"} & set(found)
+
+
+def test_a_run_that_was_interrupted_is_recorded_as_a_whole() -> None:
+    @tool
+    def approve(place: str) -> str:
+        """Ask somebody."""
+        return f"{place}: {interrupt('may I?')}"
+
+    calls = iter(["look", "look", "look", "approve", ""])
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        name = next(calls)
+        call = {"name": name, "args": {"place": "x"}, "id": f"c{name}{len(messages)}{id(name)}", "type": "tool_call"}
+        return AIMessage("", tool_calls=[call]) if name else AIMessage("done")
+
+    ours = memory()
+    agent: Any = create_agent(
+        Scripted(answer=answer), [look, approve], middleware=[ours, summarization()], checkpointer=InMemorySaver()
+    )
+    ask(agent, "one")
+    assert stored(ours) == []
+    agent.invoke(Command(resume="yes"), **of("ada", "s"))
+    assert [m.role for m in stored(ours)] == ["user", *["assistant", "tool"] * 4, "assistant"]
+
+
+def test_what_an_outage_kept_from_being_recorded_is_made_up_for_though_it_was_taken_out() -> None:
+    class Away(MemoryStore):
+        away = False
+
+        def append(self, *args: Any, **kwargs: Any) -> Any:
+            if self.away:
+                raise StoreUnavailable("the store is away")
+            return super().append(*args, **kwargs)
+
+    store = Away()
+    ours = memory(store)
+    agent = create_agent(
+        Scripted(answer=six_calls()), [look], middleware=[ours, summarization()], checkpointer=InMemorySaver()
+    )
+    store.away = True
+    ask(agent, "one")
+    store.away = False
+    ask(agent, "two")
+    assert [m.text for m in stored(ours) if m.role == "user"] == ["one", "two"]

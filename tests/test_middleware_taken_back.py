@@ -1,0 +1,174 @@
+"""BrainMemoryMiddleware and time travel: what a thread no longer has is not shown from the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langmem_adapters.langchain import BrainMemoryMiddleware
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from tests.agents import Scripted, aask, ask, invalid, look, of, texts
+
+CONFIG: Any = {"configurable": {"thread_id": "s"}}
+
+
+def counting() -> Callable[[list[BaseMessage]], AIMessage]:
+    count = iter(range(1, 99))
+    return lambda _: AIMessage(f"answer {next(count)}")
+
+
+class Chat:
+    """An agent with a saved thread, and its ways back."""
+
+    def __init__(self, store: Store | None = None, **options: Any) -> None:
+        self.memory = BrainMemoryMiddleware(store=store or MemoryStore(), **options)
+        self.model = Scripted(answer=counting())
+        self.agent: Any = create_agent(self.model, [look], middleware=[self.memory], checkpointer=InMemorySaver())
+
+    @property
+    def shown(self) -> list[str]:
+        return texts(self.model.seen[-1])
+
+    @property
+    def stored(self) -> list[str]:
+        return texts(self.memory.brain("s", user="ada").messages())
+
+    @property
+    def thread(self) -> list[str]:
+        return texts(self.agent.get_state(CONFIG).values["messages"])
+
+    def ask(self, question: str, id_: str | None = None) -> None:
+        ask(self.agent, HumanMessage(question, id=id_))
+
+    def before(self, node: str, messages: int) -> Any:
+        """The newest checkpoint with so many messages before a node; "" is the end of a run."""
+        for checkpoint in self.agent.get_state_history(CONFIG):
+            found = checkpoint.values.get("messages", [])
+            if (
+                len(found) == messages
+                and "".join(checkpoint.next).startswith(node)
+                and bool(checkpoint.next) == bool(node)
+            ):
+                return checkpoint.config
+        raise AssertionError("no such checkpoint")
+
+    def regenerate(self, messages: int) -> None:
+        self.agent.invoke(None, self.before("model", messages), context={"user_id": "ada"})
+
+    def edit(self, question: str, messages: int, id_: str | None = None) -> None:
+        turn: Any = {"messages": [HumanMessage(question, id=id_)]}
+        self.agent.invoke(turn, self.before("", messages), context={"user_id": "ada"})
+
+
+def test_an_answer_that_is_asked_for_again_is_not_shown(any_store: Store) -> None:
+    chat = Chat(any_store)
+    chat.ask("q1")
+    for _ in range(2):
+        chat.regenerate(1)
+        assert chat.shown == ["q1"]
+    chat.ask("q2")
+    assert chat.shown == ["q1", "answer 3", "q2"]
+    assert chat.stored == ["q1", "answer 1", "answer 2", "answer 3", "q2", "answer 4"]
+
+
+@pytest.mark.parametrize("id_", [None, "2"])
+def test_a_question_that_was_edited_is_shown_as_it_is_now(id_: str | None) -> None:
+    chat = Chat()
+    chat.ask("q1", "1")
+    chat.ask("my card is 4111", "2")
+    chat.ask("thanks", "3")
+    chat.edit("my card is secret", 2, id_)
+    assert chat.shown == ["q1", "answer 1", "my card is secret"]
+    chat.regenerate(3)
+    assert chat.shown == ["q1", "answer 1", "my card is secret"]
+    chat.ask("q3")
+    assert chat.shown == ["q1", "answer 1", "my card is secret", "answer 5", "q3"]
+    assert chat.stored.count("my card is secret") == 1
+    assert chat.shown[:-1] == chat.thread[:-2]
+
+
+def test_a_message_that_was_removed_from_the_thread() -> None:
+    chat = Chat()
+    chat.ask("my card is 4111", "c")
+    chat.ask("q2")
+    chat.agent.update_state(CONFIG, {"messages": [RemoveMessage(id="c")]})
+    chat.ask("q3")
+    assert chat.shown[-3:] == ["q2", "answer 2", "q3"]
+    assert "my card is 4111" not in chat.shown
+
+
+def test_an_edited_message_in_the_thread_itself() -> None:
+    chat = Chat()
+    chat.ask("my card is 4111", "c")
+    chat.agent.update_state(CONFIG, {"messages": [HumanMessage("my card is secret", id="c")]})
+    chat.ask("q2")
+    assert chat.shown == ["my card is secret", "answer 1", "q2"]
+
+
+def test_back_to_long_ago_behind_the_window() -> None:
+    chat = Chat(memory_k=4)
+    for n in range(8):
+        chat.ask(f"q{n}")
+    chat.edit("another", 2)
+    assert chat.shown == ["q0", "answer 1", "another"]
+    assert invalid(chat.model.seen[-1]) == ""
+
+
+def test_a_thread_that_begins_anew_is_shown_what_the_session_has() -> None:
+    store = MemoryStore()
+    for n in range(3):  # the saver is lost each time
+        chat = Chat(store)
+        chat.ask(f"q{n}")
+    assert chat.shown == ["q0", "answer 1", "q1", "answer 1", "q2"]
+    chat.ask("q3")
+    assert chat.shown == ["q0", "answer 1", "q1", "answer 1", "q2", "answer 1", "q3"]
+    chat.regenerate(3)
+    assert chat.shown == ["q0", "answer 1", "q1", "answer 1", "q2", "answer 1", "q3"]
+
+
+def test_what_others_said_stays_in_view() -> None:
+    store = MemoryStore()
+    mine, other = Chat(store), Chat(store)
+    mine.ask("mine")
+    other.ask("theirs")
+    mine.ask("more")
+    mine.regenerate(3)
+    assert mine.shown == ["mine", "answer 1", "theirs", "answer 1", "more"]
+    other.ask("theirs again")
+    assert other.shown[-1] == "theirs again"
+    assert "mine" in other.shown
+
+
+def test_without_a_saver_nothing_is_taken_back() -> None:
+    ours, model = BrainMemoryMiddleware(store=MemoryStore()), Scripted(answer=counting())
+    agent = create_agent(model, middleware=[ours])
+    for n in range(3):
+        ask(agent, HumanMessage(f"q{n}", id="msg-0"))
+    assert texts(model.seen[-1]) == ["q0", "answer 1", "q1", "answer 2", "q2"]
+
+
+async def test_the_same_without_blocking() -> None:
+    chat = Chat()
+    await aask(chat.agent, "q1")
+    await chat.agent.ainvoke(None, chat.before("model", 1), context={"user_id": "ada"})
+    assert chat.shown == ["q1"]
+    await aask(chat.agent, "q2")
+    assert chat.shown == ["q1", "answer 2", "q2"]
+
+
+def test_an_old_thread_from_before_the_marks_is_shown_as_ever() -> None:
+    chat = Chat()
+    chat.ask("q1")
+    values = chat.agent.get_state(CONFIG).values
+    old = create_agent(chat.model, [look], middleware=[chat.memory], checkpointer=InMemorySaver())
+    plain = {"messages": values["messages"], "brain_recorded": values["brain_recorded"]}
+    old.update_state(CONFIG, plain)
+    old.invoke({"messages": [HumanMessage("q2")]}, **of("ada", "s"))
+    assert chat.shown == ["q1", "answer 1", "q2"]
+    assert chat.stored == ["q1", "answer 1", "q2", "answer 2"]
