@@ -12,7 +12,7 @@ from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, Step
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
-__all__ = ["Completer", "is_refusal"]
+__all__ = ["Completer", "is_apology", "is_refusal"]
 
 _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
 _CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "incomplete"}
@@ -20,20 +20,37 @@ _FILTERED = {"content_filter", "content_filtered", "guardrail_intervened", "safe
 _FAILED = {"prohibited_content", "refusal", "failed", "error"}
 _SPOILED = _CUT_OFF | _FILTERED | _FAILED
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
-_REFUSED = re.compile(
-    r"\W*((i'?m|i am|we'?re|we are)\s+(very\s+|so\s+)?(sorry|afraid|unable)\b|sorry\b"
-    r"|i\s+(can'?t|can\s?not|won'?t|will not|apologi[sz]e)\b|as an ai\b|unfortunately,? (i|we)\b"
-    r"|(error|exception)(\s+code)?\s*:|error\s+(generating|creating|calling|communicating|while|occurred)\b"
+_APOLOGY = re.compile(
+    r"\W*((i'?m|i am|we'?re|we are)\s+(very\s+|so\s+)?(sorry|afraid|unable|not able)\b|sorry\b"
+    r"|i\s+(can'?t|can\s?not|won'?t|will not|(must|have to) decline|apologi[sz]e)\b|as an ai\b"
+    r"|unfortunately,? (i|we)\b|i (don'?t|do not) have (enough|sufficient|access)\b"
+    r"|(please|(could|can) you( please)?) (provide|share|paste)\b"
+    r"|there (is|was) (no|nothing)\b[\w ]{0,60}\bto summari[sz]e\b"
+    r"|es tut mir leid|leider kann ich|ich kann (dabei |dazu |das |dir |ihnen |hier )?(leider )?nicht\b"
+    r"|ich bin nicht in der lage|je suis désolée?|désolée?\b|je ne (peux|puis) pas\b|lo siento|lamento|no puedo\b"
+    r"|mi dispiace|non posso\b|desculpe|sinto muito|não posso\b|к сожалению|извините|я не могу"
+    r"|抱歉|对不起|很抱歉|我无法|我不能|申し訳|すみません|죄송|(n/?a|none|null|undefined|nan)\W*\Z)",
+    re.IGNORECASE,
+)
+_ERROR = re.compile(
+    r"\W*((error|exception)(\s+code)?\s*:|error\s+(generating|creating|calling|communicating|while|occurred)\b"
     r"|traceback \(most recent|an? (internal |unexpected |unknown )?error (has )?occurred"
-    r"|es tut mir leid|leider kann ich|je suis désolée?|désolée?\b|lo siento|lamento|mi dispiace|desculpe|sinto muito"
-    r"|к сожалению|извините|抱歉|对不起|很抱歉|我无法|我不能|申し訳|すみません|죄송)",
+    r"|(http )?[45]\d\d:? (bad|unauthorized|forbidden|not found|too many|internal|service|gateway|client|server)\b"
+    r"|(internal server error|bad gateway|service unavailable|gateway time-?out)\b|rate limit|too many requests\b"
+    r"|(the )?(request|connection) (has )?timed out\b|your (request|prompt|input) (was|has been|is) \w+ed by\b"
+    r"|(!doctype|html)\b|(error|detail)\"\s*:)",
     re.IGNORECASE,
 )
 
 
 def is_refusal(text: str) -> bool:
-    """Whether a model's answer is a refusal, an apology or an error's text, in one of the larger languages."""
-    return _REFUSED.match(text.replace("’", "'")) is not None  # noqa: RUF001 - the apostrophe that models write
+    """Whether an answer begins as refusals, apologies and errors' texts do, in one of the larger languages."""
+    return is_apology(text) or _ERROR.match(text) is not None
+
+
+def is_apology(text: str) -> bool:
+    """Whether an answer begins as refusals and apologies do, or is a mere "none"."""
+    return _APOLOGY.match(text.replace("’", "'")) is not None  # noqa: RUF001 - the apostrophe that models write
 
 
 class Completer:
@@ -56,11 +73,17 @@ class Completer:
         self._counter = counter
         self.stats: Counter[str] = Counter() if stats is None else stats
         self._call, self._acall = _ways(model)
+        self._is_function = not (hasattr(model, "invoke") or hasattr(model, "complete"))
 
     @property
     def blocks(self) -> bool:
         """Whether it can be asked without an event loop."""
         return self._call is not None
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it is a plain function: what that returns is its owner's own word, and not a model's."""
+        return self._is_function
 
     def ask(self, system: str, text: str) -> Flow[str]:
         """The model's answer. Raises ModelError for an error and for an answer that is empty, filtered or cut off."""
@@ -141,7 +164,8 @@ def _text(response: Any) -> str:
     text = response if isinstance(response, str) else getattr(response, "text", None)
     if callable(text) and not isinstance(text, str):
         text = text()
-    return _THOUGHTS.sub("", str(text or "")).strip()
+    answer = _THOUGHTS.sub("", str(text or "")).strip()
+    return "" if answer.startswith("<think>") else answer  # cut off before it came to an answer
 
 
 def _is_spoiled(response: Any) -> bool:

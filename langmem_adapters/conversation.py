@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from langmem_adapters import text
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 TITLE, SUMMARY, KNOWLEDGE = "title", "summary", "knowledge/"
+_FIRST = 4 * PAGE  # messages, of which as many more are read as there were, until they suffice
 S = TypeVar("S", bound=text.Said)
 _log = logging.getLogger("langmem_adapters")
 
@@ -67,18 +69,27 @@ class Conversation(SessionLog):
         """The summary, and the newest messages that it does not stand for, as a model may be shown them."""
         if max_tokens is not None and max_tokens < 1:
             raise ConfigurationError(f"a window has at least 1 token, not {max_tokens}")
-        summary, newest = yield from self.newest(k, _read)
+        settled = partial(text.is_settled, k=k, max_tokens=max_tokens, counter=counter) if max_tokens else None
+        summary, newest = yield from self.newest(k, _read, settled)
         return Context(summary, text.window(newest, k, max_tokens=max_tokens, counter=counter))
 
-    def newest(self, k: int, read: Callable[[Sequence[Item]], list[S]]) -> Flow[tuple[Summary | None, list[S]]]:
-        """The summary, the newest ``k`` messages behind it, and those before them back to one of the user's."""
+    def newest(
+        self, k: int, read: Callable[[Sequence[Item]], list[S]], suffice: Callable[[Sequence[S]], bool] | None = None
+    ) -> Flow[tuple[Summary | None, list[S]]]:
+        """The summary, the newest ``k`` messages behind it, and those before them back to one of the user's.
+
+        ``suffice`` is asked about the newest as more and more of them are read, and says when there are enough.
+        """
         if k < 1:
             raise ConfigurationError(f"a window holds at least 1 message, not {k}")
-        page = yield from self.scan(limit=k, reverse=True, keys=[SUMMARY])
+        limit = min(k, _FIRST) if suffice else k
+        page = yield from self.scan(limit=limit, reverse=True, keys=[SUMMARY])
         summary = read_summary(page.values.get(SUMMARY))
         newest: list[S] = []
+        looked_at = 0
         covered = False
         while page.items:
+            looked_at += len(page.items)
             if summary is None:  # nothing is covered, so all of them together, which is quicker
                 newest += read(page.items)
             else:
@@ -87,9 +98,12 @@ class Conversation(SessionLog):
                     if covered and text.stands_alone(newest[::-1]):
                         return summary, newest[::-1]
                     newest += [m for m in read([item]) if not covered or m.role == "user"]
-            if not covered and any(message.role == "user" for message in newest):
+            if looked_at >= k and not covered and any(message.role == "user" for message in newest):
                 break
-            page = yield from self.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
+            if len(page.items) < limit or (suffice and looked_at < k and suffice(newest[::-1])):
+                break
+            limit = min(looked_at, k - looked_at) if looked_at < k else PAGE
+            page = yield from self.scan(limit=limit, reverse=True, before=page.items[-1].seq)
         return summary, newest[::-1]
 
     def uncovered(self) -> Flow[Uncovered]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 
-from langmem_adapters.completion import Completer, is_refusal
+from langmem_adapters.completion import Completer, is_apology, is_refusal
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message
@@ -18,6 +19,12 @@ __all__ = ["Summarizer", "looks_like_a_summary", "split_windows"]
 _log = logging.getLogger("langmem_adapters")
 _TOKENS_A_WORD = 1.5
 _WINDOWS_A_MESSAGE = 8
+_ASK_FOR_MARKS = (
+    " Begin the summary with <summary> and end it with </summary>. Where you cannot or will not give one, say so"
+    " without these marks."
+)
+_MARK = re.compile("</?summary>", re.IGNORECASE)
+_MARKED = re.compile(r"<summary>((?:(?!</?summary>).)*)</summary>", re.DOTALL | re.IGNORECASE)
 
 
 def looks_like_a_summary(text: str) -> bool:
@@ -30,6 +37,10 @@ class Summarizer:
 
     A single message of more than eight windows is shown to the model without its middle, with a warning.
 
+    A model is asked to put its summary between marks, so that what it says beside it is left out. One that leaves the
+    marks out, and a plain function, which is not asked for them, is trusted unless its answer begins like a usual
+    refusal or an error's text.
+
     Args:
         completer: The model.
         max_tokens: How long a summary may be; a longer answer is shortened, by the model or else by cutting.
@@ -38,7 +49,7 @@ class Summarizer:
         keep_language: Whether the summary is in the conversation's language.
         counter: Counts tokens.
         prompts: What the model is told.
-        accept: Says whether an answer may stand as a summary.
+        accept: Says whether an answer may stand as a summary, in place of our own look at how it begins.
     """
 
     def __init__(
@@ -51,7 +62,7 @@ class Summarizer:
         keep_language: bool = True,
         counter: TokenCounter = approximate_tokens,
         prompts: Prompts | None = None,
-        accept: Callable[[str], bool] = looks_like_a_summary,
+        accept: Callable[[str], bool] | None = None,
     ) -> None:
         if max_tokens < 1:
             raise ConfigurationError(f"a summary has at least 1 token, not {max_tokens}")
@@ -66,8 +77,9 @@ class Summarizer:
         prompts = prompts or Prompts()
         words = max(int(max_tokens / _TOKENS_A_WORD), 1)
         language = f" {prompts.keep_language}" if keep_language else ""
-        self._instruction = prompts.summary.format(max_words=words) + language
-        self._shorten = prompts.shorten.format(max_words=words) + language
+        marks = "" if completer.is_function else _ASK_FOR_MARKS
+        self._instruction = prompts.summary.format(max_words=words) + language + marks
+        self._shorten = prompts.shorten.format(max_words=words) + language + marks
 
     def flow(self, summary: str, messages: Sequence[Message]) -> Flow[str]:
         """The new summary. Raises ModelError, where the model does not give one."""
@@ -94,10 +106,26 @@ class Summarizer:
 
     def _ask(self, instruction: str, text: str) -> Flow[str]:
         answer = yield from self._completer.ask(instruction, text)
-        if not self._accept(answer):
+        marked = not self._completer.is_function and _MARK.search(answer) is not None
+        summary = _between_marks(answer) if marked else answer
+        accept = self._accept or (_is_given if marked else looks_like_a_summary)
+        if not summary or not accept(summary):
             self._completer.stats["failures"] += 1
-            raise ModelError("the model's answer is a refusal or an error, not a summary")
-        return answer
+            flaw = "is a refusal or an error, not a summary" if summary else "has no summary between its marks"
+            raise ModelError(f"the model's answer {flaw}")
+        return summary
+
+
+def _is_given(marked: str) -> bool:
+    """Whether this is not an apology all the same; no error's text has marks, but a summary may begin with an error."""
+    return not is_apology(marked)
+
+
+def _between_marks(answer: str) -> str:
+    """What stands between the last marks; empty, where that has no word, or only those with which we asked for it."""
+    marked = _MARKED.findall(answer)
+    summary = marked[-1].strip() if marked else ""
+    return summary if any(map(str.isalnum, summary)) and summary not in _ASK_FOR_MARKS else ""
 
 
 def split_windows(text: str, size: int, overlap: int, counter: TokenCounter = approximate_tokens) -> Iterator[str]:

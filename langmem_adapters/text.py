@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
-from langmem_adapters.model import Message
+from langmem_adapters.model import Content, Message, ToolCall
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens, truncate_content
 
-__all__ = ["Said", "as_text", "leaving", "newest", "repair", "stands_alone", "window", "without_calls"]
+__all__ = [
+    "Said",
+    "as_text",
+    "is_settled",
+    "leaving",
+    "newest",
+    "repair",
+    "stands_alone",
+    "tool_calls_of",
+    "unreadable_calls",
+    "window",
+    "without_calls",
+]
 
 
 class _Call(Protocol):
@@ -30,7 +44,7 @@ class Said(Protocol):
 
     @property
     def tool_calls(self) -> Sequence[_Call]:
-        """What it asks for."""
+        """What it asks for, also where the arguments cannot be read."""
 
     @property
     def tool_call_id(self) -> str | None:
@@ -66,15 +80,28 @@ def window(
     return shown if max_tokens is None else _shortened(shown, max_tokens, counter)
 
 
+def is_settled(messages: Sequence[Message], k: int, *, max_tokens: int, counter: TokenCounter) -> bool:
+    """Whether the :func:`window` of these is the same whatever was said before them: it is full without all of them."""
+    whole = repair(messages)
+    asked = _asked(whole)
+    sizes = [message_tokens(message, counter) for message in whole]
+    return asked is not None and _start(whole, asked, k, sizes, max_tokens) > 0
+
+
 def newest(messages: Sequence[S], k: int, without: Callable[[S, set[str | None]], S]) -> list[S]:
-    """:func:`window` for messages of any make; ``without`` copies one without some of its calls."""
-    return _fitting(_repaired(messages, without), k, None, None)
+    """:func:`window` for messages of any make; ``without`` is their :func:`without_calls`."""
+    return _fitting(_repaired(messages, without, attrgetter("tool_calls")), k, None, None)
+
+
+def _asked(whole: Sequence[Said]) -> int | None:
+    """The place of the latest question."""
+    return next((n for n in range(len(whole) - 1, -1, -1) if whole[n].role == "user"), None)
 
 
 def _fitting(whole: Sequence[S], k: int, sizes: Sequence[int] | None, max_tokens: int | None) -> list[S]:
     if k <= 0 or not whole:
         return []
-    asked = next((n for n in range(len(whole) - 1, -1, -1) if whole[n].role == "user"), None)
+    asked = _asked(whole)
     start = _start(whole, asked, k, sizes, max_tokens)
     if asked is None:
         return [*whole[start:]]
@@ -143,22 +170,27 @@ def stands_alone(messages: Sequence[Said]) -> bool:
 def repair(messages: Sequence[Message]) -> list[Message]:
     """Put every tool result right behind the call it answers; drop results without a call, and calls without one.
 
-    Calls of the very last message stay: their results are still to come.
+    Calls whose arguments cannot be read have results too. Of calls with one id in a message the first counts. Calls
+    of the very last message stay: their results are still to come.
     """
-    return _repaired(messages, without_calls)
+    return _repaired(messages, without_calls, tool_calls_of)
 
 
-def _repaired(messages: Sequence[S], without: Callable[[S, set[str | None]], S]) -> list[S]:
-    answers, asker = _matched(messages)
+def _repaired(
+    messages: Sequence[S], without: Callable[[S, set[str | None]], S], calls_of: Callable[[S], Sequence[_Call]]
+) -> list[S]:
+    calls = [calls_of(message) for message in messages]
+    answers, asker = _matched(messages, calls)
     repaired: list[S] = []
     for n, message in enumerate(messages):
         if message.role == "tool":
             continue
-        if message.tool_calls and n < len(messages) - 1:
-            unanswered = {call.id for call in message.tool_calls if (n, call.id) not in answers}
-            if unanswered:
+        if calls[n] and n < len(messages) - 1:
+            ids = [call.id for call in calls[n]]
+            unanswered = {id_ for id_ in ids if (n, id_) not in answers}
+            if unanswered or (len(ids) > 1 and len(set(ids)) < len(ids)):
                 message = without(message, unanswered)  # noqa: PLW2901 - what goes on from here
-            if not (message.tool_calls or message.text):
+            if not (calls_of(message) or message.text):
                 continue
         repaired.append(message)
         if n in asker:
@@ -166,13 +198,15 @@ def _repaired(messages: Sequence[S], without: Callable[[S, set[str | None]], S])
     return repaired
 
 
-def _matched(messages: Sequence[Said]) -> tuple[set[tuple[int, str | None]], dict[int, list[int]]]:
+def _matched(
+    messages: Sequence[Said], calls: Sequence[Sequence[_Call]]
+) -> tuple[set[tuple[int, str | None]], dict[int, list[int]]]:
     """Which calls were answered, as (place of the asking message, call id); and each asker's places of answers."""
     open_calls: dict[str | None, int] = {}
     answers: set[tuple[int, str | None]] = set()
     asker: dict[int, list[int]] = {}
     for n, message in enumerate(messages):
-        for call in message.tool_calls:
+        for call in calls[n]:
             open_calls[call.id] = n
         if message.role == "tool" and message.tool_call_id in open_calls:
             asked = open_calls.pop(message.tool_call_id)
@@ -181,27 +215,60 @@ def _matched(messages: Sequence[Said]) -> tuple[set[tuple[int, str | None]], dic
     return answers, asker
 
 
+def tool_calls_of(message: Message) -> Sequence[_Call]:
+    """A message's calls, and those whose arguments cannot be read."""
+    if not message.host and isinstance(message.content, str):
+        return message.tool_calls
+    lists = [own.get("invalid_tool_calls") for own in message.host.values()]
+    unreadable = unreadable_calls(
+        message.content, [call for calls in lists if isinstance(calls, list) for call in calls]
+    )
+    known = {call.id for call in message.tool_calls} if unreadable else ()
+    return [*message.tool_calls, *(ToolCall(id=id_) for id_ in unreadable if id_ not in known)]
+
+
+def unreadable_calls(content: Content, listed: Iterable[Any]) -> list[str | None]:
+    """The ids of calls whose arguments cannot be read: those that a host lists, and those among content blocks."""
+    blocks = [] if isinstance(content, str) else [b for b in content if isinstance(b, dict)]
+    given = [*listed, *(block for block in blocks if block.get("type") == "invalid_tool_call")]
+    ids = (call.get("id") for call in given if isinstance(call, dict))
+    return list(dict.fromkeys(id_ for id_ in ids if id_ is None or isinstance(id_, str)))
+
+
 def without_calls(message: Message, ids: set[str | None]) -> Message:
-    """Copy a message without these tool calls, also where its content or its host's own fields repeat them."""
+    """Copy a message without these tool calls, also where its content or its host's own fields repeat them.
+
+    Of other calls that have the same id, the first stays.
+    """
+    count = Counter(call.id for call in message.tool_calls)
+    repeated = {id_ for id_, calls in count.items() if calls > 1}
+    kept: dict[str | None, ToolCall] = {}
+    for call in message.tool_calls:
+        if call.id not in ids:
+            kept.setdefault(call.id, call)
     return message.model_copy(
         update={
-            "tool_calls": [call for call in message.tool_calls if call.id not in ids],
-            "content": _pruned(message.content, ids),
-            "host": _pruned(message.host, ids),
+            "tool_calls": list(kept.values()),
+            "content": _pruned(message.content, ids, repeated),
+            "host": _pruned(message.host, ids, repeated),
         }
     )
 
 
-def _pruned(value: Any, ids: set[str | None]) -> Any:
+def _pruned(value: Any, ids: set[str | None], repeated: set[str | None]) -> Any:
     if isinstance(value, dict):
-        return {key: _pruned(item, ids) for key, item in value.items()}
-    if isinstance(value, list):
-        return [
-            _pruned(item, ids)
-            for item in value
-            if not (isinstance(item, dict) and any(item.get(key) in ids for key in _CALL_IDS if key in item))
-        ]
-    return value
+        return {key: _pruned(item, ids, repeated) for key, item in value.items()}
+    if not isinstance(value, list):
+        return value
+    kept = []
+    gone = set(ids)
+    for item in value:
+        named = [item[key] for key in _CALL_IDS if key in item] if isinstance(item, dict) else []
+        own = {id_ for id_ in named if id_ is None or isinstance(id_, str)}
+        if gone.isdisjoint(own):
+            kept.append(_pruned(item, ids, repeated))
+            gone |= own & repeated
+    return kept
 
 
 def leaving(messages: Sequence[Message], least: int) -> list[int]:

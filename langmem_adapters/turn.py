@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.model import Message
-from langmem_adapters.text import without_calls
+from langmem_adapters.text import tool_calls_of, without_calls
 
 __all__ = ["INTERRUPTED", "Turn", "mark_interrupted", "whole_messages"]
 
@@ -157,7 +157,7 @@ def _without_open_calls(messages: Sequence[Message]) -> list[Message]:
     answered = {message.tool_call_id for message in messages if message.role == "tool"}
     closed = []
     for message in messages:
-        unanswered = {call.id for call in message.tool_calls} - answered
+        unanswered = {call.id for call in tool_calls_of(message)} - answered
         closed.append(without_calls(message, unanswered) if unanswered else message)
     return [message for message in closed if message.role != "assistant" or _says_something(message)]
 
@@ -165,7 +165,7 @@ def _without_open_calls(messages: Sequence[Message]) -> list[Message]:
 def _says_something(message: Message) -> bool:
     blocks = message.content if isinstance(message.content, list) else []
     other = any(isinstance(block, dict) and block.get("type") not in _UNSAID for block in blocks)
-    return bool(message.tool_calls or message.text.strip() or other)
+    return bool(tool_calls_of(message) or message.text.strip() or other)
 
 
 async def _finished(writing: Awaitable[None]) -> None:

@@ -57,7 +57,8 @@ def reply(request: Json) -> Json:
         names = re.findall(r"my name is (\w+)", " ".join(map(_plain, messages)), re.IGNORECASE)
         return _text(f"Your name is {names[-1]}." if names else "You have not told me your name.")
     if "summar" in question.lower():
-        return _text(f"A talk of {len(question.split())} words.")
+        summary = f"A talk of {len(question.split())} words."
+        return _text(f"<summary>{summary}</summary>" if "<summary>" in _plain(messages[0]) else summary)
     return _text(f"You said: {question}")
 
 

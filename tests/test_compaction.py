@@ -480,7 +480,28 @@ def filtered(_: str) -> Any:
     return AIMessage("They spoke of", response_metadata={"finish_reason": "content_filter"})
 
 
-FAILURES = {"raises": fail, "empty": lambda _: " ", "refuses": refuse, "cut off": cut_off, "filtered": filtered}
+class Says:
+    """A chat model that says one thing."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def invoke(self, *_: Any) -> str:
+        return self.text
+
+    async def ainvoke(self, *_: Any) -> str:
+        return self.text
+
+
+FAILURES = {
+    "raises": fail,
+    "empty": lambda _: " ",
+    "refuses": refuse,
+    "cut off": cut_off,
+    "filtered": filtered,
+    "is only half done": Says("<summary>They spoke of"),
+    "is cut off while it thinks": lambda _: "<think>They spoke of",
+}
 
 
 @pytest.mark.parametrize("mode", ["inline", "background"])
@@ -514,6 +535,14 @@ async def test_b2_a_model_that_fails_changes_nothing_and_the_next_turn_tries_aga
     told, window = shown(brain)
     assert told + window == list(range(10))
     assert brain.stats()["summaries"] == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_b2_what_a_model_says_between_the_marks_is_the_summary(kind: str) -> None:
+    brain = memory(MemoryStore(), kind, Says("Gern:\n<summary>Sie sprachen von m0 m1</summary>"), summarize_at=60)
+    brain.add_messages(turn(0) + turn(1))
+    assert brain.get_summary().text == "Sie sprachen von m0 m1"  # type: ignore[union-attr]
+    assert shown(brain)[1] == [2, 3]
 
 
 class Unplugged:

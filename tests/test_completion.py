@@ -69,6 +69,7 @@ BOTH: dict[str, Callable[[], Any]] = {
     "function": lambda: function,
     "partial": lambda: functools.partial(function),
 }
+LANGCHAIN_AND_LLAMAINDEX = {"LangChain chat model", "LangChain LLM", "chain", "Runnable", "LlamaIndex LLM"}
 ONLY_ASYNC: dict[str, Callable[[], Any]] = {
     "coroutine function": lambda: coroutine_function,
     "async callable": AsyncCallable,
@@ -118,6 +119,11 @@ def test_what_is_no_model_is_one_sentence(model: Any) -> None:
         Completer(model)
 
 
+def test_a_function_is_told_from_a_model() -> None:
+    for name, make in {**BOTH, **ONLY_ASYNC}.items():
+        assert Completer(make()).is_function == (name not in LANGCHAIN_AND_LLAMAINDEX)
+
+
 def told(**fields: Any) -> AIMessage:
     return AIMessage(content="A beginning", **fields)
 
@@ -126,6 +132,8 @@ UNUSABLE: dict[str, Callable[[], Any]] = {
     "raises": lambda: chat(RuntimeError("my-secret")),
     "times out": lambda: chat(TimeoutError()),
     "is empty": lambda: chat(" \n"),
+    "is cut off while it thinks": lambda: chat("<think>What to say? <summary>This</summary>"),
+    "is cut off while it thinks again": lambda: chat("<think>What?</think>\n<think>Or that?"),
     "only thinks": lambda: chat("<think>What to say?</think>\n"),
     "calls a tool": lambda: chat(AIMessage("", tool_calls=[{"id": "1", "name": "look", "args": {}}])),
     "is cut off (OpenAI)": lambda: chat(told(response_metadata={"finish_reason": "length"})),
@@ -164,6 +172,7 @@ def test_a_models_own_error_is_the_cause() -> None:
 
 def test_thoughts_that_a_model_speaks_out_are_not_its_answer() -> None:
     assert run(Completer(lambda _: "<think>TRUE or\nFALSE?</think>\n\nTRUE").ask("", "")) == "TRUE"
+    assert run(Completer(lambda _: "The tag <think> begins it").ask("", "")) == "The tag <think> begins it"
 
 
 def test_b3_tokens_are_the_models_own_count_or_an_estimate() -> None:
@@ -213,6 +222,27 @@ async def test_a_chain_that_streams_to_its_user_does_not_stream_what_the_memory_
         "Es tut mir leid, das kann ich nicht.",
         "抱歉,我无法",
         "Lo siento, pero no puedo",
+        "I'm not able to summarize this conversation.",
+        "I must decline.",
+        "I don't have enough information to summarize.",
+        "Could you please provide the conversation?",
+        "There is no conversation to summarize.",
+        "Rate limit exceeded. Please try again later.",
+        "503 Service Unavailable",
+        "HTTP 429: Too Many Requests",
+        "Internal Server Error",
+        "<html><body>502 Bad Gateway</body></html>",
+        "<!DOCTYPE html>",
+        '{"error": {"message": "overloaded"}}',
+        "Request timed out.",
+        "Your request was blocked by our content policy",
+        "N/A",
+        "None.",
+        "null",
+        "Je ne peux pas résumer.",
+        "Ich kann dabei nicht helfen.",
+        "No puedo ayudar con eso",
+        "Я не могу",
     ],
 )
 def test_b2_a_refusal_is_known(text: str) -> None:
@@ -228,6 +258,12 @@ def test_b2_a_refusal_is_known(text: str) -> None:
         "Ada cannot find her bike.",
         "Iris will not come.",
         "Unfortunately, Ada lost her bike.",
+        "None of them has a bike.",
+        "500 people came to the fair.",
+        "There is no bike in the shed; Ada wants a list to summarize what is left.",
+        "Please note: Ada moves on Friday.",
+        "Your request, as Ada calls it, was met.",
+        "The word <think> was explained.",
         "",
     ],
 )

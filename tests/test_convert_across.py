@@ -132,6 +132,39 @@ def test_a_tool_conversation_from_llamaindex(asked: LlamaMessage) -> None:
     assert request["tool_calls"][0]["function"] == {"name": "search", "arguments": '{"q": "bike"}'}
 
 
+@pytest.mark.parametrize("content", ["", "hm", [{"type": "text", "text": "hm"}]])
+def test_an_invalid_call_of_langchain_is_a_call_with_broken_arguments(content: Any) -> None:
+    invalid: list[Any] = [
+        {"name": "f", "args": '{"x":', "id": "1", "error": "no JSON", "type": "invalid_tool_call"},
+        {"name": None, "args": None, "id": "2", "error": None, "type": "invalid_tool_call"},
+    ]
+    good: list[Any] = [{"name": "g", "args": {}, "id": "3", "type": "tool_call"}]
+    chat = to_llamaindex(AIMessage(content, tool_calls=good, invalid_tool_calls=invalid))
+    text = [TextBlock(text="hm")] if content else []
+    assert chat.blocks == [
+        *text,
+        ToolCallBlock(tool_call_id="3", tool_name="g", tool_kwargs={}),
+        ToolCallBlock(tool_call_id="1", tool_name="f", tool_kwargs='{"x":'),
+        ToolCallBlock(tool_call_id="2", tool_name="", tool_kwargs=""),
+    ]
+    assert to_llamaindex(AIMessage(content, invalid_tool_calls=invalid)).blocks == [*text, *chat.blocks[-2:]]
+    back = to_langchain(to_llamaindex(AIMessage(content, invalid_tool_calls=invalid[:1])))
+    assert isinstance(back, AIMessage)
+    assert [call["id"] for call in back.invalid_tool_calls] == ["1"]
+
+
+def test_an_invalid_call_that_is_among_the_content_too_is_one_call() -> None:
+    invalid: Any = {"type": "invalid_tool_call", "name": "f", "args": "{", "id": "1", "error": None}
+    chat = to_llamaindex(AIMessage([invalid], invalid_tool_calls=[invalid]))
+    assert chat.blocks == [ToolCallBlock(tool_call_id="1", tool_name="f", tool_kwargs="{")]
+
+
+@pytest.mark.parametrize("damaged", [5, "x", ["x", None], {"id": "1"}])
+def test_what_is_damaged_in_place_of_invalid_calls_is_left_out(damaged: Any) -> None:
+    message = Message(role="assistant", content="hm", host={"langchain": {"invalid_tool_calls": damaged}})
+    assert llamaindex.from_message(message).blocks == [TextBlock(text="hm")]
+
+
 def test_a_call_with_broken_arguments_is_an_invalid_call_of_langchain() -> None:
     chat = LlamaMessage(
         role="assistant",

@@ -28,6 +28,7 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
+from langgraph.graph import StateGraph
 
 from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, open_index, open_store
 from langmem_adapters.langchain import BrainChatMessageHistory, from_message, to_message
@@ -351,33 +352,122 @@ def test_outside_of_a_chain_each_read_is_fresh(any_store: Store) -> None:
     assert [message.content for message in ours.messages] == ["hello"]
 
 
-async def test_inside_of_a_chain_a_read_stands_until_this_object_writes(any_store: Store) -> None:
+class _Meanwhile(_Echo):
+    """A model, while which answers somebody else writes to the session."""
+
+    write: Callable[[], Any]
+
+    def _call(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> str:
+        self.write()
+        return super()._call(messages, *args, **kwargs)
+
+    async def _astream(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        self.write()
+        async for chunk in super()._astream(messages, *args, **kwargs):
+            yield chunk
+
+    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> Any:
+        return self._generate(messages)
+
+
+def _with_history(model: Runnable[Any, Any], ours: BrainChatMessageHistory) -> Runnable[Any, Any]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "RunnableWithMessageHistory is deprecated")
+        return RunnableWithMessageHistory(model, lambda session_id: ours)  # noqa: ARG005 - the host's name for it
+
+
+async def _ask(chain: Runnable[Any, Any], question: str, way: str) -> None:
+    if way == "astream":
+        assert [_ async for _ in chain.astream([HumanMessage(question)], _CONFIG)]
+    elif way == "ainvoke":
+        await chain.ainvoke([HumanMessage(question)], _CONFIG)
+    elif way == "stream":
+        assert list(chain.stream([HumanMessage(question)], _CONFIG))
+    else:
+        chain.invoke([HumanMessage(question)], _CONFIG)
+
+
+_WAYS = ["invoke", "stream", "ainvoke", "astream"]
+
+
+class _Told(BrainChatMessageHistory):
+    """A history that somebody has made of ours."""
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]
+        return super().messages
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        return await super().aget_messages()
+
+
+@pytest.mark.parametrize("way", _WAYS)
+@pytest.mark.parametrize("make", [BrainChatMessageHistory, _Told])
+@pytest.mark.parametrize("before", [0, 1])
+async def test_a3_a_turn_ends_with_what_it_began_with_whatever_others_write_meanwhile(
+    any_store: Store, make: type[BrainChatMessageHistory], way: str, before: int
+) -> None:
+    theirs = history(any_store)
+    theirs.add_messages([HumanMessage("earlier")] * before)
+    ours = make("session", store=any_store)
+    chain = _with_history(_Meanwhile(write=lambda: theirs.add_user_message("meanwhile")), ours)
+    for question in ("one", "two"):
+        await _ask(chain, question, way)
+    said = ["meanwhile", "one", "re: one", "meanwhile", "two", "re: two"]
+    assert [message.content for message in theirs.messages] == ["earlier"] * before + said
+
+
+@pytest.mark.parametrize("way", _WAYS)
+async def test_h3_a_history_that_lives_on_shows_each_turn_what_there_is(any_store: Store, way: str) -> None:
+    ours, theirs = history(any_store), history(any_store)
+    shown: list[list[Any]] = []
+
+    def model(messages: list[BaseMessage]) -> AIMessage:
+        shown.append([message.content for message in messages])
+        if messages[-1].content == "fail":
+            raise ValueError
+        return AIMessage("yes")
+
+    chain = _with_history(RunnableLambda(model), ours)
+    await _ask(chain, "one", way)
+    with pytest.raises(ValueError):  # noqa: PT011 - its own
+        await _ask(chain, "fail", way)
+    theirs.add_user_message("theirs")
+    await _ask(chain, "two", way)
+    theirs.clear()
+    await _ask(chain, "three", way)
+    assert shown == [["one"], ["one", "yes", "fail"], ["one", "yes", "theirs", "two"], ["three"]]
+    assert [message.content for message in ours.messages] == ["three", "yes"]
+
+
+async def test_h3_in_a_chain_of_ones_own_each_read_is_fresh_too(any_store: Store) -> None:
     ours, theirs = history(any_store), history(any_store)
 
-    def step(_: str) -> list[int]:
-        counts = []
-        for writer in (theirs, ours):
-            assert len(ours.messages) == 0
-            writer.add_user_message("a")
-            counts.append(len(ours.messages))
-        ours.clear()
-        counts.append(len(ours.messages))
-        with ours.record_turn("c"):
-            pass
+    def step(_: Any) -> list[int]:
+        counts = [len(ours.messages)]
+        theirs.add_user_message("more")
         return [*counts, len(ours.messages)]
 
-    async def astep(_: str) -> list[int]:
-        await ours.aget_messages()
-        await theirs.aadd_messages([HumanMessage("d")])
+    async def astep(_: Any) -> list[int]:
         counts = [len(await ours.aget_messages())]
-        async with ours.record_turn("e"):
-            pass
-        counts.append(len(await ours.aget_messages()))
-        await ours.aclear()
+        await theirs.aadd_messages([HumanMessage("more")])
         return [*counts, len(await ours.aget_messages())]
 
-    assert RunnableLambda(step).invoke("") == [0, 2, 0, 1]
-    assert await RunnableLambda(astep).ainvoke("") == [1, 3, 0]
+    graph: Any = StateGraph(dict)
+    graph.add_node("node", lambda _: {"found": step(None)})
+    graph.set_entry_point("node")
+    assert RunnableLambda(step).invoke("") == [0, 1]
+    assert await RunnableLambda(astep).ainvoke("") == [1, 2]
+    assert await astep("") == [2, 3]
+    assert graph.compile().invoke({})["found"] == [3, 4]
+    theirs.clear()
+    assert RunnableLambda(step).invoke("") == [0, 1]
+    chain = _with_history(RunnableLambda(lambda _: AIMessage(str(step(None)))), ours)
+    assert chain.invoke([HumanMessage("q")], _CONFIG).content == "[1, 2]"
+    assert [message.content for message in ours.messages] == ["more", "more", "q", "[1, 2]"]
+    ours.clear()
+    assert ours.messages == []
+    await ours.aclear()
 
 
 def test_a_list_that_was_handed_out_is_the_callers_own(any_store: Store) -> None:
@@ -472,6 +562,64 @@ def test_a_window_never_begins_with_a_tool_result(any_store: Store) -> None:
     history(any_store).add_messages(turn)
     assert [m.type for m in history(any_store, memory_k=3).messages] == ["human"]
     assert [m.type for m in history(any_store, memory_k=5).messages] == ["human", "ai", "tool", "ai", "human"]
+
+
+BROKEN: dict[str, Any] = {"name": "f", "args": "{", "id": "x", "error": "no JSON", "type": "invalid_tool_call"}
+GOOD: dict[str, Any] = {"name": "f", "args": {}, "id": "a", "type": "tool_call"}
+RAW: dict[str, Any] = {
+    "tool_calls": [{"id": id_, "type": "function", "function": {"name": "f", "arguments": "{"}} for id_ in ("a", "x")]
+}
+
+
+@pytest.mark.parametrize("limits", [{"memory_k": 50}, {"max_tokens": 500}], ids=["k", "tokens"])
+@pytest.mark.parametrize("content", ["", "let me look", ["let me look"]])
+def test_b1_a_call_whose_arguments_are_no_json_keeps_its_result(
+    any_store: Store, limits: dict[str, int], content: Any
+) -> None:
+    asking = AIMessage(content, tool_calls=[GOOD], invalid_tool_calls=[BROKEN], additional_kwargs=RAW, id="asking")
+    results = [ToolMessage("found", tool_call_id="a"), ToolMessage("no JSON, try again", tool_call_id="x")]
+    said = [HumanMessage("q"), asking, *results, AIMessage("ok"), HumanMessage("q2")]
+    history(any_store).add_messages(said)
+    assert history(any_store, **limits).messages == said
+
+
+@pytest.mark.parametrize("limits", [{"memory_k": 50}, {"max_tokens": 500}], ids=["k", "tokens"])
+@pytest.mark.parametrize("raw", [{}, RAW], ids=["plain", "raw"])
+@pytest.mark.parametrize("answered", ["a", "x"])
+def test_b1_a_call_without_a_result_goes_and_the_other_stays_with_its_own(
+    any_store: Store, limits: dict[str, int], raw: dict[str, Any], answered: str
+) -> None:
+    asking = AIMessage("hm", tool_calls=[GOOD], invalid_tool_calls=[BROKEN], additional_kwargs=raw, id="asking")
+    said = [HumanMessage("q"), asking, ToolMessage("r", tool_call_id=answered), AIMessage("ok"), HumanMessage("q2")]
+    history(any_store).add_messages(said)
+    shown = history(any_store, **limits).messages
+    assert [message.type for message in shown] == ["human", "ai", "tool", "ai", "human"]
+    kept = AIMessage.model_validate(shown[1].model_dump())
+    calls = [GOOD] if answered == "a" else []
+    assert (kept.tool_calls, kept.invalid_tool_calls) == (calls, [] if answered == "a" else [BROKEN])
+    assert [call["id"] for call in kept.additional_kwargs.get("tool_calls", [])] == ([answered] if raw else [])
+    assert (kept.content, kept.id) == ("hm", "asking")
+    assert history(any_store).messages == said
+
+
+@pytest.mark.parametrize("limits", [{"memory_k": 50}, {"max_tokens": 500}], ids=["k", "tokens"])
+def test_b1_a_call_without_a_result_goes_from_the_content_too(any_store: Store, limits: dict[str, int]) -> None:
+    text = {"type": "text", "text": "hm"}
+    used = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+    broken = {"type": "invalid_tool_call", "id": "y", "name": "f", "args": "{", "error": None}
+    asking = AIMessage([text, used, broken], tool_calls=[GOOD])
+    history(any_store).add_messages([HumanMessage("q"), asking, HumanMessage("q2")])
+    assert [message.content for message in history(any_store, **limits).messages] == ["q", [text], "q2"]
+
+
+def test_b1_of_two_calls_with_one_id_a_model_is_shown_the_first(any_store: Store) -> None:
+    calls = [GOOD, {**GOOD, "args": {"again": True}}]
+    results = [ToolMessage("first", tool_call_id="a"), ToolMessage("second", tool_call_id="a")]
+    history(any_store).add_messages([HumanMessage("q"), AIMessage("", tool_calls=calls), *results, HumanMessage("q2")])
+    for limits in ({"memory_k": 50}, {"max_tokens": 500}):
+        question, asking, *others = history(any_store, **limits).messages
+        assert AIMessage.model_validate(asking.model_dump()).tool_calls == [GOOD]
+        assert [message.content for message in (question, *others)] == ["q", "first", "q2"]
 
 
 def test_sessions_users_and_tenants_are_kept_apart(any_store: Store) -> None:

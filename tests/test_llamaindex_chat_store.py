@@ -233,6 +233,25 @@ def test_a_conversation_with_tools_is_langchains_too(any_store: Store) -> None:
     assert (found.content, found.tool_call_id) == ("there", "c1")
 
 
+async def test_b1_a_call_whose_arguments_are_no_json_keeps_its_result_here_and_in_langchain(any_store: Store) -> None:
+    broken = ToolCallBlock(tool_call_id="z", tool_name="f", tool_kwargs="{not json")
+    result = ChatMessage("no JSON", role="tool", additional_kwargs={"tool_call_id": "z"})
+    conversation = [*said("q"), ChatMessage(role="assistant", blocks=[broken]), result, *said("q2")]
+    await memory(any_store).aput_messages(conversation)
+    shown = await memory(any_store).aget()
+    assert [message.blocks for message in shown] == [message.blocks for message in conversation]
+    (key,) = await BrainChatStore(store=any_store).get_keys()
+    assert [m.role for m in BrainMemory(any_store, key).window(10)] == ["user", "assistant", "tool", "user"]
+    ours = BrainChatMessageHistory(key, store=any_store, memory_k=10).messages
+    assert [message.type for message in ours] == ["human", "ai", "tool", "human"]
+    (call,) = AIMessage.model_validate(ours[1].model_dump()).invalid_tool_calls
+    assert (call["id"], call["args"]) == ("z", "{not json")
+    ours[1].id = None
+    BrainChatMessageHistory("langchain's", store=any_store).add_messages(ours)
+    chats = await BrainChatStore(store=any_store).get_messages("langchain's")
+    assert [message.blocks for message in chats] == [message.blocks for message in conversation]
+
+
 def test_a_conversation_of_langchain_is_ours_too(any_store: Store) -> None:
     call = {"name": "look", "args": {"x": 1}, "id": "c1", "type": "tool_call"}
     BrainChatMessageHistory("s", store=any_store).add_messages(

@@ -164,11 +164,94 @@ def test_b2_no_answer_and_a_refusal_are_a_model_error_and_counted(answer: str) -
     assert (completer.stats["calls"], completer.stats["failures"]) == (1, 1)
 
 
+class Chat(Scripted):
+    """The same as a chat model would be asked."""
+
+    __call__ = None  # type: ignore[assignment]
+
+    def invoke(self, asked: list[tuple[str, str]], _: Any) -> str:
+        return Scripted.__call__(self, "\n\n".join(text for _, text in asked))
+
+    async def ainvoke(self, asked: list[tuple[str, str]], config: Any) -> str:
+        return self.invoke(asked, config)
+
+
+def marked(text: str) -> str:
+    return f"<summary>{text}</summary>"
+
+
+NO_SUMMARY = [
+    "I'm not able to summarize this conversation.",
+    "Rate limit exceeded for this organization.",
+    "The user wants a bike.</summary>",
+    "<summary>The user wants a bi",
+    "</summary>The user wants a bike<summary>",
+    marked(" \n"),
+    marked("…"),
+    f"I cannot fill {marked('...')} here.",
+    "<think>I should write <summary>hm</summary>",
+    marked("I'm sorry, I cannot summarize this."),
+    marked("None"),
+]
+A_SUMMARY = {
+    "The user wants a bike. No marks here.": "The user wants a bike. No marks here.",
+    "Der Benutzer sucht sein Rad.": "Der Benutzer sucht sein Rad.",
+    marked("Ada wants a bike."): "Ada wants a bike.",
+    f"Sure! Here it is:\n\n{marked(' Ada wants a bike. ')}\n\nAnything else?": "Ada wants a bike.",
+    "<Summary>\nAda wants\na bike.\n</SUMMARY>": "Ada wants\na bike.",
+    f"<think>{marked('hm')}</think>{marked('Ada wants a bike.')}": "Ada wants a bike.",
+    f"A draft: {marked('hm')}. Better: {marked('Ada wants a bike.')}": "Ada wants a bike.",
+    "<summary><summary>Ada wants a bike.</summary></summary>": "Ada wants a bike.",
+    marked("Rate limit exceeded: this error is what Ada asked about."): (
+        "Rate limit exceeded: this error is what Ada asked about."
+    ),
+    marked("艾达想要一辆自行车。"): "艾达想要一辆自行车。",
+    marked("تريد آدا دراجة."): "تريد آدا دراجة.",
+    marked("7"): "7",
+}
+
+
+@pytest.mark.parametrize("answer", NO_SUMMARY)
+async def test_b2_a_refusal_an_error_and_half_a_summary_are_no_summary(answer: str) -> None:
+    completer = Completer(Chat(answer))
+    with pytest.raises(ModelError):
+        run(Summarizer(completer).flow("so far", said("Hello")))
+    with pytest.raises(ModelError, match=r"a refusal or an error, not|no summary between its marks|empty, filtered or"):
+        await arun(Summarizer(completer).flow("so far", said("Hello")))
+    assert (completer.stats["calls"], completer.stats["failures"]) == (2, 2)
+
+
+@pytest.mark.parametrize("answer", A_SUMMARY)
+def test_b2_what_a_model_says_between_the_marks_or_all_of_it_is_the_summary_in_any_language(answer: str) -> None:
+    assert summarized(Chat(answer), said("Hello")) == A_SUMMARY[answer]
+
+
+def test_b2_a_model_is_asked_for_the_marks_also_with_a_prompt_of_the_users_own_and_a_function_is_not() -> None:
+    for prompts in (None, Prompts(summary="Fasse zusammen.", shorten="Kürze.")):
+        model, function = Chat(marked(words(100)), marked("Kurz.")), Scripted(words(100), "Kurz.")
+        assert summarized(model, said("Hallo"), prompts=prompts, max_tokens=20) == "Kurz."
+        assert summarized(function, said("Hallo"), prompts=prompts, max_tokens=20) == "Kurz."
+        for asked, told in zip(model.prompts, function.prompts, strict=True):
+            assert "Begin the summary with <summary> and end it with </summary>." in asked
+            assert "<summary>" not in told
+        assert words(100) in model.prompts[1]
+        assert marked(words(100)) not in model.prompts[1]
+
+
+def test_b2_a_model_that_repeats_what_it_was_told_has_given_no_summary() -> None:
+    model = Chat("")
+    model.invoke = lambda asked, _: "\n\n".join(text for _, text in asked)  # type: ignore[method-assign]
+    with pytest.raises(ModelError, match="the model's answer has no summary between its marks"):
+        summarized(model, said("Hello"))
+
+
 def test_what_may_stand_as_a_summary_can_be_decided_elsewhere() -> None:
     assert looks_like_a_summary("Ada apologised: sorry, she said.")
     assert summarized(Scripted("Sorry"), said("Hello"), accept=lambda _: True) == "Sorry"
-    with pytest.raises(ModelError, match="a refusal or an error, not a summary"):
-        summarized(Scripted("fine"), said("Hello"), accept=lambda _: False)
+    assert summarized(Chat(marked("Sorry")), said("Hello"), accept=lambda _: True) == "Sorry"
+    for model in (Scripted("fine"), Chat(marked("fine"))):
+        with pytest.raises(ModelError, match="a refusal or an error, not a summary"):
+            summarized(model, said("Hello"), accept=lambda _: False)
 
 
 def test_a_message_of_ten_megabytes_costs_a_bounded_number_of_calls(caplog: pytest.LogCaptureFixture) -> None:

@@ -23,16 +23,30 @@ def say(role: str, text: str | list[Any] = "hello", **fields: Any) -> Message:
     return Message(role=role, content=text, **fields)
 
 
-def ask(*ids: str, text: str = "") -> Message:
-    """An assistant's message with calls, as the hosts write it: the calls are in three places."""
-    used = [{"type": "tool_use", "id": id_, "name": "look", "input": {}} for id_ in ids]
+def ask(*ids: str, text: str = "", listed: tuple[str, ...] = (), blocks: tuple[str, ...] = ()) -> Message:
+    """An assistant's message with calls, as the hosts write it: the calls are in three places.
+
+    The arguments of the last ones are no JSON, which LangChain has in a list and LlamaIndex among the content.
+    """
+    used: list[Any] = [{"type": "tool_use", "id": id_, "name": "look", "input": {}} for id_ in ids]
+    used += [{"type": "invalid_tool_call", "id": id_, "name": "look", "args": "{", "error": None} for id_ in blocks]
     raw = [{"id": id_, "type": "function", "function": {"name": "look", "arguments": "{}"}} for id_ in ids]
+    own: dict[str, Any] = {"additional_kwargs": {"tool_calls": raw}}
+    if listed:
+        own["invalid_tool_calls"] = [{"id": id_, "name": "look", "args": "{", "error": "no JSON"} for id_ in listed]
     return Message(
         role="assistant",
         content=[{"type": "text", "text": text}, *used] if text else [*used],
         tool_calls=[ToolCall(id=id_, name="look") for id_ in ids],
-        host={"langchain": {"additional_kwargs": {"tool_calls": raw}}},
+        host={"langchain": own},
     )
+
+
+def asked_for(message: Message) -> list[str | None]:
+    """The ids of a message's calls, also of those whose arguments are no JSON."""
+    listed = message.host.get("langchain", {}).get("invalid_tool_calls", [])
+    blocks = [b for b in message.content if isinstance(b, dict) and b["type"] == "invalid_tool_call"]
+    return [*(call.id for call in message.tool_calls), *(call["id"] for call in [*listed, *blocks])]
 
 
 def answer(id_: str) -> Message:
@@ -64,7 +78,13 @@ def _tools(draw: st.DrawFn, ids: list[str], *, tidy: bool) -> list[Message]:
         answers = answers[: draw(st.integers(0, len(answers)))]
         for _ in range(draw(st.integers(0, 2))):
             answers.insert(draw(st.integers(0, len(answers))), say(draw(st.sampled_from(["user", "system"]))))
-    return [ask(*ids, text=draw(st.sampled_from(["", "let me look"]))), *answers]
+    first, last = sorted((draw(st.integers(0, len(ids))), draw(st.integers(0, len(ids)))))
+    good, listed, blocks = ids[:first], tuple(ids[first:last]), tuple(ids[last:])
+    if good and not tidy and draw(st.booleans()):  # a server that gives two calls one id
+        good = [*good, good[0]]
+        answers += [answer(good[0])] * draw(st.integers(0, 2))
+    text = draw(st.sampled_from(["", "let me look"]))
+    return [ask(*good, text=text, listed=listed, blocks=blocks), *answers]
 
 
 def assert_acceptable(shown: list[Message], *, has_user: bool) -> None:
@@ -75,8 +95,9 @@ def assert_acceptable(shown: list[Message], *, has_user: bool) -> None:
             asked.discard(message.tool_call_id)
         else:
             assert not asked, "every call is answered, before anything else is said"
-            asked = {call.id for call in message.tool_calls}
-    assert not asked or shown[-1].tool_calls, "only the last message may wait for its results"
+            asked = set(asked_for(message))
+            assert len(asked) == len(asked_for(message)) or message is shown[-1], "no two calls have one id"
+    assert not asked or asked_for(shown[-1]), "only the last message may wait for its results"
     first = next((message for message in shown if message.role not in SYSTEM), None)
     assert first is None or first.role == "user" or not has_user
 
@@ -84,6 +105,8 @@ def assert_acceptable(shown: list[Message], *, has_user: bool) -> None:
 @given(conversations(), st.integers(1, 12))
 @example([say("user"), ask("a"), say("user"), answer("a")], 2)
 @example([say("user"), ask("a", "b"), answer("a"), answer("b")], 2)
+@example([say("user"), ask("a", "a"), answer("a"), answer("a"), say("user")], 9)
+@example([say("user"), ask("a", listed=("b",), blocks=("c",)), answer("c"), say("user")], 9)
 def test_b1_any_window_of_any_conversation_is_acceptable(said: list[Message], k: int) -> None:
     shown = window(said, k)
     assert_acceptable(shown, has_user=any(message.role == "user" for message in said))
@@ -105,8 +128,8 @@ def test_b1_a_window_invents_nothing_and_keeps_the_order(said: list[Message], k:
     by_id = {message.id: message for message in said}
     for message in shown:
         source = by_id[message.id]
-        gone = {call.id for call in source.tool_calls} - {call.id for call in message.tool_calls}
-        assert message == (without_calls(source, gone) if gone else source)
+        gone = {*asked_for(source)} - {*asked_for(message)}
+        assert message == without_calls(source, gone) or (message == source and not gone)
     spoken = [int(message.id) for message in shown if message.role != "tool"]
     assert spoken == sorted(set(spoken))
 
@@ -115,9 +138,8 @@ def test_b1_a_window_invents_nothing_and_keeps_the_order(said: list[Message], k:
 def test_b1_no_dropped_call_is_left_in_a_hosts_own_fields(said: list[Message], k: int) -> None:
     for message in window(said, k):
         raw = repr((message.content, message.host))
-        for call in next(m for m in said if m.id == message.id).tool_calls:
-            assert call.id is not None
-            assert (f"'{call.id}'" in raw) == (call in message.tool_calls)
+        for id_ in asked_for(next(m for m in said if m.id == message.id)):
+            assert (f"'{id_}'" in raw) == (id_ in asked_for(message))
 
 
 @given(conversations(), st.integers(1, 12))
@@ -148,7 +170,7 @@ def wordy_conversations(draw: st.DrawFn) -> list[Message]:
     said = []
     for message in draw(conversations()):
         text = draw(st.sampled_from(["a", "word " * 30, "x" * 90, "床前明月光" * 9, "\n  a\tb" * 20, "  ", ""]))
-        used = message.content[-len(message.tool_calls) :] if message.tool_calls else []
+        used = [b for b in message.content if isinstance(b, dict) and b["type"] != "text"]
         media = [image(n) for n in range(draw(st.integers(0, 2)))]
         blocks = [{"type": "text", "text": text}, *media, *used, *([text] if draw(st.booleans()) else [])]
         calls = [c.model_copy(update={"args": {"q": "z" * draw(st.integers(0, 40))}}) for c in message.tool_calls]
@@ -181,7 +203,7 @@ def test_b1_a_window_is_valid_and_within_its_budget(
         assert total == sum(shortest(message, counter) for message in exchange)
     for message in shown:
         source = next(m for m in repair(said) if m.id == message.id)
-        assert message.tool_calls == source.tool_calls
+        assert (message.tool_calls, asked_for(message)) == (source.tool_calls, asked_for(source))
         if message.content != source.content:
             assert len(shown) == len(exchange), "only the latest exchange is ever cut"
             assert media_of(message) == media_of(source)
@@ -292,6 +314,38 @@ def test_an_id_that_is_used_twice_belongs_to_the_latest_call() -> None:
     assert [m.role for m in repair(said[:2] + said[3:])] == ["user", "user", "assistant", "tool"]
 
 
+@pytest.mark.parametrize("broken", [ask(listed=("x",)), ask(blocks=("x",))], ids=["listed", "among the content"])
+def test_a_call_whose_arguments_are_no_json_keeps_its_result_and_goes_without_one(broken: Message) -> None:
+    said = [say("user"), broken, answer("x"), say("assistant"), say("user")]
+    assert window(said, 50) == said
+    assert [message.role for message in repair([*said[:2], *said[3:]])] == ["user", "assistant", "user"]
+    assert repair(said[:2]) == said[:2]
+
+
+def test_a_call_that_two_hosts_have_noted_is_one_call() -> None:
+    noted = ask("x", listed=("x",), blocks=("x", "x"))
+    said = [say("user"), noted, answer("x"), answer("x"), say("user")]
+    assert repair(said) == [*said[:3], said[4]]
+    assert repair(said)[1] is noted
+
+
+def test_of_two_calls_with_one_id_the_first_stays_with_the_first_result() -> None:
+    results = [say("tool", text, tool_call_id="a") for text in ("first", "second")]
+    asking = ask("a", "b", "a")
+    asking.tool_calls[0].args["number"] = 1
+    shown = repair([say("user"), asking, *results, answer("b"), say("user")])
+    assert [message.text for message in shown] == ["hello", "", "first", "found", "hello"]
+    assert [(call.id, call.args) for call in shown[1].tool_calls] == [("a", {"number": 1}), ("b", {})]
+    assert (shown[1].content, shown[1].host) == (ask("a", "b").content, ask("a", "b").host)
+
+
+def test_what_a_damaged_host_has_in_place_of_calls_is_no_call() -> None:
+    odd: dict[str, Any] = {"a": {"invalid_tool_calls": 5}, "b": {"invalid_tool_calls": ["x", {"id": ["y"]}]}}
+    blocks = [{"type": "tool_use", "id": ["z"]}, {"type": "tool_use", "id": "a"}]
+    said = [say("user"), ask("a").model_copy(update={"host": odd, "content": blocks}), say("user", "next")]
+    assert [message.text for message in repair(said)] == ["hello", "next"]
+
+
 def test_the_question_stands_in_front_of_a_long_run_of_tools() -> None:
     run = [message for n in range(10) for message in (ask(str(n)), answer(str(n)))]
     shown = window([say("user", "old"), say("user", "question"), *run], 5)
@@ -338,6 +392,10 @@ def test_a_call_is_dropped_wherever_a_message_repeats_it() -> None:
     assert [call.id for call in kept.tool_calls] == ["b"]
     assert "'a'" not in repr((kept.content, kept.host))
     assert kept.text == "let me look"
+    cited = [{"type": "citation", "id": "c"}, {"type": "citation", "id": "c"}]
+    assert without_calls(say("assistant", cited), {"a"}).content == cited
+    kept = without_calls(ask("a", listed=("b", "c"), blocks=("d", "e")), {"c", "d"})
+    assert asked_for(kept) == ["a", "b", "e"]
 
 
 def test_a_conversation_as_text() -> None:

@@ -267,6 +267,19 @@ def test_b1_an_answer_that_is_nothing_but_an_open_call_or_a_thought_is_dropped(b
     assert told(brain) == [("user", "Look.", True)] * 2
 
 
+def test_b1_a_call_whose_arguments_cannot_be_read_counts_as_one(brain: BrainMemory) -> None:
+    """Its result stays with it; without one it is dropped."""
+    calls = [{"type": "invalid_tool_call", "id": id_, "name": "look", "args": "{", "error": "no JSON"} for id_ in "ab"]
+    asked = [Message(role="assistant", host={"langchain": {"invalid_tool_calls": [call]}}) for call in calls]
+    with suppress(OSError), brain.record_turn("Where is my bike?") as turn:
+        turn.add(asked[0])
+        turn.add(Message(role="tool", content="no JSON", tool_call_id="a"))
+        turn.add(asked[1])
+        raise OSError
+    assert [message.role for message in brain.messages()] == ["user", "assistant", "tool"]
+    assert brain.messages()[1].host == asked[0].host
+
+
 def test_a_picture_is_kept(brain: BrainMemory) -> None:
     picture = Message(role="assistant", content=[{"type": "image", "url": "https://example.org/x.png"}])
     interrupt(brain, [picture])

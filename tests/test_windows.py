@@ -13,13 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_adapters import BrainMemory, LongTermMemory, Message, open_index
+from langmem_adapters import BrainMemory, LongTermMemory, Message, conversation, open_index
+from langmem_adapters.flow import run
 from langmem_adapters.langchain import BrainChatMessageHistory, to_message
 from langmem_adapters.llamaindex import from_message as to_chat
 from langmem_adapters.llamaindex import to_message as from_chat
+from langmem_adapters.log import readable
+from langmem_adapters.protocols import Page
 from langmem_adapters.stores.memory import MemoryStore
-from langmem_adapters.text import repair
-from tests.test_text import assert_acceptable, conversations
+from langmem_adapters.text import is_settled, repair, window
+from langmem_adapters.tokens import approximate_tokens
+from tests.test_text import asked_for, assert_acceptable, conversations, wordy_conversations
 
 Kept = dict[str, Any]
 
@@ -47,7 +51,7 @@ def of_history(brain: BrainMemory) -> list[Message]:
 
 def marks(message: Message) -> tuple[Any, ...]:
     """By what a message is known whose text may be cut; LlamaIndex has no place for its id and for every role."""
-    return message.role == "tool", message.tool_call_id, [call.id for call in message.tool_calls]
+    return message.role == "tool", message.tool_call_id, {*asked_for(message)}
 
 
 SURFACES: dict[str, Callable[[BrainMemory], list[Message]]] = {
@@ -81,3 +85,83 @@ def test_b1_every_surface_shows_what_every_provider_accepts(
         assert_acceptable(shown, has_user=any(message.role == "user" for message in said[:end]))
         newest = repair(said[:end])[-1:] == said[end - 1 : end]  # no orphan
         assert not newest or marks(shown[-1]) == marks(said[end - 1])
+
+
+# --- B4: as many messages are read as the budget holds
+
+
+@given(
+    said=wordy_conversations(),
+    summarised_up_to=st.none() | st.integers(0, 30),
+    limits=st.tuples(st.integers(1, 40), st.integers(1, 300)),
+    first=st.integers(1, 5),
+)
+def test_b4_reading_page_by_page_shows_what_reading_all_shows(
+    said: list[Message], summarised_up_to: int | None, limits: tuple[int, int], first: int
+) -> None:
+    k, budget = limits
+    brain = BrainMemory(MemoryStore(), "s", model=lambda _: "In short.", counter=approximate_tokens)
+    brain.add_messages(said)
+    if summarised_up_to is not None and said:
+        brain.summarize(keep=max(len(said) - summarised_up_to, 0))
+    summary, newest = run(brain._flows.newest(k, lambda items: [message for _, message in readable(items)]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conversation, "_FIRST", first)
+        shown = brain.context(k, max_tokens=budget)
+    assert shown == (summary, window(newest, k, max_tokens=budget))
+
+
+@given(said=conversations(), before=conversations(), k=st.integers(1, 12), budget=st.integers(1, 120))
+def test_b4_what_was_said_before_does_not_change_a_settled_window(
+    said: list[Message], before: list[Message], k: int, budget: int
+) -> None:
+    if is_settled(said, k, max_tokens=budget, counter=approximate_tokens):
+        assert window([*before, *said], k, max_tokens=budget) == window(said, k, max_tokens=budget)
+
+
+class Counted(MemoryStore):
+    """Counts what is read of its logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scans: list[int] = []
+
+    def scan(self, *args: Any, **bounds: Any) -> Page:
+        page = super().scan(*args, **bounds)
+        self.scans.append(len(page.items))
+        return page
+
+
+@pytest.mark.parametrize(
+    ("held", "k", "budget", "scans"),
+    [
+        (5000, None, 1000, [256]),
+        (5000, None, 10_000, [256, 256, 512]),
+        (5000, 50, 1000, [50]),
+        (5000, 1000, None, [1000]),
+        (5000, 300, 100_000, [256, 44]),
+        (300, None, 100_000, [256, 44]),
+        (40, None, 1000, [40]),
+        (0, None, 1000, [0]),
+    ],
+)
+def test_b4_a_budget_reads_what_it_holds_and_not_the_session(
+    held: int, k: int | None, budget: int | None, scans: list[int]
+) -> None:
+    store = Counted()
+    said = [Message(role="assistant" if n % 2 else "user", content=f"{n:05} " + "word " * 8) for n in range(held)]
+    BrainMemory(store, "s").add_messages(said)
+    store.scans.clear()
+    shown = BrainChatMessageHistory("s", store=store, memory_k=k, max_tokens=budget).messages
+    assert store.scans == scans
+    last = said[-len(shown) :] if shown else []
+    assert [message.content for message in shown] == [message.content for message in last]
+
+
+def test_a_log_that_ends_before_the_window_is_full_is_read_once() -> None:
+    store = Counted()
+    brain = BrainMemory(store, "s")
+    brain.add_messages([Message(role="assistant", content="Welcome!")])
+    store.scans.clear()
+    assert len(brain.window(5)) == 1
+    assert store.scans == [1]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables.config import var_child_runnable_config
 
 from langmem_adapters import text
 from langmem_adapters.brain import BrainMemory
@@ -37,8 +36,9 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
     whole message. Making one is free of I/O, and all of a process share their connections, so make one for each
     call: ``RunnableWithMessageHistory(chain, lambda session_id: BrainChatMessageHistory(session_id))``.
 
-    Inside a running chain the first read is kept until this object writes: the chain reads twice, and must not
-    see what other turns wrote in between. Outside of one, each read is fresh.
+    Each read is fresh, but for one: ``RunnableWithMessageHistory`` reads once more at the end of its turn, to learn
+    how many messages it was given, and is given the same again, whatever other turns wrote in between. So an object
+    that you keep serves one turn after the other, and not several at once.
 
     With any of ``memory_k``, ``max_tokens`` and ``model``, ``messages`` is what a model may be shown: the newest
     messages, never a tool's result without its call, and in front of them, if there is a summary, a SystemMessage
@@ -109,20 +109,27 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
         self.brain = brain
         self.session_id = brain.scope.session
         self._window = memory_k
-        self._snapshot: list[BaseMessage] | None = None
+        self._begun_with: list[BaseMessage] | None = None  # what the turn that runs was given
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # a property, as LangChain's own docs have it
         """The history, oldest message first."""
-        if self._snapshot is None or not _in_chain():
-            self._snapshot = run(self._look())
-        return list(self._snapshot)
+        reader = _reader()
+        if reader in _ENDS and self._begun_with is not None:
+            return list(self._begun_with)
+        return self._given(reader, run(self._look()))
 
     async def aget_messages(self) -> list[BaseMessage]:
         """:attr:`messages`, without blocking the event loop."""
-        if self._snapshot is None or not _in_chain(awaited=True):
-            self._snapshot = await arun(self._look())
-        return list(self._snapshot)
+        reader = _reader()
+        if reader in _ENDS and self._begun_with is not None:
+            return list(self._begun_with)
+        return self._given(reader, await arun(self._look()))
+
+    def _given(self, reader: str, messages: list[BaseMessage]) -> list[BaseMessage]:
+        if reader in _BEGINS:
+            self._begun_with = messages
+        return list(messages)
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages in their order, all or none, in one round trip."""
@@ -158,12 +165,12 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
 
     def clear(self) -> None:
         """Forget the session, with its knowledge, summary and title."""
-        self._snapshot = None
+        self._begun_with = None
         self.brain.clear()
 
     async def aclear(self) -> None:
         """:meth:`clear`, without blocking the event loop."""
-        self._snapshot = None
+        self._begun_with = None
         await self.brain.aclear()
 
     def _look(self) -> Flow[list[BaseMessage]]:
@@ -177,11 +184,9 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
         return [*_front(context.summary), *map(from_message, context.messages)]
 
     def _write(self, messages: Sequence[Message | MessageData]) -> None:
-        self._snapshot = None
         run(self.brain._add(messages))  # noqa: SLF001 - a part of this class
 
     async def _awrite(self, messages: Sequence[Message | MessageData]) -> None:
-        self._snapshot = None
         await arun(self.brain._add(messages))  # noqa: SLF001 - same
 
     def __repr__(self) -> str:
@@ -202,6 +207,19 @@ def _said(messages: Sequence[BaseMessage]) -> list[Message | MessageData]:
     return [writable(message) for message in messages if not message.additional_kwargs.get(RECALLED)]
 
 
-def _in_chain(*, awaited: bool = False) -> bool:
-    """Whether a runnable is running here. Before Python 3.11, LangChain cannot tell this to coroutines."""
-    return var_child_runnable_config.get() is not None or (awaited and sys.version_info < (3, 11))
+_READS = {"messages", "aget_messages"}
+_BEGINS = {"_enter_history", "_aenter_history"}
+_ENDS = {"_exit_history", "_aexit_history"}
+
+
+def _reader() -> str:
+    """The function that reads, by its name, as nothing else tells the two reads of a turn apart.
+
+    They are in runs of their own, whose callbacks name no common parent; and whoever kept the first of them for
+    the whole chain, or for the next read of a turn that then failed, showed what is no longer so.
+    """
+    frame = inspect.currentframe()
+    frame = frame and frame.f_back
+    while frame and frame.f_code.co_name in _READS:  # of this class, and of one that was made of it
+        frame = frame.f_back
+    return frame.f_code.co_name if frame else ""

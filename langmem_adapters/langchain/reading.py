@@ -15,10 +15,11 @@ from langmem_adapters.langchain.convert import from_message, role_of, to_message
 from langmem_adapters.langchain.rebuild import of_bytes
 from langmem_adapters.log import readable
 from langmem_adapters.protocols import Item
-from langmem_adapters.text import without_calls
+from langmem_adapters.text import unreadable_calls, without_calls
 
 __all__ = ["Seen", "read", "seen"]
 
+_LISTS: Final = ("tool_calls", "invalid_tool_calls")
 _MANY: Final = 500  # messages, from which on the garbage collector would take as long as the reading
 
 
@@ -46,8 +47,13 @@ class Seen:
     def __init__(self, message: BaseMessage) -> None:
         self.message = message
         self.role = role_of(message)
-        calls = message.__dict__.get("tool_calls")
-        self.tool_calls = [Call(call["id"]) for call in calls] if calls else ()
+        fields = message.__dict__
+        calls, invalid = fields.get("tool_calls"), fields.get("invalid_tool_calls")
+        self.tool_calls = [Call(call["id"]) for call in calls] if calls else []
+        if type(fields["content"]) is list:
+            invalid = [{"id": id_} for id_ in unreadable_calls(fields["content"], invalid or ())]
+        if invalid:
+            self.tool_calls += [Call(one.get("id")) for one in invalid]
 
     @property
     def text(self) -> str:
@@ -60,8 +66,15 @@ class Seen:
         return cast("str | None", self.message.__dict__.get("tool_call_id"))
 
     def without(self, ids: set[str | None]) -> Seen:
-        """A copy without these tool calls."""
-        return Seen(from_message(without_calls(to_message(self.message), ids)))
+        """A copy without these tool calls, as :func:`without_calls` makes it, mostly without a Message in between."""
+        fields = self.message.__dict__
+        if type(fields["content"]) is not str or "tool_calls" in fields["additional_kwargs"] or self._repeats():
+            return Seen(from_message(without_calls(to_message(self.message), ids)))
+        kept = {name: [call for call in fields[name] if call.get("id") not in ids] for name in _LISTS}
+        return Seen(self.message.model_copy(update=kept))
+
+    def _repeats(self) -> bool:
+        return len(set(self.tool_calls)) < len(self.tool_calls)
 
 
 class Call(NamedTuple):

@@ -88,7 +88,7 @@ def from_message(message: Message) -> ChatMessage:
     own = message.host.get(_HOST, {})
     role = own.get("role", message.role)
     chat = ChatMessage(role=_ROLES.get(str(role)) or _ROLES.get(message.role, MessageRole.USER))
-    if "blocks" not in own and not message.tool_calls and isinstance(message.content, str):
+    if "blocks" not in own and not message.tool_calls and isinstance(message.content, str) and not _invalid(message):
         chat.blocks = [TextBlock(text=message.content)]
     else:
         chat.blocks = list(_load_all(message, own))
@@ -194,19 +194,29 @@ def _laid_out(message: Message, own: dict[str, Any]) -> list[Fields] | None:
 
 def _guessed(message: Message) -> Iterator[Fields]:
     """Read the content, then the calls, without those that a provider has put into the content too."""
-    known = [call.id for call in message.tool_calls]
+    invalid = _invalid(message)
+    known = [call.id for call in message.tool_calls] + [call.get("id") for call in invalid]
     content = message.content
     if isinstance(content, str):
         content = [content] if content or not known else []
     for block in content:
         standard = standard_block(block)
-        if standard.get("type") == "tool_call" and standard.get("id") in known:
+        if standard.get("type") in ("tool_call", "invalid_tool_call") and standard.get("id") in known:
             continue
         if (fields := from_standard(standard)) is not None:
             yield fields
         else:
             _warn(message, f"content of type {standard.get('type')}")
     yield from map(_call_fields, message.tool_calls)
+    for call in invalid:
+        names = {"tool_call_id": call.get("id"), "tool_name": call.get("name") or ""}
+        yield {"block_type": "tool_call", **names, "tool_kwargs": call.get("args") or ""}
+
+
+def _invalid(message: Message) -> list[dict[str, Any]]:
+    """The calls whose arguments LangChain could not read; its own blocks have them in the content."""
+    calls = message.host.get("langchain", {}).get("invalid_tool_calls")
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
 
 
 def _call_fields(call: ToolCall) -> Fields:

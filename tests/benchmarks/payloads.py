@@ -41,16 +41,16 @@ LLM = (
 
 
 def conversation(count: int, start: int = 0) -> list[BaseMessage]:
-    """Messages of 700 bytes each with every field set: a question, a call of a tool, its result, the answer."""
-    makers = (_question, _call, _result, _answer)
-    return [makers[number % 4](number) for number in range(start, start + count)]
+    """Messages of 700 bytes each with every field set: a question, two calls, their results, the answer."""
+    makers = (_question, _calls, _result, _refusal, _answer)
+    return [makers[number % len(makers)](number) for number in range(start, start + count)]
 
 
 def _question(n: int) -> BaseMessage:
     return HumanMessage(_text(n, 470), id=f"human-{n:08}", name="ada", **_about(n))
 
 
-def _call(n: int) -> BaseMessage:
+def _calls(n: int) -> BaseMessage:
     return AIMessage(
         _text(n, 100),
         id=f"call-{n:08}",
@@ -65,15 +65,17 @@ def _call(n: int) -> BaseMessage:
 
 
 def _result(n: int) -> BaseMessage:
+    return _gave(n, f"call_{n - 1:08}")
+
+
+def _refusal(n: int) -> BaseMessage:
+    return _gave(n, f"bad_{n - 2:08}")
+
+
+def _gave(n: int, call: str) -> BaseMessage:
     artifact = {"rows": [n, n + 1], "complete": True}
     return ToolMessage(
-        _text(n, 390),
-        id=f"tool-{n:08}",
-        name="look",
-        tool_call_id=f"call_{n - 1:08}",
-        status="error",
-        artifact=artifact,
-        **_about(n),
+        _text(n, 390), id=f"tool-{n:08}", name="look", tool_call_id=call, status="error", artifact=artifact, **_about(n)
     )
 
 
