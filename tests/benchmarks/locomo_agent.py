@@ -22,7 +22,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langmem_adapters.importing import Transcript, read_transcripts
 from langmem_adapters.langchain import BrainMemoryMiddleware
 from langmem_adapters.model import Message
-from tests.test_langchain_middleware import Scripted, invalid, look, tokens
+from tests.agents import Scripted, invalid, look
+from tests.test_langchain_middleware import tokens
 
 Turn = tuple[Message, str]
 
