@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables.config import var_child_runnable_config
 
 from langmem_adapters import text
 from langmem_adapters.brain import BrainMemory
@@ -36,9 +38,10 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
     whole message. Making one is free of I/O, and all of a process share their connections, so make one for each
     call: ``RunnableWithMessageHistory(chain, lambda session_id: BrainChatMessageHistory(session_id))``.
 
-    Each read is fresh, but for one: ``RunnableWithMessageHistory`` reads once more at the end of its turn, to learn
-    how many messages it was given, and is given the same again, whatever other turns wrote in between. So an object
-    that you keep serves one turn after the other, and not several at once.
+    Within one run of a chain's step, the first read stands until this object writes; outside of one, each read is
+    fresh. ``RunnableWithMessageHistory`` reads once more at the end of its turn, to learn how many messages it was
+    given, and is given the same again, whatever other turns wrote in between. So an object that you keep serves one
+    turn after the other, and not several at once.
 
     With any of ``memory_k``, ``max_tokens`` and ``model``, ``messages`` is what a model may be shown: the newest
     messages, never a tool's result without its call, and in front of them, if there is a summary, a SystemMessage
@@ -110,26 +113,32 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
         self.session_id = brain.scope.session
         self._window = memory_k
         self._begun_with: list[BaseMessage] | None = None  # what the turn that runs was given
+        self._read: tuple[UUID, list[BaseMessage]] | None = None  # in which run, and what
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # a property, as LangChain's own docs have it
         """The history, oldest message first."""
-        reader = _reader()
-        if reader in _ENDS and self._begun_with is not None:
-            return list(self._begun_with)
-        return self._given(reader, run(self._look()))
+        reader, run_id = _reader(), _run_id()
+        known = self._known(reader, run_id)
+        return list(known if known is not None else self._given(reader, run_id, run(self._look())))
 
     async def aget_messages(self) -> list[BaseMessage]:
         """:attr:`messages`, without blocking the event loop."""
-        reader = _reader()
-        if reader in _ENDS and self._begun_with is not None:
-            return list(self._begun_with)
-        return self._given(reader, await arun(self._look()))
+        reader, run_id = _reader(), _run_id()
+        known = self._known(reader, run_id)
+        return list(known if known is not None else self._given(reader, run_id, await arun(self._look())))
 
-    def _given(self, reader: str, messages: list[BaseMessage]) -> list[BaseMessage]:
+    def _known(self, reader: str, run_id: UUID | None) -> list[BaseMessage] | None:
+        if reader in _ENDS:
+            return self._begun_with
+        return self._read[1] if self._read is not None and self._read[0] == run_id else None
+
+    def _given(self, reader: str, run_id: UUID | None, messages: list[BaseMessage]) -> list[BaseMessage]:
         if reader in _BEGINS:
             self._begun_with = messages
-        return list(messages)
+        elif run_id is not None:
+            self._read = run_id, messages
+        return messages
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages in their order, all or none, in one round trip."""
@@ -165,12 +174,12 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
 
     def clear(self) -> None:
         """Forget the session, with its knowledge, summary and title."""
-        self._begun_with = None
+        self._begun_with = self._read = None
         self.brain.clear()
 
     async def aclear(self) -> None:
         """:meth:`clear`, without blocking the event loop."""
-        self._begun_with = None
+        self._begun_with = self._read = None
         await self.brain.aclear()
 
     def _look(self) -> Flow[list[BaseMessage]]:
@@ -184,9 +193,11 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
         return [*_front(context.summary), *map(from_message, context.messages)]
 
     def _write(self, messages: Sequence[Message | MessageData]) -> None:
+        self._read = None
         run(self.brain._add(messages))  # noqa: SLF001 - a part of this class
 
     async def _awrite(self, messages: Sequence[Message | MessageData]) -> None:
+        self._read = None
         await arun(self.brain._add(messages))  # noqa: SLF001 - same
 
     def __repr__(self) -> str:
@@ -223,3 +234,9 @@ def _reader() -> str:
     while frame and frame.f_code.co_name in _READS:  # of this class, and of one that was made of it
         frame = frame.f_back
     return frame.f_code.co_name if frame else ""
+
+
+def _run_id() -> UUID | None:
+    """The run of a chain's step that this is in; None outside, and before Python 3.11 in coroutines."""
+    config = var_child_runnable_config.get()
+    return getattr(config.get("callbacks"), "parent_run_id", None) if config else None
