@@ -20,7 +20,8 @@ import pytest
 
 from langmem_adapters import StoreUnavailable, cached
 from langmem_adapters.codec import encode
-from langmem_adapters.experience.flights import Flights
+from langmem_adapters.experience import refresh
+from langmem_adapters.experience.flights import Flight, Flights
 from langmem_adapters.experience.leases import Leases
 from langmem_adapters.flow import arun, run
 from langmem_adapters.protocols import Store
@@ -81,6 +82,35 @@ def waiting(cache: Any, crowd: Crowd, misses: int = _CROWD) -> Callable[[], None
     return release
 
 
+@pytest.fixture
+def waiters(monkeypatch: pytest.MonkeyPatch) -> set[Any]:
+    """The threads and tasks that wait for another's call, or have."""
+    seen: set[Any] = set()
+    block, later = Flight._block, Flight._await
+
+    def blocks(self: Flight, seconds: float) -> bool:
+        seen.add(threading.get_ident())
+        return block(self, seconds)
+
+    async def awaits(self: Flight, seconds: float) -> bool:
+        seen.add(asyncio.current_task())
+        return await later(self, seconds)
+
+    monkeypatch.setattr(Flight, "_block", blocks)
+    monkeypatch.setattr(Flight, "_await", awaits)
+    return seen
+
+
+def when(condition: Callable[[], bool], then: Callable[[], object] = lambda: None) -> Callable[[], None]:
+    def release() -> None:
+        until = time.monotonic() + 120
+        while not condition() and time.monotonic() < until:
+            time.sleep(0.001)
+        then()
+
+    return release
+
+
 def test_c8_fifty_threads_make_one_call(any_store: Store) -> None:
     crowd = Crowd([1, {"a": 2}])
 
@@ -122,9 +152,88 @@ def test_c8_a_failed_leader_does_not_fail_its_followers() -> None:
         return crowd()
 
     got = on_threads(f, waiting(f.cache, crowd))
-    assert crowd.calls == 2
     failed = [value for value in got if isinstance(value, KeyError)]
     assert (len(failed), got.count("fine")) == (1, _CROWD - 1)
+
+
+def test_who_waited_for_a_call_that_failed_waits_for_no_other(waiters: set[Any]) -> None:
+    """A model that is away fails slowly, and one after the other everybody would wait for all before."""
+    together = threading.Barrier(_CROWD - 1, timeout=30)  # half of what they would wait
+    crowd = Crowd(KeyError("the leader's"))
+    first = threading.Lock()
+
+    @cached(store=MemoryStore())
+    def f() -> Any:
+        if first.acquire(blocking=False):
+            return crowd()
+        together.wait()  # all the others are in here at once
+        raise KeyError("their own")
+
+    got = on_threads(f, when(lambda: len(waiters) == _CROWD - 1, crowd.release.set))
+    assert [type(value) for value in got] == [KeyError] * _CROWD
+    assert sum(str(value) == "'their own'" for value in got) == _CROWD - 1
+
+
+async def test_tasks_that_waited_for_a_call_that_failed_wait_for_no_other(waiters: set[Any]) -> None:
+    inside, fails, go_on = 0, asyncio.Event(), asyncio.Event()
+
+    @cached(store=MemoryStore())
+    async def f() -> int:
+        nonlocal inside
+        inside += 1
+        await (fails if inside == 1 else go_on).wait()
+        raise TimeoutError
+
+    tasks = [asyncio.create_task(f()) for _ in range(_CROWD)]
+    while len(waiters) < _CROWD - 1:
+        await asyncio.sleep(0.001)
+    fails.set()
+    until = time.monotonic() + 30  # half of what they would wait
+    while inside < _CROWD and time.monotonic() < until:
+        await asyncio.sleep(0.001)
+    assert inside == _CROWD
+    go_on.set()
+    assert {type(error) for error in await asyncio.gather(*tasks, return_exceptions=True)} == {TimeoutError}
+
+
+@pytest.mark.parametrize("place", ["outside", "inside"])
+def test_the_first_success_serves_those_who_wait_for_a_slower_one(place: str, waiters: set[Any]) -> None:
+    """After a failure several make the same call; who comes then waits for one of them, and any of them will do."""
+
+    @cached(store=MemoryStore(), wait=25)
+    def f() -> int:
+        raise AssertionError
+
+    slow = run(f.cache.begin((), {}))
+    assert slow.flight is not None
+    got: list[Any] = []
+    late = threading.Thread(target=lambda: got.append(f()))
+    late.start()
+    when(lambda: len(waiters) == 1)()
+    with f.cache.led(slow) if place == "inside" else refresh():
+        quick = run(f.cache.begin((), {}))
+    assert quick.flight is None
+    run(f.cache.finish(quick, 5))
+    assert slow.flight.landed.done()
+    late.join(20)
+    assert got == [5]
+    run(f.cache.finish(slow, 6))  # lands a second time, which is nothing
+    assert f() == 6
+
+
+def test_what_is_not_kept_does_not_end_the_wait_for_another() -> None:
+    @cached(store=MemoryStore(), should_store=lambda value: value != 5)
+    def f() -> int:
+        raise AssertionError
+
+    slow = run(f.cache.begin((), {}))
+    with refresh():
+        quick = run(f.cache.begin((), {}))
+    run(f.cache.finish(quick, 5))
+    assert slow.flight is not None
+    assert not slow.flight.landed.done()
+    run(f.cache.finish(slow, 6))
+    assert slow.flight.landed.result() is not None
 
 
 async def test_c8_a_cancelled_leader_does_not_cancel_its_followers_nor_a_follower_the_leader() -> None:
@@ -260,6 +369,9 @@ def test_a_forked_child_does_not_wait_for_its_parents_calls() -> None:
     while not crowd.calls:
         time.sleep(0.001)
     store.clear(("experience", "", "", "f", "leases"))  # of which the child has a copy
+    key = f.cache._key((), {})
+    assert f.cache.in_air(key) is not None
+    assert in_a_fork(lambda: str(f.cache.in_air(key))) == "None"
     assert in_a_fork(f) == "child"
     crowd.release.set()
     leader.join()
@@ -403,6 +515,76 @@ def test_what_another_process_has_made_meanwhile_is_served(any_store: Store) -> 
     assert len(looks) == 3
     assert f.cache.pool.stats()["misses"] == 0
     assert f.cache.pool.stats()["hits"] == 1
+
+
+@pytest.mark.parametrize("goes_on", ["nobody", "a third process"])
+def test_who_waited_for_another_processs_call_that_came_to_nothing_waits_for_no_other(
+    goes_on: str, any_store: Store, waiters: set[Any]
+) -> None:
+    """The crowd here has waited as long as its leader: all go at once, though a third has the lease by then."""
+    together = threading.Barrier(8, timeout=30)  # half of what they would wait
+    looks = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 1:
+            when(lambda: len(waiters) == 7)()
+        if len(looks) == 3:
+            assert theirs is not None
+            run(leases.give_back(theirs))
+            if goes_on == "a third process":
+                run(leases.take(key))
+
+    @cached(store=any_store, tag="f", wait=60.0, sleep=sleep)
+    def f() -> int:
+        together.wait()
+        raise KeyError
+
+    leases, key = f.cache._leases(), f.cache._key((), {})
+    theirs = run(leases.take(key))
+    assert theirs is not None
+    errors: list[BaseException] = []
+
+    def attempt() -> None:
+        try:
+            f()
+        except BaseException as error:  # noqa: BLE001 - it is what came of it
+            errors.append(error)
+
+    threads = [threading.Thread(target=attempt) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert [type(error) for error in errors] == [KeyError] * 8
+    assert len(looks) == 3
+
+
+def test_who_comes_while_all_try_for_themselves_waits_for_one_of_them(any_store: Store) -> None:
+    """The leader that waited for another process in vain leads on, with the lease."""
+    looks = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        assert theirs is not None
+        run(leases.give_back(theirs))
+
+    @cached(store=any_store, tag="f", sleep=sleep)
+    def f() -> int:
+        raise AssertionError
+
+    leases, key = f.cache._leases(), f.cache._key((), {})
+    theirs = run(leases.take(key))
+    assert theirs is not None
+    turn = run(f.cache.begin((), {}))
+    assert (len(looks), turn.flight) == (1, f.cache.in_air(key))
+    assert turn.flight is not None
+    assert not turn.flight.landed.done()
+    assert turn.flight.lease is not None
+    assert run(leases.take(key)) is None
+    run(f.cache.finish(turn, 5))
+    assert (f.cache.in_air(key), f()) == (None, 5)
+    assert run(leases.take(key)) is not None
 
 
 def test_leases_are_given_back(any_store: Store) -> None:

@@ -213,7 +213,8 @@ def test_a_call_without_a_key_reaches_the_model(mode: str, monkeypatch: pytest.M
 
     monkeypatch.setattr("langmem_adapters.langchain.chat_model.with_fields", refuse)
     inner = Scripted(script=[AIMessage("x"), AIMessage("y")])
-    model = CachedChatModel(inner, ExperienceCache(store=MemoryStore()))
+    cache = ExperienceCache(store=MemoryStore())
+    model = CachedChatModel(inner, cache)
 
     def ask() -> str:
         if mode == "invoke":
@@ -222,3 +223,4 @@ def test_a_call_without_a_key_reaches_the_model(mode: str, monkeypatch: pytest.M
 
     assert [ask(), ask()] == ["x", "y"]
     assert (model.stats()["unkeyed"], model.stats()["stored"]) == (2, 0)
+    assert cache.stats()["unkeyed"] == 2

@@ -258,6 +258,28 @@ def test_c4_what_is_asked_does() -> None:
     assert len(set(keys)) == len(keys)
 
 
+def test_c4_what_a_tool_gives_beside_its_answer_does_not_change_the_key() -> None:
+    """No model is shown an artifact; one may hold a time, a path, or an object that no store could keep."""
+    key = _openai()
+
+    def talk(**fields: Any) -> list[BaseMessage]:
+        call = {"name": "look", "args": {"artifact": fields.pop("arg", 1)}, "id": "c"}
+        content = fields.pop("content", "sunny")
+        return [HumanMessage("?"), AIMessage("", tool_calls=[call]), ToolMessage(content, tool_call_id="c", **fields)]
+
+    for artifact in ({"took": 0.1}, {"took": 0.2}, [1], "text", 0, object()):
+        assert key(talk(artifact=artifact)) == key(talk())
+    for other in (
+        {"content": "rainy"},
+        {"status": "error"},
+        {"arg": 2},
+        {"content": [{"type": "text", "artifact": 1}]},
+    ):
+        assert key(talk(**other)) != key(talk())
+    blocks = [[{"type": "text", "text": "x", "artifact": n}] for n in (1, 2)]
+    assert key(talk(content=blocks[0])) != key(talk(content=blocks[1]))
+
+
 def test_c4_ids_and_metadata_of_earlier_answers_do_not_change_the_key() -> None:
     def talk(call: str, **fields: Any) -> list[BaseMessage]:
         return [

@@ -19,10 +19,19 @@ from langchain.agents import create_agent
 from langchain.tools import ToolRuntime
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
-from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, MatchCondition, Op, PutOp, SearchOp
+from langgraph.store.base import (
+    GetOp,
+    InvalidNamespaceError,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    SearchOp,
+    TTLConfig,
+)
 from langgraph.store.memory import InMemoryStore
 
-from langmem_adapters import ConfigurationError, SerializationError, open_index, open_store
+from langmem_adapters import ConfigurationError, Embedder, SerializationError, open_index, open_store, open_vectors
 from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.langgraph.shelf import Shelf
 from langmem_adapters.langgraph.tree import Tree
@@ -30,8 +39,8 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.testing import FakeClock
+from tests.agents import Scripted
 from tests.servers import RedisServer
-from tests.test_langchain_middleware import Scripted
 
 ADA, BOB = ("memories", "ada"), ("memories", "bob")
 
@@ -203,6 +212,60 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         make(MemoryStore(), fields="text")
     with pytest.raises(ConfigurationError, match="minutes above 0"):
         make(MemoryStore(), ttl={"default_ttl": -1})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"index": {"dims": 3, "embed": len, "fields": ["text"]}}, r"open_vectors\(url, embedder\).*fields=.*a dict$"),
+        ({"index": "memory:"}, "open_vectors.*not a str$"),
+        ({"index": {}}, "open_vectors.*not a dict$"),
+        ({"ttl": {"default": 1, "defualt_ttl": 3}}, "has no default, defualt_ttl, but default_ttl, .*refresh_on_read"),
+        ({"ttl": {1: 2}}, "has no 1, but"),
+        ({"ttl": 3}, "is a dictionary: .*not 3$"),
+        ({"ttl": "x"}, "is a dictionary: .*not 'x'$"),
+        ({"ttl": 0}, "is a dictionary: .*not 0$"),
+        ({"ttl": {"default_ttl": "x"}}, "minutes above 0, not 'x'$"),
+        ({"ttl": {"default_ttl": True}}, "minutes above 0, not True$"),
+        ({"ttl": {"default_ttl": float("nan")}}, "minutes above 0, not nan$"),
+    ],
+)
+def test_what_langgraphs_own_stores_take_or_would_misread_is_one_sentence(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence) as raised:
+        make(MemoryStore(), **wrong)
+    assert "\n" not in str(raised.value)
+
+
+def test_every_setting_that_langgraph_has_for_a_ttl_is_one() -> None:
+    ttl: TTLConfig = {"default_ttl": 1, "refresh_on_read": False, "omit_expired": True, "sweep_interval_minutes": 5}
+    assert make(MemoryStore(), ttl=ttl).ttl_config == ttl
+    make(MemoryStore(), ttl={})
+
+
+@pytest.mark.parametrize(
+    ("op", "sentence"),
+    [
+        (PutOp(ADA, "k", "text"), "value is a dictionary, not str$"),  # type: ignore[arg-type]
+        (PutOp(ADA, "k", ""), "value is a dictionary, not str$"),  # type: ignore[arg-type]
+        (PutOp(ADA, "k", [("a", 1)]), "value is a dictionary, not list$"),  # type: ignore[arg-type]
+        (PutOp(ADA, "k", {}, index="text"), "list of paths, or False, not str$"),  # type: ignore[arg-type]
+        (PutOp(ADA, "k", {}, index=True), "list of paths, or False, not bool$"),  # type: ignore[arg-type]
+        (PutOp(ADA, "k", {}, ttl="5"), "minutes above 0, not '5'$"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_item_that_is_none_is_one_sentence_and_nothing_is_written(op: PutOp, sentence: str) -> None:
+    store = make(MemoryStore())
+    with pytest.raises(ConfigurationError, match=sentence):
+        store.batch([PutOp(BOB, "k", {}), op])
+    assert everything(store) == {}
+
+
+def test_an_index_of_vectors_finds_items_by_their_meaning() -> None:
+    toy = Embedder(lambda texts: [[1.0, float("bi" in text), 0.0] for text in texts], name="toy")
+    store = make(MemoryStore(), index=open_vectors("memory:", toy), fields=["text"])
+    store.put(ADA, "1", {"text": "my bicycle", "more": "x"})
+    store.put(ADA, "2", {"text": "my car"})
+    assert store.search(ADA, query="bike")[0].key == "1"
 
 
 def test_a_value_that_cannot_be_kept_leaves_the_whole_batch_undone(any_store: Store) -> None:

@@ -389,7 +389,8 @@ def test_nor_is_it_to_the_very_same_request(build: Callable[..., ExperienceCache
     model.invoke(ASKED)
     scored(cache, "bad", 2)
     assert model.invoke(ASKED).content == "good"
-    assert (model if isinstance(model, CachedChatModel) else cache).stats()["rejected_judge"] == 1
+    for told in (cache, model if isinstance(model, CachedChatModel) else cache):
+        assert (told.stats()["rejected"], told.stats()["rejected_judge"]) == (1, 1)
     scored(cache, "good", 9)
     assert [model.invoke(text).content for text in (ASKED, ALIKE)] == ["good", "good"]
     assert (cache.stats()["hits"], cache.stats()["misses"]) == (2, 2)

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import random
 import uuid
+from array import array
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -24,6 +25,7 @@ from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, 
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_chroma import ChromaVectors
+from langmem_adapters.indexes.vector_chroma_nearest import nearest
 from langmem_adapters.protocols import START, Document
 from langmem_adapters.records import Records
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -431,3 +433,75 @@ def test_a_namespace_that_another_process_began_anew(server: ChromaServer) -> No
         assert (found(index, "bike"), found(newer, "bike")) == ([], ["c"])
         index.apply(NOTES, upsert=[Document("d", "bike")], position=(4, "d"))
         assert (found(index, "bike"), found(newer, "bike")) == (["d"], [])
+
+
+# ---- what is found where much is nearly the same
+
+
+def _nearly_the_same(texts: list[str]) -> list[list[float]]:
+    """One direction for all that is said again and again, with a little of its own, and another for a bike."""
+    made = []
+    for text in texts:
+        own = random.Random(text)
+        made.append([float("bike" in text), 1.0, *(own.random() / 50 for _ in range(30))])
+    return made
+
+
+@pytest.mark.parametrize("fillers", [300, 900, 1_500])
+@pytest.mark.parametrize("k", [1, 7])
+def test_among_many_that_are_nearly_the_same_the_one_that_is_not_is_found(folder: str, fillers: int, k: int) -> None:
+    index = index_at(folder, _nearly_the_same, "nearly")
+    for n in range(5):
+        place = ("notes", str(n))
+        said = [Document("bike", f"the bike of {n}")]
+        said += [Document(f"f{m}", f"again {n} {m}") for m in range(fillers)]
+        index.apply(place, upsert=said)
+        hits = index.search(place, "a bike", k)
+        assert len(hits) == k
+        if fillers < 1_000:
+            assert hits[0].id == "bike"
+            exact = index.score(place, "a bike", [document.id for document in said])
+            best = sorted(exact.values(), reverse=True)[:k]
+            assert [hit.score for hit in hits] == pytest.approx(best, abs=1e-6)
+    index.close()
+
+
+class Torn:
+    """A collection whose graph leads to some of its vectors only."""
+
+    def __init__(self, reachable: int, there: int) -> None:
+        self.reachable, self.there = reachable, there
+        self.asked: list[str] = []
+
+    def query(self, *, n_results: int, **_: Any) -> Any:
+        self.asked.append(f"query {n_results}")
+        ids = [str(n) for n in range(self.reachable)][:n_results]
+        return {"ids": [ids], "distances": [[0.5] * len(ids)]}
+
+    def count(self) -> int:
+        self.asked.append("count")
+        return self.there
+
+    def get(self, *, limit: int, **_: Any) -> Any:
+        self.asked.append("get")
+        rows = [[1.0, 0.0] if n == self.there - 1 else [0.0, 1.0] for n in range(limit)]
+        return {"ids": [str(n) for n in range(limit)], "embeddings": rows}
+
+
+@pytest.mark.parametrize(
+    ("collection", "k", "asked", "best"),
+    [
+        (Torn(10, 12), 1, ["query 1000", "count", "get"], ("11", 1.0)),
+        (Torn(12, 12), 1, ["query 1000", "count"], ("0", 0.5)),
+        (Torn(5_000, 5_001), 3, ["query 1000"], ("0", 0.5)),
+        (Torn(1_200, 1_300), 1_250, ["query 1250", "count", "get"], ("1299", 1.0)),
+        (Torn(900, 5_000), 2, ["query 1000", "count", "get"], ("4999", 1.0)),
+        (Torn(900, 5_001), 2, ["query 1000", "count"], ("0", 0.5)),  # too many to read for one search
+    ],
+    ids=range(6),
+)
+def test_all_are_compared_only_where_the_graph_is_torn(
+    collection: Torn, k: int, asked: list[str], best: tuple[str, float]
+) -> None:
+    found = nearest(collection, array("f", [1.0, 0.0]), k)
+    assert (collection.asked, found[0], len(found)) == (asked, best, min(k, 1_250))

@@ -29,6 +29,7 @@ class FunctionCache(Calls):
         responses: What a response is as data.
         keep_requests: Whether the requests are kept beside their hashes; default: only if something reads them.
         scoring: Has the results scored; default: one of its own, by the scorer of the rules.
+        counts: Where it is counted what was seen; default: counts of its own.
         clock: Gives Unix seconds. ``timer`` gives seconds that pass, ``sleep`` waits for some.
     """
 
@@ -52,8 +53,8 @@ class FunctionCache(Calls):
         """What this object has seen.
 
         hits; misses; hits that were shared by a call in the air; rejected by the judge; stored; refused, as they
-        would not come back equal; errors of the store; scored, and those that the scorer failed at; what the hits have
-        saved: saved_seconds, saved_tokens, saved_money.
+        would not come back equal; errors of the store, or of what decides; scored, and those that the scorer failed
+        at; what the hits have saved: saved_seconds, saved_tokens, saved_money.
         """
         saved = Saved() if self._pool is None else self._pool.saved()
         counts: dict[str, Any] = {name: self._counts[name] for name in _COUNTED}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
+import sys
 import threading
 import time
 import weakref
@@ -19,7 +20,7 @@ from langmem_adapters.experience.arguments import Arguments
 from langmem_adapters.experience.background_scoring import BackgroundScoring, Kept
 from langmem_adapters.experience.flights import Flight, Flights
 from langmem_adapters.experience.leases import Leases
-from langmem_adapters.experience.policies import ask
+from langmem_adapters.experience.policies import ask, decision, verdict
 from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.rules import Rules, Turn, replaced
@@ -44,6 +45,7 @@ class Calls:
         responses: Responses,
         keep_requests: bool | None = None,
         scoring: BackgroundScoring | None = None,
+        counts: Counter[str] | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
@@ -59,7 +61,7 @@ class Calls:
         self._lock = threading.Lock()
         self._pool: ExperiencePool | None = None
         self._flights = Flights()
-        self._counts: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter() if counts is None else counts
         self._warn = WarnOnce()
         self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", self._warn)
         stream = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
@@ -138,19 +140,23 @@ class Calls:
         asked = experience.model_copy(update={"req": turn.req})  # the same by its key, kept or not
         accepted = False
         try:
-            accepted = bool((yield from ask(self._rules.judge, asked, turn.req)))
+            accepted = yield from verdict(self._rules.judge, asked, turn.req)
         except LangmemError as error:
             self._degrade(error)
-        self._counts["rejected"] += not accepted
+        if not accepted:
+            self._reject()
         return accepted
+
+    def _reject(self) -> None:
+        self._counts["rejected"] += 1
 
     def _similar(self, turn: Turn) -> Flow[bool]:
         """Serve a similar experience of which the judge says that it will do."""
         for experience, _ in (yield from self.pool.similar_flow(turn.req, self._rules.k)):
-            if self._rules.judge and (yield from ask(self._rules.judge, experience, turn.req)):
+            if self._rules.judge and (yield from verdict(self._rules.judge, experience, turn.req)):
                 self.pool.credit(experience)
                 return (yield from self._read(turn, experience, own=False))
-            self._counts["rejected"] += 1
+            self._reject()
         return False
 
     def _read(self, turn: Turn, experience: Experience, *, own: bool = True) -> Flow[bool]:
@@ -189,9 +195,7 @@ class Calls:
         while turn.flight is None:
             flight, own = self._flights.join(turn.key)
             if own and flight is not None:
-                turn.flight = flight
-                # A task may be cancelled in the very moment in which it gets its turn, and then nobody has it.
-                weakref.finalize(turn, self._abandon, flight).atexit = False
+                self._lead(turn, flight)
             elif flight is None or not (yield from flight.wait(max(until - self._timer(), 0.0))):
                 return  # inside of that very call, or it takes too long
             elif (data := flight.landed.result()) is not None:
@@ -200,8 +204,8 @@ class Calls:
                 yield from self._read(turn, shared, own=False)
                 self._counts["shared"] += turn.served
                 return
-            elif not flight.failed or self._timer() >= until:
-                return
+            elif not flight.broken_off or self._timer() >= until:
+                return  # one more try of another's that fails would be one more time to wait
         try:
             yield from self._lease(turn, turn.flight, until)
         except LangmemError as error:
@@ -209,15 +213,26 @@ class Calls:
         if turn.served:
             self.let_go(turn)
 
+    def _lead(self, turn: Turn, flight: Flight) -> None:
+        turn.flight = flight
+        # A task may be cancelled in the very moment in which it gets its turn, and then nobody has it.
+        weakref.finalize(turn, self._abandon, flight).atexit = False
+
     def _lease(self, turn: Turn, flight: Flight, until: float) -> Flow[None]:
+        """Wait for another process that makes the same call, if there is one; what it makes is served."""
         leases = self._leases()
+        awaited: bytes | None = None
         number = 0
         while True:
             flight.lease = yield from leases.take(turn.key)
-            if (yield from self._serve(turn, again=True)) or flight.lease is not None or self._timer() >= until:
+            if (yield from self._serve(turn, again=True)) or self._timer() >= until:
                 return
-            if not (yield from leases.pause(number)):
+            if awaited not in {None, leases.holder}:  # that call came to nothing, and all here have waited for it
+                self._lead(turn, self._flights.renew(flight))
                 return
+            if flight.lease is not None or not (yield from leases.pause(number)):
+                return
+            awaited = leases.holder
             number += 1
 
     def _leases(self) -> Leases:
@@ -241,6 +256,8 @@ class Calls:
             if turn.flight is not None:
                 turn.flight.land(turn.kept.to_bytes() if turn.kept else None)
                 yield from self._give_back(turn.flight)
+            elif turn.kept is not None and (slower := self.in_air(turn.key)) is not None:
+                slower.land(turn.kept.to_bytes())  # whoever waits for that one need not wait any longer
         except BaseException:
             self.let_go(turn)
             raise
@@ -249,10 +266,11 @@ class Calls:
         passed = self._timer() - turn.started
         try:
             seen = self._responses.seen(value)
-            if not self._rules.should_store(seen):
+            if not decision("should_store", lambda: self._rules.should_store(seen)):
                 self._counts["refused"] += 1
                 return
-            metric = self._rules.metric(seen).model_copy(update={"time_cost": passed})
+            took = {"time_cost": passed}
+            metric = decision("metric", lambda: self._rules.metric(seen).model_copy(update=took))
             req = turn.req if self._keeps_requests else None
             turn.kept = self._responses.experience(value, req=req, metric=metric)
             turn.kept = yield from self._create(turn, value, turn.kept)
@@ -284,14 +302,17 @@ class Calls:
         return self._flights.led(turn.flight)
 
     def let_go(self, turn: Turn) -> None:
-        """Give up a call that failed, was broken off, or need not be made. Does not wait for the store."""
+        """Give up a call that failed, was broken off, or need not be made. Does not wait for the store.
+
+        After a failure, all who wait for it make a call of their own: by what is being raised, it is one.
+        """
         if turn.flight is not None:
-            if turn.kept:
-                turn.flight.land(turn.kept.to_bytes())
+            if turn.kept or isinstance(sys.exc_info()[1], Exception):
+                turn.flight.land(turn.kept.to_bytes() if turn.kept else None)
             self._abandon(turn.flight)
 
     def _abandon(self, flight: Flight) -> None:
-        flight.crash()
+        flight.break_off()
         if flight.lease is not None:
             with suppress(RuntimeError):  # the interpreter is shutting down; the lease ends by itself
                 submit(lambda: run(self._give_back(flight)))

@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, InvalidStateError, wait
 from contextvars import ContextVar
 
 from langmem_adapters.experience.leases import Lease, may_wait
@@ -27,21 +27,21 @@ class Flight:
         self.key = key
         self.landed: Future[bytes | None] = Future()
         self.landed.set_running_or_notify_cancel()  # so that a follower that is cancelled does not cancel it
-        self.failed = False
+        self.broken_off = False
         self.lease: Lease | None = None
         self.reader: int | None = None  # the thread on which it is read as a stream
         self.unread = False  # a stream of which nobody has read anything yet
 
     def land(self, data: bytes | None) -> None:
-        """Tell the result; None, where it cannot be shared and each has to make its own."""
+        """Tell the result; None, where there is none to share, and each makes a call of their own at once."""
         self._flights.remove(self)
-        if not self.landed.done():
+        with contextlib.suppress(InvalidStateError):  # it has landed already
             self.landed.set_result(data)
 
-    def crash(self) -> None:
-        """Say that the call failed; one of the followers may be luckier. Nothing, after it has landed."""
+    def break_off(self) -> None:
+        """Say that nobody goes on with the call: one of the followers makes it. Nothing, after it has landed."""
         if not self.landed.done():
-            self.failed = True
+            self.broken_off = True
             self.land(None)
 
     def wait(self, seconds: float) -> Flow[bool]:
@@ -98,7 +98,17 @@ class Flights:
 
     def of(self, key: str) -> Flight | None:
         """The call for this key that is in the air."""
-        return self._flights.get(key)
+        return self._flights.get(key) if self._pid == os.getpid() else None
+
+    def renew(self, flight: Flight) -> Flight:
+        """Let those go who wait for this call: who comes from now on waits for the one that takes its place."""
+        fresh = Flight(self, flight.key)
+        fresh.lease, flight.lease = flight.lease, None
+        with self._lock:
+            if self._flights.get(flight.key) is flight:
+                self._flights[flight.key] = fresh
+        flight.land(None)
+        return fresh
 
     def remove(self, flight: Flight) -> None:
         """Let the next caller make a call of its own."""

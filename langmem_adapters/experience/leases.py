@@ -53,6 +53,7 @@ class Leases:
         self._clock = clock
         self._sleep = sleep
         self._new_id = new_id
+        self.holder: bytes | None = None  # what the one wrote who had a lease when it was last tried
 
     def take(self, key: str) -> Flow[Lease | None]:
         """Take the lease of a key; None, while another has it."""
@@ -67,9 +68,11 @@ class Leases:
                 known = (yield from step(self._store.get, self._namespace, [key])).get(key)
                 now = self._clock()  # the write may have waited
                 if known is not None and now < _until(known) < now + self._seconds + _ODD:
-                    return None
+                    break
             else:
+                self.holder = lease.data
                 return lease
+        self.holder = known
         return None
 
     def give_back(self, lease: Lease) -> Flow[None]:

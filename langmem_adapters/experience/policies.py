@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.errors import ConfigurationError, LangmemError, ModelError
 from langmem_adapters.flow import Flow, Step, step
 from langmem_adapters.model import Experience, Score
 
@@ -19,8 +19,12 @@ __all__ = [
     "Serializer",
     "ask",
     "asks_async",
+    "decision",
     "exact_and_perfect",
+    "verdict",
 ]
+
+T = TypeVar("T")
 
 _PERFECT = 10
 
@@ -122,6 +126,26 @@ def ask(policy: Callable[..., Any], *args: Any) -> Flow[Any]:
     if inspect.isawaitable(answer):  # a plain function that hands on a coroutine
         answer = yield Step(lambda: _refuse(answer), lambda: answer)
     return answer
+
+
+def verdict(judge: Judge, experience: Experience, req: Any) -> Flow[bool]:
+    """Whether a judge lets an experience be served. Raises ModelError for one that fails, whatever its own error is."""
+    try:
+        return bool((yield from ask(judge, experience, req)))
+    except LangmemError:
+        raise
+    except Exception as error:
+        raise ModelError(f"the judge failed: {type(error).__name__}") from error
+
+
+def decision(what: str, decide: Callable[[], T]) -> T:
+    """What a function of the user's decides. Raises LangmemError for one that fails, whatever its own error is."""
+    try:
+        return decide()
+    except LangmemError:
+        raise
+    except Exception as error:
+        raise LangmemError(f"{what} failed: {type(error).__name__}") from error
 
 
 def asks_async(policy: Any) -> bool:

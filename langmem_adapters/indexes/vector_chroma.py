@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 from langmem_adapters.embedding import Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, MissingDependency, SearchError
 from langmem_adapters.indexes.vector import Maker, Mark, check
+from langmem_adapters.indexes.vector_chroma_nearest import nearest
 from langmem_adapters.indexes.vector_lock import hold, let_go
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.locks import ForkSafeLock
@@ -48,8 +49,8 @@ _INDEX = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200}}
 class ChromaVectors:
     """Vectors in Chroma; ids and vectors only, no texts.
 
-    The search is approximate (HNSW): of the best 10 it misses next to nothing, but a ``k`` of hundreds may not bring
-    all that there are.
+    The search is exact among the first 1,000 vectors of a namespace, and approximate (HNSW) among more: the more there
+    are, and the more of them are nearly the same, the more it may miss.
 
     Chroma has no transactions: a search may see a change half done, and a crash leaves the position before it, so
     that it is applied again. Threads take turns; of two processes that follow one store on a server, the one that is
@@ -109,14 +110,8 @@ class ChromaVectors:
                 collection.modify(metadata=about)
 
     def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
-        def search(collection: Any) -> Any:
-            return collection.query(query_embeddings=[list(vector)], n_results=k, include=["distances"])
-
-        found = self._read(name, maker, search)
-        if found is None:
-            return []
-        pairs = zip(found["ids"][0], found["distances"][0], strict=True)
-        return [(unquote(id_[1:], errors="surrogatepass"), 1 - float(distance)) for id_, distance in pairs]
+        found = self._read(name, maker, lambda collection: nearest(collection, vector, k)) or []
+        return [(unquote(id_[1:], errors="surrogatepass"), cosine) for id_, cosine in found]
 
     def cosines(self, name: str, maker: Maker, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
         def read(collection: Any) -> dict[str, Any]:

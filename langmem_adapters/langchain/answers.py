@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -55,6 +56,7 @@ class Answers(Asking):
         tools: Which tools give the same answer tomorrow. What was made with others is never shown as an example.
         alike: Finds and keeps answers to the same in other words; None: only the very same has an answer.
         scoring: Has the answers scored, for others too; None: one of its own, by the scorer.
+        counts: Where it is counted what was seen, for others too; None: counts of its own.
         output_version: The form of content that the model's ``output_version`` asks for.
         wait: Seconds to wait at the most for another who asks the same; 0: everybody asks.
         on_error: What an outage of the store does to a model call: "degrade" goes on without, "raise" raises.
@@ -72,6 +74,7 @@ class Answers(Asking):
         tools: Tools | None = None,
         alike: Alike | None = None,
         scoring: BackgroundScoring | None = None,
+        counts: Counter[str] | None = None,
         output_version: str | None = None,
         wait: float = 60.0,
         on_error: Literal["degrade", "raise"] = "degrade",
@@ -80,8 +83,7 @@ class Answers(Asking):
     ) -> None:
         self.pool = pool
         self._output_version = output_version
-        self._saved_tokens = 0
-        self._unkeyed = 0
+        self._counts: Counter[str] = Counter() if counts is None else counts
         self._warn = WarnOnce()
         rules = Rules(
             should_store=should_store,
@@ -104,6 +106,7 @@ class Answers(Asking):
             responses=_Generations(clock, new_id),
             keep_requests=examples > 0,
             scoring=scoring,
+            counts=self._counts,
             clock=clock,
             new_id=new_id,
         )
@@ -177,7 +180,7 @@ class Answers(Asking):
 
     def pass_by(self, error: SerializationError) -> None:
         """Count and tell a request that has no key, as a class in it may be one of several."""
-        self._unkeyed += 1
+        self._counts["unkeyed"] += 1
         self._warn("requests go by the cache that have no key", error)
 
     def flush(self) -> None:
@@ -197,9 +200,10 @@ class Answers(Asking):
         seen = self._calls.stats()
         own = {name: seen[name] for name in ("shared", "refused", "errors", "scored", "unscored")}
         alike = self._alike.stats() if self._alike else {}
-        if rejected := seen["rejected"]:  # answers to the very same request
-            alike |= {name: alike.get(name, 0) + rejected for name in ("rejected", "rejected_judge")}
-        counts = {**alike, **self.pool.stats(), **own, "unkeyed": self._unkeyed, "saved_tokens": self._saved_tokens}
+        if seen["rejected"]:
+            alike = {name: self._counts[name] for name in ("rejected", "rejected_judge")} | alike
+        counted = {name: self._counts[name] for name in ("unkeyed", "saved_tokens")}
+        counts = {**alike, **self.pool.stats(), **own, **counted}
         return views.Figures(counts, title="Cached answers")
 
     def _served(self, turn: Turn) -> list[ChatGeneration]:
@@ -207,7 +211,7 @@ class Answers(Asking):
         for generation in generations:
             metadata = generation.message.response_metadata
             metadata["cache_key"] = metadata.get("cache_key") or turn.key
-            self._saved_tokens += (metadata.get("cache_usage") or {}).get("total_tokens") or 0
+            self._counts["saved_tokens"] += (metadata.get("cache_usage") or {}).get("total_tokens") or 0
         return generations
 
 
@@ -237,6 +241,9 @@ class _Calls(FunctionCache):
         turn.value, turn.served = found, found is not None
         self._counts["hits"] += turn.served
         return turn.served
+
+    def _reject(self) -> None:
+        self._counts.update(("rejected", "rejected_judge"))
 
     def _create(self, turn: Turn, value: Any, made: Experience) -> Flow[Experience]:
         counted = turn.counted

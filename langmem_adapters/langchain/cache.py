@@ -17,6 +17,7 @@ from langmem_adapters.errors import ConfigurationError, LangmemError, Serializat
 from langmem_adapters.experience import ExperiencePool, Prices, Scorer, bypass, refresh
 from langmem_adapters.experience.background_scoring import BackgroundScoring, Kept
 from langmem_adapters.experience.model_answers import said
+from langmem_adapters.experience.policies import decision
 from langmem_adapters.experience.shelf import Evicted
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.asked import asked_in
@@ -237,14 +238,14 @@ class ExperienceCache(OtherWords, Removal, BaseCache):
         told = self._told(llm_string)
         if told is None:
             return None
-        if not self._should_store(return_val):
-            self._counts["refused"] += 1
-            return None
         key = request_key(prompt, told)
-        question = self._question(prompt, told, return_val)
-        partition = {} if question is None else {"partition": question.partition}
         evicted: Evicted = []
         try:
+            if not decision("should_store", lambda: self._should_store(return_val)):
+                self._counts["refused"] += 1
+                return None
+            question = self._question(prompt, told, return_val)
+            partition = {} if question is None else {"partition": question.partition}
             answer = Experience(resp=write_generations(return_val), metric=self._metric(key, return_val), **partition)
             kept = yield from self.pool.create_flow(answer, key=key, evicted=evicted, has_text=False)
         except LangmemError as error:

@@ -35,9 +35,9 @@ class CachedChatModel(BaseChatModel):
 
     What :class:`ExperienceCache` does for ``invoke``, it does for streams too: a second one asks nobody and yields
     chunks that add up to the same message. Of several that ask the same at the same time, in this process or in
-    others on the same store, one asks; if it fails, another tries. A stream that was broken off is not kept.
-    It goes wherever the model goes: tools, structured output, chains, agents, callbacks, tracing. Its hits are those
-    of ``set_llm_cache``, and the other way round. Attributes that it does not have are the model's.
+    others on the same store, one asks; if it fails, the others ask for themselves. A stream that was broken off is
+    not kept. It goes wherever the model goes: tools, structured output, chains, agents, callbacks, tracing. Its hits
+    are those of ``set_llm_cache``, and the other way round. Attributes that it does not have are the model's.
 
     The whole request is compared, so tool calls, and answers to results of tools, are served too: the same results
     have the same answer, and a tool that is called once more runs once more. ``should_store`` of the cache can refuse
@@ -305,6 +305,7 @@ def _answers(cache: ExperienceCache, wait: float, output_version: str | None) ->
         new_id=cache._new_id,  # noqa: SLF001 - same
         scorer=cache._scorer,  # noqa: SLF001 - same
         scoring=cache._scoring,  # noqa: SLF001 - same
+        counts=cache._counts,  # noqa: SLF001 - same
         judge=cache._judge,  # noqa: SLF001 - same
         alike=Alike.of(cache),
         output_version=output_version,

@@ -11,7 +11,7 @@ from langchain_core.outputs import Generation
 
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.experience import ExperiencePool, Judge
-from langmem_adapters.experience.policies import ask
+from langmem_adapters.experience.policies import verdict
 from langmem_adapters.experience.shelf import Evicted
 from langmem_adapters.experience.verified import Match, VerifiedAnswers
 from langmem_adapters.experience.verifier_tuning import Tuned
@@ -90,7 +90,7 @@ class OtherWords:
         """Whether the judge lets the answer to what was asked then stand for one to what is asked now."""
         if self._judge is None:
             return True
-        good = bool((yield from ask(self._judge, experience.model_copy(update={"req": kept}), asked)))
+        good = yield from verdict(self._judge, experience.model_copy(update={"req": kept}), asked)
         self._counts.update([] if good else ["rejected", "rejected_judge"])
         return good
 

@@ -37,18 +37,18 @@ _OF_THE_CALL = frozenset(
         "verbose",
     }
 )
-# What came with an earlier answer and is not sent to the model again.
-_OF_THE_ANSWER = frozenset({"id", "response_metadata", "type", "usage_metadata"})
+# What came with an earlier answer, or with a tool's, and is not sent to the model again.
+_OF_THE_ANSWER = frozenset({"artifact", "id", "response_metadata", "type", "usage_metadata"})
 _known: dict[bytes, str] = {}  # keys by a hash of what they are made of, as an answer is looked up and then kept
-_REMEMBERED = 4096
+_REMEMBERED = 16_384
 _CLASS = re.compile(r"<class '(?:[\w.]+|<locals>)*?(\w+)'>")
 
 
 def request_key(prompt: str, llm_string: str) -> str:
     """The key of what ``BaseCache.lookup`` is given: 32 hexadecimal digits from which nothing can be read back.
 
-    Ids of messages and of tool calls, the metadata of earlier answers, the order of keys, timeouts, retries,
-    streaming, callbacks and tags do not change it. Everything else does.
+    Ids of messages and of tool calls, artifacts of tools, the metadata of earlier answers, the order of keys, timeouts,
+    retries, streaming, callbacks and tags do not change it. Everything else does.
     """
     asked = _digest(prompt, llm_string)
     key = _known.get(asked)

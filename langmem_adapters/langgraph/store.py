@@ -57,7 +57,8 @@ class LongTermStore(BaseStore):
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
-        index: What finds items by text; default: the lexical index of the URL, or one in memory.
+        index: What finds items by text: :func:`~langmem_adapters.open_vectors`, for one, by their meaning. Default: the
+            lexical index of the URL, or one in memory.
         tenant: Whose items; those of others are never seen.
         fields: Paths of the fields by which items are found, as ``["title", "messages[*].content"]``; default: all
             texts and numbers. ``put(…, index=…)`` says otherwise for an item.
@@ -88,8 +89,14 @@ class LongTermStore(BaseStore):
     ) -> None:
         if url is not None and store is not None:
             raise ConfigurationError("give LongTermStore a url or a store, not both")
+        if not (index is None or isinstance(index, Index)):
+            raise ConfigurationError(
+                "the index of a LongTermStore is what open_vectors(url, embedder) gives, for one, beside fields=[…],"
+                f" not a {type(index).__name__}"
+            )
         if isinstance(fields, str):
             raise ConfigurationError("fields is a list of paths, not one text")
+        _check(ttl)
         self.ttl_config = ttl
         self._store = shared_store(url) if store is None else store
         self._index = index or (shared_index(url) if store is None else open_index("memory:"))
@@ -99,7 +106,6 @@ class LongTermStore(BaseStore):
         self._new_id = new_id
         self._tree = Tree(self._store, ("langgraph", tenant, "tree"), new_id=new_id)
         self._shelf = lru_cache(_SHELVES)(self._make_shelf)
-        _seconds((ttl or {}).get("default_ttl"))
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Answer operations in their order."""
@@ -244,14 +250,29 @@ class LongTermStore(BaseStore):
 
 def _kept(op: PutOp, now: float) -> Kept:
     ttl = _seconds(op.ttl)
+    if not isinstance(op.value, Mapping):
+        raise ConfigurationError(f"an item's value is a dictionary, not {type(op.value).__name__}")
+    if not (op.index is None or op.index is False or isinstance(op.index, list | tuple)):
+        raise ConfigurationError(f"the index of an item is a list of paths, or False, not {type(op.index).__name__}")
     fields: list[str] | Literal[False] | None = op.index and list(op.index)
-    return Kept(dict(op.value or {}), now, now, ttl, None if ttl is None else now + ttl, fields)
+    return Kept(dict(op.value), now, now, ttl, None if ttl is None else now + ttl, fields)
+
+
+def _check(ttl: TTLConfig | None) -> None:
+    if not (ttl is None or isinstance(ttl, Mapping)):
+        raise ConfigurationError(f'the ttl of a store is a dictionary: {{"default_ttl": minutes}}, not {ttl!r:.50}')
+    if unknown := sorted(map(str, (ttl or {}).keys() - TTLConfig.__optional_keys__)):
+        known = ", ".join(sorted(TTLConfig.__optional_keys__))
+        raise ConfigurationError(f"the ttl of a store has no {', '.join(unknown)}, but {known}")
+    _seconds((ttl or {}).get("default_ttl"))
 
 
 def _seconds(minutes: float | None) -> float | None:
-    if minutes is not None and not minutes > 0:
-        raise ConfigurationError(f"a ttl is a number of minutes above 0, not {minutes}")
-    return None if minutes is None else minutes * _MINUTE
+    if minutes is None:
+        return None
+    if not isinstance(minutes, int | float) or isinstance(minutes, bool) or not minutes > 0:
+        raise ConfigurationError(f"a ttl is a number of minutes above 0, not {minutes!r:.50}")
+    return minutes * _MINUTE
 
 
 def _item(kind: Callable[..., Any], namespace: Namespace, key: str, kept: Kept, **more: Any) -> Any:

@@ -44,8 +44,8 @@ class CachedLLM(LLM):
     ``chat``, ``complete``, their streams and async twins, and all that is built on them: agents, query engines,
     structured prediction. A stream and a plain call are served from each other; the deltas of a served stream add up
     to the same text. Of several that ask the same at the same time, in this process or in others on the same store,
-    one asks; if it fails, another tries. A stream that was broken off, and a response that was cut off, filtered or
-    empty, are not kept. Requests are kept as a hash only.
+    one asks; if it fails, the others ask for themselves. A stream that was broken off, and a response that was cut
+    off, filtered or empty, are not kept. Requests are kept as a hash only.
 
     A copy has the same cache, and a deep one a model of its own. One that was made with a URL can be pickled, if its
     model can: where it is loaded, it opens the cache anew.

@@ -1,0 +1,205 @@
+"""Functions of the user's that fail beside a call: what was paid for is returned, and nothing is swallowed."""
+
+# ruff: noqa: ARG001, ARG002, ARG005, RUF043 - functions to be cached need their arguments
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration
+from llama_index.core.llms import MockLLM
+
+from langmem_adapters import ConfigurationError, Embedder, Experience, LangmemError, ModelError, cached, open_vectors
+from langmem_adapters.langchain import CachedChatModel, ExperienceCache
+from langmem_adapters.langchain.semantic import SemanticMode
+from langmem_adapters.llamaindex import CachedLLM
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+
+
+class Failing:
+    """A function that fails, and says something that is nobody's business."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error or KeyError("a secret")
+        self.asked = 0
+
+    def __call__(self, *args: Any) -> Any:
+        self.asked += 1
+        raise self.error
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+@pytest.mark.parametrize("what", ["metric", "should_store"])
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_what_was_paid_for_is_returned_and_not_kept(
+    what: str, kind: str, any_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    policies: dict[str, Any] = {what: Failing()}
+    call: Callable[[str], Any]
+    if kind == "sync":
+
+        @cached(store=any_store, **policies)
+        def f(country: str) -> str:
+            return "Paris"
+
+        call, cache = f, f.cache
+    else:
+
+        @cached(store=any_store, **policies)
+        async def g(country: str) -> str:
+            return "Paris"
+
+        call, cache = (lambda country: asyncio.run(g(country))), g.cache
+    assert [call("France"), call("France")] == ["Paris", "Paris"]
+    stats = cache.stats()
+    assert (stats["errors"], stats["stored"], stats["hits"], cache.pool.count()) == (2, 0, 0, 0)
+    assert [text.partition(" goes")[2] for text in warnings(caplog)] == [
+        f" on without its cache: LangmemError: {what} failed: KeyError"
+    ]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_an_experience_of_which_the_judge_cannot_say_is_not_served(
+    kind: str, any_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = iter(["Paris", "Lyon", "Nice"])
+    judge = Failing(TimeoutError("a secret"))
+    call: Callable[[str], Any]
+    if kind == "sync":
+
+        @cached(store=any_store, judge=judge)
+        def f(country: str) -> str:
+            return next(answers)
+
+        call, cache = f, f.cache
+    else:
+
+        async def ajudge(experience: Experience, req: Any) -> bool:
+            return bool(judge())
+
+        @cached(store=any_store, judge=ajudge)
+        async def g(country: str) -> str:
+            return next(answers)
+
+        call, cache = (lambda country: asyncio.run(g(country))), g.cache
+    assert [call("France"), call("France"), call("France")] == ["Paris", "Lyon", "Nice"]
+    assert judge.asked == 2
+    stats = cache.stats()
+    assert (stats["rejected"], stats["errors"], stats["stored"], stats["hits"]) == (2, 2, 3, 0)
+    assert [text.partition(" goes")[2] for text in warnings(caplog)] == [
+        " on without its cache: ModelError: the judge failed: TimeoutError"
+    ]
+
+
+def test_a_judge_that_fails_at_one_similar_experience_is_not_asked_about_the_others() -> None:
+    toy = open_vectors("memory:", Embedder(lambda texts: [[1.0] for _ in texts], name="toy"))
+    judge = Failing()
+
+    @cached(store=MemoryStore(), judge=judge, query_type="semantic", index=toy)
+    def f(country: str) -> str:
+        return country.upper()
+
+    assert [f("a"), f("b"), f("c")] == ["A", "B", "C"]
+    assert judge.asked == 2
+
+
+@pytest.mark.parametrize(
+    ("what", "error", "cause"),
+    [
+        ("metric", LangmemError, KeyError),
+        ("should_store", LangmemError, KeyError),
+        ("judge", ModelError, KeyError),
+    ],
+)
+def test_it_is_raised_where_that_is_asked_for(what: str, error: type[Exception], cause: type[Exception]) -> None:
+    policies: dict[str, Any] = {what: Failing()}
+
+    @cached(store=MemoryStore(), on_error="raise", **policies)
+    def f(country: str) -> str:
+        return "Paris"
+
+    if what == "judge":  # who is asked when there is something to judge
+        f("France")
+    with pytest.raises(error, match=f"{what} failed: KeyError$") as raised:
+        f("France")
+    assert type(raised.value.__cause__) is cause
+
+
+@pytest.mark.parametrize("what", ["metric", "should_store", "judge"])
+def test_a_wrong_setting_is_raised_always(what: str) -> None:
+    policies: dict[str, Any] = {what: Failing(ConfigurationError("wrong"))}
+
+    @cached(store=MemoryStore(), **policies)
+    def f(country: str) -> str:
+        return "Paris"
+
+    if what == "judge":
+        f("France")
+    with pytest.raises(ConfigurationError, match="^wrong$"):
+        f("France")
+
+
+def test_a_metric_that_is_none_is_a_failure() -> None:
+    @cached(store=MemoryStore(), metric=lambda result: {"input_tokens": 5})  # type: ignore[arg-type, return-value]
+    def f(country: str) -> str:
+        return "Paris"
+
+    assert f("France") == "Paris"
+    assert f.cache.stats()["errors"] == 1
+
+
+def test_those_who_wait_are_told_though_nothing_was_kept() -> None:
+    @cached(store=MemoryStore(), should_store=Failing(), wait=30)
+    def f(country: str) -> str:
+        return "Paris"
+
+    assert f("France") == "Paris"
+    assert f.cache.in_air(f.cache._key(("France",), {})) is None
+
+
+# --- models
+
+
+@pytest.mark.parametrize("form", ["cache= of the model", "CachedChatModel"])
+def test_a_models_answer_is_returned(form: str, any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    cache = ExperienceCache(store=any_store, should_store=Failing())
+    inner = FakeListChatModel(responses=["a", "b"], cache=cache if form == "cache= of the model" else None)
+    model = CachedChatModel(inner, cache) if form == "CachedChatModel" else inner
+    assert [model.invoke("Hi").content for _ in range(2)] == ["a", "b"]
+    assert (cache.stats()["errors"], cache.stats()["stored"]) == (2, 0)
+    assert warnings(caplog) == ["the model call goes on without its cache: LangmemError: should_store failed: KeyError"]
+
+
+@pytest.mark.parametrize("form", ["cache= of the model", "CachedChatModel"])
+def test_a_model_is_asked_where_the_judge_fails(form: str) -> None:
+    vectors = open_vectors("memory:", Embedder(lambda texts: [[1.0] for _ in texts], name="toy"))
+    judge = Failing()
+    cache = ExperienceCache(store=MemoryStore(), semantic=SemanticMode(index=vectors, judge=judge))
+    inner = FakeListChatModel(responses=["a", "b"], cache=cache if form == "cache= of the model" else None)
+    model = CachedChatModel(inner, cache) if form == "CachedChatModel" else inner
+    assert [model.invoke("Where is it?").content for _ in range(2)] == ["a", "b"]
+    assert judge.asked
+    assert cache.stats()["hits"] == 0
+    assert cache.stats()["errors"] >= 1
+
+
+def test_a_models_cache_raises_where_that_is_asked_for() -> None:
+    cache = ExperienceCache(store=MemoryStore(), should_store=Failing(), on_error="raise")
+    with pytest.raises(LangmemError, match="should_store failed: KeyError$"):
+        cache.update("p", "m", [ChatGeneration(message=AIMessage("Hi"))])
+
+
+def test_an_llms_answer_is_returned(any_store: Store) -> None:
+    llm = CachedLLM(MockLLM(), store=any_store, should_store=Failing())
+    assert llm.complete("Hi").text == "Hi"
+    assert (llm.stats()["errors"], llm.stats()["stored"]) == (1, 0)
