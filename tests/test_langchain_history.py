@@ -440,6 +440,36 @@ async def test_h3_a_history_that_lives_on_shows_each_turn_what_there_is(any_stor
     assert [message.content for message in ours.messages] == ["three", "yes"]
 
 
+@pytest.mark.parametrize("settings", [{}, {"memory_k": 6}])
+async def test_a3_overlapping_turns_through_one_object_lose_nothing(any_store: Store, settings: dict[str, Any]) -> None:
+    chain = _with_history(_Echo(), history(any_store, **settings))
+    await asyncio.gather(*(_ask(chain, question, "ainvoke") for question in _QUESTIONS))
+    with pytest.raises(ValueError, match="'fail'"):  # whose turn never ends
+        await _ask(_with_history(RunnableLambda(_refuse), history(any_store, **settings)), "fail", "ainvoke")
+    await asyncio.gather(*(_ask(chain, f"s{question}", "astream") for question in _QUESTIONS))
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda q: chain.invoke([HumanMessage(f"t{q}")], _CONFIG), _QUESTIONS))
+    questions = [f"{way}{question}" for way in ("", "s", "t") for question in _QUESTIONS]
+    _assert_all_turns(history(any_store).messages, questions)
+
+
+async def test_a3_a_failed_turn_does_not_end_another(any_store: Store) -> None:
+    ours = history(any_store)
+    artifact = ToolMessage("found", tool_call_id="1", artifact=(1, 2))  # a list behind JSON
+    fails, answers = _with_history(RunnableLambda(_refuse), ours), _with_history(_Echo(), ours)
+    with pytest.raises(ValueError, match="'fail'"):
+        await _ask(fails, "fail", "ainvoke")
+    ours.add_messages([HumanMessage("one"), AIMessage("two"), artifact])
+    for question in ("three", "four"):
+        await _ask(answers, question, "ainvoke")
+    said = ["one", "two", "found", "three", "re: three", "four", "re: four"]
+    assert [message.content for message in ours.messages] == said
+
+
+def _refuse(messages: list[BaseMessage]) -> BaseMessage:
+    raise ValueError(repr(messages[-1].content))
+
+
 async def test_a3_within_a_run_a_read_stands_until_this_object_writes(any_store: Store) -> None:
     ours, theirs = history(any_store), history(any_store)
 

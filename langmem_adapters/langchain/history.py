@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables.config import var_child_runnable_config
 
 from langmem_adapters import text
 from langmem_adapters.brain import BrainMemory
@@ -18,6 +15,7 @@ from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.convert import from_message, to_message, writable
 from langmem_adapters.langchain.reading import Seen, read, seen
+from langmem_adapters.langchain.snapshots import Reader, Snapshots
 from langmem_adapters.langchain.turn import Piece, gather, mark
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, MessageData, Summary
@@ -40,8 +38,7 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
 
     Within one run of a chain's step, the first read stands until this object writes; outside of one, each read is
     fresh. ``RunnableWithMessageHistory`` reads once more at the end of its turn, to learn how many messages it was
-    given, and is given the same again, whatever other turns wrote in between. So an object that you keep serves one
-    turn after the other, and not several at once.
+    given, and is given the same again, whatever other turns wrote in between, also through the same object.
 
     With any of ``memory_k``, ``max_tokens`` and ``model``, ``messages`` is what a model may be shown: the newest
     messages, never a tool's result without its call, and in front of them, if there is a summary, a SystemMessage
@@ -112,32 +109,23 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
         self.brain = brain
         self.session_id = brain.scope.session
         self._window = memory_k
-        self._begun_with: list[BaseMessage] | None = None  # what the turn that runs was given
-        self._read: tuple[UUID, list[BaseMessage]] | None = None  # in which run, and what
+        self._snapshots = Snapshots()
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # a property, as LangChain's own docs have it
         """The history, oldest message first."""
-        reader, run_id = _reader(), _run_id()
-        known = self._known(reader, run_id)
-        return list(known if known is not None else self._given(reader, run_id, run(self._look())))
+        reader = Reader.of_now()
+        known = self._snapshots.known(reader)
+        return list(known if known is not None else self._kept(reader, run(self._look())))
 
     async def aget_messages(self) -> list[BaseMessage]:
         """:attr:`messages`, without blocking the event loop."""
-        reader, run_id = _reader(), _run_id()
-        known = self._known(reader, run_id)
-        return list(known if known is not None else self._given(reader, run_id, await arun(self._look())))
+        reader = Reader.of_now()
+        known = self._snapshots.known(reader)
+        return list(known if known is not None else self._kept(reader, await arun(self._look())))
 
-    def _known(self, reader: str, run_id: UUID | None) -> list[BaseMessage] | None:
-        if reader in _ENDS:
-            return self._begun_with
-        return self._read[1] if self._read is not None and self._read[0] == run_id else None
-
-    def _given(self, reader: str, run_id: UUID | None, messages: list[BaseMessage]) -> list[BaseMessage]:
-        if reader in _BEGINS:
-            self._begun_with = messages
-        elif run_id is not None:
-            self._read = run_id, messages
+    def _kept(self, reader: Reader, messages: list[BaseMessage]) -> list[BaseMessage]:
+        self._snapshots.keep(reader, messages)
         return messages
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
@@ -174,12 +162,12 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
 
     def clear(self) -> None:
         """Forget the session, with its knowledge, summary and title."""
-        self._begun_with = self._read = None
+        self._snapshots.written()
         self.brain.clear()
 
     async def aclear(self) -> None:
         """:meth:`clear`, without blocking the event loop."""
-        self._begun_with = self._read = None
+        self._snapshots.written()
         await self.brain.aclear()
 
     def _look(self) -> Flow[list[BaseMessage]]:
@@ -193,11 +181,11 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
         return [*_front(context.summary), *map(from_message, context.messages)]
 
     def _write(self, messages: Sequence[Message | MessageData]) -> None:
-        self._read = None
+        self._snapshots.written()
         run(self.brain._add(messages))  # noqa: SLF001 - a part of this class
 
     async def _awrite(self, messages: Sequence[Message | MessageData]) -> None:
-        self._read = None
+        self._snapshots.written()
         await arun(self.brain._add(messages))  # noqa: SLF001 - same
 
     def __repr__(self) -> str:
@@ -216,27 +204,3 @@ def _front(summary: Summary | None) -> list[BaseMessage]:
 
 def _said(messages: Sequence[BaseMessage]) -> list[Message | MessageData]:
     return [writable(message) for message in messages if not message.additional_kwargs.get(RECALLED)]
-
-
-_READS = {"messages", "aget_messages"}
-_BEGINS = {"_enter_history", "_aenter_history"}
-_ENDS = {"_exit_history", "_aexit_history"}
-
-
-def _reader() -> str:
-    """The function that reads, by its name, as nothing else tells the two reads of a turn apart.
-
-    They are in runs of their own, whose callbacks name no common parent; and whoever kept the first of them for
-    the whole chain, or for the next read of a turn that then failed, showed what is no longer so.
-    """
-    frame = inspect.currentframe()
-    frame = frame and frame.f_back
-    while frame and frame.f_code.co_name in _READS:  # of this class, and of one that was made of it
-        frame = frame.f_back
-    return frame.f_code.co_name if frame else ""
-
-
-def _run_id() -> UUID | None:
-    """The run of a chain's step that this is in; None outside, and before Python 3.11 in coroutines."""
-    config = var_child_runnable_config.get()
-    return getattr(config.get("callbacks"), "parent_run_id", None) if config else None

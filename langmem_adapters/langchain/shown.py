@@ -9,7 +9,7 @@ from langchain_core.messages import SystemMessage
 
 from langmem_adapters.dates import day_of
 from langmem_adapters.langchain.convert import to_message
-from langmem_adapters.model import Message, Recalled, ToolCall
+from langmem_adapters.model import Message, Recalled
 from langmem_adapters.text import window
 from langmem_adapters.tokens import TokenCounter, message_tokens, truncate
 
@@ -47,8 +47,7 @@ class Frame:
     ) -> None:
         lead = next((n for n, message in enumerate(conversation) if message.role != "system"), len(conversation))
         self._lead = list(conversation[:lead])  # instructions in the thread itself: always shown
-        self._rest = [_paired(message) for message in conversation[lead:]]
-        self._own = {id(paired): message for paired, message in zip(self._rest, conversation[lead:], strict=True)}
+        self._rest = list(conversation[lead:])
         self._memory_k = memory_k
         self._counter = counter
         self._max_tokens = None if max_tokens is None else max_tokens - self._tokens(self._lead)
@@ -70,23 +69,7 @@ class Frame:
         if self._max_tokens is not None:
             room = self._max_tokens - memory_tokens - (self._tokens([to_message(system)]) if system else 0)
         shown = window(self._rest, self._memory_k, max_tokens=room and max(room, 1), counter=self._counter)
-        return self._lead + [self._own.get(id(message)) or _restored(message) for message in shown]
-
-
-def _paired(message: Message) -> Message:
-    """With the calls that LangChain could not parse beside the others: these, too, have results."""
-    invalid = _invalid_calls(message)
-    return message.model_copy(update={"tool_calls": [*message.tool_calls, *invalid]}) if invalid else message
-
-
-def _restored(message: Message) -> Message:
-    invalid = {call.id for call in _invalid_calls(message)}
-    return message.model_copy(update={"tool_calls": [c for c in message.tool_calls if c.id not in invalid]})
-
-
-def _invalid_calls(message: Message) -> list[ToolCall]:
-    calls = message.host.get("langchain", {}).get("invalid_tool_calls") or []
-    return [ToolCall(id=call.get("id"), name=call.get("name") or "") for call in calls]
+        return self._lead + shown
 
 
 def memory_section(summary: str, recalled: Sequence[Recalled], max_tokens: int, counter: TokenCounter) -> str:
