@@ -8,18 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from langmem_adapters import views
+from langmem_adapters import given, views
 from langmem_adapters.compaction import Compaction
 from langmem_adapters.conversation import SUMMARY, TITLE, Context, Conversation, read_summary, read_title
 from langmem_adapters.departed import DEPARTED, count_departed
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.given import said_by
 from langmem_adapters.log import readable
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.metagpt import import_flow
-from langmem_adapters.model import Message, MessageData, Scope, Summary
+from langmem_adapters.model import Message, MessageData, Summary
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Page, Store
 from langmem_adapters.reflection import Reflection
@@ -95,16 +94,18 @@ class BrainMemory(Remembering, Reflection):
     ) -> None:
         if not isinstance(session, str) or not session:
             raise ConfigurationError(f"a session id is a text that is not empty, not {session!r}")
-        if memory_k < 1:
-            raise ConfigurationError(f"memory_k is at least 1, not {memory_k}")
-        if summarize_at is not None and (model is None or summarize_at < 1):
-            raise ConfigurationError("summarize_at is at least 1 token, and needs a model= to summarise with")
+        given.check_count("memory_k", memory_k)
+        if summarize_at is not None:
+            given.check_count("summarize_at", summarize_at)
+            if model is None:
+                raise ConfigurationError("summarize_at needs a model= to summarise with")
         if summarize_in not in {"background", "inline"}:
             raise ConfigurationError(f'summarize_in is "background" or "inline", not {summarize_in!r}')
-        if max_summary_tokens < 1 or (max_tokens is not None and max_tokens < 1):
-            raise ConfigurationError("max_tokens and max_summary_tokens are at least 1")
+        given.check_count("max_summary_tokens", max_summary_tokens)
+        if max_tokens is not None:
+            given.check_count("max_tokens", max_tokens)
         self.store = store
-        self.scope = Scope(tenant=tenant, user=user, session=session)
+        self.scope = given.checked_scope(tenant=tenant, user=user, session=session)
         self.memory_k = memory_k
         self.max_tokens = max_tokens
         self.long_term = long_term
@@ -177,19 +178,19 @@ class BrainMemory(Remembering, Reflection):
 
     def add_talk(self, text: str, **fields: Any) -> None:
         """Append what the user said; ``fields`` are those of a Message, such as ``name`` or ``metadata``."""
-        run(self._add([said_by("user", text, fields)]))
+        run(self._add([given.said_by("user", text, fields)]))
 
     async def aadd_talk(self, text: str, **fields: Any) -> None:
         """:meth:`add_talk`, without blocking the event loop."""
-        await arun(self._add([said_by("user", text, fields)]))
+        await arun(self._add([given.said_by("user", text, fields)]))
 
     def add_answer(self, text: str, **fields: Any) -> None:
         """Append what the assistant answered."""
-        run(self._add([said_by("assistant", text, fields)]))
+        run(self._add([given.said_by("assistant", text, fields)]))
 
     async def aadd_answer(self, text: str, **fields: Any) -> None:
         """:meth:`add_answer`, without blocking the event loop."""
-        await arun(self._add([said_by("assistant", text, fields)]))
+        await arun(self._add([given.said_by("assistant", text, fields)]))
 
     def record_turn(self, question: str | Message) -> Turn[str | Message]:
         """Record a question with its answer, or with what there is of it when the turn is interrupted.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -11,6 +11,7 @@ from langmem_adapters import text
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow
+from langmem_adapters.given import check_count, check_text, check_whole
 from langmem_adapters.log import PAGE, WATCHED, SessionLog, readable
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled, Summary, salvage
@@ -24,7 +25,6 @@ __all__ = [
     "Context",
     "Conversation",
     "Uncovered",
-    "check_title",
     "read_summary",
     "read_title",
 ]
@@ -61,14 +61,15 @@ class Conversation(SessionLog):
         """:meth:`messages` as they are stored."""
         if limit is None:
             return (yield from self.scan()).items
+        check_whole("limit", limit)
         if limit <= 0:
             return []
         return (yield from self.scan(limit=limit, reverse=True)).items[::-1]
 
     def context(self, k: int, max_tokens: int | None, counter: TokenCounter) -> Flow[Context]:
         """The summary, and the newest messages that it does not stand for, as a model may be shown them."""
-        if max_tokens is not None and max_tokens < 1:
-            raise ConfigurationError(f"a window has at least 1 token, not {max_tokens}")
+        if max_tokens is not None:
+            check_count("max_tokens", max_tokens)
         settled = partial(text.is_settled, k=k, max_tokens=max_tokens, counter=counter) if max_tokens else None
         summary, newest = yield from self.newest(k, _read, settled)
         return Context(summary, text.window(newest, k, max_tokens=max_tokens, counter=counter))
@@ -80,8 +81,7 @@ class Conversation(SessionLog):
 
         ``suffice`` is asked about the newest as more and more of them are read, and says when there are enough.
         """
-        if k < 1:
-            raise ConfigurationError(f"a window holds at least 1 message, not {k}")
+        check_count("k", k)
         limit = min(k, _FIRST) if suffice else k
         page = yield from self.scan(limit=limit, reverse=True, keys=[SUMMARY])
         summary = read_summary(page.values.get(SUMMARY))
@@ -178,8 +178,8 @@ class Conversation(SessionLog):
 
     def add_knowledge(self, messages: Sequence[Message | str]) -> Flow[None]:
         """Keep facts, in their order."""
-        if isinstance(messages, str):
-            raise ConfigurationError("add_knowledge takes a list of facts, not one text")
+        if isinstance(messages, str) or not isinstance(messages, Iterable):
+            raise ConfigurationError(f"knowledge is a list of facts, not one {type(messages).__name__}")
         facts = [Message(role="system", content=m) if isinstance(m, str) else m for m in messages]
         entries = [self._entry(fact)[1] for fact in facts]
         while entries:
@@ -200,6 +200,7 @@ class Conversation(SessionLog):
 
     def set_summary(self, summary: str) -> Flow[None]:
         """Replace the summary; the new one stands for the same messages. An empty one stands for none."""
+        check_text("a summary", summary)
         while True:
             values = yield from self.session.get([SUMMARY])
             old = read_summary(values.get(SUMMARY))
@@ -213,7 +214,7 @@ class Conversation(SessionLog):
 
     def set_title(self, title: str) -> Flow[None]:
         """Replace the title."""
-        check_title(title)
+        check_text("a title", title)
         yield from self.put({TITLE: encode(title)})
 
     def get_summary(self) -> Flow[Summary | None]:
@@ -245,17 +246,11 @@ def read_summary(data: bytes | None) -> Summary | None:
         return None
 
 
-def check_title(title: object) -> None:
-    """Raise ConfigurationError for what is no text."""
-    if not isinstance(title, str):
-        raise ConfigurationError(f"a title is a text, not {type(title).__name__}")
-
-
 def read_title(data: bytes | None) -> str:
     """A stored title; empty, where there is none, or with a warning, where it is damaged."""
     try:
         title = "" if data is None else decode(data)
-        check_title(title)
+        check_text("a title", title)
     except (SerializationError, ConfigurationError) as damage:
         _log.warning("a stored title is left out: %s", damage)
         return ""

@@ -20,6 +20,7 @@ from langmem_adapters.experience.rules import Rules
 from langmem_adapters.experience.savings import Prices
 from langmem_adapters.experience.serializers import DataSerializer, as_serializer
 from langmem_adapters.experience.wrappers import wrapped
+from langmem_adapters.given import check_seconds
 from langmem_adapters.indexes import cache_index, open_index
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Index, Store
@@ -169,6 +170,7 @@ def _decorated(
     if pool is not None and (of_pool or tag is not None or index is not None):
         raise ConfigurationError("a pool has its tag, index, bounds and owner already: give them to the pool")
 
+    check_seconds("ttl", of_pool.get("ttl"))
     own = None if serializer is None else as_serializer(serializer)
     rules = Rules(serializer=own, **given)
     arguments = Arguments(function, key=key, ignore=ignore, trusted=tag is not None or pool is not None)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, Step, arun, run
+from langmem_adapters.given import check_count
 from langmem_adapters.locks import ForkSafeLock
 
 __all__ = ["Embedder", "Vector"]
@@ -61,10 +62,9 @@ class Embedder:
         longest: int = 8_000,
         stats: Counter[str] | None = None,
     ) -> None:
-        if batch < 1 or remembered < 0 or longest < 1:
-            raise ConfigurationError(
-                f"batch and longest are at least 1 and remembered 0, not {batch}, {longest}, {remembered}"
-            )
+        check_count("batch", batch)
+        check_count("remembered", remembered, least=0)
+        check_count("longest", longest)
         self._documents, self._queries = _ways(model)
         self.name = name or _name(model)
         self.dimension: int | None = None

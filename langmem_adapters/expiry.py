@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow, step
+from langmem_adapters.given import check_seconds
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Appended, Page, Store
 
@@ -46,8 +47,7 @@ class Expiring:
         clock: Callable[[], float],
         along: Namespace | None = None,
     ) -> None:
-        if ttl is not None and not ttl > 0:
-            raise ConfigurationError(f"ttl is a number of seconds above 0, not {ttl}")
+        check_seconds("ttl", ttl)
         if refresh not in get_args(Refresh):
             raise ConfigurationError(f'refresh is "write", "read" or "never", not {refresh!r}')
         self._store = store

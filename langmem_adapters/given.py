@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from numbers import Integral
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.model import Message, MessageData
+from langmem_adapters.model import Message, MessageData, Scope
 
-__all__ = ["check_store", "checked_messages", "lines_of", "said_by"]
+__all__ = [
+    "check_count",
+    "check_function",
+    "check_seconds",
+    "check_store",
+    "check_text",
+    "check_whole",
+    "checked_list",
+    "checked_messages",
+    "checked_scope",
+    "lines_of",
+    "said_by",
+]
 
+T = TypeVar("T")
 M = TypeVar("M", Message, "Message | MessageData")
 
 
@@ -23,14 +38,63 @@ def check_store(store: object) -> None:
         raise ConfigurationError(f'a store is what open_store("sqlite:///memory.db") gives, for one, not {kind}')
 
 
-def checked_messages(messages: Sequence[M]) -> Sequence[M]:
-    """The messages. Raises ConfigurationError for one alone, and for what is none."""
-    alone = isinstance(messages, str | bytes | Mapping | Message) or not isinstance(messages, Iterable)
-    wrong = [messages] if alone else [message for message in messages if not isinstance(message, Message | MessageData)]
+def check_text(name: str, value: object) -> None:
+    """Raise ConfigurationError for what is no text."""
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name} is a text, not {type(value).__name__}")
+
+
+def check_whole(name: str, value: object) -> None:
+    """Raise ConfigurationError for what is no whole number."""
+    if not isinstance(value, Integral):
+        raise ConfigurationError(f"{name} is a whole number, not {value!r:.50}")
+
+
+def check_count(name: str, value: object, *, least: int = 1) -> None:
+    """Raise ConfigurationError for what is no whole number, or less than ``least``."""
+    if not isinstance(value, Integral) or int(value) < least:
+        raise ConfigurationError(f"{name} is a whole number of at least {least}, not {value!r:.50}")
+
+
+def check_function(name: str, value: object) -> None:
+    """Raise ConfigurationError for what is neither None nor to be called."""
+    if value is not None and not callable(value):
+        raise ConfigurationError(f"{name} is a function, or an object that is called like one, not {value!r:.50}")
+
+
+def check_seconds(name: str, value: object) -> None:
+    """Raise ConfigurationError for what is neither None nor a finite number above 0."""
+    if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
+        raise ConfigurationError(f"{name} is a number of seconds above 0, or None, not {value!r:.50}")
+
+
+def checked_scope(*, tenant: str = "", user: str = "", session: str = "") -> Scope:
+    """The scope. Raises ConfigurationError, naming it, for a part that is no text."""
+    for name, value in (("tenant", tenant), ("user", user), ("session", session)):
+        check_text(name, value)
+    return Scope(tenant=tenant, user=user, session=session)
+
+
+def checked_list(values: Any, wanted: str, *kinds: type[T]) -> list[T]:
+    """What is in a list or comes one by one. Raises ConfigurationError for one alone, and for what is none of these.
+
+    Args:
+        values: What was given.
+        wanted: What is meant, as the beginning of a sentence.
+        kinds: The types of what is meant.
+    """
+    alone = isinstance(values, (str, bytes, Mapping, *kinds)) or not isinstance(values, Iterable)
+    given = [values] if alone else list(values)
+    wrong = given if alone else [value for value in given if not isinstance(value, kinds)]
     if wrong:
-        kind = f"{'one ' if alone else 'of '}{type(wrong[0]).__name__}"
-        raise ConfigurationError(f'messages are a list of Message(role="user", content="…"), not {kind}')
-    return messages
+        raise ConfigurationError(f"{wanted}, not {'one' if alone else 'of'} {type(wrong[0]).__name__}")
+    return given
+
+
+def checked_messages(messages: Iterable[M]) -> list[M]:
+    """The messages. Raises ConfigurationError for one alone, and for what is none."""
+    wanted = 'messages are a list of Message(role="user", content="…")'
+    return cast("list[M]", checked_list(messages, wanted, Message, MessageData))
 
 
 def said_by(role: str, content: Any, fields: Mapping[str, Any]) -> Message:

@@ -8,12 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from langmem_adapters import views
+from langmem_adapters import given, views
 from langmem_adapters.analysis import matching
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.forgetting import forget
-from langmem_adapters.given import checked_messages
 from langmem_adapters.keeping import correct, keep
 from langmem_adapters.keys import Namespace
 from langmem_adapters.memories import Reading, memory_id, normal, session_within
@@ -93,9 +92,9 @@ class LongTermMemory:
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        if ttl is not None and not ttl > 0:
-            raise ConfigurationError(f"ttl is a number of seconds above 0, not {ttl}")
-        self.scope = Scope(tenant=tenant, user=user, session=session)
+        given.check_seconds("ttl", ttl)
+        given.check_count("similarity_top_k", similarity_top_k, least=0)
+        self.scope = given.checked_scope(tenant=tenant, user=user, session=session)
         self.ttl = ttl
         self.similarity_top_k = similarity_top_k
         self._clock = clock
@@ -242,7 +241,7 @@ class LongTermMemory:
 
     def add_flow(self, messages: Sequence[Message], *, session: str, ttl: float | None = None) -> Flow[None]:
         """:meth:`add`, as a part of a larger flow, with a ``ttl`` for a memory that has none of its own."""
-        kept = [message for message in checked_messages(messages) if not message.metadata.get(RECALLED)]
+        kept = [message for message in given.checked_messages(messages) if not message.metadata.get(RECALLED)]
         if kept:
             said_in, ttl = session or self.scope.session, ttl if self.ttl is None else self.ttl
             yield from keep(self._records, kept, said_in, self._reading, clock=self._clock, ttl=ttl)
@@ -261,6 +260,8 @@ class LongTermMemory:
         """:meth:`search`, as a part of a larger flow."""
         session = session_within(self.scope, scope)
         k = self.similarity_top_k if k is None else k
+        given.check_text("a query", query)
+        given.check_whole("k", k)
         if k <= 0 or not query.strip():
             return views.Listing([], views.memories, query=query)
         self._counts["searches"] += 1
@@ -323,9 +324,8 @@ class LongTermMemory:
         return corrected
 
     def _delete(self, memory_ids: Sequence[str]) -> Flow[int]:
-        if isinstance(memory_ids, str):
-            raise ConfigurationError("delete takes a list of ids, not one text")
-        gone = yield from step(self._records.delete, list(memory_ids), ttl=self.ttl)
+        ids = given.checked_list(memory_ids, "memory_ids are a list of ids", str)
+        gone = yield from step(self._records.delete, ids, ttl=self.ttl)
         self._changed()
         return gone
 

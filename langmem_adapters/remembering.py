@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from langmem_adapters import news
 from langmem_adapters.conversation import Conversation
 from langmem_adapters.dates import day_of
-from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.given import checked_list
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.text import window
@@ -112,9 +112,7 @@ class Remembering:
         return (yield from news.find_news(observed, shown, self._flows.long_term))
 
     def _delete(self, message_ids: Sequence[str]) -> Flow[int]:
-        if isinstance(message_ids, str):
-            raise ConfigurationError("delete takes a list of ids, not one text")
-        return (yield from self._flows.delete(set(message_ids)))
+        return (yield from self._flows.delete(set(checked_list(message_ids, "message_ids are a list of ids", str))))
 
 
 def joined(found: Sequence[Recalled], heading: str, budget: int | None, counter: TokenCounter) -> Message | None:

@@ -12,6 +12,7 @@ from langmem_adapters.conversation import KNOWLEDGE
 from langmem_adapters.errors import Conflict
 from langmem_adapters.flow import arun, run, step
 from langmem_adapters.following import Change, begin, follow
+from langmem_adapters.given import check_text, check_whole
 from langmem_adapters.locks import ForkSafeLock
 from langmem_adapters.log import brain_namespace
 from langmem_adapters.model import Message, salvage
@@ -53,6 +54,8 @@ class SessionSearch:
         return await arun(step(self._search, query, k))
 
     def _search(self, query: str, k: int) -> list[tuple[Message, float]]:
+        check_text("a query", query)
+        check_whole("k", k)
         if k <= 0 or not query.strip():
             return []
         store = self.brain.store

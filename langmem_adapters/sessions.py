@@ -10,16 +10,16 @@ from typing import Any
 
 from langmem_adapters import views
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.conversation import KNOWLEDGE, SUMMARY, TITLE, check_title, read_title
+from langmem_adapters.conversation import KNOWLEDGE, SUMMARY, TITLE, read_title
 from langmem_adapters.departed import DEPARTED, have_departed, is_departed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.expiry import EXPIRES, Expiring, Refresh
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.given import check_store, lines_of
+from langmem_adapters.given import check_store, check_text, checked_scope, lines_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.log import ARCHIVED, CREATED, brain_namespace, entry_id
 from langmem_adapters.longterm import longterm_namespace
-from langmem_adapters.model import Message, Scope, SessionInfo, Summary, salvage
+from langmem_adapters.model import Message, SessionInfo, Summary, salvage
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Listed, Store
 
@@ -60,7 +60,7 @@ class Sessions:
     ) -> None:
         check_store(store)
         self.store = store
-        self.scope = Scope(tenant=tenant, user=user)
+        self.scope = checked_scope(tenant=tenant, user=user)
         self.ttl = ttl
         self.refresh = refresh
         self._clock = clock
@@ -197,7 +197,7 @@ class Sessions:
         return bool(page.total or (yield from step(self.store.get, self._namespace(session))))
 
     def _rename(self, session: str, title: str) -> Flow[bool]:
-        check_title(title)
+        check_text("a title", title)
         if not (yield from self._exists(session)):
             return False
         yield from self._expiring(session).write(put={TITLE: encode(title)})

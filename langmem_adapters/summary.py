@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from langmem_adapters.completion import Completer, is_apology, is_refusal
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow
+from langmem_adapters.given import check_count
 from langmem_adapters.model import Message
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.text import as_text
@@ -64,8 +65,7 @@ class Summarizer:
         prompts: Prompts | None = None,
         accept: Callable[[str], bool] | None = None,
     ) -> None:
-        if max_tokens < 1:
-            raise ConfigurationError(f"a summary has at least 1 token, not {max_tokens}")
+        check_count("max_tokens", max_tokens)
         if not 0 <= overlap_tokens < window_tokens:
             raise ConfigurationError(f"windows of {window_tokens} tokens cannot overlap by {overlap_tokens}")
         self.max_tokens = max_tokens

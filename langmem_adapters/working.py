@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from langmem_adapters import views
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.given import check_store
+from langmem_adapters.given import check_count, check_seconds, check_store, check_text
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 
@@ -87,10 +86,9 @@ class WorkingMemory:
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        if ttl is not None and not (_is_number(ttl) and 0 < ttl < math.inf):
-            raise ConfigurationError(f"ttl is a number of seconds above 0, or None for no expiry, not {ttl!r:.50}")
-        if not isinstance(user, str) or not isinstance(tenant, str):
-            raise ConfigurationError("user and tenant are texts")
+        check_seconds("ttl", ttl)
+        check_text("user", user)
+        check_text("tenant", tenant)
         check_store(store)
         self._store = store
         self._owner = (tenant, user)
@@ -205,8 +203,8 @@ class WorkingMemory:
     ) -> Flow[list[WorkingItem]]:
         """:meth:`retrieve`, as a part of a larger flow."""
         place = self._place(conversation_id, memory_type)
-        if limit is not None and (type(limit) is not int or limit < 1):
-            raise ConfigurationError(f"limit is at least 1, or None for all, not {limit!r:.50}")
+        if limit is not None:
+            check_count("limit", limit)
         found, _ = yield from self._newest(place, limit)
         return views.Listing((one.item for one in reversed(found)), views.items)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import langmem_adapters
 from langmem_adapters import (
     BrainMemory,
     ConfigurationError,
@@ -82,6 +83,79 @@ async def test_what_is_said_is_a_text(fields: dict[str, Any], names: str) -> Non
         with pytest.raises(ConfigurationError, match=f"as {names}$"):
             await aadd(**fields)
     assert brain.messages() == []
+
+
+def _memory(**settings: Any) -> Any:
+    return LongTermMemory(MemoryStore(), open_index("memory:"), user="ada", **settings)
+
+
+def _brain(**settings: Any) -> Any:
+    return BrainMemory(MemoryStore(), "s", **settings)
+
+
+ours: Any = langmem_adapters
+
+
+@pytest.mark.parametrize(
+    ("use", "sentence"),
+    [
+        (lambda: _brain(memory_k="5"), "memory_k is a whole number of at least 1, not '5'"),
+        (lambda: _brain(memory_k=0), "memory_k is a whole number of at least 1, not 0"),
+        (lambda: _brain(max_tokens=1.5), "max_tokens is a whole number of at least 1, not 1.5"),
+        (lambda: _brain(max_summary_tokens=0), "max_summary_tokens is a whole number of at least 1, not 0"),
+        (lambda: _brain(summarize_at=0), "summarize_at is a whole number of at least 1, not 0"),
+        (lambda: _brain(summarize_at=5), "summarize_at needs a model= to summarise with"),
+        (lambda: _brain(ttl="5"), "ttl is a number of seconds above 0, or None, not '5'"),
+        (lambda: _brain(ttl=float("inf")), "ttl is a number of seconds above 0, or None, not inf"),
+        (lambda: _brain(ttl=float("nan")), "ttl is a number of seconds above 0, or None, not nan"),
+        (lambda: _brain(user=5), "user is a text, not int"),
+        (lambda: _brain(tenant=None), "tenant is a text, not NoneType"),
+        (lambda: _brain().messages("2"), "limit is a whole number, not '2'"),
+        (lambda: _brain().context("2"), "k is a whole number of at least 1, not '2'"),
+        (lambda: _brain().context(max_tokens=0), "max_tokens is a whole number of at least 1, not 0"),
+        (lambda: _brain().set_summary(None), "a summary is a text, not NoneType"),
+        (lambda: _brain().set_title(5), "a title is a text, not int"),
+        (lambda: _brain().add_knowledge(5), "knowledge is a list of facts, not one int"),
+        (lambda: _brain().add_knowledge(SECRET), "knowledge is a list of facts, not one str"),
+        (lambda: _brain().delete("abc"), "message_ids are a list of ids, not one str"),
+        (lambda: _memory(ttl=-1), "ttl is a number of seconds above 0, or None, not -1"),
+        (lambda: _memory(similarity_top_k="5"), "similarity_top_k is a whole number of at least 0, not '5'"),
+        (lambda: _memory().search(None), "a query is a text, not NoneType"),
+        (lambda: _memory().search("bike", "3"), "k is a whole number, not '3'"),
+        (lambda: _memory().search("bike", 2.5), "k is a whole number, not 2.5"),
+        (lambda: _memory().delete(None), "memory_ids are a list of ids, not one NoneType"),
+        (lambda: _memory().delete([5]), "memory_ids are a list of ids, not of int"),
+        (lambda: ours.WorkingMemory(MemoryStore(), tenant=5), "tenant is a text, not int"),
+        (lambda: ours.Sessions(MemoryStore(), user=5), "user is a text, not int"),
+        (lambda: ours.ExperiencePool(MemoryStore(), tag=5), "tag is a text, not int"),
+        (lambda: ours.open_index(5), "a store's URL is a text, not int"),
+        (
+            lambda: ours.open_store("memory:", timeout="5"),
+            "timeout is a number of seconds above 0, or None, not '5'",
+        ),
+        (lambda: ours.cached(len, url="memory:", ttl="5"), "ttl is a number of seconds above 0, or None, not '5'"),
+        (
+            lambda: ours.cached(len, url="memory:", scorer=5),
+            "scorer is a function, .*, not 5",
+        ),
+        (
+            lambda: ours.cached(len, url="memory:", judge="x"),
+            "judge is a function, .*, not 'x'",
+        ),
+    ],
+)
+def test_settings_are_of_their_kind(use: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{sentence}$"):
+        use()
+
+
+def test_what_comes_one_by_one_is_taken_as_a_list() -> None:
+    said = [Message(role="user", content=text) for text in ("one", "two")]
+    brain, memory = _brain(), _memory()
+    brain.add_messages(message for message in said)
+    memory.add(message for message in said)
+    assert ([message.text for message in brain.messages()], memory.count()) == (["one", "two"], 2)
+    assert memory.delete(found.id for found in memory.all()) == 2
 
 
 def test_a_scope_is_a_scope() -> None:

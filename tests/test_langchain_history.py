@@ -528,6 +528,30 @@ async def test_h3_another_run_and_who_is_in_none_reads_afresh(any_store: Store) 
     assert ours.messages == []
 
 
+@pytest.mark.parametrize(
+    ("messages", "kind"),
+    [
+        ("secret", "one str"),
+        (None, "one NoneType"),
+        (HumanMessage("secret"), "one HumanMessage"),
+        (["secret"], "of str"),
+        ([HumanMessage("a"), ("user", "secret")], "of tuple"),
+    ],
+)
+async def test_a_history_is_given_messages(any_store: Store, messages: Any, kind: str) -> None:
+    ours = history(any_store)
+    told = rf'^a history is given a list of messages, such as HumanMessage\("…"\), not {kind}$'
+    with pytest.raises(ConfigurationError, match=told):
+        ours.add_messages(messages)
+    with pytest.raises(ConfigurationError, match=told):
+        await ours.aadd_messages(messages)
+    with pytest.raises(ConfigurationError, match=r"not of int$"):
+        ours.record_turn(5)  # type: ignore[arg-type]
+    assert ours.messages == []
+    ours.add_messages(HumanMessage(text) for text in "ab")  # type: ignore[arg-type]
+    assert [message.content for message in ours.messages] == ["a", "b"]
+
+
 def test_a_list_that_was_handed_out_is_the_callers_own(any_store: Store) -> None:
     ours = history(any_store)
     ours.add_user_message("one")

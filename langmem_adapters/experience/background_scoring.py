@@ -14,6 +14,7 @@ from langmem_adapters.experience.policies import Scorer, ask, asks_async
 from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.switches import bypass
 from langmem_adapters.flow import Flow, arun, run, submit
+from langmem_adapters.given import check_function
 from langmem_adapters.model import Experience, Score
 
 __all__ = ["BackgroundScoring", "Kept"]
@@ -43,6 +44,7 @@ class BackgroundScoring:
     """
 
     def __init__(self, scorer: Scorer | None, what: str, warn: WarnOnce) -> None:
+        check_function("scorer", scorer)
         self._scorer = scorer
         self._what = what
         self._warn = warn

@@ -19,8 +19,8 @@ from langmem_adapters.experience.shelf import Shelf
 from langmem_adapters.experience.transfer import write_line
 from langmem_adapters.experience.verifier_tuning import Tuned, tuning
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.given import check_store
-from langmem_adapters.model import Experience, Scope
+from langmem_adapters.given import check_seconds, check_store, check_text, checked_scope
+from langmem_adapters.model import Experience
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, Store
 
@@ -91,15 +91,12 @@ class ExperiencePool(Keeping):
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: os.urandom(16).hex(),
     ) -> None:
-        if ttl is not None and not (isinstance(ttl, int | float) and ttl > 0):
-            raise ConfigurationError(f"ttl is a number of seconds above 0, not {ttl!r:.50}")
-        for name, text in (("tag", tag), ("user", user), ("tenant", tenant)):
-            if not isinstance(text, str):
-                raise ConfigurationError(f"{name} is a text, not {text!r:.50}")
+        check_seconds("ttl", ttl)
+        check_text("tag", tag)
         check_store(store)
         check(prices or {})
         self.tag = tag
-        self.scope = Scope(tenant=tenant, user=user)
+        self.scope = checked_scope(tenant=tenant, user=user)
         self.ttl = ttl
         self.enabled = enabled
         self.enable_read = enable_read

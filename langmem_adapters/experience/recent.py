@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.given import check_seconds
 from langmem_adapters.keys import Namespace
 
 __all__ = ["Recent", "Ticket", "changed"]
@@ -49,8 +49,7 @@ class Recent:
         max_bytes: int = _BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not 0 < seconds < float("inf"):
-            raise ConfigurationError(f"keep is a number of seconds above 0, or None, not {seconds!r}")
+        check_seconds("keep", seconds)
         self.namespace = namespace
         self._seconds = seconds
         self._max_entries = max_entries

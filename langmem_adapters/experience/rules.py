@@ -11,6 +11,7 @@ from langmem_adapters.experience.arguments import Arguments
 from langmem_adapters.experience.flights import Flight
 from langmem_adapters.experience.keeping import QueryType
 from langmem_adapters.experience.policies import ContextBuilder, Judge, Scorer, Serializer, asks_async
+from langmem_adapters.given import check_function
 from langmem_adapters.model import Experience, Metric
 
 __all__ = ["Rules", "Turn", "replaced"]
@@ -36,6 +37,8 @@ class Rules:
         """Raise ConfigurationError for rules that cannot go together."""
         if self.on_error not in {"degrade", "raise"}:
             raise ConfigurationError(f'on_error is "degrade" or "raise", not {self.on_error!r}')
+        for policy in ("scorer", "judge", "context_builder", "should_store", "metric"):
+            check_function(policy, getattr(self, policy))
         if not self.wait >= 0:
             raise ConfigurationError(f"wait is a number of seconds, or 0, not {self.wait}")
         if self.query_type not in {"exact", "semantic"}:

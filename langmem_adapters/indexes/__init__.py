@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langmem_adapters.breaker import PATIENCE
 from langmem_adapters.database import default_url, file_of
 from langmem_adapters.embedding import Embedder
+from langmem_adapters.given import check_text
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.protocols import Index
@@ -29,6 +30,8 @@ def open_index(url: str | None = None) -> Index:
     >>> open_index("memory:")
     LexicalIndex(':memory:')
     """
+    if url is not None:
+        check_text("a store's URL", url)
     return LexicalIndex(_file(url or default_url()))
 
 

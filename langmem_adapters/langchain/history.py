@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
@@ -13,6 +13,7 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.given import checked_list
 from langmem_adapters.langchain.convert import from_message, to_message, writable
 from langmem_adapters.langchain.reading import Seen, read, seen
 from langmem_adapters.langchain.snapshots import Reader, Snapshots
@@ -151,8 +152,10 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
         >>> [message.content for message in history.messages]
         ['Where is my bike?', 'In the shed.']
         """
+        asked = HumanMessage(question) if isinstance(question, str) else question
+        _checked([asked])
         return Turn(
-            to_message(HumanMessage(question) if isinstance(question, str) else question),
+            to_message(asked),
             pieces=(str, BaseMessage),
             gather=gather,
             write=self._write,
@@ -203,4 +206,8 @@ def _front(summary: Summary | None) -> list[BaseMessage]:
 
 
 def _said(messages: Sequence[BaseMessage]) -> list[Message | MessageData]:
-    return [writable(message) for message in messages if not message.additional_kwargs.get(RECALLED)]
+    return [writable(message) for message in _checked(messages) if not message.additional_kwargs.get(RECALLED)]
+
+
+def _checked(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    return checked_list(messages, 'a history is given a list of messages, such as HumanMessage("…")', BaseMessage)

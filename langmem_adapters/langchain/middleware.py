@@ -19,6 +19,7 @@ from langmem_adapters.causes import WarnOnce
 from langmem_adapters.conversation import Context
 from langmem_adapters.errors import ConfigurationError, MissingDependency, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.given import check_count
 from langmem_adapters.indexes import open_index, open_vectors, shared_index, shared_vectors
 from langmem_adapters.langchain.convert import from_message
 from langmem_adapters.langchain.overlap import is_said, joined
@@ -148,8 +149,9 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
             raise ConfigurationError("give BrainMemoryMiddleware a url or a store, not both")
         if on_error not in {"degrade", "raise"}:
             raise ConfigurationError(f'on_error is "degrade" or "raise", not {on_error!r}')
-        if recall_k < 0 or (max_tokens is not None and max_tokens < 1):
-            raise ConfigurationError("recall_k is at least 0, and max_tokens at least 1")
+        check_count("recall_k", recall_k, least=0)
+        if max_tokens is not None:
+            check_count("max_tokens", max_tokens)
         if model is not None and summarize_at is None:
             summarize_at = max((max_tokens or _TOKENS) // 2, 1)
         self._store = store or shared_store(url)

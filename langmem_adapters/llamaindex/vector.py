@@ -19,6 +19,7 @@ from llama_index.core.vector_stores.types import BasePydanticVectorStore, Vector
 from langmem_adapters.database import Database
 from langmem_adapters.embedding import Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, SearchError
+from langmem_adapters.given import check_count
 from langmem_adapters.indexes.vector import Maker, Mark, check, search_errors
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.locks import ForkSafeLock
@@ -76,8 +77,7 @@ class NodeVectors:
     ) -> None:
         if type(store).delete_nodes is BasePydanticVectorStore.delete_nodes:
             raise ConfigurationError(f"{type(store).__name__} cannot delete nodes by id, which an index needs")
-        if batch < 1:
-            raise ConfigurationError(f"batch is at least 1, not {batch}")
+        check_count("batch", batch)
         self._store = store
         self._ledger = Database(ledger, schema=_SCHEMA, name="nodes")
         self._batch = batch

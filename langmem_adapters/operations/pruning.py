@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.given import check_seconds
 from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Index, Listed, Store
@@ -69,8 +70,7 @@ class Pruning:
         clock: Callable[[], float] = time.time,
         report: Callable[[int], None] | None = None,
     ) -> None:
-        if not older_than > 0:
-            raise ConfigurationError(f"older_than is a number of seconds above 0, not {older_than!r}")
+        check_seconds("older_than", older_than)
         self._store: Any = bare(store)
         if not hasattr(self._store, "discard"):
             raise ConfigurationError(f"{self._store!r} cannot remove by age, as it has no method discard")

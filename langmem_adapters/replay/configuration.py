@@ -10,6 +10,7 @@ from typing import Any
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.given import check_count
 from langmem_adapters.indexes import open_index, open_vectors
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.stores import open_store
@@ -45,8 +46,7 @@ class Configuration:
     serve_above: float | None = None
 
     def __post_init__(self) -> None:
-        if self.recall_k < 0:
-            raise ConfigurationError(f"recall_k is at least 0, not {self.recall_k}")
+        check_count("recall_k", self.recall_k, least=0)
         if self.weights is not None and not self.recall_k:
             raise ConfigurationError("weights are those of a search: give recall_k, too")
         if self.serve_above is not None and self.embedder is None:

@@ -7,6 +7,7 @@ import threading
 from langmem_adapters.breaker import PATIENCE
 from langmem_adapters.database import default_url, file_of
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.given import check_seconds
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -35,8 +36,7 @@ def open_store(url: object = None, *, timeout: float | None = None) -> Store:
     """
     if url is None:
         url = default_url()
-    if timeout is not None and not timeout > 0:
-        raise ConfigurationError(f"timeout is a number of seconds above 0, not {timeout}")
+    check_seconds("timeout", timeout)
     if not isinstance(url, str):
         return _redis(url, timeout)
     scheme = url.partition(":")[0]
