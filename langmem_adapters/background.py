@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextvars
 import logging
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import Any, TypeVar
+
+from langmem_adapters.forks import in_child
 
 __all__ = ["submit"]
 
@@ -100,5 +101,4 @@ def _begin_again() -> None:
     _background = _Background()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_begin_again)
+in_child(_begin_again)

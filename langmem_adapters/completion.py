@@ -6,14 +6,16 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.flow import Flow, Step
+from langmem_adapters.flow import Flow, answered
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
 __all__ = ["Completer", "is_apology", "is_refusal"]
 
+_ASYNC = "this model is a coroutine function: use the a-prefixed twin of this method"
 _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
 _CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "incomplete"}
 _FILTERED = {"content_filter", "content_filtered", "guardrail_intervened", "safety", "recitation", "blocklist"}
@@ -89,14 +91,10 @@ class Completer:
         """The model's answer. Raises ModelError for an error and for an answer that is empty, filtered or cut off."""
         call, acall = self._call, self._acall
         system, text = _encodable(system), _encodable(text)
-        question = Step(
-            (lambda: call(system, text)) if call else _only_async,
-            (lambda: acall(system, text)) if acall else None,
-        )
         try:
-            response = yield question
-            if inspect.isawaitable(response):  # a plain function that hands on a coroutine
-                response = yield Step(lambda: _refused(response), lambda: response)
+            response = yield from answered(
+                call and partial(call, system, text), acall and partial(acall, system, text), _ASYNC
+            )
         except ConfigurationError:
             raise
         except Exception as error:
@@ -142,16 +140,6 @@ def _ways(model: Any) -> tuple[_Call | None, _ACall | None]:
     if inspect.iscoroutinefunction(model) or inspect.iscoroutinefunction(getattr(model, "__call__", None)):  # noqa: B004
         return None, lambda system, text: model(f"{system}\n\n{text}")
     return (lambda system, text: model(f"{system}\n\n{text}")), None
-
-
-def _only_async() -> Any:
-    raise ConfigurationError("this model is a coroutine function: use the a-prefixed twin of this method")
-
-
-def _refused(response: Any) -> Any:
-    if inspect.iscoroutine(response):
-        response.close()  # else Python warns that it was never awaited
-    return _only_async()
 
 
 def _encodable(text: str) -> str:

@@ -172,10 +172,6 @@ class Conversation(SessionLog):
         summary = read_summary(page.values.get(SUMMARY))
         return f"{summary.text}\n{history}" if summary else history
 
-    def put(self, values: dict[str, bytes]) -> Flow[None]:
-        """Set values of the session."""
-        yield from self.session.write(put=values)
-
     def add_knowledge(self, messages: Sequence[Message | str]) -> Flow[None]:
         """Keep facts, in their order."""
         if isinstance(messages, str) or not isinstance(messages, Iterable):
@@ -215,7 +211,7 @@ class Conversation(SessionLog):
     def set_title(self, title: str) -> Flow[None]:
         """Replace the title."""
         check_text("a title", title)
-        yield from self.put({TITLE: encode(title)})
+        yield from self.session.write(put={TITLE: encode(title)})
 
     def get_summary(self) -> Flow[Summary | None]:
         """The summary, if there is one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import time
 import uuid
@@ -127,18 +128,7 @@ exp_cache = cached
 """MetaGPT's name for it."""
 
 _POOL = ("user", "tenant", "ttl", "max_entries", "max_bytes", "prices")
-_RULES = (
-    "scorer",
-    "judge",
-    "context_builder",
-    "query_type",
-    "k",
-    "request",
-    "should_store",
-    "metric",
-    "wait",
-    "on_error",
-)
+_RULES = [field.name for field in dataclasses.fields(Rules) if field.name != "serializer"]
 
 
 def _decorated(

@@ -8,10 +8,11 @@ import math
 from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.flow import Flow, Step, arun, run
+from langmem_adapters.flow import Flow, answered, arun, run
 from langmem_adapters.given import check_count
 from langmem_adapters.locks import ForkSafeLock
 
@@ -21,6 +22,7 @@ Vector: TypeAlias = "array[float]"
 """32-bit floats of length 1 (``array('f')``); empty where a text has no vector."""
 
 _MODEL = ("model_name", "model", "model_id", "deployment", "repo_id", "model_path")
+_ASYNC = "this embedder is a coroutine function: use the a-prefixed twin of this method"
 _WRAPPED = ("underlying_embeddings",)  # LangChain's CacheBackedEmbeddings
 
 
@@ -139,11 +141,8 @@ class Embedder:
     def _answer(self, way: _Way, texts: list[str]) -> Flow[Any]:
         call, acall = way
         self._count(calls=1, texts=len(texts))
-        question = Step((lambda: call(texts)) if call else _only_async, (lambda: acall(texts)) if acall else None)
         try:
-            answer = yield question
-            if inspect.isawaitable(answer):  # a plain function that hands on a coroutine
-                answer = yield Step(lambda: _refused(answer), lambda: answer)
+            answer = yield from answered(call and partial(call, texts), acall and partial(acall, texts), _ASYNC)
         except ConfigurationError:
             raise
         except Exception as error:
@@ -246,16 +245,6 @@ def _name(model: Any) -> str:
     models = (getattr(model, attribute, None) for attribute in _MODEL)
     which = next((name for name in models if isinstance(name, str) and name), "")
     return f"{type(model).__qualname__}:{which}" if which else type(model).__qualname__
-
-
-def _only_async() -> Any:
-    raise ConfigurationError("this embedder is a coroutine function: use the a-prefixed twin of this method")
-
-
-def _refused(answer: Any) -> Any:
-    if inspect.iscoroutine(answer):
-        answer.close()  # else Python warns that it was never awaited
-    return _only_async()
 
 
 # ---- texts and vectors

@@ -15,6 +15,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 __all__ = [
     "ConfigurationError",
     "Conflict",
@@ -67,3 +70,14 @@ class MissingDependency(LangmemError, ImportError):  # noqa: N818 - it names wha
         super().__init__(f"{package} is not installed. Install it with: pip install 'langmem_adapters[{extra}]'")
         self.package = package
         self.extra = extra
+
+
+@contextmanager
+def search_errors(index: str) -> Iterator[None]:
+    """Turn the errors of an index's database into those of a search."""
+    try:
+        yield
+    except Conflict:
+        raise
+    except StoreError as error:
+        raise SearchError(f"the {index} index failed: {error}") from error

@@ -19,7 +19,7 @@ from langmem_adapters.background import submit
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.workers import Answer, Flow, Line, Step, ask, give_up, set_off
 
-__all__ = ["Answer", "Flow", "Line", "Step", "arun", "blocking", "run", "step", "submit"]
+__all__ = ["Answer", "Flow", "Line", "Step", "answered", "arun", "blocking", "run", "step", "submit"]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -40,6 +40,27 @@ def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
     if _is_async(call):
         return (yield Step(_async_only(call), lambda: cast("Awaitable[Any]", call(*args, **kwargs))))
     return (yield Step(lambda: call(*args, **kwargs)))
+
+
+def answered(call: Callable[[], Any] | None, acall: Callable[[], Awaitable[Any]] | None, refusal: str) -> Flow[Any]:
+    """Ask in whichever way there is, blocking or async; a coroutine that a plain function hands on is awaited too.
+
+    Raises ConfigurationError with the ``refusal``, where what can only be awaited is asked for by blocking.
+    """
+
+    def refuse() -> Any:
+        raise ConfigurationError(refusal)
+
+    answer = yield Step(call or refuse, acall)
+    if not inspect.isawaitable(answer):
+        return answer
+
+    def close() -> Any:
+        if inspect.iscoroutine(answer):
+            answer.close()  # else Python warns that it was never awaited
+        return refuse()
+
+    return (yield Step(close, lambda: answer))
 
 
 def _is_plain(call: Callable[..., Any]) -> bool:

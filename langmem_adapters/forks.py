@@ -9,13 +9,20 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 
-__all__ = ["begin", "end"]
+__all__ = ["begin", "end", "in_child"]
 
 _LONGEST = 2.0  # seconds that a fork, or what begins meanwhile, waits at the most
 _under_way: dict[int, int] = {}  # by thread: how many transactions it is in
 _may_begin = threading.Event()
 _may_begin.set()
+
+
+def in_child(call: Callable[[], object]) -> None:
+    """Have a forked child begin with this call: threads do not come along, and one may have held a lock."""
+    if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+        os.register_at_fork(after_in_child=call)
 
 
 def begin() -> None:

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from numbers import Integral
-from typing import Any, TypeVar, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -46,14 +46,18 @@ def check_text(name: str, value: object) -> None:
 
 def check_whole(name: str, value: object) -> None:
     """Raise ConfigurationError for what is no whole number."""
-    if not isinstance(value, Integral):
+    if not _is_whole(value):
         raise ConfigurationError(f"{name} is a whole number, not {value!r:.50}")
 
 
 def check_count(name: str, value: object, *, least: int = 1) -> None:
     """Raise ConfigurationError for what is no whole number, or less than ``least``."""
-    if not isinstance(value, Integral) or int(value) < least:
+    if not _is_whole(value) or int(value) < least:
         raise ConfigurationError(f"{name} is a whole number of at least {least}, not {value!r:.50}")
+
+
+def _is_whole(value: object) -> TypeGuard[Integral]:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def check_function(name: str, value: object) -> None:
@@ -64,7 +68,9 @@ def check_function(name: str, value: object) -> None:
 
 def check_seconds(name: str, value: object) -> None:
     """Raise ConfigurationError for what is neither None nor a finite number above 0."""
-    if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise ConfigurationError(f"{name} is a number of seconds above 0, or None, not {value!r:.50}")
 
 

@@ -12,10 +12,20 @@ from urllib.parse import quote, unquote
 from langmem_adapters.codec import UNORDERED, plain
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Namespace", "decode_namespace", "encode_namespace", "fingerprint"]
+__all__ = ["Namespace", "decode_namespace", "encode_namespace", "fingerprint", "to_bytes", "to_text"]
 
 Namespace = tuple[str, ...]
 """A path such as ``("brain", tenant, user, session)``; any characters, of any length, in any part."""
+
+
+def to_bytes(text: str) -> bytes:
+    """Any string has these bytes, lone surrogates too; SQLite's own text has no place for them."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def to_text(data: bytes) -> str:
+    """What :func:`to_bytes` was given."""
+    return data.decode("utf-8", "surrogatepass")
 
 
 def encode_namespace(namespace: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.forgetting import forget
 from langmem_adapters.keeping import correct, keep
 from langmem_adapters.keys import Namespace
-from langmem_adapters.memories import Reading, memory_id, normal, session_within
+from langmem_adapters.memories import RECALLED, Reading, memory_id, normal, session_within
 from langmem_adapters.model import Memory, Message, Recalled, Scope
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.prompts import Prompts
@@ -27,9 +27,6 @@ from langmem_adapters.semantic import Semantic
 from langmem_adapters.signals import meaning_of, weights_of
 
 __all__ = ["RECALLED", "LongTermMemory", "longterm_namespace"]
-
-RECALLED = "recalled"
-"""Key in a message's metadata: set on what was recalled into a prompt, so that it is never stored again."""
 
 _LONGEST_QUERY = 10_000  # characters
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ try:
 except ImportError as error:
     raise MissingDependency("langchain-core", "langchain") from error
 
+from langmem_adapters.langchain.asked import asked_in
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.request import request_key
 
@@ -86,13 +86,13 @@ class _TellingCache(ExperienceCache):
         if found is not None:
             metadata = found[0].message.response_metadata if isinstance(found[0], ChatGeneration) else {}
             key = request_key(prompt, llm_string)
-            self._tell(_Answer("served", _asked(prompt), _answered(found), key, metadata.get("cache_age")))
+            self._tell(_Answer("served", asked_in(prompt), _answered(found), key, metadata.get("cache_age")))
         return found
 
     def _tell_updated(self, prompt: str, llm_string: str, kept: Sequence[Generation], *, is_kept: bool) -> None:
         if self.pool.writes:
             key = request_key(prompt, llm_string)
-            self._tell(_Answer("cached" if is_kept else "not kept", _asked(prompt), _answered(kept), key))
+            self._tell(_Answer("cached" if is_kept else "not kept", asked_in(prompt), _answered(kept), key))
 
 
 class Notebook:
@@ -281,17 +281,6 @@ def _ago(age: float | None) -> str:
         if age >= seconds:
             return f"{age / seconds:.0f} {name}"
     return f"{age:.0f} s"
-
-
-def _asked(prompt: str) -> str:
-    """What the user said last, of a prompt as LangChain shows it to a cache."""
-    try:
-        messages = json.loads(prompt) if prompt.startswith("[{") else []
-        said = [(str(message["id"][-1]), message["kwargs"].get("content")) for message in messages]
-    except (ValueError, TypeError, LookupError, AttributeError):
-        return prompt
-    human = [content for name, content in said if name.startswith("HumanMessage")]
-    return views.as_text(human[-1]) if human else prompt
 
 
 def _answered(generations: Sequence[Generation]) -> str:

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Memory, Message, Occurrence, Scope
 from langmem_adapters.protocols import Document
 
-__all__ = ["SPEAKERS", "Reading", "memory_id", "merged", "normal", "note", "scope_within", "session_within"]
+__all__ = [
+    "RECALLED",
+    "SPEAKERS",
+    "Reading",
+    "memory_id",
+    "merged",
+    "metadata_of",
+    "normal",
+    "note",
+    "scope_within",
+    "session_within",
+]
+
+RECALLED = "recalled"
+"""Key in a message's metadata: set on what was recalled into a prompt, so that it is never stored again."""
 
 _OCCURRENCES = 101
 SPEAKERS = ("user", "assistant")
@@ -87,6 +102,19 @@ def merged(memory: Memory, known: bytes | None, reading: Reading) -> bytes:
 def normal(text: str) -> str:
     """A text without differences of white space."""
     return " ".join(text.split())
+
+
+def metadata_of(message: Message, said: Occurrence) -> dict[str, Any]:
+    """What a host's document or node tells of a message, as it was said this time."""
+    return {
+        **message.metadata,
+        "role": message.role,
+        "name": message.name,
+        "session": said.session,
+        "message_id": said.message_id,
+        "created_at": said.created_at,
+        RECALLED: True,
+    }
 
 
 def session_within(own: Scope, scope: Scope | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 
@@ -14,6 +13,7 @@ from rich.text import Text
 from langmem_adapters.inspection import Finding, Health, StoreStats
 from langmem_adapters.model import Message, Recalled, SessionInfo
 from langmem_adapters.views import when
+from langmem_adapters.views.plain import harmless
 
 __all__ = [
     "ERR",
@@ -34,17 +34,6 @@ ERR = Console(markup=False, highlight=False, emoji=False, stderr=True)
 
 _LEVELS = {"ok": "green", "note": "yellow", "problem": "bold red"}
 _COLOURS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "magenta"}
-# Control characters but line end and tab, marks that reorder text, and halves of surrogate pairs.
-_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def harmless(text: str) -> str:
-    r"""Show what could steer a terminal as an escape sequence of Python's.
-
-    >>> harmless("\x1b[2J")
-    '\\x1b[2J'
-    """
-    return _HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
 from collections import Counter
 from concurrent.futures import Future
@@ -16,6 +15,7 @@ from langmem_adapters.completion import Completer
 from langmem_adapters.conversation import Conversation
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, Step, run, submit
+from langmem_adapters.forks import in_child
 from langmem_adapters.keys import Namespace
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.summary import Summarizer
@@ -47,8 +47,7 @@ def _forget() -> None:
     _lock = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_forget)
+in_child(_forget)
 
 
 class Thoughts:

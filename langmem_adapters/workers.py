@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from langmem_adapters.forks import in_child
 
 __all__ = ["Answer", "Flow", "Hop", "Line", "Step", "ask", "give_up", "set_off"]
 
@@ -311,5 +312,4 @@ def _forget_pool() -> None:
     _lock = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_forget_pool)
+in_child(_forget_pool)

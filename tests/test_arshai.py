@@ -357,7 +357,7 @@ def test_no_data_is_a_value_error_in_arshais_words(manager: Any, host: Host) -> 
         ({"data": "text"}, "data is a list of objects with a text as working_memory"),
         ({"data": [SimpleNamespace(working_memory=7)]}, "data is a list of objects with a text as working_memory"),
         ({"metadata": "k"}, "metadata is a dictionary"),
-        ({"limit": -1}, "limit is at least 1"),
+        ({"limit": -1}, "limit is a whole number of at least 1"),
     ],
 )
 def test_a_wrong_input_is_one_clear_sentence(fields: dict[str, Any], sentence: str) -> None:

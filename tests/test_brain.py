@@ -220,8 +220,8 @@ def test_a2_a_damaged_row_does_not_take_the_session_along(any_store: Store, capl
     [
         ({"session": ""}, "a session id is a text that is not empty, not ''"),
         ({"session": None}, "a session id is a text that is not empty, not None"),
-        ({"memory_k": 0}, "memory_k is at least 1, not 0"),
-        ({"ttl": 0}, "ttl is a number of seconds above 0, not 0"),
+        ({"memory_k": 0}, "memory_k is a whole number of at least 1, not 0"),
+        ({"ttl": 0}, "ttl is a number of seconds above 0, or None, not 0"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(arguments: dict[str, Any], sentence: str) -> None:
@@ -231,9 +231,9 @@ def test_wrong_arguments_are_one_sentence(arguments: dict[str, Any], sentence: s
 
 def test_wrong_calls_are_one_sentence() -> None:
     brain = BrainMemory(MemoryStore(), SESSION)
-    with pytest.raises(ConfigurationError, match="a window holds at least 1 message, not 0"):
+    with pytest.raises(ConfigurationError, match="k is a whole number of at least 1, not 0"):
         brain.window(0)
-    with pytest.raises(ConfigurationError, match="add_knowledge takes a list of facts, not one text"):
+    with pytest.raises(ConfigurationError, match="knowledge is a list of facts, not one str"):
         brain.add_knowledge("Ada has a bike.")
     with pytest.raises(ConfigurationError, match="has no long-term memory: give it long_term="):
         brain.recall("bike")

@@ -906,11 +906,11 @@ def test_ten_megabytes_fit_the_window_and_cost_few_calls() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"summarize_at": 100}, "summarize_at is at least 1 token, and needs a model= to summarise with"),
-        ({"summarize_at": 0, "model": refuse}, "summarize_at is at least 1 token, and needs a model="),
+        ({"summarize_at": 100}, "summarize_at needs a model= to summarise with"),
+        ({"summarize_at": 0, "model": refuse}, "summarize_at is a whole number of at least 1, not 0"),
         ({"summarize_in": "later"}, 'summarize_in is "background" or "inline", not \'later\''),
-        ({"max_tokens": 0}, "max_tokens and max_summary_tokens are at least 1"),
-        ({"max_summary_tokens": 0}, "max_tokens and max_summary_tokens are at least 1"),
+        ({"max_tokens": 0}, "max_tokens is a whole number of at least 1, not 0"),
+        ({"max_summary_tokens": 0}, "max_summary_tokens is a whole number of at least 1, not 0"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(arguments: dict[str, Any], sentence: str) -> None:
@@ -920,7 +920,7 @@ def test_wrong_arguments_are_one_sentence(arguments: dict[str, Any], sentence: s
 
 def test_wrong_calls_are_one_sentence() -> None:
     brain = memory(MemoryStore(), "behind", Accountant())
-    with pytest.raises(ConfigurationError, match="a window has at least 1 token, not 0"):
+    with pytest.raises(ConfigurationError, match="max_tokens is a whole number of at least 1, not 0"):
         brain.window(max_tokens=0)
     with pytest.raises(ConfigurationError, match="keep is a number of messages, not -1"):
         brain.summarize(keep=-1)

@@ -165,7 +165,7 @@ def test_what_cannot_be_stored_is_refused_and_changes_nothing(pool: ExperiencePo
 
 @pytest.mark.parametrize("ttl", [0, -1])
 def test_a_lifetime_of_nothing_is_refused(ttl: float) -> None:
-    with pytest.raises(ConfigurationError, match=f"ttl is a number of seconds above 0, not {ttl}"):
+    with pytest.raises(ConfigurationError, match=f"ttl is a number of seconds above 0, or None, not {ttl}"):
         ExperiencePool(MemoryStore(), ttl=ttl)
 
 
@@ -307,10 +307,10 @@ async def test_a5_the_async_methods_do_the_same(any_store: Store, clock: FakeClo
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"ttl": "5"}, "ttl is a number of seconds above 0, not '5'"),
+        ({"ttl": "5"}, "ttl is a number of seconds above 0, or None, not '5'"),
         ({"tag": None}, "tag is a text, not None"),
         ({"user": None}, "user is a text, not None"),
-        ({"tenant": 7}, "tenant is a text, not 7"),
+        ({"tenant": 7}, "tenant is a text, not int"),
         ({"prices": [1]}, "prices are a table by the names of models"),
         ({"max_entries": "5"}, "max_entries is a number above 0, or None, not '5'"),
     ],

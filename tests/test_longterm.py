@@ -237,7 +237,7 @@ def test_one_damaged_memory_does_not_take_the_others_along(
 def test_h5_without_a_scope_there_is_no_memory(any_store: Store, index: LexicalIndex) -> None:
     with pytest.raises(ConfigurationError, match="a long-term memory needs a scope: give it user=, or session="):
         LongTermMemory(any_store, index, tenant="acme")
-    with pytest.raises(ConfigurationError, match="delete takes a list of ids, not one text"):
+    with pytest.raises(ConfigurationError, match="memory_ids are a list of ids, not one str"):
         LongTermMemory(any_store, index, user="ada").delete("id")
 
 

@@ -472,18 +472,3 @@ def kernel_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
 )
 def test_ages_are_said_as_people_say_them(age: float | None, said: str) -> None:
     assert magics._ago(age) == said
-
-
-@pytest.mark.parametrize(
-    ("prompt", "said"),
-    [
-        ("Where?", "Where?"),
-        ("[{not JSON", "[{not JSON"),
-        ('[{"a": 1}]', '[{"a": 1}]'),
-        ("[{}]", "[{}]"),
-        ('[{"id": ["x", "SystemMessage"], "kwargs": {"content": "Be kind."}}]', None),
-        ('[{"id": ["x", "HumanMessage"], "kwargs": {"content": [{"type": "text", "text": "Hi"}]}}]', "Hi"),
-    ],
-)
-def test_what_was_asked_is_read_from_any_prompt(prompt: str, said: str | None) -> None:
-    assert magics._asked(prompt) == (prompt if said is None else said)

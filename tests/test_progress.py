@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, MissingDependency, ModelError, StoreError
 from langmem_adapters.evaluation import Question, aevaluate, afit, evaluate, fit
-from langmem_adapters.experience import ExperiencePool, Verifier
-from langmem_adapters.experience.verified import VerifiedAnswers
+from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.experience.verifier_tuning import TunedPoint, tuned
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
@@ -398,12 +397,10 @@ def tunable(kind: str) -> Any:
     index = open_vectors("memory:", embedder())
     if kind == "pool":
         return ExperiencePool(MemoryStore(), index=index)
-    if kind == "cache":
-        return ExperienceCache(store=MemoryStore(), semantic=SemanticMode(index=index))
-    return VerifiedAnswers(MemoryStore(), ("x",), index, verifier=Verifier())
+    return ExperienceCache(store=MemoryStore(), semantic=SemanticMode(index=index))
 
 
-@pytest.mark.parametrize("kind", ["pool", "cache", "answers"])
+@pytest.mark.parametrize("kind", ["pool", "cache"])
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_tuning_counts_pairs(kind: str, *, is_async: bool) -> None:
     pairs = [("aab", "aab", True), ("bbb", "ccc", False), ("abc", "abc", True)] * 30

@@ -444,7 +444,7 @@ def test_messages_without_a_time_follow_each_other_and_those_with_one_keep_it() 
 @pytest.mark.parametrize(
     ("settings_", "said"),
     [
-        ({"recall_k": -1}, "recall_k is at least 0"),
+        ({"recall_k": -1}, "recall_k is a whole number of at least 0"),
         ({"weights": {"words": 1.0}}, "give recall_k"),
         ({"serve_above": 0.9}, "give an embedder"),
         ({"embedder": topics}, "give recall_k or serve_above"),

@@ -85,7 +85,7 @@ def test_a_word_that_is_longer_than_a_window_is_cut() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"max_tokens": 0}, "a summary has at least 1 token, not 0"),
+        ({"max_tokens": 0}, "max_tokens is a whole number of at least 1, not 0"),
         ({"window_tokens": 40}, "windows of 40 tokens cannot overlap by 40"),
         ({"overlap_tokens": -1}, "windows of 3000 tokens cannot overlap by -1"),
     ],

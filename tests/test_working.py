@@ -391,13 +391,13 @@ def test_many_damaged_items_hide_no_good_one(any_store: Store) -> None:
         (lambda m: m.update(C, None), "None is no data"),
         (lambda m: m.store(C, "x", metadata=["k"]), "metadata is a dictionary, not a list"),
         (lambda m: m.update(C, "x", metadata="k"), "metadata is a dictionary, not a str"),
-        (lambda m: m.retrieve(C, limit=0), "limit is at least 1"),
-        (lambda m: m.retrieve(C, limit="5"), "limit is at least 1"),
-        (lambda m: m.retrieve(C, limit=True), "limit is at least 1"),
+        (lambda m: m.retrieve(C, limit=0), "limit is a whole number of at least 1"),
+        (lambda m: m.retrieve(C, limit="5"), "limit is a whole number of at least 1"),
+        (lambda m: m.retrieve(C, limit=True), "limit is a whole number of at least 1"),
         *((lambda m, ttl=ttl: WorkingMemory(m._store, ttl=ttl), "ttl is") for ttl in (0, -1, "60", True)),
         *((lambda m, ttl=ttl: WorkingMemory(m._store, ttl=ttl), "ttl is") for ttl in (float("nan"), float("inf"))),
-        (lambda m: WorkingMemory(m._store, user=cast("Any", None)), "user and tenant are texts"),
-        (lambda m: WorkingMemory(m._store, tenant=cast("Any", 3)), "user and tenant are texts"),
+        (lambda m: WorkingMemory(m._store, user=cast("Any", None)), "user is a text, not NoneType"),
+        (lambda m: WorkingMemory(m._store, tenant=cast("Any", 3)), "tenant is a text, not int"),
     ],
 )
 def test_wrong_arguments_are_one_clear_sentence(call: Callable[[Any], object], sentence: str) -> None:

@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import Any
 
+from langmem_adapters.experience.arguments import Arguments
 from langmem_adapters.experience.cached import FunctionCache
 from langmem_adapters.experience.flights import Flight
 from langmem_adapters.experience.rules import Turn
 
-__all__ = ["Asking"]
+__all__ = ["Asking", "Requests"]
 
 _reading: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
+
+
+class Requests(Arguments):
+    """Requests come with their keys."""
+
+    def key(self, counted: Mapping[str, Any], owner: str = "") -> str:  # noqa: ARG002 - of no method
+        """What the request is known by."""
+        return str(counted["key"])
+
+    def request(self, counted: Mapping[str, Any]) -> Any:
+        """What was asked."""
+        return counted["question"]
 
 
 class Asking:
     """The part of the hosts' answers that knows of calls in the air."""
 
     _calls: FunctionCache
+
+    def flush(self) -> None:
+        """Wait for the scores that are being made in the background."""
+        self._calls.flush()
+
+    async def aflush(self) -> None:
+        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
+        await self._calls.aflush()
 
     @contextmanager
     def _held(self, turn: Turn) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from langmem_adapters.experience.policies import score_of
 from langmem_adapters.experience.requests import words
 from langmem_adapters.model import Experience
 
@@ -22,7 +23,7 @@ def as_examples(experiences: Sequence[Experience]) -> str:
     """
     lines = []
     for number, experience in enumerate(experiences, start=1):
-        score = experience.metric.score.val if experience.metric and experience.metric.score else "N/A"
+        score = score_of(experience) or "N/A"
         asked, got = words(experience.req), words(experience.resp)
         lines.append(f"{number}. Given the request: {asked}, Returns: {got}, Which scored: {score}.")
     return "\n".join(lines)

@@ -37,21 +37,12 @@ class Found:
         rows: What is kept.
         index: What finds it.
         text_of: Gives the text of an entry by which it is to be found; None: not to be found.
-        new_id: Gives an id to each beginning of the index.
     """
 
-    def __init__(
-        self,
-        rows: Rows,
-        index: Index,
-        text_of: Callable[[bytes], str | None],
-        *,
-        new_id: Callable[[], str] = lambda: os.urandom(16).hex(),
-    ) -> None:
+    def __init__(self, rows: Rows, index: Index, text_of: Callable[[bytes], str | None]) -> None:
         self.index = index
         self._rows = rows
         self._text_of = text_of
-        self._new_id = new_id
         self._following = ForkSafeLock()
         self._patience = _MOMENT if isinstance(index, SemanticIndex) else -1  # for ever: no model takes its time
         self._is_late = False  # whether somebody has waited in vain for the one who follows, as the next one need not
@@ -97,7 +88,7 @@ class Found:
         def report(_: int) -> None:
             self.forget(told)  # what went while the index was told of it, which may take as long as a model does
 
-        follow(self._rows.store, self.index, self._rows.namespace, change, new_id=self._new_id, report=report)
+        follow(self._rows.store, self.index, self._rows.namespace, change, new_id=_new_id, report=report)
 
     def forget(self, keys: Sequence[str], left: Sequence[Item] = ()) -> None:
         """Forget those of these keys that are gone, and step back from items that have left the log."""
@@ -130,3 +121,7 @@ class Found:
             return None
         page = self._rows.store.scan(self._rows.namespace, before=stands[0], limit=1, reverse=True)
         return (page.items[0].seq, page.items[0].id) if page.items else None
+
+
+def _new_id() -> str:
+    return os.urandom(16).hex()

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from langmem_adapters import views
 from langmem_adapters.analysis import matching
 from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.experience.policies import score_of
 from langmem_adapters.experience.requests import key_of, words
 from langmem_adapters.experience.savings import Prices, Saved, cost
 from langmem_adapters.experience.shelf import Shelf
@@ -209,8 +210,8 @@ class Keeping:
         experience = self._read(data)
         if experience is None:
             return None
-        score = experience.metric.score if experience.metric else None
-        return float(score.val) if score else _UNSCORED
+        score = score_of(experience)
+        return _UNSCORED if score is None else float(score)
 
     def _read(self, data: bytes) -> Experience | None:
         try:

@@ -21,6 +21,7 @@ __all__ = [
     "asks_async",
     "decision",
     "exact_and_perfect",
+    "score_of",
     "verdict",
 ]
 
@@ -76,7 +77,7 @@ def exact_and_perfect(experience: Experience, req: Any) -> bool:
     >>> exact_and_perfect(Experience(req="France", resp="Paris"), "France")
     False
     """
-    return bool(experience.req == req) and _value(experience) == _PERFECT
+    return bool(experience.req == req) and score_of(experience) == _PERFECT
 
 
 class AtLeast:
@@ -94,7 +95,7 @@ class AtLeast:
 
     def __call__(self, experience: Experience, req: Any) -> bool:  # noqa: ARG002 - the score alone counts
         """Judge."""
-        return (_value(experience) or 0) >= self.threshold
+        return (score_of(experience) or 0) >= self.threshold
 
 
 class RuleScorer:
@@ -161,5 +162,6 @@ def _refuse(answer: Any) -> Any:
     raise ConfigurationError("a policy that is a coroutine function goes with async functions only")
 
 
-def _value(experience: Experience) -> int | None:
+def score_of(experience: Experience) -> int | None:
+    """The score of an experience; None, where nobody has scored it."""
     return experience.metric.score.val if experience.metric and experience.metric.score else None

@@ -6,7 +6,6 @@ processes, and those made on the store itself, once what was read before them is
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import weakref
@@ -14,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from langmem_adapters.forks import in_child
 from langmem_adapters.given import check_seconds
 from langmem_adapters.keys import Namespace
 
@@ -130,5 +130,4 @@ def _begin_again() -> None:
         recent.begin()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_begin_again)
+in_child(_begin_again)

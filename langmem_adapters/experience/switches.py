@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-__all__ = ["bypass", "may_read", "may_write", "refresh"]
+__all__ = ["Switches", "bypass", "may_read", "may_write", "refresh"]
 
 _read: ContextVar[bool] = ContextVar("langmem_may_read", default=True)
 _write: ContextVar[bool] = ContextVar("langmem_may_write", default=True)
@@ -46,3 +46,10 @@ def may_read() -> bool:
 def may_write() -> bool:
     """Whether storing is wanted here."""
     return _write.get()
+
+
+class Switches:
+    """:func:`bypass` and :func:`refresh` as methods of what has a cache: ``with model.bypass():``."""
+
+    bypass = staticmethod(bypass)
+    refresh = staticmethod(refresh)

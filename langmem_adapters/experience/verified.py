@@ -13,7 +13,7 @@ from langmem_adapters.errors import ConfigurationError, LangmemError, Serializat
 from langmem_adapters.experience.shelf import Shelf
 from langmem_adapters.experience.verifier import Verifier
 from langmem_adapters.experience.verifier_tuning import Tuned, tuning
-from langmem_adapters.flow import Flow, arun, run, step, submit
+from langmem_adapters.flow import Flow, step, submit
 from langmem_adapters.keys import Namespace
 from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import SemanticIndex, Store
@@ -123,26 +123,12 @@ class VerifiedAnswers:
             counts=self.counts,
         )
 
-    def tune(
-        self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
-    ) -> Tuned:
+    def tune_flow(self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress) -> Flow[Tuned]:
         """Choose the verifier's threshold by pairs of two requests and whether they mean the same.
 
         The embedder and the verifier are asked about each pair; the threshold of the verifier stays what it is. Raises
         ConfigurationError, where no threshold has that precision. ``progress`` shows the pairs.
         """
-        return run(self.tune_flow(pairs, precision, progress))
-
-    async def atune(
-        self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
-    ) -> Tuned:
-        """The async twin of :meth:`tune`."""
-        return await arun(self.tune_flow(pairs, precision, progress))
-
-    def tune_flow(
-        self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress = False
-    ) -> Flow[Tuned]:
-        """:meth:`tune`, as part of another flow."""
         return (yield from tuning(self.index, pairs, precision, verifier=self.verifier, progress=progress))
 
     def _shelf(self, partition: str) -> Shelf:

@@ -7,12 +7,11 @@ BM25 and Beyond" (2009), with Lucene's idf, which is never negative.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -20,12 +19,12 @@ from langmem_adapters.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
 from langmem_adapters.cues import marks, named
 from langmem_adapters.database import Database
 from langmem_adapters.dates import date_words, spoken_date_words
-from langmem_adapters.errors import ConfigurationError, Conflict, SearchError, StoreError
+from langmem_adapters.errors import ConfigurationError, Conflict, search_errors
 from langmem_adapters.indexes.lexical_kept import Kept
-from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, drop, ids_of, remove, speakers_of, to_bytes, to_text
+from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, drop, ids_of, remove, speakers_of
 from langmem_adapters.indexes.lexical_scores import Corpus, best, weigh
 from langmem_adapters.indexes.lexical_turns import evidence, within
-from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
+from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes, to_text
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Evidence, Position
 
@@ -110,7 +109,7 @@ class LexicalIndex:
         name = encode_namespace(namespace)
         added = [self._row(document) for document in upsert]
         change = int.from_bytes(os.urandom(8), "big", signed=True)
-        with _search_errors(), self._database.writing() as connection:
+        with search_errors("lexical"), self._database.writing() as connection:
             rows = connection.execute(_POSITION, (name, self._analyzer_id)).fetchall()
             if since is not None and (_position(rows) or START) != since:
                 raise Conflict("the lexical index was changed by another follower")
@@ -127,7 +126,7 @@ class LexicalIndex:
 
     def position(self, namespace: Namespace) -> Position | None:
         """How far this namespace follows its store; None: not begun."""
-        with _search_errors():
+        with search_errors("lexical"):
             return _position(self._database.look(_POSITION, (encode_namespace(namespace), self._analyzer_id)))
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
@@ -135,7 +134,7 @@ class LexicalIndex:
         name, terms = encode_namespace(namespace), self._query_terms(query)
         if k <= 0 or not terms:
             return []
-        with _search_errors(), self._database.reading() as connection:
+        with search_errors("lexical"), self._database.reading() as connection:
             corpus = self._corpus(connection, name)
             if corpus is None:
                 return []
@@ -151,7 +150,7 @@ class LexicalIndex:
         Those that share no word with the query come last, with a score of 0.
         """
         name, terms = encode_namespace(namespace), self._query_terms(query)
-        with _search_errors(), self._database.reading() as connection:
+        with search_errors("lexical"), self._database.reading() as connection:
             corpus = self._corpus(connection, name)
             if corpus is None:
                 return []
@@ -164,7 +163,7 @@ class LexicalIndex:
     def nameless(self, namespace: Namespace, query: str) -> str:
         """The query without the names of those who speak in the namespace, unless nothing else is in it."""
         name = encode_namespace(namespace)
-        with _search_errors(), self._database.reading() as connection:
+        with search_errors("lexical"), self._database.reading() as connection:
             corpus = self._corpus(connection, name)
             return query if corpus is None else self._nameless(connection, corpus.namespace, query).rest
 
@@ -183,7 +182,7 @@ class LexicalIndex:
         None, where nothing is.
         """
         name = encode_namespace(namespace)
-        with _search_errors(), self._database.reading() as connection:
+        with search_errors("lexical"), self._database.reading() as connection:
             corpus = self._corpus(connection, name)
             if corpus is None:
                 return None
@@ -194,14 +193,14 @@ class LexicalIndex:
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
         """Those that begin with ``prefix`` and of which anything is kept, whichever analyzer built it."""
         start = encode_namespace(prefix)
-        with _search_errors():
+        with search_errors("lexical"):
             rows = self._database.look(_NAMES, (start, f"{start}\x7f"))
         return [decode_namespace(name) for (name,) in rows]
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
         name = encode_namespace(namespace)
-        with _search_errors(), self._database.writing() as connection:
+        with search_errors("lexical"), self._database.writing() as connection:
             row = connection.execute("SELECT number FROM langmem_lexical_namespaces WHERE name = ?", (name,)).fetchone()
             if row is not None:
                 drop(connection, row[0])
@@ -264,16 +263,6 @@ _POSITION = "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AN
 
 def _position(rows: Sequence[tuple[int, bytes]]) -> Position | None:
     return (rows[0][0], to_text(rows[0][1])) if rows else None
-
-
-@contextlib.contextmanager
-def _search_errors() -> Iterator[None]:
-    try:
-        yield
-    except Conflict:
-        raise
-    except StoreError as error:
-        raise SearchError(f"the lexical index failed: {error}") from error
 
 
 def _cut(query: str) -> str:

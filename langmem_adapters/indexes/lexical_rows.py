@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
+from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Document
 
-__all__ = ["SCHEMA", "STRETCH", "Row", "add", "drop", "ids_of", "remove", "speakers_of", "to_bytes", "to_text"]
+__all__ = ["SCHEMA", "STRETCH", "Row", "add", "drop", "ids_of", "remove", "speakers_of"]
 
 STRETCH = 256  # documents
 _SPEAKERS = 1000  # so many names of a namespace are looked for in a query
@@ -70,16 +71,6 @@ class Row(NamedTuple):
     document: Document
     counts: Counter[str]
     marks: int
-
-
-def to_bytes(text: str) -> bytes:
-    """Any string has these bytes, lone surrogates too; SQLite's own text has no place for them."""
-    return text.encode("utf-8", "surrogatepass")
-
-
-def to_text(data: bytes) -> str:
-    """What :func:`to_bytes` was given."""
-    return data.decode("utf-8", "surrogatepass")
 
 
 def add(connection: sqlite3.Connection, namespace: int, row: Row, change: int) -> None:

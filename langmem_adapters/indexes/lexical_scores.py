@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from langmem_adapters.indexes.lexical_kept import Kept
 from langmem_adapters.indexes.lexical_postings import postings_of
-from langmem_adapters.indexes.lexical_rows import to_bytes
+from langmem_adapters.keys import to_bytes
 
 __all__ = ["QUERY_TERMS", "Corpus", "Term", "best", "idf", "weigh"]
 

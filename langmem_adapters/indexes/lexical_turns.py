@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from langmem_adapters.indexes.lexical_kept import Kept
 from langmem_adapters.indexes.lexical_postings import Postings, kept_postings
-from langmem_adapters.indexes.lexical_rows import STRETCH, to_bytes, to_text
+from langmem_adapters.indexes.lexical_rows import STRETCH
 from langmem_adapters.indexes.lexical_scores import QUERY_TERMS, Corpus, Term, best, idf
+from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Evidence, Stretch, Turn
 
 __all__ = ["evidence", "within"]

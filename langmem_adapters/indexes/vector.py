@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from langmem_adapters.embedding import Embedder, Vector
-from langmem_adapters.errors import ConfigurationError, Conflict, ModelError, SearchError, StoreError
+from langmem_adapters.errors import ConfigurationError, Conflict, ModelError
 from langmem_adapters.indexes.vector_refused import Refused, embedded
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.model import Hit
@@ -226,17 +225,6 @@ def check(mark: Mark | None, maker: Maker, since: Position | None) -> None:
     stands = mark.position if mark is not None and mark.maker.fits(maker) else None
     if since is not None and (stands or START) != since:
         raise Conflict("the vectors were changed by another follower")
-
-
-@contextlib.contextmanager
-def search_errors() -> Iterator[None]:
-    """Turn the errors of a database into those of a search."""
-    try:
-        yield
-    except Conflict:
-        raise
-    except StoreError as error:
-        raise SearchError(f"the vector index failed: {error}") from error
 
 
 def _score(cosine: float) -> float:

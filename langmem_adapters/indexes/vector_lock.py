@@ -7,6 +7,8 @@ import sqlite3
 import threading
 from pathlib import Path
 
+from langmem_adapters.forks import in_child
+
 __all__ = ["hold", "let_go"]
 
 _FILE = "langmem.lock"
@@ -57,5 +59,4 @@ def _forget_lock() -> None:
     _lock = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_forget_lock)
+in_child(_forget_lock)

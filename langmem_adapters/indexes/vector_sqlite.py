@@ -13,8 +13,10 @@ from typing import Any, NamedTuple, cast
 
 from langmem_adapters.database import Database
 from langmem_adapters.embedding import Vector
-from langmem_adapters.indexes.vector import Maker, Mark, check, search_errors
+from langmem_adapters.errors import search_errors
+from langmem_adapters.indexes.vector import Maker, Mark, check
 from langmem_adapters.indexes.vector_matrix import Matrix, packed
+from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Position
 
 __all__ = ["SQLiteVectors"]
@@ -65,7 +67,7 @@ class SQLiteVectors:
         self._matrices: OrderedDict[str, Matrix] = OrderedDict()
 
     def mark(self, name: str) -> Mark | None:
-        with search_errors():
+        with search_errors("vector"):
             rows = self._database.look(_SPACE, (name,))
         return _space(rows[0]).mark if rows else None
 
@@ -79,14 +81,14 @@ class SQLiteVectors:
         position: Position | None,
         since: Position | None = None,
     ) -> None:
-        with search_errors(), self._database.writing() as connection:
+        with search_errors("vector"), self._database.writing() as connection:
             space = _find(connection, name)
             check(space and space.mark, maker, since)
             number = _begin(connection, name, maker)
             gone = _remove(connection, number, [*delete, *upsert])
             connection.executemany(
                 "INSERT INTO langmem_vector_rows (namespace, id, vector) VALUES (?, ?, ?)",
-                [(number, _bytes(id_), packed(vector)) for id_, vector in upsert.items()],
+                [(number, to_bytes(id_), packed(vector)) for id_, vector in upsert.items()],
             )
             connection.execute(
                 "UPDATE langmem_vector_namespaces SET documents = documents + ? WHERE number = ?",
@@ -95,28 +97,28 @@ class SQLiteVectors:
             if position is not None:
                 connection.execute(
                     "UPDATE langmem_vector_namespaces SET seq = ?, entry = ? WHERE number = ?",
-                    (position[0], _bytes(position[1]), number),
+                    (position[0], to_bytes(position[1]), number),
                 )
 
     def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
         with self._fresh(name, maker) as matrix:
             seen = None if matrix is None else matrix.seen()
-        return [] if seen is None else [(_text(id_), cosine) for id_, cosine in seen.nearest(vector, k)]
+        return [] if seen is None else [(to_text(id_), cosine) for id_, cosine in seen.nearest(vector, k)]
 
     def cosines(self, name: str, maker: Maker, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
         with self._fresh(name, maker) as matrix:
             if matrix is None:
                 return {}
-            cosines = matrix.cosines(vector, [id_.encode("utf-8", "surrogatepass") for id_ in ids])
+            cosines = matrix.cosines(vector, [to_bytes(id_) for id_ in ids])
         return {id_: cosine for id_, cosine in zip(ids, cosines, strict=True) if cosine is not None}
 
     def namespaces(self, start: str) -> list[str]:
         """The names that begin so."""
-        with search_errors():
+        with search_errors("vector"):
             return [name for (name,) in self._database.look(_NAMES, (start, f"{start}\x7f"))]
 
     def clear(self, name: str) -> None:
-        with search_errors(), self._database.writing() as connection:
+        with search_errors("vector"), self._database.writing() as connection:
             space = _find(connection, name)
             if space is not None:
                 _drop(connection, space.number)
@@ -136,7 +138,7 @@ class SQLiteVectors:
         with matrix.lock:
             before = matrix.size
             # The lock before the transaction, so that whoever comes later never sees an earlier state.
-            with search_errors(), self._database.reading() as connection:
+            with search_errors("vector"), self._database.reading() as connection:
                 space = _find(connection, name)
                 there = space is not None and space.documents and space.mark.maker.fits(maker)
                 if space is not None and there:
@@ -182,8 +184,8 @@ _SPACE = "SELECT number, documents, embedder, dimension, seq, entry FROM langmem
 
 def _space(row: tuple[Any, ...]) -> _Space:
     number, documents, embedder, dimension, seq, entry = row
-    position = None if seq is None else (seq, _text(entry))
-    return _Space(number, documents, Mark(Maker(_text(embedder), dimension), position))
+    position = None if seq is None else (seq, to_text(entry))
+    return _Space(number, documents, Mark(Maker(to_text(embedder), dimension), position))
 
 
 def _begin(connection: sqlite3.Connection, name: str, maker: Maker) -> int:
@@ -199,7 +201,7 @@ def _begin(connection: sqlite3.Connection, name: str, maker: Maker) -> int:
         _drop(connection, space.number)
     cursor = connection.execute(
         "INSERT INTO langmem_vector_namespaces (name, embedder, dimension) VALUES (?, ?, ?)",
-        (name, _bytes(maker.embedder), maker.dimension),
+        (name, to_bytes(maker.embedder), maker.dimension),
     )
     return cast(int, cursor.lastrowid)
 
@@ -207,7 +209,7 @@ def _begin(connection: sqlite3.Connection, name: str, maker: Maker) -> int:
 def _remove(connection: sqlite3.Connection, namespace: int, ids: Iterable[str]) -> int:
     """Delete rows and note which they were, so that every process can do the same in memory."""
     find = "SELECT number FROM langmem_vector_rows WHERE namespace = ? AND id = ?"
-    keys = ((namespace, _bytes(id_)) for id_ in ids)
+    keys = ((namespace, to_bytes(id_)) for id_ in ids)
     gone = {row[0] for key in keys if (row := connection.execute(find, key).fetchone()) is not None}
     connection.executemany("DELETE FROM langmem_vector_rows WHERE number = ?", [(row,) for row in gone])
     noted = [(namespace, row) for row in gone]
@@ -248,15 +250,3 @@ def _refresh(connection: sqlite3.Connection, matrix: Matrix, space: _Space) -> N
 
 _NEW_ROWS = "SELECT number, id, vector FROM langmem_vector_rows WHERE namespace = ? AND number > ? ORDER BY number"
 _NEWLY_GONE = "SELECT number, row FROM langmem_vector_gone WHERE namespace = ? AND number > ? ORDER BY number"
-
-
-# ---- bytes
-
-
-def _bytes(text: str) -> bytes:
-    """Any string has these bytes, lone surrogates too; SQLite's own text has no place for them."""
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation
@@ -14,8 +14,7 @@ from langmem_adapters.causes import WarnOnce
 from langmem_adapters.codec import plain
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache, Judge, Scorer
-from langmem_adapters.experience.arguments import Arguments
-from langmem_adapters.experience.asking import Asking
+from langmem_adapters.experience.asking import Asking, Requests
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.responses import Responses
@@ -102,7 +101,7 @@ class Answers(Asking):
             _call,
             lambda: pool,
             rules=rules,
-            arguments=_Requests(_call),
+            arguments=Requests(_call),
             responses=_Generations(clock, new_id),
             keep_requests=examples > 0,
             scoring=scoring,
@@ -183,14 +182,6 @@ class Answers(Asking):
         self._counts["unkeyed"] += 1
         self._warn("requests go by the cache that have no key", error)
 
-    def flush(self) -> None:
-        """Wait for the scores that are being made in the background."""
-        self._calls.flush()
-
-    async def aflush(self) -> None:
-        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
-        await self._calls.aflush()
-
     def stats(self) -> dict[str, Any]:
         """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.
 
@@ -257,16 +248,6 @@ class _Calls(FunctionCache):
     def _may_be_shown(tools: Tools, turn: Turn, value: Any) -> bool:
         """Whether no tool had a part in an answer whose results may be others tomorrow."""
         return tools.are_all_of(value) and tools.gave_all(messages_in(turn.counted["prompt"]))
-
-
-class _Requests(Arguments):
-    """Requests come with their keys."""
-
-    def key(self, counted: Mapping[str, Any], owner: str = "") -> str:  # noqa: ARG002 - of no method
-        return str(counted["key"])
-
-    def request(self, counted: Mapping[str, Any]) -> Any:
-        return counted["question"]
 
 
 class _Generations(Responses):

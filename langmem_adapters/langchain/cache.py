@@ -14,11 +14,12 @@ from langchain_core.outputs import Generation
 from langmem_adapters import views
 from langmem_adapters.causes import WarnOnce
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
-from langmem_adapters.experience import ExperiencePool, Prices, Scorer, bypass, refresh
+from langmem_adapters.experience import ExperiencePool, Prices, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring, Kept
 from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.policies import decision
 from langmem_adapters.experience.shelf import Evicted
+from langmem_adapters.experience.switches import Switches
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.asked import asked_in
 from langmem_adapters.langchain.classes import with_fields
@@ -38,7 +39,7 @@ _COUNTED = ("refused", "errors", "unkeyed", "saved_tokens")
 _ASKED = 1_000  # requests in the air, of which it is known when they were made
 
 
-class ExperienceCache(OtherWords, Removal, BaseCache):
+class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
     """LangChain's LLM cache on a store (implements ``langchain_core.caches.BaseCache``).
 
     Prompts and model parameters are kept as a hash only. A hit is a new object each time, with a message id of
@@ -157,9 +158,6 @@ class ExperienceCache(OtherWords, Removal, BaseCache):
     async def aflush(self) -> None:
         """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
         await self._scoring.aflush()
-
-    bypass = staticmethod(bypass)
-    refresh = staticmethod(refresh)
 
     def stats(self) -> dict[str, Any]:
         """What this object has seen of its tag.

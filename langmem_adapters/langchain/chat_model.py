@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -17,7 +16,7 @@ from pydantic import Field, PrivateAttr
 
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience import bypass, refresh
+from langmem_adapters.experience.switches import Switches
 from langmem_adapters.langchain.alike import Alike
 from langmem_adapters.langchain.answers import Answers, Examples, Request
 from langmem_adapters.langchain.cache import ExperienceCache
@@ -30,7 +29,7 @@ from langmem_adapters.langchain.request import request_key
 __all__ = ["CachedChatModel"]
 
 
-class CachedChatModel(BaseChatModel):
+class CachedChatModel(Switches, BaseChatModel):
     """A chat model with its cache (implements ``langchain_core.language_models.BaseChatModel``).
 
     What :class:`ExperienceCache` does for ``invoke``, it does for streams too: a second one asks nobody and yields
@@ -90,16 +89,6 @@ class CachedChatModel(BaseChatModel):
         self._answers = (
             cache if isinstance(cache, Answers) else _answers(cache or ExperienceCache(url), wait, self.output_version)
         )
-
-    @staticmethod
-    def bypass() -> AbstractContextManager[None]:
-        """Inside of this block, neither look up nor store."""
-        return bypass()
-
-    @staticmethod
-    def refresh() -> AbstractContextManager[None]:
-        """Inside of this block, ask anew, and keep what comes."""
-        return refresh()
 
     def stats(self) -> dict[str, Any]:
         """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, scored.

@@ -7,14 +7,14 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 from langchain_core.outputs import Generation
 
 from langmem_adapters.errors import ConfigurationError, MissingDependency
-from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer, bypass, refresh
+from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.savings import Saved
+from langmem_adapters.experience.switches import Switches
 from langmem_adapters.indexes import cache_index, open_index
 from langmem_adapters.langchain.answers import Answers
 from langmem_adapters.langchain.chat_model import CachedChatModel
@@ -37,7 +37,7 @@ __all__ = ["ExperienceMiddleware"]
 _SCOPES = 256  # the latest, whose calls in the air and counts are kept
 
 
-class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
+class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any]):
     """A cache for ``create_agent`` (implements ``langchain.agents.middleware.AgentMiddleware``).
 
     What :class:`CachedChatModel` is for a model, for an agent with any model, also one that other middleware chooses:
@@ -162,16 +162,6 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
     def pool(self, *, user: str = "", tenant: str = "") -> ExperiencePool:
         """The answers of a user of a tenant: for clearing, exporting, and deleting by the ``cache_key`` of a hit."""
         return ExperiencePool(self._store, user=user, tenant=tenant, **self._pools)
-
-    @staticmethod
-    def bypass() -> AbstractContextManager[None]:
-        """Inside of this block, neither look up nor store."""
-        return bypass()
-
-    @staticmethod
-    def refresh() -> AbstractContextManager[None]:
-        """Inside of this block, ask anew, and keep what comes."""
-        return refresh()
 
     def flush(self) -> None:
         """Wait for the scores that are being made in the background."""

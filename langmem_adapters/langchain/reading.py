@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Final, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 
+from langmem_adapters.forks import in_child
 from langmem_adapters.langchain.convert import from_message, role_of, to_message
 from langmem_adapters.langchain.rebuild import of_bytes
 from langmem_adapters.log import readable
@@ -122,5 +122,4 @@ def _begin_anew() -> None:
     _readers = 0
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_begin_anew)
+in_child(_begin_anew)

@@ -15,8 +15,8 @@ from langmem_adapters.analysis import matching
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.filters import MetadataFilter, metadata_predicate, one_value
-from langmem_adapters.longterm import RECALLED, LongTermMemory
-from langmem_adapters.memories import scope_within
+from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.memories import metadata_of, scope_within
 from langmem_adapters.model import Memory, Message, Occurrence, Recalled
 
 __all__ = ["LongTermRetriever"]
@@ -82,7 +82,7 @@ class LongTermRetriever(BaseRetriever):
 
         def wanted(memory: Memory) -> Occurrence | None:
             for said in memory.occurrences or [Occurrence()]:
-                if own(_metadata(memory, said)) and other(_metadata(memory, said)):
+                if own(metadata_of(memory.message, said)) and other(metadata_of(memory.message, said)):
                     return said
             return None
 
@@ -104,7 +104,7 @@ def _refuse(unknown: Mapping[str, Any]) -> None:
 
 
 def _document(found: Recalled, said: Occurrence) -> Document:
-    metadata = {**_metadata(found.memory, said), "score": found.score}
+    metadata = {**metadata_of(found.memory.message, said), "score": found.score}
     return Document(id=found.memory.id, page_content=found.text, metadata=metadata)
 
 
@@ -118,16 +118,3 @@ def _memory(document: Document) -> Recalled:
     message = Message(role=said["role"], name=said["name"], content=document.page_content)
     occurrence = Occurrence(session=said["session"], created_at=said["created_at"])
     return Recalled(Memory(message=message, occurrences=[occurrence]), said["score"])
-
-
-def _metadata(memory: Memory, said: Occurrence) -> dict[str, Any]:
-    message = memory.message
-    return {
-        **message.metadata,
-        "role": message.role,
-        "name": message.name,
-        "session": said.session,
-        "message_id": said.message_id,
-        "created_at": said.created_at,
-        RECALLED: True,
-    }

@@ -14,6 +14,7 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.convert import from_message
 from langmem_adapters.langchain.overlap import is_said, known
+from langmem_adapters.langchain.recording import covers
 from langmem_adapters.langchain.storable import added, legible
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message
@@ -113,7 +114,7 @@ def _to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -
     said = [message for message in map(legible, messages) if is_said(message)]
     history = yield from step(brain.messages)
     summary = yield from step(brain.get_summary)
-    new = said[known(history, said, summary.covers if summary else "") :]
+    new = said[known(history, said, covers(summary)) :]
     if new and brain.long_term is not None:
         left = yield from _left(brain.long_term, brain.scope.session)
         new = [message for message in new if not message.id or message.id not in left]

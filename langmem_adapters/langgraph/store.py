@@ -186,7 +186,8 @@ class LongTermStore(BaseStore):
             else:
                 kept = self._shelf(namespace).all()
                 found += [(None, namespace, key, item) for key, item in kept.items() if wanted(item.value)]
-                self._forget(namespace, kept)
+                if not kept:
+                    self._is_empty(namespace)
         found.sort(key=lambda hit: (-(hit[0] or 0.0), -hit[3].updated_at, *hit[1:3]))
         page = found[op.offset : stop]
         if op.refresh_ttl:
@@ -220,10 +221,6 @@ class LongTermStore(BaseStore):
         if is_empty:
             self._tree.remove(namespace, if_=self._shelf(namespace).close)
         return is_empty
-
-    def _forget(self, namespace: Namespace, kept: Mapping[str, Kept]) -> None:
-        if not kept:
-            self._is_empty(namespace)
 
     def _sweep(self) -> int:
         return sum(self._swept(namespace) for namespace in list(self._tree.below(())))

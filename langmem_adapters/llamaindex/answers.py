@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Literal, NamedTuple, cast
 
 from langmem_adapters import views
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache, Judge, Scorer
-from langmem_adapters.experience.arguments import Arguments
-from langmem_adapters.experience.asking import Asking
+from langmem_adapters.experience.asking import Asking, Requests
 from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.rules import Rules, Turn
@@ -88,7 +87,7 @@ class Answers(Asking):
             _call,
             lambda: pool,
             rules=rules,
-            arguments=_Requests(_call),
+            arguments=Requests(_call),
             responses=_Kept(clock, new_id),
             keep_requests=False,
             clock=clock,
@@ -187,14 +186,6 @@ class Answers(Asking):
         if self._unkeyed == 1:
             _log.warning("requests go by the cache that have no key: %s", error)
 
-    def flush(self) -> None:
-        """Wait for the scores that are being made in the background."""
-        self._calls.flush()
-
-    async def aflush(self) -> None:
-        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
-        await self._calls.aflush()
-
     def stats(self) -> dict[str, Any]:
         """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.
 
@@ -223,16 +214,6 @@ _call.__qualname__ = "the model call"  # as it is called in the log
 async def _async(items: Iterator[Any]) -> AsyncIterator[Any]:
     for item in items:
         yield item
-
-
-class _Requests(Arguments):
-    """Requests come with their keys."""
-
-    def key(self, counted: Mapping[str, Any], owner: str = "") -> str:  # noqa: ARG002 - of no method
-        return str(counted["key"])
-
-    def request(self, counted: Mapping[str, Any]) -> Any:
-        return counted["question"]
 
 
 class _Kept(Responses):

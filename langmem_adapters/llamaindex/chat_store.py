@@ -46,7 +46,7 @@ class _OnStore(BaseModel):
             raise ConfigurationError(f"give {type(self).__name__} one of url and store")
         kept = shared_store(url) if store is None else store
         # A dump that names a store of the caller's own cannot be loaded: nobody gets another one unawares.
-        super().__init__(url=_masked(url) if store is None else repr(store), **settings)
+        super().__init__(url=masked_url(url) if store is None else repr(store), **settings)
         self._store = kept
         self._session("any")  # refuses what is wrong
 
@@ -222,7 +222,7 @@ class SyncBrainChatStore(_OnStore, BaseChatStore):
         return await arun(self._keys())
 
 
-def _masked(url: str | None) -> str | None:
+def masked_url(url: str | None) -> str | None:
     if url is None or url.startswith(("memory:", "sqlite:")):
         return url
     from langmem_adapters.stores.redis_url import masked  # noqa: PLC0415 - imports its driver

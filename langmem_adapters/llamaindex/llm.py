@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -18,8 +17,10 @@ from typing_extensions import Self
 
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer, bypass, refresh
+from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
+from langmem_adapters.experience.switches import Switches
 from langmem_adapters.llamaindex.answers import Answers, Asked
+from langmem_adapters.llamaindex.chat_store import masked_url
 from langmem_adapters.llamaindex.request import chat_key, completion_key, last_said
 from langmem_adapters.llamaindex.responses import Response, worth_storing
 from langmem_adapters.protocols import Store
@@ -38,7 +39,7 @@ _SAME = (
 )
 
 
-class CachedLLM(LLM):
+class CachedLLM(Switches, LLM):
     """A model with its cache (implements ``llama_index.core.llms.LLM``; of a FunctionCallingLLM, that).
 
     ``chat``, ``complete``, their streams and async twins, and all that is built on them: agents, query engines,
@@ -141,7 +142,7 @@ class CachedLLM(LLM):
 
     def __reduce__(self) -> Any:
         """The model and the settings, for another process to open the same cache with."""
-        if self._settings is None or _has_password(self._url):
+        if self._settings is None or masked_url(self._url) != self._url:
             raise ConfigurationError(
                 "a CachedLLM with a store of its own, or with a password in its URL, cannot be pickled: leave the URL"
                 " to LANGMEM_STORE_URL"
@@ -157,16 +158,6 @@ class CachedLLM(LLM):
     def pool(self) -> ExperiencePool:
         """Where the responses are kept: for clearing, exporting, and what the hits have saved."""
         return self._answers.pool
-
-    @staticmethod
-    def bypass() -> AbstractContextManager[None]:
-        """Inside of this block, neither look up nor store."""
-        return bypass()
-
-    @staticmethod
-    def refresh() -> AbstractContextManager[None]:
-        """Inside of this block, ask anew, and keep what comes."""
-        return refresh()
 
     def stats(self) -> dict[str, Any]:
         """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, scored.
@@ -333,11 +324,3 @@ def _atold(callback: Callable[[], Any], llm: LLM, request: Any, **kwargs: Any) -
         return await callback()(serve)(llm, request, **kwargs)
 
     return give
-
-
-def _has_password(url: str | None) -> bool:
-    if url is None or url.startswith(("memory:", "sqlite:")):
-        return False
-    from langmem_adapters.stores.redis_url import masked  # noqa: PLC0415 - imports its driver
-
-    return masked(url) != url

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
@@ -14,8 +12,8 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import open_index
 from langmem_adapters.llamaindex.filters import metadata_predicate, one_value
-from langmem_adapters.longterm import RECALLED, LongTermMemory
-from langmem_adapters.memories import scope_within
+from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.memories import metadata_of, scope_within
 from langmem_adapters.model import Memory, Message, Occurrence, Recalled
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.session_search import SessionSearch
@@ -141,27 +139,15 @@ class LongTermRetriever(BaseRetriever):
     def _wanted(self, memory: Memory) -> Occurrence | None:
         """The first time it was said that the filters let through."""
         said = memory.occurrences or [Occurrence()]
-        return next((each for each in said if self._is_wanted(_metadata(memory.message, each))), None)
+        return next((each for each in said if self._is_wanted(metadata_of(memory.message, each))), None)
 
 
 def _recalled(recalled: Recalled, said: Occurrence) -> NodeWithScore:
     return _node(recalled.memory.message, recalled.score, recalled.memory.id, said)
 
 
-def _metadata(message: Message, said: Occurrence) -> dict[str, Any]:
-    return {
-        **message.metadata,
-        "role": message.role,
-        "name": message.name,
-        "session": said.session,
-        "message_id": said.message_id,
-        "created_at": said.created_at,
-        RECALLED: True,
-    }
-
-
 def _node(message: Message, score: float, id_: str, said: Occurrence) -> NodeWithScore:
-    metadata = _metadata(message, said)
+    metadata = metadata_of(message, said)
     hidden = [key for key in metadata if key not in {"role", "name"}]
     node = TextNode(
         id_=id_,

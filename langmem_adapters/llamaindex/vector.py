@@ -18,10 +18,10 @@ from llama_index.core.vector_stores.types import BasePydanticVectorStore, Vector
 
 from langmem_adapters.database import Database
 from langmem_adapters.embedding import Vector
-from langmem_adapters.errors import ConfigurationError, Conflict, SearchError
+from langmem_adapters.errors import ConfigurationError, Conflict, SearchError, search_errors
 from langmem_adapters.given import check_count
-from langmem_adapters.indexes.vector import Maker, Mark, check, search_errors
-from langmem_adapters.keys import fingerprint
+from langmem_adapters.indexes.vector import Maker, Mark, check
+from langmem_adapters.keys import fingerprint, to_bytes, to_text
 from langmem_adapters.locks import ForkSafeLock
 from langmem_adapters.protocols import Position
 
@@ -88,7 +88,7 @@ class NodeVectors:
 
     def mark(self, name: str) -> Mark | None:
         """What is known of a namespace; None: not begun."""
-        with search_errors(), self._ledger.reading() as connection:
+        with search_errors("vector"), self._ledger.reading() as connection:
             return _mark(connection, name)
 
     def change(
@@ -118,44 +118,44 @@ class NodeVectors:
         space = self._begun(name, maker, since)
         added = {_node(space.generation, id_): (id_, vector) for id_, vector in upsert.items()}
         gone = [_node(space.generation, id_) for id_ in delete]
-        with search_errors(), self._ledger.writing() as connection:
+        with search_errors("vector"), self._ledger.writing() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO langmem_nodes VALUES (?, ?, ?, ?)",
-                [(node, space.number, _bytes(id_), vector.tobytes()) for node, (id_, vector) in added.items()],
+                [(node, space.number, to_bytes(id_), vector.tobytes()) for node, (id_, vector) in added.items()],
             )
         self._delete(list(dict.fromkeys([*gone, *added])))
         self._add(space.generation, {node: vector for node, (_, vector) in added.items()})
         try:
-            with search_errors(), self._ledger.writing() as connection:
+            with search_errors("vector"), self._ledger.writing() as connection:
                 check(_mark(connection, name), maker, since)
                 left = [(node,) for node in gone if node not in added]
                 connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", left)
                 if position is not None:
                     connection.execute(
                         "UPDATE langmem_node_namespaces SET seq = ?, entry = ? WHERE number = ?",
-                        (position[0], _bytes(position[1]), space.number),
+                        (position[0], to_bytes(position[1]), space.number),
                     )
         except Conflict:
             self._clear(name)  # what there is now is of both
             self._delete([*added])
-            with search_errors(), self._ledger.writing() as connection:
+            with search_errors("vector"), self._ledger.writing() as connection:
                 connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", [(node,) for node in added])
             raise
 
     def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
         """The ``k`` ids that the store finds nearest, by their cosine."""
-        with search_errors(), self._ledger.reading() as connection:
+        with search_errors("vector"), self._ledger.reading() as connection:
             space = _find(connection, name)
         if space is None or not space.mark.maker.fits(maker):
             return []
         nodes = self._query(space.generation, vector, k)
-        with search_errors(), self._ledger.reading() as connection:
+        with search_errors("vector"), self._ledger.reading() as connection:
             found = _cosines(connection, space.number, nodes, vector)
         return sorted(found.items(), key=lambda pair: -pair[1])[:k]
 
     def cosines(self, name: str, maker: Maker, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
         """The cosines of some ids; those that do not exist are left out."""
-        with search_errors(), self._ledger.reading() as connection:
+        with search_errors("vector"), self._ledger.reading() as connection:
             space = _find(connection, name)
             if space is None or not space.mark.maker.fits(maker):
                 return {}
@@ -167,13 +167,13 @@ class NodeVectors:
             self._clear(name)
 
     def _clear(self, name: str) -> None:
-        with search_errors(), self._ledger.reading() as connection:
+        with search_errors("vector"), self._ledger.reading() as connection:
             space = _find(connection, name)
             if space is None:
                 return
             nodes = connection.execute("SELECT node FROM langmem_nodes WHERE namespace = ?", (space.number,)).fetchall()
         self._delete([node for (node,) in nodes])
-        with search_errors(), self._ledger.writing() as connection:
+        with search_errors("vector"), self._ledger.writing() as connection:
             connection.execute("DELETE FROM langmem_nodes WHERE namespace = ?", (space.number,))
             connection.execute("DELETE FROM langmem_node_namespaces WHERE number = ?", (space.number,))
 
@@ -190,10 +190,10 @@ class NodeVectors:
         check(mark, maker, since)
         if mark is not None and not mark.maker.fits(maker):
             self._clear(name)
-        with search_errors(), self._ledger.writing() as connection:
+        with search_errors("vector"), self._ledger.writing() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO langmem_node_namespaces (name, generation, embedder) VALUES (?, ?, ?)",
-                (name, self._new_id(), _bytes(maker.embedder)),
+                (name, self._new_id(), to_bytes(maker.embedder)),
             )
             connection.execute(
                 "UPDATE langmem_node_namespaces SET dimension = coalesce(dimension, ?) WHERE name = ?",
@@ -256,8 +256,8 @@ def _find(connection: sqlite3.Connection, name: str) -> _Space | None:
     if row is None:
         return None
     number, generation, embedder, dimension, seq, entry = row
-    position = None if seq is None else (seq, _text(entry))
-    return _Space(number, generation, Mark(Maker(_text(embedder), dimension), position))
+    position = None if seq is None else (seq, to_text(entry))
+    return _Space(number, generation, Mark(Maker(to_text(embedder), dimension), position))
 
 
 def _mark(connection: sqlite3.Connection, name: str) -> Mark | None:
@@ -269,17 +269,9 @@ def _cosines(connection: sqlite3.Connection, namespace: int, nodes: Sequence[str
     """The cosines of those nodes that the ledger knows, by id."""
     find = "SELECT id, vector FROM langmem_nodes WHERE node = ? AND namespace = ?"
     rows = (connection.execute(find, (node, namespace)).fetchone() for node in nodes)
-    return {_text(row[0]): sum(map(mul, vector, array("f", row[1]))) for row in rows if row is not None}
+    return {to_text(row[0]): sum(map(mul, vector, array("f", row[1]))) for row in rows if row is not None}
 
 
 def _node(generation: str, id_: str) -> str:
     """The same for the same id, so that a change may be made twice; a UUID, as some stores take nothing else."""
     return str(uuid.UUID(fingerprint(generation, id_)))
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")

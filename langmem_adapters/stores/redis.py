@@ -11,7 +11,7 @@ from typing import Any
 from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, StoreUnavailable
 from langmem_adapters.flow import Flow, blocking, run, step
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
-from langmem_adapters.keys import Namespace
+from langmem_adapters.keys import Namespace, to_bytes, to_text
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 
 try:
@@ -79,7 +79,7 @@ class RedisStore:
         if keys is None:
             (pairs,) = yield from step(self._wire.send, (place.values, pack("HGETALL", place.values)))
             items = pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
-            return {key.decode("utf-8", "surrogatepass"): value for key, value in items}
+            return {to_text(key): value for key, value in items}
         if not keys:
             return {}
         (values,) = yield self._wire.looking(place.values, _values(place, keys), small=len(keys) <= _FEW)
@@ -142,9 +142,9 @@ class RedisStore:
         first = _first(append)
         commands = redis_log.removing(place, remove) if remove else []
         if delete:
-            commands.append(pack("HDEL", place.values, *map(_bytes, delete)))
+            commands.append(pack("HDEL", place.values, *map(to_bytes, delete)))
         if put:
-            pairs = (word for key, value in put.items() for word in (_bytes(key), value))
+            pairs = (word for key, value in put.items() for word in (to_bytes(key), value))
             commands.append(pack("HSET", place.values, *pairs))
         start = len(commands)
         if first or not put:  # a namespace is there from its first write on, even if that leaves nothing in it
@@ -247,7 +247,7 @@ class RedisStore:
 
 
 def _values(place: Place, keys: Sequence[str]) -> bytes:
-    return pack("HMGET", place.values, *map(_bytes, keys))
+    return pack("HMGET", place.values, *map(to_bytes, keys))
 
 
 def _present(keys: Sequence[str], found: Sequence[bytes | None]) -> dict[str, bytes]:
@@ -265,7 +265,3 @@ def _milliseconds(ttl: float) -> int:
     if not 0 < ttl <= _LONGEST:
         raise ConfigurationError(f"ttl is a number of seconds above 0, or None for no expiry, not {ttl!r}")
     return max(int(ttl * 1000), 1)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ReadOnlyError, ResponseError, WatchError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from langmem_adapters.forks import in_child
 from langmem_adapters.stores.redis_outage import is_down
 
 __all__ = ["SECOND_VERSION", "Handy", "on"]
@@ -129,5 +129,4 @@ def _forget() -> None:
         handy.begin()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_forget)
+in_child(_forget)

@@ -12,6 +12,7 @@ from typing import Any
 
 from langmem_adapters.errors import Conflict
 from langmem_adapters.flow import Flow, step
+from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Item
 from langmem_adapters.stores.redis_keys import Place
 from langmem_adapters.stores.redis_packing import pack
@@ -38,7 +39,7 @@ def item(stream_id: bytes, fields: list[bytes]) -> Item:
     """Read one entry of the reply to :func:`reading`."""
     milliseconds, _, number = stream_id.partition(b"-")
     seq = int(milliseconds) << _BITS | int(number)
-    return Item(seq, fields[1].decode("utf-8", "surrogatepass"), fields[3])
+    return Item(seq, to_text(fields[1]), fields[3])
 
 
 def appending(place: Place, entries: Mapping[str, bytes]) -> list[bytes]:
@@ -48,10 +49,10 @@ def appending(place: Place, entries: Mapping[str, bytes]) -> list[bytes]:
         return [create, pack("XGROUP", "DESTROY", place.log, "touch"), place.sizes[0]]
     if len(entries) == 1:  # SADD says itself whether it was known
         ((id_, data),) = entries.items()
-        id_bytes = _bytes(id_)
+        id_bytes = to_bytes(id_)
         size = len(id_bytes)
         return [place.add_id % (size, id_bytes), place.add_entry % (size, id_bytes, len(data), data), place.sizes[0]]
-    ids = [_bytes(id_) for id_ in entries]
+    ids = [to_bytes(id_) for id_ in entries]
     added = [
         place.add_entry % (len(id_), id_, len(data), data) for id_, data in zip(ids, entries.values(), strict=True)
     ]
@@ -62,7 +63,7 @@ def removing(place: Place, items: Sequence[Item]) -> list[bytes]:
     """Remove entries, with their ids."""
     return [
         pack("XDEL", place.log, *(_stream_id(item.seq) for item in items)),
-        pack("SREM", place.ids, *(_bytes(item.id) for item in items)),
+        pack("SREM", place.ids, *(to_bytes(item.id) for item in items)),
     ]
 
 
@@ -88,7 +89,7 @@ def settle(
     if left is not None:
         return {id_: not old for id_, old in zip(entries, known, strict=True)}, left
     kept = yield from step(repair, wire, place)
-    return {id_: kept.get(_bytes(id_)) == own for id_, own in zip(entries, written, strict=True)}, len(kept)
+    return {id_: kept.get(to_bytes(id_)) == own for id_, own in zip(entries, written, strict=True)}, len(kept)
 
 
 def _take_back(wire: Wire, place: Place, repeated: list[bytes]) -> int | None:
@@ -180,7 +181,3 @@ def _stream_id(seq: int) -> bytes:
 def _parts(stream_id: bytes) -> tuple[int, int]:
     milliseconds, _, number = stream_id.partition(b"-")
     return int(milliseconds), int(number)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
