@@ -24,6 +24,7 @@ from langmem_adapters.langchain import BrainMemoryMiddleware, from_message, thre
 from langmem_adapters.langchain.overlap import words_of
 from langmem_adapters.langchain.recording import first_new
 from langmem_adapters.langchain.storable import legible, storable
+from langmem_adapters.langchain.thread_view import Thread
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from tests.agents import Scripted, aask, ask, invalid, look, of, ok, system, texts
@@ -141,10 +142,11 @@ def test_an_error_that_is_no_messages_own_is_not_hidden(caplog: pytest.LogCaptur
 
 def test_a_saved_thread_is_known_by_ids_and_a_clients_by_its_words() -> None:
     history = [Message(id="1", role="user", content="yes"), Message(id="2", role="assistant", content="ok")]
-    thread = [message.model_copy(update={"id": f"new {message.id}"}) for message in history]
-    assert first_new(thread, {}, Context(None, history), words_of) == 2
-    assert first_new(thread, {"brain_began": ""}, Context(None, history), words_of) == 0
-    assert first_new(history, {"brain_began": ""}, Context(None, history), words_of) == 2
+    same = Thread([HumanMessage("yes", id="1"), AIMessage("ok", id="2")])
+    again = Thread([HumanMessage("yes", id="new 1"), AIMessage("ok", id="new 2")])
+    assert first_new(again, {}, Context(None, history), words_of) == 2
+    assert first_new(again, {"brain_began": ""}, Context(None, history), words_of) == 0
+    assert first_new(same, {"brain_began": ""}, Context(None, history), words_of) == 2
 
 
 # --- beside others that take messages out of the thread -----------------------------------------------------

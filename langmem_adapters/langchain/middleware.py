@@ -40,6 +40,7 @@ from langmem_adapters.langchain.recording import (
 from langmem_adapters.langchain.shown import Frame, memory_section, with_memory
 from langmem_adapters.langchain.storable import legible
 from langmem_adapters.langchain.thread import SUMMARY_KEY
+from langmem_adapters.langchain.thread_view import Thread
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled, Scope, Summary
 from langmem_adapters.prompts import Prompts
@@ -245,7 +246,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
         if context is None:
             return None
         messages = context.messages
-        thread = [legible(message) for message in state["messages"]]
+        thread = Thread(state["messages"])
         start = first_new(thread, state, context, self._words)
         found = {
             RECORDED: thread[start - 1].id if start else "",
@@ -257,14 +258,13 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
 
     def _shown(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
         brain, state = self._brain(self._scope(request.runtime)), request.state
-        thread = [legible(message) for message in request.messages]
-        own = {id(message): original for message, original in zip(thread, request.messages, strict=True)}
+        thread = Thread(request.messages)
         lost = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
         context = yield from self._attempt(step(brain.context), lost)
         start = recorded(thread, state, context, self._words)
         said: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
         if context is not lost or RECORDED in state:
-            said = with_said(said, [own[id(message)] for message in thread[start:] if is_said(message)])
+            said = with_said(said, [own for m in thread[start:] if is_said(m) and (own := thread.original(m))])
         question = question_of(thread) or question_of([legible(message) for message in said])
         summary, system = context.summary, request.system_message
         frame = Frame(
@@ -285,14 +285,15 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
                 break
             recalled = once  # there was more room for messages than it seemed
         self._counts["recalled"] += len(recalled)
-        messages: list[Any] = [own.get(id(message)) or from_message(message) for message in shown]
+        messages: list[Any] = [thread.original(message) or from_message(message) for message in shown]
         return request.override(messages=messages, system_message=remembering), said
 
-    def _conversation(self, context: Context, thread: list[Message], start: int, own: Collection[int]) -> list[Message]:
+    def _conversation(self, context: Context, thread: Thread, start: int, own: Collection[int]) -> list[Message]:
         """The session and the thread in one; the thread alone, where the session is not there any more."""
         if not context.messages and not covers(context.summary):
-            return thread
-        return joined(context.messages, thread, start, own=own, words=self._words)
+            return thread[:]
+        relevant, known = thread.since(context.messages, start)
+        return joined(context.messages, relevant, known, own=own, words=self._words)
 
     def _recall(self, brain: BrainMemory, question: str, shown: Sequence[Message]) -> Flow[list[Recalled]]:
         if brain.long_term is None or not self._recall_k:
@@ -301,7 +302,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
 
     def _after(self, state: BrainState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
         brain = self._brain(self._scope(runtime))
-        thread = [legible(message) for message in state["messages"]]
+        thread = Thread(state["messages"])
         new = yield from self._attempt(record(brain, thread, state, self._words, self._warn), None)
         if new is None or not thread:
             return None

@@ -8,14 +8,14 @@ answered to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from langmem_adapters.log import entry_id
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message
 
-__all__ = ["Proof", "Words", "is_said", "joined", "known", "known_by_id", "same", "words_of"]
+__all__ = ["INSTRUCTS", "Proof", "Words", "is_marked", "is_said", "joined", "known", "known_by_id", "same", "words_of"]
 
 Words: TypeAlias = Callable[[Message], str]
 """What of a message is compared."""
@@ -66,11 +66,17 @@ def words_of(message: Message) -> str:
 def is_said(message: Message) -> bool:
     """Whether a message of a thread was said in the conversation: no instruction, no summary, nothing recalled."""
     marks = message.host.get("langchain", {}).get("additional_kwargs") or {}
-    return (
-        message.role not in {"system", "developer"}
-        and not (marks.get(RECALLED) or message.metadata.get(RECALLED))
-        and marks.get("lc_source") != "summarization"  # LangChain's SummarizationMiddleware, which says it as a user
-    )
+    return message.role not in INSTRUCTS and not (is_marked(marks) or message.metadata.get(RECALLED))
+
+
+INSTRUCTS: Final = frozenset({"system", "developer"})
+"""The roles of instructions."""
+
+
+def is_marked(additional: Mapping[str, Any]) -> bool:
+    """Whether the additional arguments of a message say that it is a summary or recalled."""
+    # LangChain's SummarizationMiddleware says its summary as a user
+    return bool(additional.get(RECALLED)) or additional.get("lc_source") == "summarization"
 
 
 def same(old: Message, message: Message, words: Words = words_of) -> bool:

@@ -14,6 +14,7 @@ from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.overlap import Words, is_said, known, known_by_id, same, words_of
 from langmem_adapters.langchain.storable import added, legible
+from langmem_adapters.langchain.thread_view import Thread
 from langmem_adapters.model import Message, Summary
 
 __all__ = [
@@ -52,7 +53,7 @@ def covers(summary: Summary | None) -> str:
     return summary.covers if summary else ""
 
 
-def first_new(thread: Sequence[Message], state: Mapping[str, Any], context: Context, words: Words) -> int:
+def first_new(thread: Thread, state: Mapping[str, Any], context: Context, words: Words) -> int:
     """How many of a thread's messages, from its beginning, the session holds; at the beginning of a run."""
     place = _place(thread, state.get(RECORDED) or None)
     if place is not None:
@@ -67,7 +68,7 @@ def first_new(thread: Sequence[Message], state: Mapping[str, Any], context: Cont
     return place if waits else place - 1  # it was answered, and is asked again
 
 
-def recorded(thread: Sequence[Message], state: Mapping[str, Any], context: Context, words: Words) -> int:
+def recorded(thread: Thread, state: Mapping[str, Any], context: Context, words: Words) -> int:
     """:func:`first_new` in the midst of a run or at its end, when the thread has grown and others may have cut it."""
     place = _place(thread, state.get(RECORDED))
     if place is not None:
@@ -75,12 +76,10 @@ def recorded(thread: Sequence[Message], state: Mapping[str, Any], context: Conte
     if state.get(RECORDED):  # and it was taken out of the thread
         return known_by_id(context.messages, thread, covers(context.summary), words)
     asked = max((n + 1 for n, message in enumerate(thread) if message.role == "user"), default=0)
-    return first_new(thread[:asked], state, context, words)
+    return first_new(thread.first(asked), state, context, words)
 
 
-def record(
-    brain: BrainMemory, thread: list[Message], state: Mapping[str, Any], words: Words, warn: WarnOnce
-) -> Flow[int]:
+def record(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], words: Words, warn: WarnOnce) -> Flow[int]:
     """Append to a session what its thread has said by now; gives how many messages that is."""
     context = yield from step(brain.context)
     start = recorded(thread, state, context, words)
@@ -90,11 +89,9 @@ def record(
     return len(new)
 
 
-def _place(thread: Sequence[Message], recorded_id: object) -> int | None:
+def _place(thread: Thread, recorded_id: str | None) -> int | None:
     """How many messages are recorded, as the thread's state tells it; None, where it does not tell."""
-    if recorded_id == "":
-        return 0
-    return next((n + 1 for n, message in enumerate(thread) if message.id == recorded_id), None)
+    return 0 if recorded_id == "" else thread.after(recorded_id) if recorded_id else None
 
 
 def with_said(said: Sequence[M], new: Sequence[M]) -> list[M]:

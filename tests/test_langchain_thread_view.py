@@ -1,0 +1,82 @@
+"""A thread is looked at from its end: what a session has of it, and what comes before, is found by ids alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langmem_adapters.langchain import BrainMemoryMiddleware, thread_view
+from langmem_adapters.langchain.overlap import joined
+from langmem_adapters.langchain.storable import legible
+from langmem_adapters.langchain.thread_view import Thread
+from langmem_adapters.model import Message
+from tests.agents import Scripted
+
+_TEXTS = st.sampled_from(["yes", "no", "where?", ""])
+_KINDS = st.sampled_from(["user", "user", "assistant", "assistant", "tool", "system", "summary"])
+
+
+def _message(n: int, kind: str, text: str) -> BaseMessage:
+    if kind == "system":
+        return SystemMessage(text, id=f"m{n}")
+    if kind == "summary":
+        return HumanMessage(text, id=f"m{n}", additional_kwargs={"lc_source": "summarization"})
+    if kind == "tool":
+        return ToolMessage(text, id=f"m{n}", tool_call_id=f"c{n}")
+    return HumanMessage(text, id=f"m{n}") if kind == "user" else AIMessage(text, id=f"m{n}")
+
+
+@st.composite
+def _sessions(draw: st.DrawFn) -> tuple[list[BaseMessage], list[Message], int]:
+    thread = [_message(n, draw(_KINDS), draw(_TEXTS)) for n in range(draw(st.integers(0, 12)))]
+    start = draw(st.integers(0, len(thread)))
+    begin = draw(st.integers(0, start))
+    history = [legible(message) for message in thread[begin:start] if draw(st.integers(0, 9))]
+    for n in range(draw(st.integers(0, 2))):  # what somebody else has said in the session
+        place = draw(st.integers(0, len(history)))
+        history.insert(place, Message(id=f"x{n}", role=draw(st.sampled_from(["user", "assistant"])), content="yes"))
+    return thread, history, start
+
+
+@settings(max_examples=500)
+@given(_sessions())
+def test_what_comes_before_the_session_changes_nothing(session: tuple[list[BaseMessage], list[Message], int]) -> None:
+    messages, history, start = session
+    whole = [legible(message) for message in messages]
+    assert joined(history, *Thread(messages).since(history, start)) == joined(history, whole, start)
+
+
+def test_a_thread_is_its_messages() -> None:
+    messages = [_message(n, "user", str(n)) for n in range(5)]
+    thread = Thread(messages)
+    assert list(thread) == thread[:] == [legible(message) for message in messages]
+    assert (thread[-1].text, [m.text for m in thread[1:3]], len(thread.first(2))) == ("4", ["1", "2"], 2)
+    assert (thread.after("m0"), thread.after("m4"), thread.after("m5")) == (1, 5, None)
+    assert thread.original(thread[3]) is messages[3]
+    assert thread.original(Message(role="user", content="3")) is None
+
+
+@pytest.mark.parametrize("length", [200, 400])
+def test_a_turn_reads_no_more_of_a_longer_thread(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[BaseMessage] = []
+
+    def counting(message: BaseMessage) -> Message:
+        read.append(message)
+        return legible(message)
+
+    monkeypatch.setattr(thread_view, "legible", counting)
+    memory = BrainMemoryMiddleware("memory:", memory_k=10, long_term=False)
+    agent: Any = create_agent(Scripted(), middleware=[memory], checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": f"thread-{length}"}}
+    earlier: Sequence[BaseMessage] = [_message(n, "assistant" if n % 2 else "user", str(n)) for n in range(length)]
+    agent.invoke({"messages": [*earlier, HumanMessage("first")]}, config)
+    read.clear()
+    agent.invoke({"messages": [HumanMessage("second")]}, config)
+    assert 0 < len(read) <= 30
