@@ -34,11 +34,14 @@ def approximate_tokens(text: str) -> int:
 
 
 def message_tokens(message: Message, counter: TokenCounter = approximate_tokens) -> int:
-    """Count a message with its tool calls, and a flat price for each image or file.
+    """Count a message with its tool calls, readable or not, and a flat price for each image or file.
 
     Counts are remembered, so counting the same text again costs next to nothing.
     """
     calls = "".join(f"{call.name}{call.args}" for call in message.tool_calls)
+    for own in message.host.values():
+        if isinstance(invalid := own.get("invalid_tool_calls"), list):
+            calls += "".join(f"{call.get('name')}{call.get('args')}" for call in invalid if isinstance(call, dict))
     media = 0 if isinstance(message.content, str) else sum(map(_is_medium, message.content))
     return _PER_MESSAGE + _PER_MEDIUM * media + _counted(counter, message.text + calls if calls else message.text)
 

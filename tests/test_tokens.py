@@ -30,6 +30,8 @@ def test_a_message_counts_with_its_borders_calls_and_images() -> None:
     assert message_tokens(called) > 25
     image = {"type": "image", "base64": "A" * 100_000, "mime_type": "image/png"}
     assert message_tokens(Message(role="user", content=["abcd", image])) == 5 + 85
+    unreadable = {"langchain": {"invalid_tool_calls": [{"name": "look", "args": "{" * 76, "id": "1", "error": "e"}]}}
+    assert message_tokens(Message(role="assistant", host=unreadable)) == 4 + 20
 
 
 def test_a_text_is_counted_once_by_each_counter() -> None:
