@@ -27,6 +27,7 @@ from langmem_adapters.flow import arun, run
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
+from tests.loops import ticking
 
 ROOT = Path(__file__).parent.parent
 _CROWD = 50
@@ -672,20 +673,10 @@ async def test_a5_waiting_for_another_process_does_not_block_the_loop(any_store:
 
     leases = f.cache._leases()
     assert run(leases.take(f.cache._key((1,), {}))) is not None
-    slips, running = [], True
-
-    async def tick() -> None:
-        while running:
-            before = time.monotonic()
-            await asyncio.sleep(0.01)
-            slips.append(time.monotonic() - before)
-
-    ticker = asyncio.create_task(tick())
-    assert await f(1) == 1
-    running = False
-    await ticker
-    assert max(slips) < 0.2
-    assert len(slips) > 10
+    async with ticking() as late:
+        assert await f(1) == 1
+    assert max(late) < 0.2
+    assert len(late) > 10
 
 
 @pytest.mark.parametrize("mine", [True, False], ids=["one object", "two objects"])

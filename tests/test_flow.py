@@ -21,6 +21,7 @@ from langmem_adapters.flow import Flow, arun, blocking, run, step
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.stores.memory import MemoryStore
+from tests.loops import ticking
 
 who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
 
@@ -136,21 +137,12 @@ class _SlowStore(MemoryStore):
 
 async def _ask_twenty_times(brain: BrainMemory) -> tuple[float, float]:
     """Seconds for all, and the ticker's worst slip meanwhile."""
-    slips: list[float] = []
-
-    async def tick() -> None:
-        while True:
-            due = time.perf_counter() + 0.01
-            await asyncio.sleep(0.01)
-            slips.append(time.perf_counter() - due)
-
-    ticker = asyncio.create_task(tick())
-    started = time.perf_counter()
-    await asyncio.gather(*(brain.aget_summary() for _ in range(20)))
-    took = time.perf_counter() - started
-    ticker.cancel()
-    assert len(slips) >= 5
-    return took, max(slips)
+    async with ticking() as late:
+        started = time.perf_counter()
+        await asyncio.gather(*(brain.aget_summary() for _ in range(20)))
+        took = time.perf_counter() - started
+    assert len(late) >= 5
+    return took, max(late)
 
 
 async def test_a5_slow_stores_never_hold_up_the_loop() -> None:

@@ -29,6 +29,7 @@ from langmem_adapters import BrainMemory, ConfigurationError
 from langmem_adapters.langchain import BrainChatMessageHistory, refine_with
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.loops import ticking
 
 PROMPT = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{question}")])
 
@@ -323,18 +324,9 @@ async def test_a5_refining_does_not_block_the_loop(brain: BrainMemory) -> None:
         time.sleep(0.1)
         return scripted(prompt)
 
-    slips: list[float] = []
-
-    async def ticker() -> None:
-        while True:
-            before = time.perf_counter()
-            await asyncio.sleep(0.01)
-            slips.append(time.perf_counter() - before - 0.01)
-
-    ticking = asyncio.create_task(ticker())
-    assert await refine_with(brain, slow).ainvoke(_WHERE) == _REFINED
-    ticking.cancel()
-    assert max(slips) < 0.05
+    async with ticking() as late:
+        assert await refine_with(brain, slow).ainvoke(_WHERE) == _REFINED
+    assert max(late) < 0.05
 
 
 def test_a9_a_turn_recorded_without_langchain_shows_its_mark_in_langchain(any_store: Store) -> None:
