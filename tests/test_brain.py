@@ -27,6 +27,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.faults import Unplugged
 from tests.servers import RedisServer
 
 SESSION = "session-1"
@@ -343,26 +344,6 @@ def test_f2c_the_short_term_holds_k_and_both_together_hold_all(
 
 def texts_ids(brain: BrainMemory) -> list[str]:
     return [message.id for message in brain.messages()]
-
-
-class Unplugged:
-    """A real store whose connection fails once, at the n-th call: before it did what it was asked, or after."""
-
-    def __init__(self, store: Store, fail_at: int, *, after: bool) -> None:
-        self.store, self.fail_at, self.after, self.calls = store, fail_at, after, 0
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self.store, name)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self.calls += 1
-            if self.calls != self.fail_at:
-                return method(*args, **kwargs)
-            if self.after:
-                method(*args, **kwargs)
-            raise StoreUnavailable("the test pulled the plug")
-
-        return call
 
 
 @pytest.mark.parametrize("after", [False, True])

@@ -42,10 +42,10 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.faults import CROWD, Down, on_threads
 from tests.openai_server import OpenAIServer
 
 ROOT = Path(__file__).parent.parent
-_CROWD = 50
 
 
 class Scripted(BaseChatModel):
@@ -522,25 +522,6 @@ async def _auntil(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
-def _on_threads(work: Callable[[], Any], release: Callable[[], None]) -> list[Any]:
-    got: list[Any] = []
-
-    def attempt() -> None:
-        try:
-            got.append(work())
-        except OSError as error:
-            got.append(error)
-
-    threads = [threading.Thread(target=attempt) for _ in range(_CROWD)]
-    for thread in threads:
-        thread.start()
-    release()
-    for thread in threads:
-        thread.join(120)
-    assert len(got) == _CROWD
-    return got
-
-
 @pytest.mark.parametrize("way", ["invoke", "stream"])
 def test_c8_fifty_threads_make_one_call(any_store: Store, way: str) -> None:
     gate = threading.Event()
@@ -548,15 +529,15 @@ def test_c8_fifty_threads_make_one_call(any_store: Store, way: str) -> None:
     model = CachedChatModel(inner, ExperienceCache(store=any_store))
 
     def release() -> None:
-        _until(lambda: model.stats()["misses"] == _CROWD)
+        _until(lambda: model.stats()["misses"] == CROWD)
         gate.set()
 
-    got = _on_threads(lambda: WAYS[way](model), release)
-    assert [message.content for message in got] == ["Hello there!"] * _CROWD
-    assert len({message.id for message in got}) == _CROWD
+    got = on_threads(lambda: WAYS[way](model), release)
+    assert [message.content for message in got] == ["Hello there!"] * CROWD
+    assert len({message.id for message in got}) == CROWD
     assert sum(message.usage_metadata["total_tokens"] for message in got) == 7
     assert inner.asked == 1
-    assert model.stats()["hits"] == _CROWD - 1
+    assert model.stats()["hits"] == CROWD - 1
 
 
 @pytest.mark.parametrize("way", ["ainvoke", "astream"])
@@ -565,12 +546,12 @@ async def test_c8_fifty_tasks_make_one_call(any_store: Store, way: str) -> None:
     inner = Scripted(gate=gate)
     model = CachedChatModel(inner, ExperienceCache(store=any_store))
     work = model.ainvoke if way == "ainvoke" else lambda question: astreamed(model, question)
-    tasks = [asyncio.ensure_future(work("Hi")) for _ in range(_CROWD)]
-    await _auntil(lambda: model.stats()["misses"] == _CROWD)
+    tasks = [asyncio.ensure_future(work("Hi")) for _ in range(CROWD)]
+    await _auntil(lambda: model.stats()["misses"] == CROWD)
     gate.set()
     got = await asyncio.gather(*tasks)
-    assert [message.content for message in got] == ["Hello there!"] * _CROWD
-    assert len({message.id for message in got}) == _CROWD
+    assert [message.content for message in got] == ["Hello there!"] * CROWD
+    assert len({message.id for message in got}) == CROWD
     assert inner.asked == 1
 
 
@@ -581,12 +562,12 @@ def test_c8_a_failed_leader_does_not_fail_its_followers(way: str) -> None:
     model = CachedChatModel(inner, _cache())
 
     def release() -> None:
-        _until(lambda: model.stats()["misses"] == _CROWD)
+        _until(lambda: model.stats()["misses"] == CROWD)
         gate.set()
 
-    got = _on_threads(lambda: WAYS[way](model), release)
+    got = on_threads(lambda: WAYS[way](model), release)
     assert sum(isinstance(outcome, OSError) for outcome in got) == 1
-    assert 2 <= inner.asked <= _CROWD
+    assert 2 <= inner.asked <= CROWD
 
 
 def test_c8_a_stream_that_is_broken_off_lets_its_followers_go() -> None:
@@ -662,10 +643,10 @@ def test_c8_wait_zero_means_that_everybody_asks() -> None:
     model = CachedChatModel(inner, _cache(), wait=0)
 
     def release() -> None:
-        _until(lambda: inner.asked == _CROWD)
+        _until(lambda: inner.asked == CROWD)
         gate.set()
 
-    _on_threads(lambda: model.invoke("Hi"), release)
+    on_threads(lambda: model.invoke("Hi"), release)
 
 
 _ONE_OF_MANY = """
@@ -785,15 +766,6 @@ def test_the_cache_knows_what_was_refused_and_failed_at_its_models(way: str) -> 
 # --- outages ------------------------------------------------------------------------------------------------
 
 
-class Down(MemoryStore):
-    """A store that cannot be reached."""
-
-    def get(self, *args: Any, **kwargs: Any) -> Any:
-        raise StoreUnavailable("nobody answers")
-
-    write = get
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_an_outage_of_the_store_does_not_touch_the_call(way: str, caplog: pytest.LogCaptureFixture) -> None:
     model = CachedChatModel(Scripted(), ExperienceCache(store=Down()))
@@ -811,13 +783,13 @@ def test_c8_one_asks_for_all_while_the_store_is_away() -> None:
     model = CachedChatModel(inner, ExperienceCache(store=Down()))
 
     def release() -> None:
-        _until(lambda: model.stats()["errors"] > _CROWD)  # the leader has failed at its lease, too
+        _until(lambda: model.stats()["errors"] > CROWD)  # the leader has failed at its lease, too
         gate.set()
 
-    got = _on_threads(lambda: model.invoke("Hi"), release)
+    got = on_threads(lambda: model.invoke("Hi"), release)
     assert inner.asked == 1
     ages = [message.response_metadata["cache_age"] for message in got if "cache" in message.response_metadata]
-    assert len(ages) == _CROWD - 1
+    assert len(ages) == CROWD - 1
     assert max(ages) < 60
 
 

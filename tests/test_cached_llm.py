@@ -57,6 +57,7 @@ from langmem_adapters.llamaindex.responses import (
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
+from tests.faults import Down
 
 _CROWD = 50
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
@@ -752,15 +753,6 @@ def test_c8_a_stream_that_is_read_slowly_is_waited_for() -> None:
 
 
 # --- outages ------------------------------------------------------------------------------------------------
-
-
-class Down(MemoryStore):
-    """A store that cannot be reached."""
-
-    def get(self, *args: Any, **kwargs: Any) -> Any:
-        raise StoreUnavailable("nobody answers")
-
-    write = get
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -27,10 +27,10 @@ from langmem_adapters.flow import arun, run
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
+from tests.faults import CROWD, on_threads
 from tests.loops import ticking
 
 ROOT = Path(__file__).parent.parent
-_CROWD = 50
 
 
 class Crowd:
@@ -52,26 +52,7 @@ class Crowd:
         return outcome
 
 
-def on_threads(work: Callable[[], Any], release: Callable[[], Any]) -> list[Any]:
-    got: list[Any] = []
-
-    def attempt() -> None:
-        try:
-            got.append(work())
-        except BaseException as error:  # noqa: BLE001 - it is what came of it
-            got.append(error)
-
-    threads = [threading.Thread(target=attempt) for _ in range(_CROWD)]
-    for thread in threads:
-        thread.start()
-    release()
-    for thread in threads:
-        thread.join(120)
-    assert len(got) == _CROWD
-    return got
-
-
-def waiting(cache: Any, crowd: Crowd, misses: int = _CROWD) -> Callable[[], None]:
+def waiting(cache: Any, crowd: Crowd, misses: int = CROWD) -> Callable[[], None]:
     """Let the crowd go when all have looked into the pool."""
 
     def release() -> None:
@@ -120,10 +101,10 @@ def test_c8_fifty_threads_make_one_call(any_store: Store) -> None:
         return crowd()
 
     got = on_threads(lambda: f(1), waiting(f.cache, crowd))
-    assert got == [[1, {"a": 2}]] * _CROWD
+    assert got == [[1, {"a": 2}]] * CROWD
     assert crowd.calls == 1
-    assert len({id(value) for value in got}) == _CROWD  # nobody has another's object
-    assert f.cache.stats()["hits"] == _CROWD - 1
+    assert len({id(value) for value in got}) == CROWD  # nobody has another's object
+    assert f.cache.stats()["hits"] == CROWD - 1
 
 
 async def test_c8_fifty_tasks_make_one_call(any_store: Store) -> None:
@@ -137,11 +118,11 @@ async def test_c8_fifty_tasks_make_one_call(any_store: Store) -> None:
         await release.wait()
         return [n]
 
-    tasks = [asyncio.create_task(f(1)) for _ in range(_CROWD)]
-    while f.cache.pool.stats()["misses"] < _CROWD:
+    tasks = [asyncio.create_task(f(1)) for _ in range(CROWD)]
+    while f.cache.pool.stats()["misses"] < CROWD:
         await asyncio.sleep(0.001)
     release.set()
-    assert await asyncio.gather(*tasks) == [[1]] * _CROWD
+    assert await asyncio.gather(*tasks) == [[1]] * CROWD
     assert calls == 1
 
 
@@ -154,12 +135,12 @@ def test_c8_a_failed_leader_does_not_fail_its_followers() -> None:
 
     got = on_threads(f, waiting(f.cache, crowd))
     failed = [value for value in got if isinstance(value, KeyError)]
-    assert (len(failed), got.count("fine")) == (1, _CROWD - 1)
+    assert (len(failed), got.count("fine")) == (1, CROWD - 1)
 
 
 def test_who_waited_for_a_call_that_failed_waits_for_no_other(waiters: set[Any]) -> None:
     """A model that is away fails slowly, and one after the other everybody would wait for all before."""
-    together = threading.Barrier(_CROWD - 1, timeout=30)  # half of what they would wait
+    together = threading.Barrier(CROWD - 1, timeout=30)  # half of what they would wait
     crowd = Crowd(KeyError("the leader's"))
     first = threading.Lock()
 
@@ -170,9 +151,9 @@ def test_who_waited_for_a_call_that_failed_waits_for_no_other(waiters: set[Any])
         together.wait()  # all the others are in here at once
         raise KeyError("their own")
 
-    got = on_threads(f, when(lambda: len(waiters) == _CROWD - 1, crowd.release.set))
-    assert [type(value) for value in got] == [KeyError] * _CROWD
-    assert sum(str(value) == "'their own'" for value in got) == _CROWD - 1
+    got = on_threads(f, when(lambda: len(waiters) == CROWD - 1, crowd.release.set))
+    assert [type(value) for value in got] == [KeyError] * CROWD
+    assert sum(str(value) == "'their own'" for value in got) == CROWD - 1
 
 
 async def test_tasks_that_waited_for_a_call_that_failed_wait_for_no_other(waiters: set[Any]) -> None:
@@ -185,14 +166,14 @@ async def test_tasks_that_waited_for_a_call_that_failed_wait_for_no_other(waiter
         await (fails if inside == 1 else go_on).wait()
         raise TimeoutError
 
-    tasks = [asyncio.create_task(f()) for _ in range(_CROWD)]
-    while len(waiters) < _CROWD - 1:
+    tasks = [asyncio.create_task(f()) for _ in range(CROWD)]
+    while len(waiters) < CROWD - 1:
         await asyncio.sleep(0.001)
     fails.set()
     until = time.monotonic() + 30  # half of what they would wait
-    while inside < _CROWD and time.monotonic() < until:
+    while inside < CROWD and time.monotonic() < until:
         await asyncio.sleep(0.001)
-    assert inside == _CROWD
+    assert inside == CROWD
     go_on.set()
     assert {type(error) for error in await asyncio.gather(*tasks, return_exceptions=True)} == {TimeoutError}
 
@@ -301,7 +282,7 @@ async def test_a_task_that_is_cancelled_as_it_gets_its_turn_leaves_nobody_waitin
 
 
 def test_results_that_cannot_be_kept_are_made_side_by_side() -> None:
-    together = threading.Barrier(_CROWD - 1, timeout=120)
+    together = threading.Barrier(CROWD - 1, timeout=120)
     crowd = Crowd(object())
     first = threading.Lock()
 
@@ -313,7 +294,7 @@ def test_results_that_cannot_be_kept_are_made_side_by_side() -> None:
         return object()
 
     got = on_threads(f, waiting(f.cache, crowd))
-    assert len({id(value) for value in got}) == _CROWD
+    assert len({id(value) for value in got}) == CROWD
     assert not any(isinstance(value, BaseException) for value in got)
 
 
@@ -335,7 +316,7 @@ def test_nobody_waits_longer_than_the_bound() -> None:
 
 
 def test_without_waiting_everybody_makes_their_own() -> None:
-    together = threading.Barrier(_CROWD, timeout=120)
+    together = threading.Barrier(CROWD, timeout=120)
 
     @cached(store=MemoryStore(), wait=0)
     def f() -> int:

@@ -33,6 +33,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from langmem_adapters.tokens import approximate_tokens, message_tokens
+from tests.faults import Unplugged
 
 KINDS = ("long-term", "behind", "deleted")
 """What becomes of the messages that a summary stands for."""
@@ -543,26 +544,6 @@ def test_b2_what_a_model_says_between_the_marks_is_the_summary(kind: str) -> Non
     brain.add_messages(turn(0) + turn(1))
     assert brain.get_summary().text == "Sie sprachen von m0 m1"  # type: ignore[union-attr]
     assert shown(brain)[1] == [2, 3]
-
-
-class Unplugged:
-    """A real store whose connection fails once, at the n-th call: before it did what it was asked, or after."""
-
-    def __init__(self, store: Store, fail_at: int, *, after: bool) -> None:
-        self.store, self.fail_at, self.after, self.calls = store, fail_at, after, 0
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self.store, name)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self.calls += 1
-            if self.calls != self.fail_at:
-                return method(*args, **kwargs)
-            if self.after:
-                method(*args, **kwargs)
-            raise StoreUnavailable("the test pulled the plug")
-
-        return call
 
 
 @pytest.mark.parametrize("mode", ["inline", "background"])

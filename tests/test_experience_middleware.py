@@ -28,7 +28,8 @@ from langmem_adapters.langchain import experience as module
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
-from tests.test_cached_chat_model import AsyncScripted, Down, Scripted, weather_man
+from tests.faults import Down
+from tests.test_cached_chat_model import AsyncScripted, Scripted, weather_man
 
 ROOT = Path(__file__).parent.parent
 

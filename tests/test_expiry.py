@@ -470,6 +470,7 @@ def test_a7_in_redis_the_server_counts_what_the_rule_says(
     brain_of(store, refresh, clock).add_talk("b")
     expected = 1000 * (TTL - 400 if refresh == "never" else TTL)
     lives = _lives(client, key_prefix)
+    assert lives
     assert all(expected - 5000 < life <= expected for key, life in lives.items() if not key.endswith(b":dir"))
     for key in lives:
         if not key.endswith(b":dir"):

@@ -133,7 +133,7 @@ def test_a_fingerprint_is_what_it_was_in_earlier_versions(parts: tuple[Any, ...]
 def test_a_fingerprint_is_short_and_tells_nothing() -> None:
     found = fingerprint("my-secret", {"prompt": "\ud800" * 100_000})
     assert len(found) == 32
-    assert int(found, 16) >= 0
+    assert set(found) <= set("0123456789abcdef")
 
 
 def test_what_is_no_data_has_no_fingerprint() -> None:

@@ -87,8 +87,10 @@ def content(found: list[Generation] | None) -> Any:
 
 
 def test_a_request_in_other_words_is_served_and_says_why(build: Callable[..., ExperienceCache]) -> None:
-    cache = build()
+    now = [1000.0]
+    cache = build(clock=lambda: now[0])
     cache.update(prompt(ASKED), "m", answer(id="a1"))
+    now[0] += 30
     assert content(cache.lookup(prompt(ASKED), "m")) == "Take a course."
     (hit,) = cache.lookup(prompt(ALIKE), "m") or []
     assert isinstance(hit, ChatGeneration)
@@ -97,7 +99,7 @@ def test_a_request_in_other_words_is_served_and_says_why(build: Callable[..., Ex
     assert described["cache_key"] == request_key(prompt(ASKED), "m")
     assert 0.88 <= described["cache_score"] <= 1
     assert described["cache_cosine"] == pytest.approx(1)
-    assert described["cache_age"] >= 0
+    assert described["cache_age"] == 30
     assert "cache_request" not in described
     assert hit.message.id != "a1"
     stats = cache.stats()
