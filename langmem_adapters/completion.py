@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from langmem_adapters.endings import field, is_cut
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
@@ -16,11 +17,6 @@ from langmem_adapters.tokens import TokenCounter, approximate_tokens
 __all__ = ["Completer", "is_apology", "is_refusal"]
 
 _ASYNC = "this model is a coroutine function: use the a-prefixed twin of this method"
-_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
-_CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "incomplete"}
-_FILTERED = {"content_filter", "content_filtered", "guardrail_intervened", "safety", "recitation", "blocklist"}
-_FAILED = {"prohibited_content", "refusal", "failed", "error"}
-_SPOILED = _CUT_OFF | _FILTERED | _FAILED
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
 _APOLOGY = re.compile(
     r"\W*((i'?m|i am|we'?re|we are)\s+(very\s+|so\s+)?(sorry|afraid|unable|not able)\b|sorry\b"
@@ -160,12 +156,8 @@ def _is_spoiled(response: Any) -> bool:
     """Whether a LangChain message, or the provider's own answer inside of a LlamaIndex response, says so."""
     if isinstance(response, str):
         return False
-    raw = _field(response, "raw")
-    choices = _field(raw, "choices")
-    places = [_field(response, "response_metadata"), raw, *(choices[:1] if isinstance(choices, list) else [])]
-    reasons = {str(_field(place, name)).rsplit(".", 1)[-1].lower() for place in places for name in _REASONS}
-    return not reasons.isdisjoint(_SPOILED) or bool(_field(_field(response, "additional_kwargs"), "refusal"))
-
-
-def _field(holder: Any, name: str) -> Any:
-    return holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None)
+    raw = field(response, "raw")
+    choices = field(raw, "choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    told = [field(response, "response_metadata"), field(response, "additional_kwargs")]
+    return any(map(is_cut, [*told, raw, first, field(first, "message")]))

@@ -17,7 +17,7 @@ MAX_LINES = 350
 FLOORS = {
     **dict.fromkeys(("errors", "model", "protocols", "inspection", "flow", "workers", "breaker", "causes"), 0),
     **dict.fromkeys(("codec", "keys", "views", "progress", "background", "locks", "forks", "given"), 0),
-    **dict.fromkeys(("text", "tool_calls", "english", "analysis", "content", "prompts", "tokens"), 1),
+    **dict.fromkeys(("text", "tool_calls", "english", "analysis", "content", "prompts", "tokens", "endings"), 1),
     **dict.fromkeys(("embedding", "memories", "dates", "cues", "signals", "fitting"), 1),
     **dict.fromkeys(("database", "telemetry", "stores", "indexes"), 2),
     **dict.fromkeys(("sealing", "encryption", "scrubbing"), 2),

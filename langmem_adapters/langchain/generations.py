@@ -9,8 +9,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.content import standard_block
+from langmem_adapters.endings import is_cut
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience.endings import is_cut
 from langmem_adapters.langchain.convert import from_message, writable
 from langmem_adapters.langchain.rebuild import of_data, rebuilt_generation
 from langmem_adapters.model import Message

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, TextBlock, ThinkingBlock
 
 from langmem_adapters.codec import plain
+from langmem_adapters.endings import is_cut
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience.endings import is_cut
 from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.model import Message
 from langmem_adapters.tool_calls import call_ids, renamed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["is_cut"]
+__all__ = ["field", "is_cut"]
 
 # As OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock and Ollama have it.
 _SPOILED = frozenset(
@@ -15,14 +15,18 @@ _SPOILED = frozenset(
     no_image malformed_function_call malformed_model_output malformed_tool_use unexpected_tool_call
     too_many_tool_calls missing_thought_signature incomplete""".split()  # noqa: SIM905 - one line a word, otherwise
 )
-_REASONS = frozenset({"finish_reason", "stop_reason", "done_reason", "stopReason"})
-_UNFINISHED = frozenset({"cancelled", "failed", "in_progress", "incomplete", "queued"})
+_REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
+_UNFINISHED = ("cancelled", "failed", "in_progress", "incomplete", "queued")
 
 
-def is_cut(told: Mapping[str, Any]) -> bool:
-    """Whether what a provider tells beside its answer says so."""
-    for name in _REASONS.intersection(told):
-        reason = told[name]
-        if str(getattr(reason, "name", reason)).lower() in _SPOILED:
-            return True
-    return bool(told.get("refusal") or told.get("incomplete_details")) or told.get("status") in _UNFINISHED
+def is_cut(told: Any) -> bool:
+    """Whether what a provider tells beside its answer, in a mapping or an object's attributes, says so."""
+    reasons = (field(told, name) for name in _REASONS)
+    if any(str(getattr(reason, "name", reason)).rpartition(".")[2].lower() in _SPOILED for reason in reasons):
+        return True
+    return bool(field(told, "refusal") or field(told, "incomplete_details")) or field(told, "status") in _UNFINISHED
+
+
+def field(holder: Any, name: str) -> Any:
+    """What a mapping or an object has under a name; None, where it has nothing."""
+    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
