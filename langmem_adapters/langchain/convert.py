@@ -24,10 +24,11 @@ from pydantic import ValidationError
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.langchain.rebuild import of_data
-from langmem_adapters.model import Message, MessageData, ToolCall
+from langmem_adapters.memories import RECALLED
+from langmem_adapters.model import Message, MessageData, Summary, ToolCall
 from langmem_adapters.turn import INTERRUPTED
 
-__all__ = ["from_message", "role_of", "to_message", "writable"]
+__all__ = ["from_message", "from_summary", "role_of", "to_message", "writable"]
 
 _M = TypeVar("_M", bound=BaseMessage)
 
@@ -159,6 +160,11 @@ def from_message(message: Message) -> BaseMessage:
     A damaged field is left out with a warning on the logger ``langmem_adapters``; the message is never lost.
     """
     return of_data(message.to_data()) or _constructed(message)
+
+
+def from_summary(summary: Summary) -> SystemMessage:
+    """What stands for the messages before: no turn of the user's, and marked, as hosts hand back what they show."""
+    return SystemMessage(f"What was said before, in short:\n{summary.text}", additional_kwargs={RECALLED: True})
 
 
 def _constructed(message: Message) -> BaseMessage:

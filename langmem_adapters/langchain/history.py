@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 
 from langmem_adapters import text
 from langmem_adapters.brain import BrainMemory
@@ -14,7 +14,7 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.given import checked_list
-from langmem_adapters.langchain.convert import from_message, to_message, writable
+from langmem_adapters.langchain.convert import from_message, from_summary, to_message, writable
 from langmem_adapters.langchain.reading import Seen, read, seen
 from langmem_adapters.langchain.snapshots import Reader, Snapshots
 from langmem_adapters.langchain.turn import Piece, gather, mark
@@ -199,10 +199,7 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
 
 
 def _front(summary: Summary | None) -> list[BaseMessage]:
-    """Not a turn of the user's, and marked, as the host hands back what it was shown to be stored."""
-    if summary is None:
-        return []
-    return [SystemMessage(f"What was said before, in short:\n{summary.text}", additional_kwargs={RECALLED: True})]
+    return [] if summary is None else [from_summary(summary)]
 
 
 def _said(messages: Sequence[BaseMessage]) -> list[Message | MessageData]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, convert_to_messages
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.causes import WarnOnce
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.langchain.convert import from_message
+from langmem_adapters.langchain.convert import from_message, from_summary
 from langmem_adapters.langchain.overlap import is_said, known
 from langmem_adapters.langchain.recording import covers
 from langmem_adapters.langchain.storable import added, legible
-from langmem_adapters.longterm import RECALLED, LongTermMemory
+from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 
 __all__ = [
@@ -87,11 +87,7 @@ def _to_thread(brain: BrainMemory, summary: str) -> Flow[dict[str, Any]]:
         return {"messages": messages}
     if summary == "key":
         return {"messages": messages, SUMMARY_KEY: known_summary.text}
-    front = SystemMessage(
-        f"What was said before, in short:\n{known_summary.text}",
-        id=fingerprint(SUMMARY_KEY, session),
-        additional_kwargs={RECALLED: True},
-    )
+    front = from_summary(known_summary).model_copy(update={"id": fingerprint(SUMMARY_KEY, session)})
     return {"messages": [front, *messages]}
 
 
