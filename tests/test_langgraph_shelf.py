@@ -108,12 +108,12 @@ def test_the_mark_is_no_item(any_store: Store, caplog: pytest.LogCaptureFixture)
 
 def test_the_log_stays_short_though_it_is_seldom_tidied(monkeypatch: pytest.MonkeyPatch) -> None:
     store, tidied = MemoryStore(), []
-    monkeypatch.setattr(Shelf, "tidy", lambda shelf, tidy=Shelf.tidy: tidied.append(tidy(shelf)))
+    monkeypatch.setattr(Shelf, "_tidy", lambda shelf, tidy=Shelf._tidy: tidied.append(tidy(shelf)))
     here, _, _ = machines(store)
     for n in range(600):
         here.put(f"key {n % 5}", f"a walk, number {n}")
         assert store.scan(PLACE, limit=0).total <= 2 * 5 + 64 + 1
-    assert len(tidied) < 600 / 30
+    assert 1 < len(tidied) < 600 / 30
 
 
 _DEEDS = st.tuples(

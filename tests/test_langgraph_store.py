@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timezone
 from itertools import count
@@ -32,7 +33,9 @@ from langgraph.store.base import (
 from langgraph.store.memory import InMemoryStore
 
 from langmem_adapters import ConfigurationError, Embedder, SerializationError, open_index, open_store, open_vectors
+from langmem_adapters.errors import Conflict, ModelError, SearchError, StoreError
 from langmem_adapters.langgraph import LongTermStore
+from langmem_adapters.langgraph import shelf as shelves
 from langmem_adapters.langgraph.shelf import Shelf
 from langmem_adapters.langgraph.tree import Tree
 from langmem_adapters.protocols import Store
@@ -600,7 +603,7 @@ def test_items_of_which_none_has_expired_are_not_gone_through_at_each_put(monkey
         store.put(ADA, f"k{n}", {"text": "bike"}, ttl=1 if n == 0 else 1000)
     clock.advance(61)
     tidied = []
-    monkeypatch.setattr(Shelf, "tidy", lambda shelf, tidy=Shelf.tidy: tidied.append(tidy(shelf)))
+    monkeypatch.setattr(Shelf, "_tidy", lambda shelf, tidy=Shelf._tidy: tidied.append(tidy(shelf)))
     for n in range(200, 230):
         store.put(ADA, f"k{n}", {"text": "bike"}, ttl=1 if n < 210 else 1000)
         clock.advance(10)
@@ -620,7 +623,184 @@ def test_an_index_keeps_nothing_of_what_the_log_has_forgotten(any_store: Store) 
     assert index.search(("langgraph", "", "items", *ADA), "planted", 5) == []
 
 
+# --- an index that is away -----------------------------------------------------------------------------------
+
+
+class _Embedder:
+    """Counts the letters a and b, unless it is away."""
+
+    def __init__(self) -> None:
+        self.is_away = False
+        self.asked = 0
+
+    def __call__(self, texts: Sequence[str]) -> list[list[float]]:
+        self.asked += 1
+        if self.is_away:
+            raise ConnectionError
+        return [[1.0 + text.count("a"), 1.0 + text.count("b")] for text in texts]
+
+
+def test_what_is_written_and_read_needs_no_embedder(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    clock, embedder = FakeClock(), _Embedder()
+    store = make(any_store, clock=clock, index=open_vectors("memory:", Embedder(embedder, name="letters")))
+    store.put(ADA, "often", {"text": "aaa"})
+    store.put(ADA, "gone", {"text": "b"}, ttl=1)
+    assert len(store.search(ADA, query="a")) == 2
+    embedder.is_away, asked = True, embedder.asked
+    for n in range(200):
+        store.put(ADA, "often", {"text": f"aaa {n}"})
+        store.batch([PutOp(ADA, "also", {"text": f"aab {n}"}), PutOp(BOB, "k", {"text": f"{n}"})])
+    store.put(BOB, "k", {"text": "b"}, ttl=1)
+    clock.advance(61)
+    assert {item.key for item in store.search(ADA)} == {"often", "also"}
+    assert store.search(BOB) == []
+    assert store.list_namespaces() == [ADA]
+    store.put(ADA, "gone", {"text": "b"}, ttl=1)
+    clock.advance(61)
+    assert store.sweep_ttl() == 1
+    assert embedder.asked == asked
+    assert any_store.scan(("langgraph", "", "items", *ADA), limit=0).total < 200
+    assert not caplog.records
+    with pytest.raises(ModelError):
+        store.search(ADA, query="a")
+    embedder.is_away = False
+    assert [item.value["text"] for item in store.search(ADA, query="aaa")] == ["aaa 199", "aab 199"]
+
+
+def test_a_damaged_index_is_needed_by_queries_alone(any_store: Store, tmp_path: Path) -> None:
+    damaged = tmp_path / "index.db"
+    damaged.write_bytes(b"garbage" * 1000)
+    store = make(any_store, index=open_index(f"sqlite:///{damaged}"))
+    for n in range(100):
+        store.put(ADA, "k", {"n": n})
+    store.put(BOB, "k", {"n": 1})
+    store.delete(ADA, "k")
+    assert store.list_namespaces() == [BOB]
+    assert (store.search(ADA), len(store.search(BOB))) == ([], 1)
+    with pytest.raises(SearchError):
+        store.search(BOB, query="1")
+
+
+def test_the_index_of_an_emptied_namespace_is_cleared_once_that_can_be_done(
+    any_store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    index, place = open_index("memory:"), ("langgraph", "", "items", *ADA)
+    store = make(any_store, index=index)
+    store.put(ADA, "k", {"text": "shed"})
+    assert store.search(ADA, query="shed")
+    store.delete(ADA, "k")
+
+    def fail(_: Any) -> None:
+        raise SearchError("the index is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index, "clear", fail)
+        assert store.list_namespaces() == []
+    assert "is not cleared, which will be tried again: the index is away" in caplog.text
+    assert index.search(place, "shed", 1)
+    assert store.list_namespaces() == []
+    assert index.search(place, "shed", 1) == []
+
+
+def test_a_log_that_cannot_be_tidied_fails_no_write_that_is_done(caplog: pytest.LogCaptureFixture) -> None:
+    class Full(MemoryStore):
+        def write(self, namespace: tuple[str, ...], **change: Any) -> None:
+            if change.get("remove"):
+                raise StoreError("the disk is full")
+            super().write(namespace, **change)
+
+    store = make(Full())
+    for n in range(100):
+        store.batch([PutOp(ADA, "k", {"n": n}), PutOp(BOB, "k", {"n": n})])
+    assert everything(store) == {(ADA, "k"): {"n": 99}, (BOB, "k"): {"n": 99}}
+    assert "is not tidied, which will be tried again: the disk is full" in caplog.text
+
+
 # --- writers who disturb each other -------------------------------------------------------------------------
+
+
+class _Counted(MemoryStore):
+    """Counts writes, and how many of them were in vain."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(clock=clock)
+        self.writes = self.conflicts = 0
+        self.at_scan: Callable[[], None] | None = None
+
+    def scan(self, *args: Any, **bounds: Any) -> Any:
+        page = super().scan(*args, **bounds)
+        if self.at_scan:
+            at_scan, self.at_scan = self.at_scan, None
+            at_scan()
+        return page
+
+    def write(self, namespace: tuple[str, ...], **change: Any) -> None:
+        self.writes += 1
+        try:
+            super().write(namespace, **change)
+        except Conflict:
+            self.conflicts += 1
+            raise
+
+
+def test_writers_of_one_process_wait_for_each_other() -> None:
+    inner = _Counted()
+    store = make(inner)
+    second = threading.Thread(target=lambda: store.put(ADA, "second", {}))
+
+    def come_in_between() -> None:
+        second.start()
+        second.join(0.2)
+
+    inner.at_scan = come_in_between
+    store.put(ADA, "first", {})
+    second.join(60)
+    assert set(everything(store)) == {(ADA, "first"), (ADA, "second")}
+    assert inner.conflicts == 0
+
+
+def test_a_writer_does_not_wait_for_ever_for_one_that_is_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shelves, "_TURN", 0.0)
+    store = make(MemoryStore())
+    with store._shelf(ADA)._writing.held():
+        store.put(ADA, "k", {})
+    assert set(everything(store)) == {(ADA, "k")}
+
+
+def test_writers_of_several_processes_make_way_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = _Counted()
+    store, elsewhere = make(inner), make(inner)
+    pauses: list[float] = []
+
+    def busy() -> None:
+        elsewhere.put(ADA, f"k{len(pauses)}", {})
+        if len(pauses) < 8:
+            inner.at_scan = busy
+
+    monkeypatch.setattr("time.sleep", pauses.append)
+    monkeypatch.setattr("random.uniform", lambda _, most: most)
+    inner.at_scan = busy
+    store.put(ADA, "k", {})
+    assert len(everything(store)) == 10
+    assert pauses == [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.05, 0.05, 0.05]
+
+
+def test_reads_write_only_once_a_tenth_of_a_ttl_is_gone() -> None:
+    clock = FakeClock()
+    inner = _Counted(clock)
+    store = make(inner, clock=clock, ttl={"default_ttl": 10})
+    store.put(ADA, "k", {"text": "shed"})
+    written = inner.writes
+    clock.advance(59)
+    assert store.get(ADA, "k")
+    assert store.search(ADA)
+    assert inner.writes == written
+    clock.advance(1)
+    assert store.search(ADA)
+    assert store.get(ADA, "k")
+    assert inner.writes == written + 1
+    clock.advance(599)
+    assert store.get(ADA, "k")
 
 
 def test_no_write_of_many_threads_is_lost(any_store: Store) -> None:
@@ -736,6 +916,7 @@ def test_a_lasting_item_that_comes_beside_an_expiring_one_lasts() -> None:
     inner.before = lambda: two.put(ADA, "k", {"stays": True})
     one.put(ADA, "other", {}, ttl=1)
     inner.before = lambda: two.put(ADA, "third", {})
+    clock.advance(6)
     one.get(ADA, "other")  # which refreshes it
     clock.advance(1000)
     assert set(everything(one)) == {(ADA, "k"), (ADA, "third")}
@@ -747,14 +928,17 @@ def test_an_item_that_is_changed_while_it_is_read_keeps_the_change() -> None:
     inner.place = ("langgraph", "", "items", *ADA)
     one, two = make(inner, clock=clock), make(inner, clock=clock)
     one.put(ADA, "k", {"n": 1}, ttl=1)
+    clock.advance(6)
     inner.before = lambda: two.put(ADA, "k", {"n": 2})
     assert one.get(ADA, "k") is not None
     assert everything(one) == {(ADA, "k"): {"n": 2}}
     one.put(ADA, "k", {"n": 1}, ttl=1)
+    clock.advance(6)
     inner.before = lambda: two.put(ADA, "k", {"n": 2}, ttl=1)  # after which as many expire, and at the same time
     assert one.get(ADA, "k") is not None
     assert everything(one) == {(ADA, "k"): {"n": 2}}
     one.put(ADA, "l", {"n": 1}, ttl=1)
+    clock.advance(6)
     inner.before = lambda: two.delete(ADA, "l")
     assert one.get(ADA, "l") is not None
     assert everything(one) == {(ADA, "k"): {"n": 2}}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.errors import Conflict, SerializationError
+from langmem_adapters.errors import Conflict, LangmemError, SerializationError
 from langmem_adapters.journal import TIDIED, mark, stale
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.langgraph.tree import LINGER
+from langmem_adapters.locks import ForkSafeLock
 from langmem_adapters.protocols import Index, Item, Store
 from langmem_adapters.records import Records
 
@@ -20,6 +23,9 @@ __all__ = ["Kept", "Shelf"]
 _CENSUS = "census"  # no encoded key is equal to it
 _BESIDE = (_CENSUS, TIDIED)  # what is no item
 _SLACK = 64  # log entries without meaning that are left until there are more of them than items
+_NOTICEABLE = 0.1  # of a ttl; reads within so much of it after the last start cost no write
+_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds, at the most, that a writer waits for those of other processes
+_TURN = 2.0  # seconds that a writer of this process waits for the others, before it goes on beside them: in an outage
 _VERSION = 1
 _log = logging.getLogger("langmem_adapters")
 
@@ -55,6 +61,10 @@ class Kept:
     def is_there(self, now: float) -> bool:
         """Whether the item has not expired."""
         return self.expires_at is None or now < self.expires_at
+
+    def is_worn(self, now: float) -> bool:
+        """Whether so much of its time has gone that a read is to start it anew."""
+        return self.ttl is not None and (self.expires_at or 0.0) - now <= self.ttl * (1 - _NOTICEABLE)
 
     def refreshed(self, now: float) -> Kept:
         """The item as it is after it was read."""
@@ -102,6 +112,9 @@ class _Census:
 class Shelf:
     """Blocking; meant for a flow's steps.
 
+    The store is the truth: nothing but :meth:`find` needs the index. Those who write in one process do so one after
+    the other; those in several find out that another came in between, and try again.
+
     Args:
         store: Where the items are.
         place: The namespace they fill.
@@ -129,6 +142,7 @@ class Shelf:
         self._appear = appear
         self._clock = clock
         self._new_id = new_id
+        self._writing = ForkSafeLock()
         self._records = Records(store, place, index=index, text_of=lambda _, data: _text(data, text_of), new_id=new_id)
 
     def get(self, keys: Sequence[str]) -> dict[str, Kept]:
@@ -139,14 +153,16 @@ class Shelf:
         """Read all items; what has expired is removed."""
         values = self._store.get(self._place)
         if self._is_due(_Census.of(values.get(_CENSUS))):
-            self.tidy()
+            with self._writing.taken(_TURN):
+                self._tidy_beside()
         return self._read(values)
 
     def is_empty(self) -> bool:
         """Whether there is no item; what has expired is removed."""
         census = self._census()
         if self._is_due(census):
-            self.tidy()
+            with self._writing.taken(_TURN):
+                self._tidy_beside()
             census = self._census()
         return census.count == 0
 
@@ -166,8 +182,15 @@ class Shelf:
 
     def put(self, changes: Mapping[str, Kept | None]) -> None:
         """Add, replace and (None) remove items, all or none. One that was there keeps when it was created."""
-        while not self._put(changes):
-            pass
+        self._until_done(lambda: self._put(changes))
+
+    def _until_done(self, change: Callable[[], bool]) -> None:
+        """Try a change until nobody comes in between, after pauses that do not keep step with those of others."""
+        longest = _PAUSE
+        with self._writing.taken(_TURN):
+            while not change():
+                time.sleep(random.uniform(0, longest))  # noqa: S311 - not a secret
+                longest = min(2 * longest, _LONGEST_PAUSE)
 
     def _put(self, changes: Mapping[str, Kept | None]) -> bool:
         page = self._store.scan(self._place, limit=0, keys=[_CENSUS, *map(_name, changes)])
@@ -188,28 +211,42 @@ class Shelf:
         done = self._write(page.values, after, put, gone, told=[*put, *gone])
         expired = count > 2 * after.tidied + _SLACK and self._is_due(after)
         if done and (expired or page.total > 2 * count + _SLACK):
-            self.tidy()
+            self._tidy_beside()
         return done
 
     def refresh(self, items: Mapping[str, Kept]) -> None:
-        """Let items that were just read expire later, unless they have changed since."""
-        fresh = {_name(key): item.refreshed(self._clock()) for key, item in items.items() if item.ttl is not None}
-        while fresh:
-            values = self._store.get(self._place, [_CENSUS, *fresh])
-            read = {_name(key): item for key, item in items.items()}
-            fresh = {name: item for name, item in fresh.items() if _same(values.get(name), read[name])}
-            before = _Census.of(values.get(_CENSUS))
-            after = before.with_([*fresh.values()], count=before.count, stamp=self._new_id())
-            if not fresh or self._write(values, after, fresh):
-                return
+        """Let items that were just read expire later, unless they have changed since or hardly any time has gone."""
+        now = self._clock()
+        read = {_name(key): item for key, item in items.items() if item.is_worn(now)}
+        if read:
+            self._until_done(lambda: self._refresh(read))
+
+    def _refresh(self, read: Mapping[str, Kept]) -> bool:
+        values = self._store.get(self._place, [_CENSUS, *read])
+        now = self._clock()
+        fresh = {name: item.refreshed(now) for name, item in read.items() if _same(values.get(name), item)}
+        before = _Census.of(values.get(_CENSUS))
+        after = before.with_([*fresh.values()], count=before.count, stamp=self._new_id())
+        return not fresh or self._write(values, after, fresh)
 
     def tidy(self) -> int:
         """Remove expired items, and log entries that tell nothing any more; returns how many items that were.
 
         The newest quarter of the log stays, so that an index that is a little behind goes on from where it stands; one
-        that is further behind begins anew, as it may have missed what the others told.
+        that is further behind begins anew, as it may have missed what the others told. It is not brought closer here:
+        an embedder takes its time, or fails.
         """
-        self._records.follow()  # the log may forget what was removed
+        with self._writing.taken(_TURN):
+            return self._tidy()
+
+    def _tidy_beside(self) -> None:
+        """Tidy after a write that is done, or before a read: neither fails because this does."""
+        try:
+            self._tidy()
+        except LangmemError as error:
+            _log.warning("a namespace of the long-term store is not tidied, which will be tried again: %s", error)
+
+    def _tidy(self) -> int:
         items = self._store.scan(self._place).items  # before the values: what comes in between is not looked at
         values = self._store.get(self._place)
         before = _Census.of(values.get(_CENSUS))
@@ -237,7 +274,11 @@ class Shelf:
             self._store.write(self._place, put={_CENSUS: after}, guard={_CENSUS: data}, ttl=LINGER)
         except Conflict:
             return False
-        self._index.clear(self._place)
+        try:
+            self._index.clear(self._place)
+        except LangmemError as error:
+            _log.warning("the index of an empty namespace is not cleared, which will be tried again: %s", error)
+            return False
         return True
 
     def _write(
