@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from langmem_adapters.errors import Conflict
 from langmem_adapters.flow import Flow, step
+from langmem_adapters.given import check_text
 from langmem_adapters.memories import Reading, merged, note
 from langmem_adapters.model import Memory, Message
 from langmem_adapters.records import Records
@@ -40,6 +41,7 @@ def keep(
 
 def correct(records: Records, memory_id: str, text: str, reading: Reading, *, ttl: float | None) -> Flow[bool]:
     """Replace what a memory says; False, if there is none of this id."""
+    check_text("the text of a memory", text)
     while True:
         found = yield from step(records.get, [memory_id])
         memory = reading.memory(memory_id, found[memory_id]) if found else None

@@ -207,6 +207,16 @@ def test_get_update_and_delete_reach_the_index(memory: LongTermMemory) -> None:
     assert texts(memory.search("lunch")) == ["Lunch was bad."]
 
 
+@pytest.mark.parametrize("text", [None, 5, ["list"], {}, b"bytes"])
+def test_a_memory_is_corrected_by_a_text_and_by_nothing_else(memory: LongTermMemory, text: Any) -> None:
+    memory.add([user("My bike is red.", "1")])
+    before = memory.all()
+    with pytest.raises(ConfigurationError, match=f"the text of a memory is a text, not {type(text).__name__}$"):
+        memory.update(before[0].id, text)
+    assert memory.all() == before
+    assert texts(memory.search("bike")) == ["My bike is red."]
+
+
 def test_a_corrected_memory_stays_corrected_when_the_old_words_come_again(memory: LongTermMemory) -> None:
     memory.add([user("My bike is red.", "1")])
     memory.update(memory.all()[0].id, "My bike is blue.")
