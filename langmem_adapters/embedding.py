@@ -76,6 +76,7 @@ class Embedder:
         self._lock = ForkSafeLock()
         self._known_texts = _Remembered(remembered)
         self._known_queries = _Remembered(remembered)
+        self._remembers = remembered > 0
 
     @classmethod
     def of(cls, model: Any) -> Embedder:
@@ -114,12 +115,29 @@ class Embedder:
         return (yield from self._found(texts, self._known_texts, self._documents))
 
     def query_flow(self, text: str) -> Flow[Vector]:
-        """:meth:`query`, as part of another flow.
-
-        A search on an event loop may ask this first: the index, which blocks, then finds the vector remembered.
-        """
+        """:meth:`query`, as part of another flow."""
         found = yield from self._found([text], self._known_queries, self._queries)
         return found[0]
+
+    @property
+    def awaits(self) -> bool:
+        """Whether :meth:`ahead_flow` is of any use: a query can be awaited, and its vector is remembered."""
+        return self._queries.acall is not None and self._remembers
+
+    def ahead_flow(self, text: str) -> Flow[None]:
+        """Ask for a query's vector where it can be awaited: the index, which blocks, then finds it remembered.
+
+        So a search on an event loop holds no thread while the model thinks. A coroutine that is none (LangChain's
+        ``NotImplementedError``) or none for this loop (a ``RuntimeError``) leaves it to the index. Other errors as of
+        :meth:`texts`.
+        """
+        if not self.awaits:
+            return
+        try:
+            yield from self.query_flow(text)
+        except ModelError as error:
+            if not isinstance(error.__cause__, RuntimeError):
+                raise
 
     def _found(self, texts: Sequence[str], known: _Remembered, way: _Way) -> Flow[list[Vector]]:
         sent = [_sendable(text, self._longest) for text in texts]

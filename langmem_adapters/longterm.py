@@ -277,7 +277,7 @@ class LongTermMemory:
             return True
 
         ask = k if self._reranker is None else self._reranker.candidates(k)
-        found = yield from step(self._recall.best, query[:_LONGEST_QUERY], ask, wanted, session, explain=explain)
+        found = yield from self._recall.best(query[:_LONGEST_QUERY], ask, wanted, session, explain=explain)
         recalled = [Recalled(memories[data], one.score, one.signals if explain else {}) for one, data in found]
         if self._reranker is not None:
             recalled = yield from self._reranker.flow(query[:_LONGEST_QUERY], recalled)
@@ -285,7 +285,7 @@ class LongTermMemory:
 
     def candidates_flow(self, query: str, k: int) -> Flow[dict[str, dict[str, float]]]:
         """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1."""
-        return (yield from step(self._recall.candidates, query[:_LONGEST_QUERY], k))
+        return (yield from self._recall.candidates(query[:_LONGEST_QUERY], k))
 
     def known_flow(self, messages: Sequence[Message]) -> Flow[list[bool]]:
         """Of each of these messages, whether the very same is remembered, whatever its index says."""

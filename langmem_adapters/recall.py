@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from langmem_adapters.flow import Flow, step
+from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import ConversationIndex, Evidence, Index
 from langmem_adapters.records import Records
-from langmem_adapters.semantic import Semantic
+from langmem_adapters.semantic import Asking, Semantic
 from langmem_adapters.signals import Ranked, Signal, candidates, ranked
 from langmem_adapters.wanted import SPARE, Wanted
 
@@ -18,7 +20,7 @@ _NOWHERE = 0.5  # the score of a cosine of 0
 
 
 class Recall:
-    """Blocking; meant for a flow's steps.
+    """Searches one memory.
 
     Args:
         records: What is searched.
@@ -37,13 +39,51 @@ class Recall:
 
     def best(
         self, query: str, k: int, wanted: Callable[[str, bytes], bool], thread: str = "", *, explain: bool = True
-    ) -> list[tuple[Ranked, bytes]]:
+    ) -> Flow[list[tuple[Ranked, bytes]]]:
         """The ``k`` best of the wanted records with their data, best first, from an index that is up to date.
 
-        ``thread`` names the one in which all of the wanted were said, if it is known. Where too few of the first hits
-        are wanted, the best of the wanted are looked for by words and by meaning, and weighed together with what would
-        be weighed without a filter: the same conversations around them, the same scales. ``explain`` as in
+        ``thread`` names the one in which all of the wanted were said, if it is known. ``explain`` as in
         :func:`~langmem_adapters.signals.ranked`.
+        """
+        search = yield from self._begun(query)
+        return (yield from step(search.best, query, k, wanted, thread, explain=explain))
+
+    def candidates(self, query: str, k: int) -> Flow[dict[str, dict[str, float]]]:
+        """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1.
+
+        An index that knows of words only has none.
+        """
+        search = yield from self._begun(query)
+        return (yield from step(search.candidates, query, k))
+
+    def _begun(self, query: str) -> Flow[_Search]:
+        asking = None if self._semantic is None else self._semantic.asking()
+        if asking is not None:
+            yield from asking.ahead(lambda: _said(self._index, self._records.namespace, query))
+        return _Search(self._records, self._index, asking, self._signals)
+
+
+def _said(index: Index, namespace: Namespace, query: str) -> str:
+    """What of a query is embedded."""
+    return index.nameless(namespace, query) if isinstance(index, ConversationIndex) else query
+
+
+class _Search:
+    """One search. Blocking; meant for a flow's steps."""
+
+    def __init__(self, records: Records, index: Index, asking: Asking | None, signals: Mapping[str, Signal]) -> None:
+        self._records = records
+        self._index = index
+        self._semantic = asking
+        self._signals = signals
+
+    def best(
+        self, query: str, k: int, wanted: Callable[[str, bytes], bool], thread: str, *, explain: bool
+    ) -> list[tuple[Ranked, bytes]]:
+        """See :meth:`Recall.best`. Where too few of the first hits are wanted, the best of the wanted are looked for.
+
+        That is by words and by meaning, and they are weighed together with what would be weighed without a filter: the
+        same conversations around them, the same scales.
         """
         self._records.follow()
         index, choice = self._index, Wanted(self._records.get, wanted)
@@ -102,10 +142,7 @@ class Recall:
         return both, near | self._semantic.score(evidence.query, ids)
 
     def candidates(self, query: str, k: int) -> dict[str, dict[str, float]]:
-        """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1.
-
-        An index that knows of words only has none.
-        """
+        """See :meth:`Recall.candidates`."""
         self._records.follow()
         if not isinstance(self._index, ConversationIndex):
             return {}
@@ -120,7 +157,7 @@ class Recall:
         namespace = self._records.namespace
         if self._semantic is None:
             return index.gather(namespace, query, pool, also), {}
-        said = index.nameless(namespace, query)
+        said = _said(index, namespace, query)
         near = {hit.id: hit.score for hit in self._semantic.search(said, max(k, _POOL // 2))}
         evidence = index.gather(namespace, query, pool, [*near, *also])
         if evidence is None:

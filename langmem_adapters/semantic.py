@@ -9,17 +9,20 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from langmem_adapters.errors import Conflict, LangmemError, ModelError, SearchError
-from langmem_adapters.flow import submit
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, ModelError, SearchError
+from langmem_adapters.flow import Flow, step, submit
+from langmem_adapters.keys import Namespace
 from langmem_adapters.locks import ForkSafeLock
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Index, Position, SelectiveIndex, SemanticIndex
 from langmem_adapters.records import Records
 
-__all__ = ["Semantic"]
+__all__ = ["Asking", "Semantic"]
 
 T = TypeVar("T")
 _PAUSE = 30.0  # seconds after a failure, before a search has it tried again
+_FAILURES = (SearchError, ModelError, ConfigurationError)  # the last: another process has the vectors' folder
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -27,8 +30,9 @@ class Semantic:
     """Blocking; meant for a flow's steps.
 
     A failure of the embedder or of the index costs a search what they would have found, and nothing else: it is
-    counted, logged once per cause, and what could not be embedded is embedded later. A search that finds the vectors
-    behind, as another machine has added something or another embedder made them, has them follow.
+    counted, logged once per cause, and what could not be embedded is embedded later. Neither this search nor others
+    of the next half minute ask again. A search that finds the vectors behind, as another machine has added something
+    or another embedder made them, has them follow.
 
     Args:
         records: What the vectors follow.
@@ -58,6 +62,7 @@ class Semantic:
         self._under_way = 0  # in the process of this id: a forked child has no part in it
         self._again = False
         self._failed_at: float | None = None
+        self._away_since: float | None = None  # when a search last failed, and nothing has succeeded since
         self._noticed: Position | None = None  # the end of the log, when a search last found the vectors behind
         self._level: Position | None = None  # the end up to which nothing is missing, so that nobody looks again
         self._refused: set[str] = set()
@@ -72,7 +77,7 @@ class Semantic:
         except BaseException:
             self._failed_at = self._clock()
             raise
-        self._failed_at = None
+        self._failed_at = self._away_since = None
         self._level = noticed
 
     def _offer_again(self, index: SelectiveIndex) -> None:
@@ -121,18 +126,25 @@ class Semantic:
                 self._under_way = 0
             return wanted
 
-    def search(self, query: str, k: int) -> list[Hit]:
-        """The ``k`` memories nearest in meaning among those embedded so far; none, where that fails."""
-        found = self._try(lambda: self._index.search(self._records.namespace, query, k), None)
-        if found is not None:
-            self._try(self._keep_up, None)
-        return found or []
+    def asking(self) -> Asking:
+        """Begin a search."""
+        if not self._is_recent(self._away_since):
+            return Asking(self, self._index, self._records.namespace)
+        with self._lock.held():
+            self._counts["degraded"] += 1
+        return Asking(self, None, self._records.namespace)
 
-    def score(self, query: str, ids: Sequence[str]) -> dict[str, float]:
-        """How near these memories are, as far as they are embedded; none, where that fails."""
-        return self._try(lambda: self._index.score(self._records.namespace, query, ids), {})
+    def failed(self, error: LangmemError) -> None:
+        """Take note that a search goes on without the vectors; if it may not, the error is raised."""
+        if self._strict:
+            raise error
+        self._away_since = self._clock()
+        self._count("degraded", error)
 
-    def _keep_up(self) -> None:
+    def _is_recent(self, failed_at: float | None) -> bool:
+        return failed_at is not None and 0 <= self._clock() - failed_at < _PAUSE
+
+    def keep_up(self) -> None:
         """Have the vectors follow, if they do not stand where the index of words does, which each search brings up."""
         words = self._records.index
         end = START if words is None else self._stands(words)
@@ -147,20 +159,11 @@ class Semantic:
         failed_at = self._failed_at
         if failed_at is not None and self._strict:
             self.follow()
-        elif failed_at is None or not 0 <= self._clock() - failed_at < _PAUSE:
+        elif not self._is_recent(failed_at):
             self.follow_later()
 
     def _stands(self, index: Index) -> Position:
         return index.position(self._records.namespace) or START
-
-    def _try(self, call: Callable[[], T], otherwise: T) -> T:
-        try:
-            return call()
-        except (SearchError, ModelError) as error:
-            if self._strict:
-                raise
-            self._count("degraded", error)
-            return otherwise
 
     def _count(self, what: str, error: Exception) -> None:
         cause = f"{what} {type(error).__name__}"
@@ -171,3 +174,52 @@ class Semantic:
             self._warned.add(cause)
         why = error if isinstance(error, LangmemError) else type(error).__name__  # another's words may hold anything
         _log.warning("the vectors of the long-term memory failed, and its search goes on by words: %s", why)
+
+
+class Asking:
+    """What one search asks of the vectors; once they have failed, it goes on without them.
+
+    Args:
+        semantic: What is told of a failure.
+        index: Holds the vectors; None: it is away.
+        namespace: What is searched.
+    """
+
+    def __init__(self, semantic: Semantic, index: SemanticIndex | None, namespace: Namespace) -> None:
+        self._semantic = semantic
+        self._index = index
+        self._namespace = namespace
+
+    def ahead(self, said: Callable[[], str]) -> Flow[None]:
+        """Ask the embedder for a query, which ``said`` gives, before the search, if it can be awaited."""
+        embedder = getattr(self._index, "embedder", None)
+        if not (isinstance(embedder, Embedder) and embedder.awaits):
+            return
+        query = yield from step(said)
+        try:
+            yield from embedder.ahead_flow(query)
+        except _FAILURES as error:
+            self._fail(error)
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """The ``k`` memories nearest in meaning among those embedded so far; none, where that fails."""
+        found: list[Hit] = self._try(lambda index: index.search(self._namespace, query, k), [])
+        self._try(lambda _: self._semantic.keep_up(), None)
+        return found
+
+    def score(self, query: str, ids: Sequence[str]) -> dict[str, float]:
+        """How near these memories are, as far as they are embedded; none, where that fails."""
+        return self._try(lambda index: index.score(self._namespace, query, ids), {})
+
+    def _try(self, ask: Callable[[SemanticIndex], T], otherwise: T) -> T:
+        if self._index is None:
+            return otherwise
+        try:
+            return ask(self._index)
+        except _FAILURES as error:
+            self._fail(error)
+            return otherwise
+
+    def _fail(self, error: LangmemError) -> None:
+        self._semantic.failed(error)
+        self._index = None

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain.tools import ToolRuntime
+from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.store.base import (
@@ -986,6 +987,29 @@ async def test_async_answers_as_sync_does(any_store: Store) -> None:
     assert await store.asweep_ttl() == 0
     await store.adelete(ADA, "k")
     assert await store.asearch(()) == store.search(()) == []
+
+
+async def test_a_query_on_an_event_loop_holds_no_thread_while_the_model_thinks() -> None:
+    ways: list[str] = []
+
+    class Awaited(Embeddings):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            return [[1.0, float(len(text))] for text in texts]
+
+        def embed_query(self, text: str) -> list[float]:
+            ways.append("blocking")
+            return [1.0, float(len(text))]
+
+        async def aembed_query(self, text: str) -> list[float]:
+            ways.append("awaited")
+            return [1.0, float(len(text))]
+
+    store = make(MemoryStore(), index=open_vectors("memory:", Awaited()))
+    await store.aput(ADA, "k", {"text": "shed"})
+    assert await store.asearch(ADA)
+    assert ways == []
+    assert [item.key for item in await store.asearch(ADA, query="shed")] == ["k"]
+    assert ways == ["awaited"]
 
 
 def test_a_restart_finds_all(tmp_path: Path) -> None:

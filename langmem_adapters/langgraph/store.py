@@ -23,8 +23,9 @@ from langgraph.store.base import (
     get_text_at_path,
 )
 
+from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.flow import arun, run, step
+from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import open_index, shared_index
 from langmem_adapters.keys import Namespace
 from langmem_adapters.langgraph.matching import check, common_prefix, item_filter, matches
@@ -117,7 +118,14 @@ class LongTermStore(BaseStore):
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """:meth:`batch`, without blocking the event loop."""
-        return await arun(step(self._answer, list(ops)))
+        return await arun(self._answered(list(ops)))
+
+    def _answered(self, ops: Sequence[Op]) -> Flow[list[Result]]:
+        embedder = getattr(self._index, "embedder", None)
+        if isinstance(embedder, Embedder):
+            for query in {op.query for op in ops if isinstance(op, SearchOp) and isinstance(op.query, str)}:
+                yield from embedder.ahead_flow(query)
+        return (yield from step(self._answer, ops))
 
     def sweep_ttl(self) -> int:
         """Remove what has expired, in all namespaces; returns how many items that were."""
