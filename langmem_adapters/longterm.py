@@ -13,9 +13,9 @@ from langmem_adapters.analysis import matching
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.forgetting import forget
-from langmem_adapters.keeping import correct, keep
+from langmem_adapters.keeping import are_known, correct, ids_of, keep
 from langmem_adapters.keys import Namespace
-from langmem_adapters.memories import RECALLED, Reading, memory_id, normal, session_within
+from langmem_adapters.memories import RECALLED, Reading, normal, session_within
 from langmem_adapters.model import Memory, Message, Recalled, Scope
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.prompts import Prompts
@@ -43,10 +43,10 @@ def longterm_namespace(scope: Scope) -> Namespace:
 class LongTermMemory:
     """The long-term memory of a user, or of one session (MetaGPT's ``RoleZeroLongTermMemory``).
 
-    Messages are kept as they are; the very same message said again is kept once, with each time it was said (the
-    first and the latest hundred). What users and assistants said can be found; tool results and system prompts
-    are kept, not searched; what was itself recalled into a prompt is not kept again. Every method has an async
-    twin with an ``a`` in front. Constructing one reads nothing.
+    Messages are kept as they are; the very same message said again is kept once, with the first time it was said and
+    the latest hundred: a message from between these, added again, counts as said once more. What users and assistants
+    said can be found; tool results and system prompts are kept, not searched; what was itself recalled into a prompt
+    is not kept again. Every method has an async twin with an ``a`` in front. Constructing one reads nothing.
 
     Args:
         store: Where the memories are kept. It is the truth.
@@ -165,7 +165,10 @@ class LongTermMemory:
         return await arun(self._get(memory_id))
 
     def update(self, memory_id: str, text: str) -> bool:
-        """Correct what a memory says; False, if there is none of this id."""
+        """Correct what a memory says; False, if there is none of this id.
+
+        The old words, said again later, are a memory of their own; the same message (its session and id) again is not.
+        """
         return run(self._update(memory_id, text))
 
     async def aupdate(self, memory_id: str, text: str) -> bool:
@@ -289,9 +292,7 @@ class LongTermMemory:
 
     def known_flow(self, messages: Sequence[Message]) -> Flow[list[bool]]:
         """Of each of these messages, whether the very same is remembered, whatever its index says."""
-        ids = [memory_id(message) for message in messages]
-        found = yield from step(self._records.get, list(dict.fromkeys(ids)))
-        return [id_ in found for id_ in ids]
+        return (yield from are_known(self._records, messages))
 
     def forget_flow(
         self, session: str, message_ids: Collection[str] | None, *, said: Sequence[Message] | None = None
@@ -300,7 +301,7 @@ class LongTermMemory:
 
         ``said``: the messages themselves, where nothing else can be meant, so that not all memories are gone through.
         """
-        among = None if said is None else {memory_id(message) for message in said}
+        among = None if said is None else (yield from ids_of(self._records, said))
         forgetting = forget(self._records, session, message_ids, self._reading, among=among, ttl=self.ttl)
         touched = yield from forgetting
         self._changed()

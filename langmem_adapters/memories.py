@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
@@ -15,13 +16,16 @@ __all__ = [
     "RECALLED",
     "SPEAKERS",
     "Reading",
+    "is_corrected",
     "memory_id",
     "merged",
     "metadata_of",
     "normal",
     "note",
+    "said_again",
     "scope_within",
     "session_within",
+    "unknown",
 ]
 
 RECALLED = "recalled"
@@ -86,13 +90,32 @@ def memory_id(message: Message) -> str:
     return fingerprint(message.role, message.name, said, calls, message.tool_call_id)
 
 
+def said_again(id_: str) -> str:
+    """The id under which is remembered what is said again, once the memory of this id was corrected."""
+    return fingerprint("said again", id_)
+
+
+def is_corrected(data: bytes | None) -> bool:
+    """Whether a stored memory was corrected; not, where it is damaged."""
+    if data is None or b"corrected" not in data:
+        return False
+    with suppress(SerializationError):
+        return Memory.from_bytes(data).corrected
+    return False
+
+
+def unknown(occurrences: Iterable[Occurrence], known: Iterable[Occurrence]) -> list[Occurrence]:
+    """Those that are not a repeated delivery of known ones: the same message of the same session."""
+    places = {(occurrence.session, occurrence.message_id) for occurrence in known}
+    return [o for o in occurrences if not o.message_id or (o.session, o.message_id) not in places]
+
+
 def merged(memory: Memory, known: bytes | None, reading: Reading) -> bytes:
     """The stored form of a memory, with the occurrences that are known already in front."""
     old = reading.memory(memory.id, known) if known is not None else None
     if known is None or old is None:
         return memory.to_bytes()
-    places = {(o.session, o.message_id) for o in old.occurrences}
-    new = [o for o in memory.occurrences if not o.message_id or (o.session, o.message_id) not in places]
+    new = unknown(memory.occurrences, old.occurrences)
     if not new:
         return known
     occurrences = (old.occurrences + new)[-_OCCURRENCES:]

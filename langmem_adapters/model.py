@@ -272,6 +272,7 @@ class Memory(_Data):
     id: str = ""
     message: Message
     occurrences: list[Occurrence] = Field(default_factory=list)
+    corrected: bool = Field(default=False, description="Whether it says by now something else than was said.")
 
 
 class Recalled(NamedTuple):

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import Namespace
@@ -217,11 +218,66 @@ def test_a_memory_is_corrected_by_a_text_and_by_nothing_else(memory: LongTermMem
     assert texts(memory.search("bike")) == ["My bike is red."]
 
 
-def test_a_corrected_memory_stays_corrected_when_the_old_words_come_again(memory: LongTermMemory) -> None:
+def said(memory: LongTermMemory) -> list[tuple[str, list[str]]]:
+    return [(m.message.text, [f"{o.session} {o.message_id}" for o in m.occurrences]) for m in memory.all()]
+
+
+def test_a_corrected_memory_stays_corrected_when_the_same_message_comes_again(memory: LongTermMemory) -> None:
+    memory.add([user("My bike is in the shed.", "1")], session="monday")
+    memory.update(memory.all()[0].id, "My bike is in the garage.")
+    for _ in range(2):
+        memory.add([user("My bike is in the shed.", "1")], session="monday")
+    assert said(memory) == [("My bike is in the garage.", ["monday 1"])]
+    assert texts(memory.search("shed")) == []
+
+
+def test_what_is_said_again_after_a_correction_is_a_memory_of_its_own(memory: LongTermMemory) -> None:
+    memory.add([user("My bike is in the shed.", "1")], session="monday")
+    memory.update(memory.all()[0].id, "My bike is in the garage.")
+    for session, id_ in [("friday", "1"), ("monday", "9"), ("friday", "1"), ("monday", "1")]:
+        memory.add([user("My bike  is in the shed.", id_), user("Yes.", id_)], session=session)
+    yes = ("Yes.", ["friday 1", "monday 9", "monday 1"])
+    again = ("My bike  is in the shed.", ["friday 1", "monday 9"])
+    assert said(memory) == [("My bike is in the garage.", ["monday 1"]), again, yes]
+    assert texts(memory.search("shed", 1)) == ["My bike  is in the shed."]
+    for n, memory_ in enumerate(memory.all()[:2]):
+        memory.update(memory_.id, f"My bike was stolen {n} times.")
+        assert memory.get(memory_.id) == memory.all()[n]
+    memory.add([user("My bike is in the shed.", "1")], session="friday")
+    memory.add([user("My bike is in the shed.", "2")], session="sunday")
+    assert said(memory)[:2] == [
+        ("My bike was stolen 0 times.", ["monday 1"]),
+        ("My bike was stolen 1 times.", again[1]),
+    ]
+    assert said(memory)[3:] == [("My bike is in the shed.", ["sunday 2"])]
+
+
+def test_a_correction_that_is_taken_back_leaves_no_second_memory(memory: LongTermMemory) -> None:
     memory.add([user("My bike is red.", "1")])
-    memory.update(memory.all()[0].id, "My bike is blue.")
+    for text in ("My bike is blue.", "My bike is red."):
+        memory.update(memory.all()[0].id, text)
     memory.add([user("My bike is red.", "2")])
-    assert [m.message.text for m in memory.all()] == ["My bike is blue."]
+    assert said(memory) == [("My bike is red.", [" 1", " 2"])]
+
+
+def test_what_is_said_again_without_an_id_after_a_correction_is_not_lost(memory: LongTermMemory) -> None:
+    memory.add([user("My bike is red.")])
+    memory.update(memory.all()[0].id, "My bike is blue.")
+    memory.add([user("My bike is red.")])
+    assert [m.message.text for m in memory.all()] == ["My bike is blue.", "My bike is red."]
+
+
+def test_what_a_session_said_again_after_a_correction_is_known_and_is_taken_back(memory: LongTermMemory) -> None:
+    first, again = user("My bike is red.", "1"), user("My bike is red.", "2")
+    memory.add([first], session="monday")
+    memory.update(memory.all()[0].id, "My bike is blue.")
+    assert run(memory.known_flow([first])) == [False]
+    memory.add([again], session="friday")
+    assert run(memory.known_flow([again])) == [True]
+    assert run(memory.forget_flow("friday", {"2"}, said=[again])) == 1
+    assert said(memory) == [("My bike is blue.", ["monday 1"])]
+    assert run(memory.forget_flow("monday", {"1"}, said=[first])) == 1
+    assert memory.all() == []
 
 
 def test_one_damaged_memory_does_not_take_the_others_along(
