@@ -44,6 +44,7 @@ def follow(
     new_id: Callable[[], str],
     report: Callable[[int], None] | None = None,
     begun: Callable[[], None] | None = None,
+    form: str = "",
 ) -> None:
     """Bring an index up to the store, a page at a time.
 
@@ -55,13 +56,14 @@ def follow(
         new_id: Gives an id to each beginning.
         report: Is told after each page how many entries it held.
         begun: Is called when the index begins anew, with nothing in it.
+        form: Names what the texts are made of: an index of which they were made otherwise begins anew.
 
     Raises:
         SearchError: The index failed, or was replaced again and again meanwhile.
     """
     beginnings = 0
     while True:
-        news = _news(store, index, namespace)
+        news = _news(store, index, namespace, form)
         if not news.items:
             return
         try:
@@ -74,7 +76,7 @@ def follow(
                     begun()
                 continue
             change = change_of(news.items)
-            position = place(news.items[-1], news.tidied)
+            position = _stamped(place(news.items[-1], news.tidied), form)
             index.apply(namespace, upsert=change.upsert, delete=change.delete, position=position, since=news.since)
         except Conflict:
             continue  # somebody else has cleared the index, or brought it further: look where it stands now
@@ -87,7 +89,11 @@ def begin(index: Index, namespace: Namespace, new_id: Callable[[], str]) -> None
     index.apply(namespace, position=(0, new_id()), since=START)
 
 
-def _news(store: Store, index: Index, namespace: Namespace) -> _News:
+def _stamped(position: Position, form: str) -> Position:
+    return (position[0], f"{position[1]}#{form}") if form else position
+
+
+def _news(store: Store, index: Index, namespace: Namespace, form: str) -> _News:
     """Where an index stands, and a page of what came after: the last entry that it saw is read with it."""
     since = index.position(namespace)
     after = max(since[0] - 1, 0) if since else 0
@@ -95,8 +101,8 @@ def _news(store: Store, index: Index, namespace: Namespace) -> _News:
     to = tidied(page.values)
     if since is None or since[0] == 0:
         return _News(since, page.items[:_PAGE], to)
-    if page.items and since == place(page.items[0], to):
+    if page.items and since == _stamped(place(page.items[0], to), form):
         return _News(since, page.items[1:], to)
-    _log.info("the index of %r begins anew: its store was cleared, replaced or tidied", namespace[0])
+    _log.info("the index of %r begins anew: its store was cleared, replaced or tidied, or its texts are", namespace[0])
     index.clear(namespace)
-    return _news(store, index, namespace)
+    return _news(store, index, namespace, form)

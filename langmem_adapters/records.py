@@ -36,6 +36,7 @@ class Records:
         text_of: Gives the text of a record, from its key and bytes, by which it is to be found, or a document of it;
             None: not to be found.
         new_id: Gives ids to entries of the log.
+        form: Names what ``text_of`` makes a text of; the indexes begin anew for another one.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Records:
         vectors: Index | None = None,
         text_of: Callable[[str, bytes], str | Document | None],
         new_id: Callable[[], str],
+        form: str = "",
     ) -> None:
         check_store(store)
         self.store = store
@@ -55,6 +57,7 @@ class Records:
         self.vectors = vectors
         self._text_of = text_of
         self._new_id = new_id
+        self._form = form
         self._following = {id(each): ForkSafeLock() for each in (index, vectors) if each is not None}
 
     def get(self, keys: Sequence[str]) -> dict[str, bytes]:
@@ -131,7 +134,8 @@ class Records:
         if index is None:
             return
         with self._following[id(index)].held():
-            follow(self.store, index, self.namespace, self._change, new_id=self._new_id, report=report)
+            new_id, form = self._new_id, self._form
+            follow(self.store, index, self.namespace, self._change, new_id=new_id, report=report, form=form)
 
     def _change(self, items: Sequence[Item]) -> Change:
         return self.change(keys_of(items))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 import uuid
@@ -448,6 +449,33 @@ def test_an_item_expires_and_is_refreshed_by_reading(kind: str, tmp_path: Path) 
     assert {key for _, key in everything(store)} == {"stays"}
     clock.advance(1e9)
     assert {key for _, key in everything(store)} == {"stays"}
+
+
+def test_other_fields_than_before_are_looked_into_after_a_restart(any_store: Store, tmp_path: Path) -> None:
+    index = open_index(f"sqlite:///{tmp_path / 'index.db'}")
+
+    def found(fields: list[str] | None, query: str) -> list[str]:
+        return sorted(item.key for item in make(any_store, index=index, fields=fields).search(ADA, query=query))
+
+    make(any_store, index=index).put(ADA, "1", {"title": "apple", "secret": "pear"})
+    make(any_store, index=index).put(ADA, "own", {"secret": "pear"}, index=["secret"])
+    assert found(None, "pear") == ["1", "own"]
+    assert found(["title"], "pear") == ["own"]
+    assert len(index.search(("langgraph", "", "items", *ADA), "pear", 5)) == 1  # nor is the word kept anywhere
+    make(any_store, index=index, fields=["title"]).put(ADA, "2", {"title": "apple", "secret": "pear"})
+    assert (found(["title"], "apple"), found(["title"], "pear")) == (["1", "2"], ["own"])
+    assert found(["title", "secret"], "pear") == ["1", "2", "own"]
+    assert found(None, "apple") == ["1", "2"]
+
+
+def test_with_the_same_fields_nothing_is_indexed_anew(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    index = open_index("memory:")
+    with caplog.at_level(logging.INFO):
+        for n in range(3):
+            store = make(any_store, index=index, fields=["title"])
+            store.put(ADA, f"{n}", {"title": "apple"})
+            assert len(store.search(ADA, query="apple")) == n + 1
+    assert "begins anew" not in caplog.text
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -123,6 +123,7 @@ class Shelf:
         appear: Is called before the first item is written.
         clock: Gives Unix seconds.
         new_id: Gives ids to entries of the log.
+        form: Names what ``text_of`` makes a text of; the index begins anew for another one.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class Shelf:
         appear: Callable[[], None],
         clock: Callable[[], float],
         new_id: Callable[[], str],
+        form: str = "",
     ) -> None:
         self._store = store
         self._place = place
@@ -143,7 +145,9 @@ class Shelf:
         self._clock = clock
         self._new_id = new_id
         self._writing = ForkSafeLock()
-        self._records = Records(store, place, index=index, text_of=lambda _, data: _text(data, text_of), new_id=new_id)
+        self._records = Records(
+            store, place, index=index, text_of=lambda _, data: _text(data, text_of), new_id=new_id, form=form
+        )
 
     def get(self, keys: Sequence[str]) -> dict[str, Kept]:
         """Read items; those that do not exist, or have expired, are left out."""

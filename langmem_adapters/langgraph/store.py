@@ -27,7 +27,7 @@ from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import open_index, shared_index
-from langmem_adapters.keys import Namespace
+from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.langgraph.matching import check, common_prefix, item_filter, matches
 from langmem_adapters.langgraph.shelf import Kept, Shelf
 from langmem_adapters.langgraph.tree import Tree
@@ -66,7 +66,8 @@ class LongTermStore(BaseStore):
             lexical index of the URL, or one in memory.
         tenant: Whose items; those of others are never seen.
         fields: Paths of the fields by which items are found, as ``["title", "messages[*].content"]``; default: all
-            texts and numbers. ``put(…, index=…)`` says otherwise for an item.
+            texts and numbers. ``put(…, index=…)`` says otherwise for an item. Other fields than before have what
+            there is indexed anew; so have, in turn, two stores with different ones that share items and an index.
         ttl: ``default_ttl`` (minutes) and ``refresh_on_read``, as for LangGraph's own stores.
         clock: Gives Unix seconds.
         new_id: Gives ids that never repeat.
@@ -147,6 +148,7 @@ class LongTermStore(BaseStore):
             appear=partial(self._tree.add, namespace),
             clock=self._clock,
             new_id=self._new_id,
+            form="" if self._fields is None else fingerprint(*self._fields)[:16],
         )
 
     def _text(self, item: Kept) -> str:
