@@ -18,7 +18,7 @@ __all__ = ["ANALYZER_ID", "STOP_WORDS", "Analyzer", "analyze", "matching", "stem
 Analyzer = Callable[[str], list[str]]
 """Turns a text into terms, in order and with repetitions. It must be pure: the same text, the same terms."""
 
-ANALYZER_ID = "langmem-4"
+ANALYZER_ID = "langmem-5"
 """The version of :func:`analyze`. It changes with every change of a document's terms, so that indexes are rebuilt."""
 
 STOP_WORDS = frozenset(
@@ -40,10 +40,11 @@ _LONGEST = 64  # characters of a word; what is longer is no word but data, and i
 def analyze(text: str) -> list[str]:
     """Split a text into terms.
 
-    The text is normalised (NFKC) and case-folded. Words are runs of letters, combining marks and digits. ASCII
-    words are stemmed (:func:`stem`), and those of one English family give one stem; words of other alphabets are
-    kept. Han, kana and hangul give every character and every pair of neighbours; Thai, Lao, Khmer and Burmese,
-    whose characters mean little alone, give the pairs.
+    The text is normalised (NFKC) and case-folded. Words are runs of letters, combining marks and digits. Latin letters
+    lose their accents, unless an English stop word is left: "thé" is no "the". ASCII words are then stemmed
+    (:func:`stem`), and those of one English family give one stem; words of other alphabets are kept. Han, kana and
+    hangul give every character and every pair of neighbours; Thai, Lao, Khmer and Burmese, whose characters mean
+    little alone, give the pairs.
     """
     if text.isascii():
         text = text.lower()
@@ -119,9 +120,23 @@ def matching(query: str, text: str) -> list[tuple[int, int]]:
     return [found.span() for found in _SHOWN.finditer(text) if not terms.isdisjoint(analyze(found[0]))]
 
 
+_ACCENTS = re.compile("(?<=[a-z])[\u0300-\u036f]+")
+_STROKES = {"æ": "ae", "đ": "d", "ð": "d", "\u0131": "i", "ł": "l", "ø": "o", "œ": "oe", "þ": "th"}
+_PLAIN = str.maketrans(_STROKES)  # letters of their own to Unicode
+
+
+def _unaccented(word: str) -> str:
+    """The word as it is written where a keyboard has no accents."""
+    apart = unicodedata.normalize("NFD", word.translate(_PLAIN))
+    plain = unicodedata.normalize("NFC", _ACCENTS.sub("", apart))
+    return word if plain in STOP_WORDS else plain
+
+
 @lru_cache(maxsize=1 << 16)
 def _word(word: str) -> str:
     word = word[:_LONGEST]
+    if not word.isascii():
+        word = _unaccented(word)[:_LONGEST]
     if word in STOP_WORDS or not (word.isascii() and word.isalpha()):
         return word
     stemmed = stem(BASES.get(word, word))

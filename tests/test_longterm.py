@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from langmem_adapters.analysis import matching
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index
@@ -136,6 +137,20 @@ def test_e4_chinese_and_japanese_are_found(memory: LongTermMemory) -> None:
     memory.add([user(line) for line in [*POEM, "自転車は車庫にあります。", "昼ご飯はおいしかった。"]])
     assert texts(memory.search("故乡"))[0] == "低头思故乡"
     assert texts(memory.search("自転車はどこ"))[0] == "自転車は車庫にあります。"
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "shown"),
+    [
+        ("A naïve idea.", "naive", "naïve"),
+        ("A naive idea.", "naïve", "naive"),
+        ("In İstanbul.", "istanbul", "İstanbul"),
+    ],
+)
+def test_e4_accents_are_no_difference(memory: LongTermMemory, text: str, asked: str, shown: str) -> None:
+    memory.add([user(text)])
+    assert texts(memory.search(asked)) == [text]
+    assert [text[start:end] for start, end in matching(asked, text)] == [shown]
 
 
 def test_what_is_shown_anyway_is_left_out(memory: LongTermMemory) -> None:
