@@ -101,7 +101,7 @@ class RedisStore:
         if limit != 0 and (before is None or max(after, 0) + 1 < before):
             commands.append(redis_log.reading(place, after, before, limit, reverse=reverse))
         for look in range(_LOOKS):
-            total, ids, *rest = yield self._wire.asking(place.log, commands, small=limit is not None and limit <= _FEW)
+            total, ids, *rest = yield self._wire.reading(place[:3], commands, small=limit is not None and limit <= _FEW)
             if total == ids:
                 values = _present(keys, rest.pop(0)) if keys else {}
                 return Page([redis_log.item(*entry) for entry in rest[0]] if rest else [], total, values)
@@ -154,14 +154,7 @@ class RedisStore:
             yield from redis_log.settle(self._wire, place, first, replies[start:])
 
     def clear(self, namespace: Namespace) -> None:
-        place = self._keys.place(namespace)
-        removal, unlisting = redis_dates.removing(place)
-        if not place.directory:
-            self._wire.send((place.log, removal))
-        elif self._wire.one_slot:
-            self._wire.transact(place.log, [removal, unlisting])
-        else:
-            self._wire.send((place.log, removal), (place.directory, unlisting))
+        redis_dates.remove(self._wire, self._keys.place(namespace))
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         return list(self._directory(parent).newest(limit, before))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
-from langmem_adapters.errors import Conflict
+from langmem_adapters.errors import Conflict, StoreError
 from langmem_adapters.inspection import Dates
+from langmem_adapters.stores.redis_errors import is_full
 from langmem_adapters.stores.redis_keys import Place
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
-__all__ = ["dates", "discard", "removing"]
+__all__ = ["dates", "discard", "remove"]
 
 _FOR_EVER, _GONE = -1, -2  # as PTTL says it
 
@@ -29,26 +29,53 @@ def discard(wire: Wire, place: Place, before: float) -> bool:
     """Remove the keys and the row, if the row is older; whoever writes meanwhile touches a watched key.
 
     In a cluster the row lies elsewhere and is written a moment after the keys; there, what is written to a namespace
-    of that age in the very moment may be lost.
+    of that age in the very moment may be lost. So it may where the server is full, and takes no transactions: what
+    frees its memory is sent without one.
     """
-    removal, unlisting = removing(place)
+    removal, unlisting = _removing(place)
+
+    def is_old() -> bool:
+        at = _listed(wire, place)
+        return at is not None and at < before
 
     def decide(_: Sequence[Any]) -> list[bytes] | None:
-        at = _listed(wire, place)
-        if at is None or at >= before:
+        if not is_old():
             return None
         return [removal, unlisting] if wire.one_slot else [removal]
 
-    with suppress(Conflict):  # somebody writes to it all the time
-        if wire.optimistic(place.log, [pack("WATCH", place.values)], decide) is not None:
-            if not wire.one_slot:
-                wire.send((place.directory, unlisting))
-            return True
-    return False
+    try:
+        if wire.optimistic(place.log, [pack("WATCH", place.values)], decide) is None:
+            return False
+    except Conflict:  # somebody writes to it all the time
+        return False
+    except StoreError as error:
+        if not is_full(error):
+            raise
+        if not is_old():
+            return False
+        remove(wire, place)
+        return True
+    if not wire.one_slot:
+        wire.send((place.directory, unlisting))
+    return True
 
 
-def removing(place: Place) -> tuple[bytes, bytes]:
-    """Remove a namespace's keys, and its row from the directory."""
+def remove(wire: Wire, place: Place) -> None:
+    """Remove the keys and the row, by commands that a full server takes, as it would not take them in a transaction.
+
+    On one server the row goes first, so that what is written in between goes with the rest, and is not there unlisted.
+    In a cluster the row may be out of reach: it goes last, as one of nothing does no harm.
+    """
+    removal, unlisting = _removing(place)
+    if not place.directory:
+        wire.send((place.log, removal))
+    elif wire.one_slot:
+        wire.send((place.directory, unlisting), (place.log, removal))
+    else:
+        wire.send((place.log, removal), (place.directory, unlisting))
+
+
+def _removing(place: Place) -> tuple[bytes, bytes]:
     return pack("UNLINK", *place[:3]), pack("ZREM", place.directory, place.row)
 
 

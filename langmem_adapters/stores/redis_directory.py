@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from langmem_adapters.errors import Conflict
+from langmem_adapters.errors import Conflict, StoreError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Listed
+from langmem_adapters.stores.redis_errors import is_full
 from langmem_adapters.stores.redis_keys import Keys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
@@ -117,8 +118,11 @@ class Directory:
             same = [name for (at, name), now in zip(rows, times, strict=True) if now == at]
             return [pack("ZREM", self._key, *same)] if same else None
 
-        with suppress(Conflict):  # a later look removes them
+        try:
             self._wire.optimistic(self._key, [pack("ZMSCORE", self._key, *names)], decide)
+        except StoreError as error:
+            if not (isinstance(error, Conflict) or is_full(error)):  # else a later look removes them
+                raise
 
 
 def _rows(reply: list[Any]) -> list[_Row]:

@@ -21,7 +21,7 @@ from redis.sentinel import MasterNotFoundError
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
 
-__all__ = ["translate"]
+__all__ = ["is_full", "translate"]
 
 _FULL = "has no free connection in its pool: raise max_connections"
 _LOADING = "is loading its data: try again in a moment"
@@ -79,6 +79,11 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (ResponseError, "DB index", StoreUnavailable, _DATABASE),
     (Exception, "", StoreError, "failed"),
 )
+
+
+def is_full(error: StoreError) -> bool:
+    """Whether it says that the server has reached its ``maxmemory``."""
+    return isinstance(error.__cause__, OutOfMemoryError)
 
 
 def translate(error: Exception, address: str) -> StoreError:

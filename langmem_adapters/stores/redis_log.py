@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langmem_adapters.errors import Conflict
+from langmem_adapters.errors import Conflict, StoreError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Item
+from langmem_adapters.stores.redis_errors import is_full
 from langmem_adapters.stores.redis_keys import Place
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
@@ -106,7 +107,13 @@ def _take_back(wire: Wire, place: Place, repeated: list[bytes]) -> int | None:
         return [pack("XDEL", place.log, *repeated), *place.sizes]
 
     own = [pack("XRANGE", place.log, stream_id, stream_id) for stream_id in repeated]
-    replies = wire.optimistic(place.log, [*place.sizes, *own], decide)
+    try:
+        replies = wire.optimistic(place.log, [*place.sizes, *own], decide)
+    except StoreError as error:
+        if not is_full(error):
+            raise
+        # Our own entries are superfluous whatever others do meanwhile, so they need no transaction to be removed.
+        replies = wire.send((place.log, pack("XDEL", place.log, *repeated)), (place.log, place.sizes[0]))
     return None if replies is None else int(replies[1])
 
 

@@ -13,13 +13,13 @@ from itertools import islice
 from typing import Any
 
 from redis import ConnectionPool, RedisCluster
-from redis.exceptions import RedisClusterException, RedisError, ResponseError, WatchError
+from redis.exceptions import OutOfMemoryError, RedisClusterException, RedisError, ResponseError, WatchError
 
 from langmem_adapters.breaker import GRACE, Breaker
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Answer, Step
 from langmem_adapters.stores.redis_connections import SECOND_VERSION
-from langmem_adapters.stores.redis_errors import translate
+from langmem_adapters.stores.redis_errors import is_full, translate
 from langmem_adapters.stores.redis_outage import LOST, Patience, is_down, may_pass
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_servers import Cluster, OneServer, Servers
@@ -72,6 +72,32 @@ class Wire:
         line = self if small and self.one_slot else None
         return Step(lambda: self.transact(key, commands), None, line, (commands, True))
 
+    def reading(self, keys: Sequence[bytes], commands: Sequence[bytes], *, small: bool = True) -> Step:
+        """:meth:`read`, as a question of a flow."""
+        line = self if small and self.one_slot else None
+        return Step(lambda: self.read(keys, commands), None, line, (commands, True))
+
+    def read(self, keys: Sequence[bytes], commands: Sequence[bytes]) -> list[Any]:
+        """:meth:`transact` what only reads these keys, also on a full server.
+
+        While Redis 6.2 or 7.0 has reached its ``maxmemory``, it queues nothing after MULTI. Then the commands are sent
+        as they are, under WATCH: an empty transaction, which it takes, says whether all that they saw was there at
+        once. If not, they are sent again.
+        """
+        try:
+            return self.transact(keys[0], commands)
+        except StoreError as error:
+            if not is_full(error):
+                raise
+        seen: list[Any] = []
+
+        def keep(replies: list[Any]) -> Sequence[bytes]:
+            seen[:] = replies[1:]
+            return ()
+
+        self.optimistic(keys[0], [pack("WATCH", *keys[1:]), *commands], keep)
+        return seen
+
     def looking(self, key: bytes, command: bytes, *, small: bool = True) -> Step:
         """:meth:`send` of one command, as a question of a flow."""
         line = self if small and self.one_slot else None
@@ -88,7 +114,7 @@ class Wire:
             for n in left:
                 commands, whole = requests[n]
                 answer, error = _answered(_outcome if whole else _results, connection, len(commands))
-                if error is None or not may_pass(error):
+                if error is None or not (may_pass(error) or isinstance(error, OutOfMemoryError)):
                     answers[n] = answer, error and self._told(error)
 
         with suppress(StoreUnavailable, *_DRIVER):  # those without an answer are asked again, each by itself
@@ -118,6 +144,8 @@ class Wire:
             try:
                 return _transact(connection, commands)
             except LOST as error:
+                if not commands:
+                    raise
                 raise StoreUnavailable(
                     f"the connection to Redis at {self._address} was lost before it answered a guarded write,"
                     " which may have been made: read again before you write again"

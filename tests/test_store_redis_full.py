@@ -1,0 +1,174 @@
+"""A Redis server that has reached its maxmemory answers what reads, and takes what frees memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from langmem_adapters import BrainMemory, Message, Sessions, Settings, WorkingMemory
+from langmem_adapters.errors import StoreError
+from langmem_adapters.flow import arun, step
+from langmem_adapters.operations import Pruning
+from langmem_adapters.protocols import Appended
+from langmem_adapters.stores import redis_wire
+from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.testing import FakeClock
+from tests.servers import RedisServer, redis_servers
+from tests.test_store_redis import NS, ids, keys
+
+FULL = "is out of memory: raise its maxmemory"
+
+
+class Room:
+    """Decides whether the server has room. One byte is less than an empty server takes: nothing frees enough."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self.url = server.url()
+        self.raw: Any = redis.Redis.from_url(self.url)
+
+    def end(self) -> None:
+        self.raw.config_set("maxmemory", 1)
+
+    def begin(self) -> None:
+        self.raw.config_set("maxmemory", 0)
+
+
+@pytest.fixture(scope="module", params=list(redis_servers()) or [""])
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    path: Path = redis_servers()[request.param]
+    with RedisServer(path, args=("--maxmemory-policy", "noeviction")) as server:
+        yield server
+
+
+@pytest.fixture
+def room(server: RedisServer) -> Iterator[Room]:
+    room = Room(server)
+    yield room
+    room.begin()
+    room.raw.flushall()
+    room.raw.close()
+
+
+@pytest.fixture
+def store(room: Room) -> Iterator[RedisStore]:
+    store = RedisStore(room.url)
+    yield store
+    store.close()
+
+
+def a_full_session(store: RedisStore, room: Room) -> BrainMemory:
+    brain = BrainMemory(store, "s", user="ada")
+    brain.add_messages([Message(role="user", content=f"note {n}", id=str(n)) for n in range(3)])
+    WorkingMemory(store, user="ada").store("colour", "blue")
+    room.end()
+    return brain
+
+
+def test_reads_are_answered(store: RedisStore, room: Room) -> None:
+    brain = a_full_session(store, room)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=FULL) as refused:
+            brain.add_talk("another")
+        assert type(refused.value) is StoreError
+        assert [message.content for message in brain.messages()] == ["note 0", "note 1", "note 2"]
+        assert [message.content for message in brain.window()] == ["note 0", "note 1", "note 2"]
+        assert brain.get_summary() is None
+        assert [item.data for item in WorkingMemory(store, user="ada").retrieve("colour")] == ["blue"]
+        assert [info.session for info in Sessions(store, user="ada").list_sessions()] == ["s"]
+        assert len(list(Sessions(store, user="ada").export("s"))) == 4  # and its head
+        assert store.stats().kinds["brain"].entries == 3
+
+
+async def test_reads_of_several_at_once_are_answered(store: RedisStore, room: Room) -> None:
+    a_full_session(store, room)
+    namespace = ("brain", "", "ada", "s")
+
+    def look() -> Any:
+        return (yield from step(store.scan, namespace))
+
+    pages = await asyncio.gather(*(arun(look()) for _ in range(20)))
+    assert [[item.id for item in page.items] for page in pages] == [["0", "1", "2"]] * 20
+
+
+def test_a_look_that_was_torn_is_repeated(store: RedisStore, room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write(NS, put={"last": b"b"}, append=[("a", b""), ("b", b"")])
+    room.end()
+    transact = redis_wire._transact
+    changes = iter([True])
+
+    def overtaken(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+        if not commands and next(changes, False):  # after the look, before it is known whether it was whole
+            (first, _), *_ = room.raw.xrange(keys(store)["log"])
+            room.raw.xdel(keys(store)["log"], first)
+            room.raw.srem(keys(store)["ids"], "a")
+        return transact(connection, commands)
+
+    monkeypatch.setattr(redis_wire, "_transact", overtaken)
+    page = store.scan(NS, keys=["last"])
+    was_torn = not next(changes, False)  # Valkey takes reads into a transaction while it is full
+    assert [item.id for item in page.items] == (["b"] if was_torn else ["a", "b"])
+    assert page.total == len(page.items)
+
+
+@pytest.mark.parametrize("name", ["clear", "delete_session", "working", "delete_user", "prune", "discard"])
+def test_whole_sessions_and_kinds_can_be_removed(store: RedisStore, room: Room, name: str) -> None:
+    brain = a_full_session(store, room)
+    if name == "clear":
+        brain.clear()
+    elif name == "delete_session":
+        assert Sessions(store, user="ada").delete_session("s")
+    elif name == "working":
+        assert WorkingMemory(store, user="ada").delete("colour")
+    elif name == "delete_user":
+        assert Settings(url=room.url).delete_user("ada")["messages"] == 3
+    elif name == "prune":
+        later = FakeClock()
+        later.advance(10**10)
+        assert Pruning(store, 60, clock=later).run().kinds == {"brain": 1, "working": 1}
+    else:
+        assert not store.discard(("brain", "", "ada", "s"), 0.0)
+        assert store.discard(("brain", "", "ada", "s"), 10.0**10)
+    left = {key.split(b"//")[0] for key in room.raw.keys("*")}
+    expected = {"delete_user": set(), "prune": set(), "working": {b"langmem:{brain"}}
+    assert left == expected.get(name, {b"langmem:{working"})
+
+
+def test_a_list_is_given_where_the_rows_of_what_is_gone_cannot_be_removed(store: RedisStore, room: Room) -> None:
+    for name in ("here", "gone"):
+        store.append((*NS[:-1], name), [("a", b"")])
+    room.raw.delete(*store._keys.place((*NS[:-1], "gone"))[:3])
+    room.end()
+    assert [row.namespace[-1] for row in store.recent(NS[:-1])] == ["here"]
+
+
+def test_an_entry_that_was_appended_again_is_taken_back(
+    store: RedisStore, room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append(NS, [("a", b"1"), ("b", b"2")])
+    transact = redis_wire._transact
+
+    def then_full(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+        replies = transact(connection, commands)
+        room.end()  # by that very write
+        return replies
+
+    with monkeypatch.context() as first:
+        first.setattr(redis_wire, "_transact", then_full)
+        assert store.append(NS, [("a", b"again")]) == Appended([False], 2, {})
+    assert ids(store) == ["a", "b"]
+    assert room.raw.xlen(keys(store)["log"]) == 2
+
+
+def test_what_needs_a_guard_to_remove_a_part_is_refused_and_changes_nothing(store: RedisStore, room: Room) -> None:
+    brain = a_full_session(store, room)
+    with pytest.raises(StoreError, match=FULL):
+        brain.delete(["1"])
+    assert [message.id for message in brain.messages()] == ["0", "1", "2"]
+    room.begin()
+    assert brain.delete(["1"]) == 1
+    assert [message.id for message in brain.messages()] == ["0", "2"]
