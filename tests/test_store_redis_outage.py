@@ -6,11 +6,13 @@ import logging
 import os
 import re
 import signal
+import socket
 import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import redis
@@ -601,3 +603,108 @@ def test_a_broken_breaker_shows_no_password(caplog: pytest.LogCaptureFixture) ->
 def test_patience_is_a_number_of_seconds(wrong: float) -> None:
     with pytest.raises(ConfigurationError, match="retry_for is a number of seconds"):
         RedisStore("redis://h", retry_for=wrong)
+
+
+# --- clusters -----------------------------------------------------------------------------------------------
+
+
+def cluster_of_one(start_redis: Callable[..., RedisServer], *args: str) -> RedisServer:
+    server = start_redis("--cluster-enabled", "yes", *args)
+    with redis.Redis(port=server.port) as node:
+        node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        until(lambda: node.cluster("info")["cluster_state"] == "ok")
+    return server
+
+
+def in_cluster(server: RedisServer) -> RedisStore:
+    return RedisStore(f"redis+cluster://127.0.0.1:{server.port}", retry_for=0.2)
+
+
+def is_refused_at_once(store: RedisStore) -> None:
+    for _ in range(2):  # the first finds out that no node serves the slot any more
+        with pytest.raises(StoreUnavailable, match="does not serve all of its slots"):
+            store.get(NS)
+    began = time.perf_counter()
+    for _ in range(50):
+        with pytest.raises(StoreUnavailable, match=r"does not serve all of its slots.*until it answers calls fail"):
+            store.get(NS)
+    assert (time.perf_counter() - began) / 50 < 0.02
+
+
+def test_a_cluster_that_has_lost_slots_costs_little_and_is_back_at_once(
+    start_redis: Callable[..., RedisServer],
+) -> None:
+    server = cluster_of_one(start_redis)
+    store = in_cluster(server)
+    store.append(NS, [("a", b"1")])
+    with redis.Redis(port=server.port) as node:
+        slot = node.execute_command("CLUSTER", "KEYSLOT", store._keys.place(NS).log)
+        lost = (slot + 1) % 16384
+        node.execute_command("CLUSTER", "DELSLOTS", lost)
+        until(lambda: node.cluster("info")["cluster_state"] == "fail")
+        is_refused_at_once(store)
+        node.execute_command("CLUSTER", "ADDSLOTS", lost)
+        until(lambda: node.cluster("info")["cluster_state"] == "ok")
+    assert until(lambda: works(store)) < 2
+    assert ids(store) == ["a"]
+    store.close()
+
+
+def test_a_slot_that_nobody_serves_costs_little_and_takes_no_other_along(
+    start_redis: Callable[..., RedisServer],
+) -> None:
+    server = cluster_of_one(start_redis, "--cluster-require-full-coverage", "no")
+    store = in_cluster(server)
+    other = (*NS[:-1], "other")
+    store.append(NS, [("a", b"1")])
+    store.append(other, [("b", b"2")])
+    with redis.Redis(port=server.port) as node:
+        slot = node.execute_command("CLUSTER", "KEYSLOT", store._keys.place(NS).log)
+        node.execute_command("CLUSTER", "DELSLOTS", slot)
+        is_refused_at_once(store)
+        assert ids(store, other) == ["b"]
+        is_refused_at_once(store)
+        node.execute_command("CLUSTER", "ADDSLOTS", slot)
+    assert until(lambda: works(store)) < 2
+    assert ids(store, other) == ["b"]
+    store.close()
+
+
+@contextmanager
+def a_frozen_server() -> Iterator[int]:
+    """Takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=50) as listener:
+        yield listener.getsockname()[1]
+
+
+def test_threads_that_first_use_a_frozen_cluster_wait_for_it_together() -> None:
+    with a_frozen_server() as port:
+        store = RedisStore(f"redis+cluster://127.0.0.1:{port}", socket_timeout=1, retry_for=0)
+        waited: list[float] = []
+
+        def call() -> None:
+            began = time.monotonic()
+            assert not works(store)
+            waited.append(time.monotonic() - began)
+
+        on_threads([call] * 6)
+        assert max(waited) < 3  # not 6
+        store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_child_forked_while_a_frozen_cluster_is_first_used_waits_for_nobody() -> None:
+    with a_frozen_server() as port:
+        store = RedisStore(f"redis+cluster://127.0.0.1:{port}", socket_timeout=1, retry_for=0)
+        servers: Any = store._wire._servers
+        thread = threading.Thread(target=works, args=(store,))
+        with servers._lock.held():  # as the thread has it a moment later
+            thread.start()
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                os._exit(works(store))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        thread.join()
+        store.close()

@@ -13,6 +13,7 @@ from redis.exceptions import (
     ReadOnlyError,
     RedisClusterException,
     ResponseError,
+    SlotNotCoveredError,
     TryAgainError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -65,6 +66,8 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (RedisConnectionError, "SSL", StoreUnavailable, _TLS),
     (RedisConnectionError, "protected mode", StoreUnavailable, _PROTECTED),
     (RedisConnectionError, "", StoreUnavailable, _DOWN),
+    (RedisClusterException, "not covered", StoreUnavailable, _PARTIAL),
+    (SlotNotCoveredError, "", StoreUnavailable, _PARTIAL),
     (RedisClusterException, "", StoreUnavailable, _NO_CLUSTER),
     (ClusterError, "", StoreUnavailable, _PARTIAL),
     (AskError, "", StoreUnavailable, _MOVED),

@@ -16,9 +16,11 @@ from typing import TypeVar
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
+    ClusterDownError,
     MaxConnectionsError,
     ReadOnlyError,
     RedisClusterException,
+    SlotNotCoveredError,
     TryAgainError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -32,12 +34,21 @@ LOST = (RedisConnectionError, RedisTimeoutError)
 """Whether the command was carried out, nobody knows. (An answer that the server is loading is among them.)"""
 
 _LASTING = ("No connection available", "SSL", "certificate", "Invalid Database")
+_NO_SLOTS = "The cluster is down"  # more words say that it takes reads, or that one slot is not served
+_PARTIAL = "All slots are not covered"  # so redis-py, where a given client is told to want all
 _FIRST_PAUSE = 0.05  # seconds; each further one is twice as long
 _LONGEST_PAUSE = 0.5
 
 
 def is_down(error: Exception) -> bool:
-    """Whether the server is out of reach, as opposed to one that refuses something, and will again."""
+    """Whether the server is out of reach, as opposed to one that refuses something, and will again.
+
+    So is a cluster that has lost slots: it serves nothing, or what lies in them by nobody.
+    """
+    if isinstance(error, SlotNotCoveredError) or str(error).startswith(_PARTIAL):
+        return True
+    if isinstance(error, ClusterDownError):
+        return str(error) == _NO_SLOTS
     if isinstance(error, RedisClusterException):  # of the last of its nodes
         return isinstance(error.__cause__, LOST) and is_down(error.__cause__)
     lasting = isinstance(error, AuthenticationError | AuthorizationError | MaxConnectionsError) or any(

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from redis import ConnectionPool, RedisCluster
-from redis.exceptions import AskError, ClusterDownError, SlotNotCoveredError
+from redis.exceptions import AskError, ClusterDownError, ResponseError, SlotNotCoveredError
 
 from langmem_adapters.breaker import Breaker
+from langmem_adapters.locks import ForkSafeLock
 from langmem_adapters.stores.redis_connections import Handy, on
 from langmem_adapters.stores.redis_outage import Patience, is_down, may_pass
+from langmem_adapters.stores.redis_packing import pack
 
 __all__ = ["Cluster", "OneServer", "Servers"]
 
 T = TypeVar("T")
 _Talk: TypeAlias = "Callable[[Any], T]"
 _On: TypeAlias = "Callable[[_Talk[Any]], Any]"
-_MakeBreaker: TypeAlias = "Callable[[Callable[[], object]], Breaker]"
+_MakeBreaker: TypeAlias = "Callable[[Callable[[], object], Callable[[Exception], bool]], Breaker]"
 
 _MOVED = (AskError, ClusterDownError, SlotNotCoveredError)  # MovedError is an AskError
 
@@ -51,7 +52,7 @@ class OneServer:
         self._patience = patience if owned else Patience(0)
         self._handy = Handy(pool) if owned and Handy.suits(pool) else None
         self._on = talk_on = self._handy.on if self._handy else partial(on, pool)
-        self._breaker = breaker(lambda: talk_on(_ping))
+        self._breaker = breaker(lambda: talk_on(_ping), is_down)
 
     def pool(self, key: bytes) -> ConnectionPool:  # noqa: ARG002 - as in a cluster
         return self._pool
@@ -82,9 +83,10 @@ class Cluster:
         self._owned = owned
         self._patience = patience
         self._breaker = breaker
-        self._breakers: dict[str, Breaker] = {}  # by the node that is asked; "" where none is known
-        self._lock = threading.Lock()
+        self._breakers: dict[str, Breaker] = {}  # by node, or slot that none serves; "" at first
+        self._lock = ForkSafeLock()
         self._client: RedisCluster | None = None
+        self._failure: tuple[float, Exception] | None = None  # of the last who made a client in vain, and when
 
     def pool(self, key: bytes) -> ConnectionPool:
         client = self._connected()
@@ -104,28 +106,48 @@ class Cluster:
         )
 
     def close(self) -> None:
-        with self._lock:
+        with self._lock.held():
             client, self._client = self._client, None
         if client is not None and self._owned:
             client.close()
 
     def _connected(self) -> RedisCluster:
-        with self._lock:
+        began = time.monotonic()
+        with self._lock.held():
             if self._client is None:
-                self._client = self._make()
+                if self._failure is not None and self._failure[0] > began:  # all who waited for it were told the same
+                    raise self._failure[1].with_traceback(None)
+                self._client = self._made()
             return self._client
 
+    def _made(self) -> RedisCluster:
+        try:
+            return self._make()
+        except Exception as error:
+            self._failure = time.monotonic(), error
+            raise
+
     def _breaker_of(self, key: bytes) -> Breaker:
-        name = ""
-        with suppress(SlotNotCoveredError):  # the call itself says so
-            node = self._client and self._client.get_node_from_key(key)  # type: ignore[no-untyped-call]
-            name = str(node.name) if node else ""
+        name, is_node = self._asked_for(key)
 
         def probe() -> None:
             self._look_again()  # another node may have taken over
-            on(self.pool(key), _ping)
+            on(self.pool(key), partial(_is_served, key=key))
 
-        return self._breakers.get(name) or self._breakers.setdefault(name, self._breaker(probe))
+        return self._breakers.get(name) or self._breakers.setdefault(
+            name, self._breaker(probe, _is_node_down if is_node else is_down)
+        )
+
+    def _asked_for(self, key: bytes) -> tuple[str, bool]:
+        """The name of a node, or of the slot that none serves, and whether it is a node."""
+        client = self._client
+        if client is None:
+            return "", False
+        try:
+            node = client.get_node_from_key(key)  # type: ignore[no-untyped-call]
+        except SlotNotCoveredError:  # the call itself says so
+            node = None
+        return (str(node.name), True) if node else (f"slot {client.keyslot(key)}", False)  # type: ignore[no-untyped-call]
 
     def _look_again(self, _: Exception | None = None) -> None:
         """Ask the nodes who serves which slots."""
@@ -138,6 +160,20 @@ class Cluster:
 
 def _may_pass_in_a_cluster(error: Exception) -> bool:
     return may_pass(error) or isinstance(error, _MOVED)
+
+
+def _is_node_down(error: Exception) -> bool:
+    return is_down(error) and not isinstance(error, SlotNotCoveredError)  # which keeps nobody from its other slots
+
+
+def _is_served(connection: Any, key: bytes) -> None:
+    """Ask for the key, as the nodes of a cluster that is down answer a PING; who refuses is not down."""
+    connection.send_packed_command((pack("EXISTS", key),))
+    try:
+        connection.read_response()
+    except ResponseError as error:
+        if is_down(error):
+            raise
 
 
 def _ping(connection: Any) -> None:

@@ -20,7 +20,7 @@ from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Answer, Step
 from langmem_adapters.stores.redis_connections import SECOND_VERSION
 from langmem_adapters.stores.redis_errors import is_full, translate
-from langmem_adapters.stores.redis_outage import LOST, Patience, is_down, may_pass
+from langmem_adapters.stores.redis_outage import LOST, Patience, may_pass
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_servers import Cluster, OneServer, Servers
 
@@ -50,9 +50,9 @@ class Wire:
     ) -> None:
         patience = Patience(retry_for)
 
-        def breaker(probe: Callable[[], object]) -> Breaker:
+        def breaker(probe: Callable[[], object], broken_by: Callable[[Exception], bool]) -> Breaker:
             grace = min(GRACE, retry_for)
-            return Breaker(probe, lambda error: str(translate(error, address)), is_down=is_down, grace=grace)
+            return Breaker(probe, lambda error: str(translate(error, address)), is_down=broken_by, grace=grace)
 
         kind: Any = Cluster if callable(source) else OneServer
         self._servers: Servers = kind(source, owned, patience, breaker)
