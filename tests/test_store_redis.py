@@ -186,6 +186,11 @@ class TestRedisStoreOnACluster(StoreConformance):
         assert client.ping()
         client.close()
 
+    def test_more_threads_than_connections_wait_for_one_another(
+        self, cluster: tuple[RedisServer, RedisServer], key_prefix: str
+    ) -> None:
+        crowd(RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix, **_FEW))
+
 
 # --- what goes over the wire --------------------------------------------------------------------------------
 
@@ -692,12 +697,25 @@ def test_a_store_works_on_both_sides_of_a_fork(url: str, key_prefix: str) -> Non
     subprocess.run([sys.executable, "-c", _FORK, url, key_prefix], check=True, timeout=60)
 
 
-def test_more_threads_than_connections_wait_for_one_another(url: str, key_prefix: str) -> None:
-    store = RedisStore(url, prefix=key_prefix, max_connections=2)
+_FEW: Any = {"max_connections": 2, "retry_for": 0}
+
+
+def crowd(store: RedisStore) -> None:
     numbers = itertools.count()
-    on_threads([lambda: store.append(NS, [(str(next(numbers)), b"")], ttl=100) and None] * 12)
-    assert store.scan(NS).total == 12
+
+    def append() -> None:
+        for _ in range(20):
+            store.append(NS, [(str(next(numbers)), b"")], ttl=100)
+
+    on_threads([append] * 12)
+    assert store.scan(NS).total == 240
+    store.clear(NS)
     store.close()
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_more_threads_than_connections_wait_for_one_another(url: str, key_prefix: str, protocol: int) -> None:
+    crowd(RedisStore(f"{url}?protocol={protocol}", prefix=key_prefix, **_FEW))
 
 
 def test_foreign_keys_stay(store: RedisStore, raw: Administrator, key_prefix: str) -> None:
@@ -779,6 +797,7 @@ def test_a_sentinel_names_the_server(redis_server: RedisServer, key_prefix: str,
             assert client.exists(keys(store)["log"])
         store.clear(NS)
         store.close()
+        crowd(RedisStore(f"redis+sentinel://127.0.0.1:{port}/mine/2", prefix=key_prefix, **_FEW))
         unknown = RedisStore(f"redis+sentinel://127.0.0.1:{port}/other", prefix=key_prefix)
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             unknown.get(NS)

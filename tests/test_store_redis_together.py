@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import pytest
@@ -21,12 +22,13 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Flow, arun, step
 from langmem_adapters.model import Message
+from langmem_adapters.stores import redis_connections
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.redis_connections import Handy
+from langmem_adapters.stores.redis_connections import Handy, Turns
 from langmem_adapters.stores.redis_packing import HOLE, form, pack, packed
 from langmem_adapters.testing import FakeClock
 from tests.servers import RedisServer
-from tests.test_store_redis import Administrator, Proxy, keys, on_threads, proxy, raw, url
+from tests.test_store_redis import Administrator, Proxy, _wait_until, keys, on_threads, proxy, raw, url
 from tests.test_store_redis_faults import Line
 
 __all__ = ["proxy", "raw", "url"]  # fixtures
@@ -339,6 +341,10 @@ def handy(store: RedisStore) -> Handy:
     return found._handy
 
 
+def at_hand(store: RedisStore) -> list[Any]:
+    return [connection for connection in handy(store)._turns._free if connection is not None]
+
+
 def mine(raw: Administrator, prefix: str) -> list[Any]:
     return [client for client in raw.client_list() if client["user"] == prefix.strip(":")]
 
@@ -378,7 +384,7 @@ def test_a_connection_that_the_server_has_closed_is_noticed_before_it_is_used(
 
 def test_what_was_left_unread_on_a_connection_is_nobodys_answer(one: RedisStore) -> None:
     one.append(SESSIONS[0], [("a", b"")])
-    (connection,) = handy(one)._free
+    (connection,) = at_hand(one)
     connection.send_command("ECHO", "left")
     while not connection.can_read():
         pass
@@ -387,7 +393,7 @@ def test_what_was_left_unread_on_a_connection_is_nobodys_answer(one: RedisStore)
 
 def test_an_interrupted_call_leaves_no_connection_behind(one: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
     one.append(SESSIONS[0], [("a", b"")])
-    (connection,) = handy(one)._free
+    (connection,) = at_hand(one)
 
     def interrupted() -> Any:
         raise KeyboardInterrupt
@@ -417,20 +423,71 @@ def test_nobody_waits_for_a_connection_that_is_at_hand(url: str, key_prefix: str
     store.close()
 
 
-def test_a_waiter_is_handed_the_connection_that_came_back_as_it_looked(
-    one: RedisStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one.append(SESSIONS[0], [("a", b"")])
-    at_hand = handy(one)
-    take = at_hand._take_from_pool
-    taken = at_hand._free.pop()
+def test_who_waits_is_served_in_turn_and_before_who_comes_later() -> None:
+    turns = Turns(1, 60)
+    thing = turns.take()
+    served: list[int] = []
 
-    def too_late() -> Any:
-        at_hand._free.append(taken)  # somebody is done, and sees nobody wait
-        return take()
+    def wait(number: int) -> None:
+        got = turns.take()
+        served.append(number)
+        turns.give_back(got)
 
-    monkeypatch.setattr(at_hand, "_take_from_pool", too_late)
-    assert one.append(SESSIONS[0], [("b", b"")]).total == 2
+    threads = [threading.Thread(target=wait, args=(number,)) for number in range(8)]
+    for number, thread in enumerate(threads, 1):
+        thread.start()
+        _wait_until(lambda: len(turns._waiting) == number)  # noqa: B023 - called at once
+    turns.give_back(thing)
+    assert turns.take() is None  # after all of them
+    assert served == list(range(8))
+    for thread in threads:
+        thread.join()
+
+
+def test_who_waits_in_vain_is_told_and_takes_nobodys_turn() -> None:
+    turns = Turns(1, 0.01)
+    turns.take()
+    for _ in range(2):
+        with pytest.raises(redis.ConnectionError, match="No connection available"):
+            turns.take()
+    turns.give_back("used")
+    assert turns.take() == "used"
+
+
+@pytest.mark.parametrize("end", [Empty, KeyboardInterrupt])
+def test_what_comes_as_the_wait_ends_is_not_lost(end: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns(1, 0.01)
+    turns.take()
+
+    class InThisMoment(SimpleQueue):  # type: ignore[type-arg]
+        def get(self, **wait: Any) -> Any:  # type: ignore[override]
+            if wait:
+                turns.give_back("late")
+                raise end
+            return super().get()
+
+    monkeypatch.setattr(redis_connections, "SimpleQueue", InThisMoment)
+    if end is Empty:
+        assert turns.take() == "late"
+        turns.give_back("late")
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            turns.take()
+    monkeypatch.undo()
+    assert turns.take() == "late"
+
+
+def test_a_waiter_is_handed_what_came_back_as_it_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns(1, 0.01)
+    turns.take()
+    hand_over = turns._hand_over
+
+    def too_late() -> None:
+        turns._free.append("back")  # somebody is done, and saw nobody wait
+        hand_over()
+
+    monkeypatch.setattr(turns, "_hand_over", too_late)
+    assert turns.take() == "back"
 
 
 def test_a_probe_needs_no_connection_of_its_own(one: RedisStore) -> None:
@@ -449,7 +506,7 @@ def test_closing_closes_them_and_the_next_use_connects_anew(
         one.append(SESSIONS[0], [(str(n), b"")])
         assert len(mine(raw, key_prefix)) == 1
         one.close()
-        assert not handy(one)._free
+        assert at_hand(one) == []
         deadline = time.monotonic() + 30
         while mine(raw, key_prefix):
             assert time.monotonic() < deadline
@@ -460,17 +517,17 @@ def test_closing_closes_them_and_the_next_use_connects_anew(
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_child_takes_a_connection_of_its_own(one: RedisStore, raw: Administrator, key_prefix: str) -> None:
     one.append(SESSIONS[0], [("parent", b"")])
-    handy(one)._waiting.append(None)  # as of a thread of the parent
+    handy(one)._turns._waiting.append(SimpleQueue())  # as of a thread of the parent
     child = os.fork()
     if child == 0:
         status = 1
         try:
             one.append(SESSIONS[0], [("child", b"")])
-            status = 0 if len(handy(one)._free) == 1 and len(mine(raw, key_prefix)) == 2 else 2
+            status = 0 if len(at_hand(one)) == 1 and len(mine(raw, key_prefix)) == 2 else 2
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
-    handy(one)._waiting.pop()
+    handy(one)._turns._waiting.pop()
     assert one.append(SESSIONS[0], [("parent again", b"")]).total == 3
 
 
@@ -483,7 +540,7 @@ def test_connections_stay_at_hand_where_nothing_is_lost_by_it(
     store = RedisStore(url + query, prefix=key_prefix)
     store.append(SESSIONS[0], [("a", b"")])
     found: Any = store._wire._servers
-    assert bool(found._handy and found._handy._free) is kept
+    assert bool(found._handy and at_hand(store)) is kept
     store.close()
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, TypeGuard, TypeVar
 
 from redis import BlockingConnectionPool, ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -15,12 +18,14 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from langmem_adapters.forks import in_child
 from langmem_adapters.stores.redis_outage import is_down
 
-__all__ = ["SECOND_VERSION", "Handy", "on"]
+__all__ = ["SECOND_VERSION", "Handy", "Orderly", "Turns", "on"]
 
 T = TypeVar("T")
 
 SECOND_VERSION = (2, "2")
 """Of the protocol: a connection brings nothing but the replies to what was sent."""
+NONE_FREE = "No connection available."
+"""As redis-py says it."""
 _UNUSABLE = (RedisConnectionError, RedisTimeoutError, OSError)
 
 
@@ -48,24 +53,114 @@ def _leave(connection: Any, error: BaseException) -> None:
         connection.disconnect()
 
 
-class Handy:
-    """Connections of a pool of our own that were used a moment ago, and so need none of its ceremony.
+class Turns:
+    """Things to use one at a time, such as connections; who finds none free waits, first come, first served.
 
-    What a pool does around a call takes a fifth as long as the call. They stay lent from it; whoever finds none here
-    takes one from the pool, or waits there.
+    Args:
+        size: How many there are. At first they are all None, for what is still to be made.
+        seconds: To wait at the most; None: for ever.
     """
 
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
+    def __init__(self, size: int, seconds: float | None) -> None:
+        self._size = size
+        self._seconds = seconds
         self.begin()
         _of_this_process.add(self)
 
     def begin(self) -> None:
-        self._free: deque[Any] = deque()
-        self._waiting: deque[None] = deque()  # one for each who may wait in the pool
+        self._free: deque[Any] = deque([None] * self._size)
+        self._waiting: deque[SimpleQueue[Any]] = deque()
+        self._handing = threading.Lock()
+
+    def take(self) -> Any:
+        """Take what was used last, or wait."""
+        if not self._waiting:
+            with suppress(IndexError):
+                return self._free.pop()
+        mine: SimpleQueue[Any] = SimpleQueue()
+        self._waiting.append(mine)
+        try:
+            self._hand_over()  # what came back before anybody could see that somebody waits
+            return mine.get(timeout=self._seconds)
+        except BaseException as error:
+            with self._handing:
+                late = mine not in self._waiting  # it came in this very moment
+                if not late:
+                    self._waiting.remove(mine)
+            if not isinstance(error, Empty):  # interrupted
+                if late:
+                    self.give_back(mine.get())
+                raise
+            if late:
+                return mine.get()
+            raise RedisConnectionError(NONE_FREE) from None
+
+    def give_back(self, thing: Any) -> None:
+        if thing is None:
+            self._free.appendleft(thing)  # what is there already is taken first
+        else:
+            self._free.append(thing)
+        if self._waiting:
+            self._hand_over()
+
+    def empty(self) -> Iterator[Any]:
+        """Give what is free and not None, and leave None in its place."""
+        for _ in range(self._size):
+            try:
+                thing = self._free.pop()
+            except IndexError:  # all are in use
+                return
+            self.give_back(None)
+            if thing is not None:
+                yield thing
+
+    def _hand_over(self) -> None:
+        with self._handing, suppress(IndexError):  # somebody was quicker
+            while self._waiting:
+                thing = self._free.pop()
+                self._waiting.popleft().put(thing)
+
+
+_of_this_process: weakref.WeakSet[Turns] = weakref.WeakSet()
+
+
+def _forget() -> None:
+    """What is in use, is used by the parent."""
+    for turns in _of_this_process:
+        turns.begin()
+
+
+in_child(_forget)
+
+
+class Orderly:
+    """A pool of our own that would refuse who finds no connection free: he waits here, for as long as for an answer."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+        self._turns = Turns(pool.max_connections, pool.connection_kwargs.get("socket_timeout"))
+
+    def on(self, talk: Callable[[Any], T]) -> T:
+        """Talk on a connection, as :func:`on` does."""
+        turn = self._turns.take()
+        try:
+            return on(self._pool, talk)
+        finally:
+            self._turns.give_back(turn)
+
+
+class Handy:
+    """Connections of a pool of our own that were used a moment ago, and so need none of its ceremony.
+
+    What a pool does around a call takes a fifth as long as the call. They stay lent from it.
+    """
+
+    def __init__(self, pool: BlockingConnectionPool) -> None:
+        self._pool: Any = pool
+        self._turns = Turns(pool.max_connections, pool.timeout)
 
     @staticmethod
-    def suits(pool: ConnectionPool) -> bool:
+    def suits(pool: ConnectionPool) -> TypeGuard[BlockingConnectionPool]:
         """Whether that is all that the pool does: a sentinel's looks for the primary, the third protocol for news."""
         version = pool.connection_kwargs.get("protocol")
         return type(pool) is BlockingConnectionPool and version in SECOND_VERSION
@@ -77,56 +172,32 @@ class Handy:
             answer = talk(connection)
         except BaseException as error:
             _leave(connection, error)
-            self._pool.release(connection)
+            self._release(connection)
             raise
-        self._free.append(connection)
-        if self._waiting:
-            self._hand_over()
+        self._turns.give_back(connection)
         return answer
 
     def close(self) -> None:
         """Give them back to the pool."""
-        while self._hand_over():
-            pass
+        for connection in self._turns.empty():
+            self._pool.release(connection)
 
     def _take(self) -> Any:
+        connection = self._turns.take()
+        if connection is not None:
+            try:
+                if not connection.can_read():  # nothing was left unread, and the server has not hung up
+                    return connection
+            except _UNUSABLE:
+                pass
+            connection.disconnect()
+            self._pool.release(connection)
         try:
-            connection = self._free.pop()
-        except IndexError:
-            return self._take_from_pool()
-        try:
-            if not connection.can_read():  # nothing was left unread, and the server has not hung up
-                return connection
-        except _UNUSABLE:
-            pass
-        connection.disconnect()
-        self._pool.release(connection)
-        return self._take_from_pool()
-
-    def _take_from_pool(self) -> Any:
-        self._waiting.append(None)
-        try:
-            self._hand_over()  # what came back before anybody could see that somebody waits
             return self._pool.get_connection()
-        finally:
-            self._waiting.pop()
+        except BaseException:
+            self._turns.give_back(None)
+            raise
 
-    def _hand_over(self) -> bool:
-        try:
-            connection = self._free.pop()
-        except IndexError:
-            return False
+    def _release(self, connection: Any) -> None:
         self._pool.release(connection)
-        return True
-
-
-_of_this_process: weakref.WeakSet[Handy] = weakref.WeakSet()
-
-
-def _forget() -> None:
-    """The connections are the parent's."""
-    for handy in _of_this_process:
-        handy.begin()
-
-
-in_child(_forget)
+        self._turns.give_back(None)

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from redis import ConnectionPool, RedisCluster
 from redis.exceptions import AskError, ClusterDownError, ResponseError, SlotNotCoveredError
 
 from langmem_adapters.breaker import Breaker
 from langmem_adapters.locks import ForkSafeLock
-from langmem_adapters.stores.redis_connections import Handy, on
+from langmem_adapters.stores.redis_connections import Handy, Orderly, on
 from langmem_adapters.stores.redis_outage import Patience, is_down, may_pass
 from langmem_adapters.stores.redis_packing import pack
 
@@ -51,7 +52,8 @@ class OneServer:
         # Connections of a given client have been told by its owner how to try again.
         self._patience = patience if owned else Patience(0)
         self._handy = Handy(pool) if owned and Handy.suits(pool) else None
-        self._on = talk_on = self._handy.on if self._handy else partial(on, pool)
+        lines = self._handy or (Orderly(pool) if owned else None)
+        self._on = talk_on = lines.on if lines else partial(on, pool)
         self._breaker = breaker(lambda: talk_on(_ping), is_down)
 
     def pool(self, key: bytes) -> ConnectionPool:  # noqa: ARG002 - as in a cluster
@@ -85,6 +87,7 @@ class Cluster:
         self._breaker = breaker
         self._breakers: dict[str, Breaker] = {}  # by node, or slot that none serves; "" at first
         self._lock = ForkSafeLock()
+        self._orderly: WeakKeyDictionary[ConnectionPool, Orderly] = WeakKeyDictionary()
         self._client: RedisCluster | None = None
         self._failure: tuple[float, Exception] | None = None  # of the last who made a client in vain, and when
 
@@ -98,11 +101,12 @@ class Cluster:
     def each(self) -> list[_On]:
         client = self._connected()
         nodes = client.get_primaries()  # type: ignore[no-untyped-call]
-        return [partial(on, client.get_redis_connection(node).connection_pool) for node in nodes]
+        return [self._on(client.get_redis_connection(node).connection_pool) for node in nodes]
 
     def call(self, key: bytes, talk: _Talk[T]) -> T:
+        attempt: Callable[[], T] = lambda: self._on(self.pool(key))(talk)  # noqa: E731 - with its type
         return self._breaker_of(key).guard(
-            lambda: self._patience.call(lambda: on(self.pool(key), talk), _may_pass_in_a_cluster, self._look_again)
+            lambda: self._patience.call(attempt, _may_pass_in_a_cluster, self._look_again)
         )
 
     def close(self) -> None:
@@ -110,6 +114,12 @@ class Cluster:
             client, self._client = self._client, None
         if client is not None and self._owned:
             client.close()
+
+    def _on(self, pool: ConnectionPool) -> _On:
+        """As :func:`on` a pool; for one of our own, in order."""
+        if not self._owned:
+            return partial(on, pool)
+        return (self._orderly.get(pool) or self._orderly.setdefault(pool, Orderly(pool))).on
 
     def _connected(self) -> RedisCluster:
         began = time.monotonic()
@@ -132,7 +142,7 @@ class Cluster:
 
         def probe() -> None:
             self._look_again()  # another node may have taken over
-            on(self.pool(key), partial(_is_served, key=key))
+            self._on(self.pool(key))(partial(_is_served, key=key))
 
         return self._breakers.get(name) or self._breakers.setdefault(
             name, self._breaker(probe, _is_node_down if is_node else is_down)
