@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from langmem_adapters.causes import WarnOnce
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
+from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError, StoreError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.given import check_seconds
 from langmem_adapters.keys import Namespace
@@ -21,6 +22,7 @@ Refresh: TypeAlias = Literal["write", "read", "never"]
 EXPIRES: Final = "expires"
 """The value of a session that holds its deadline, where the store cannot be asked for it: Unix seconds."""
 
+_warn = WarnOnce()
 _NOTICEABLE = 0.1  # of the ttl; reads within so much of it after the last start cost no write
 
 
@@ -31,8 +33,8 @@ class Expiring:
         store, namespace: Where the session is.
         ttl: Seconds; None: it never expires.
         refresh: See :data:`Refresh`. Beside the default, "write", the session keeps its deadline as a value. With
-            "read", a read is followed by a write once a tenth of the ttl is gone. With "never", an object reads
-            the deadline before its first write.
+            "read", a read is followed by a write once a tenth of the ttl is gone; where that fails, as on a replica,
+            what was read is given all the same. With "never", an object reads the deadline before its first write.
         clock: Gives Unix seconds.
         along: A namespace that expires with the session, if there is anything in it.
     """
@@ -141,8 +143,11 @@ class Expiring:
             left = self._until(deadline)
             # Guarded, so that what was cleared meanwhile does not come back, and of several readers one writes.
             if left is None or left < self._ttl * (1 - _NOTICEABLE):
-                yield from self._begin(self._ttl, data)
-                yield from self._carry_along(self._ttl)
+                try:
+                    yield from self._begin(self._ttl, data)
+                    yield from self._carry_along(self._ttl)
+                except StoreError as error:
+                    _warn("a session was read, and its time could not be started anew", error)
 
     def _carry_along(self, ttl: float | None) -> Flow[None]:
         if self._along is None or ttl is None:

@@ -14,7 +14,18 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, Sessions, Settings, open_index
+from langmem_adapters import (
+    BrainMemory,
+    ConfigurationError,
+    LongTermMemory,
+    Message,
+    Sessions,
+    Settings,
+    expiry,
+    open_index,
+)
+from langmem_adapters.causes import WarnOnce
+from langmem_adapters.errors import StoreError
 from langmem_adapters.expiry import EXPIRES, Refresh
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.langchain import BrainChatMessageHistory
@@ -170,6 +181,37 @@ def test_read_what_was_cleared_meanwhile_does_not_come_back() -> None:
     clock.advance(500)
     assert len(brain.messages()) == 1
     assert list(store.namespaces()) == []
+
+
+@pytest.mark.parametrize("along", [False, True])
+def test_read_what_was_read_is_given_where_its_time_cannot_be_started_anew(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, *, along: bool
+) -> None:
+    class Full(MemoryStore):
+        full = False
+
+        def write(self, namespace: Namespace, *args: Any, **kwargs: Any) -> None:
+            if self.full and namespace == (MEMORIES if along else OWN):
+                raise StoreError("it is full")
+            super().write(namespace, *args, **kwargs)
+
+    monkeypatch.setattr(expiry, "_warn", WarnOnce())
+    clock = FakeClock()
+    store = Full(clock=clock)
+    memories = LongTermMemory(store, open_index("memory:"), session="session")
+    brain = brain_of(store, "read", clock, long_term=memories)
+    brain.add_talk("a")
+    memories.add([user("b")])
+    store.full = True
+    clock.advance(500)
+    for _ in range(2):
+        assert [message.content for message in brain.messages()] == ["a"]
+        assert brain.get_title() == ""
+        clock.advance(150)
+    said = "a session was read, and its time could not be started anew: StoreError: it is full"
+    assert [record.getMessage() for record in caplog.records] == [said]
+    with pytest.raises(StoreError, match="it is full"):
+        brain.set_title("what is written is not")
 
 
 def test_never_the_first_write_decides(kept: Kept) -> None:
