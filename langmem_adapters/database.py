@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from langmem_adapters import forks
 from langmem_adapters.breaker import Breaker
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
+from langmem_adapters.locks import WholeLock
 
 __all__ = ["Database", "default_url", "file_of"]
 
@@ -332,7 +333,7 @@ def file_of(url: str) -> tuple[Path, dict[str, str]]:
     return Path(path).expanduser(), dict(parse_qsl(parts.query))
 
 
-_breaking = threading.Lock()
+_breaking = WholeLock()
 _breakers: weakref.WeakValueDictionary[str, Breaker] = weakref.WeakValueDictionary()
 _inherited: list[list[sqlite3.Connection]] = []  # a parent's connections, kept from being closed by a child
 

@@ -1,4 +1,4 @@
-"""A lock that does not follow a process into its forked children."""
+"""Locks that no forked child waits for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 import threading
 from collections.abc import Iterator
 
-__all__ = ["ForkSafeLock"]
+from langmem_adapters import forks
+
+__all__ = ["ForkSafeLock", "WholeLock"]
 
 
 class ForkSafeLock:
@@ -49,3 +51,26 @@ class ForkSafeLock:
 
     def _own(self) -> threading.Lock:
         return self._by_process.setdefault(os.getpid(), threading.Lock())  # the first of several threads makes it
+
+
+class WholeLock(ForkSafeLock):
+    """One at a time, and no fork in the middle: the child would have the half of what is being done.
+
+    For what is soon done, as a fork waits for it, though not for ever.
+
+    >>> with WholeLock():
+    ...     print("alone")
+    alone
+    """
+
+    def __enter__(self) -> None:
+        forks.begin()
+        try:
+            self._own().acquire()
+        except BaseException:
+            forks.end()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._own().release()
+        forks.end()

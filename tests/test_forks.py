@@ -6,12 +6,17 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from langmem_adapters import forks
+from langmem_adapters import forks, indexes, stores
 from langmem_adapters.database import Database
+from langmem_adapters.indexes import shared_index
+from langmem_adapters.stores import shared_store
+from langmem_adapters.stores.memory import MemoryStore
 
 SCHEMA = ("CREATE TABLE notes (text TEXT)",)
 
@@ -21,13 +26,13 @@ def write(database: Database) -> None:
         connection.execute("INSERT INTO notes VALUES ('a note')")
 
 
-def forked_write(database: Database) -> int:
-    """The exit code of a child that writes; negative, where it hung."""
+def forked(work: Callable[[], object]) -> int:
+    """The exit code of a child that does this; negative, where it hung."""
     pid = os.fork()
     if pid == 0:
         signal.alarm(20)
         try:
-            write(database)
+            work()
         except BaseException:  # noqa: BLE001 - the parent is told
             os._exit(1)
         os._exit(0)
@@ -51,7 +56,7 @@ def test_g1_a_child_forked_beside_a_writer_writes(tmp_path: Path) -> None:
     thread.start()
     assert inside.wait(20)
     threading.Timer(0.05, finish.set).start()  # the fork waits for it
-    assert forked_write(database) == 0
+    assert forked(lambda: write(database)) == 0
     thread.join()
     assert forks._under_way == {}
     write(database)
@@ -70,3 +75,69 @@ def test_g1_who_forks_within_a_transaction_waits_for_nobody(tmp_path: Path) -> N
         assert os.waitpid(pid, 0)[1] == 0
     write(database)
     database.close()
+
+
+class Pause:
+    """Holds a thread in the middle of something, until it may go on."""
+
+    def __init__(self) -> None:
+        self.inside, self.finish = threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.inside.set()
+        assert self.finish.wait(20)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize(
+    ("module", "slow", "opens"), [(stores, "open_store", shared_store), (indexes, "_file", shared_index)]
+)
+def test_a_child_forked_beside_one_who_opens_opens_too(
+    monkeypatch: pytest.MonkeyPatch, module: Any, slow: str, opens: Callable[[str], object], *, waits: bool
+) -> None:
+    pause, original = Pause(), getattr(module, slow)
+
+    def importing(url: str, **options: Any) -> Any:
+        if url == "sqlite:///slow.db":
+            pause()
+        return original(url, **options)
+
+    monkeypatch.setattr(module, "_shared", {})
+    monkeypatch.setattr(module, slow, importing)
+    thread = threading.Thread(target=opens, args=("sqlite:///slow.db",))
+    thread.start()
+    assert pause.inside.wait(20)
+    if waits:
+        threading.Timer(0.05, pause.finish.set).start()
+    else:  # it takes longer than any fork waits
+        monkeypatch.setattr(forks, "_LONGEST", 0.05)
+    assert forked(lambda: opens("memory:")) == 0
+    pause.finish.set()
+    thread.join()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_forked_beside_a_change_in_memory_has_all_of_it() -> None:
+    store, pause = MemoryStore(), Pause()
+
+    class Slowly(list[tuple[str, bytes]]):
+        def __iter__(self) -> Iterator[tuple[str, bytes]]:
+            yield "a", b""
+            pause()
+            yield "b", b""
+
+    entries: Sequence[tuple[str, bytes]] = Slowly()
+    thread = threading.Thread(target=store.append, args=(("n",), entries))
+    thread.start()
+    assert pause.inside.wait(20)
+    threading.Timer(0.05, pause.finish.set).start()
+
+    def look() -> None:
+        assert [item.id for item in store.scan(("n",)).items] == ["a", "b"]
+        assert store.append(("n",), [("c", b"")]).total == 3
+
+    assert forked(look) == 0
+    thread.join()

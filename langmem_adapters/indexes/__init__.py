@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from langmem_adapters.embedding import Embedder
 from langmem_adapters.given import check_text
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import fingerprint
+from langmem_adapters.locks import WholeLock
 from langmem_adapters.protocols import Index
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _shared_vectors_of(url: str, embedder: Any, timeout: float | None) -> Vector
 
 
 _EMBEDDERS = 64  # that were asked for last
-_lock = threading.Lock()
+_lock = WholeLock()  # a driver is imported under it
 _shared: dict[tuple[str, float | None], Index] = {}
 _places: dict[tuple[str, float | None], Vectors] = {}
 _shared_vectors: OrderedDict[tuple[str, float | None, int], tuple[Any, VectorIndex]] = OrderedDict()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
 from langmem_adapters.breaker import PATIENCE
 from langmem_adapters.database import default_url, file_of
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.given import check_seconds
+from langmem_adapters.locks import WholeLock
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -68,7 +67,7 @@ def cache_store(url: str | None = None) -> Store:
     return shared_store(url, timeout=PATIENCE)
 
 
-_lock = threading.Lock()
+_lock = WholeLock()  # a driver is imported under it
 _shared: dict[tuple[str, float | None], Store] = {}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from langmem_adapters.errors import Conflict
 from langmem_adapters.inspection import Dates, Health, KindStats, StoreStats
 from langmem_adapters.keys import Namespace, encode_namespace
+from langmem_adapters.locks import WholeLock
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 
 __all__ = ["MemoryStore"]
@@ -31,7 +31,7 @@ class MemoryStore:
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = WholeLock()
         self._namespaces: dict[Namespace, _Content] = {}
         self._seq = 0
         self._writes = 0
