@@ -18,6 +18,7 @@ from langmem_adapters import forks
 from langmem_adapters.breaker import Breaker
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.locks import WholeLock
+from langmem_adapters.places import Place, explained, why_not_opened
 
 __all__ = ["Database", "default_url", "file_of"]
 
@@ -60,6 +61,7 @@ class Database:
         self._synchronous = synchronous.lower()
         self._timeout = timeout
         self._in_memory = self.path == _IN_MEMORY
+        self._place = Place(self.path, in_memory=self._in_memory)
         self._fails_fast = fails_fast
         self._breaker = self._breaker_of_the_file() if fails_fast else self._breaker_of_its_own()
         self._start()
@@ -72,7 +74,7 @@ class Database:
         if self._in_memory:
             return self._breaker_of_its_own()
         with _breaking:
-            return _breakers.setdefault(str(Path(self.path).absolute()), self._breaker_of_its_own())
+            return _breakers.setdefault(self._place.path, self._breaker_of_its_own())
 
     def _start(self) -> None:
         self._pid = os.getpid()
@@ -119,7 +121,7 @@ class Database:
         with _Transaction(self, _IMMEDIATE):
             pass
 
-    def _end(self, connection: sqlite3.Connection, error: BaseException | None) -> None:
+    def _end(self, connection: sqlite3.Connection, error: BaseException | None, begin: str) -> None:
         if error is not None:
             self._undo(connection, error)
             return
@@ -128,7 +130,10 @@ class Database:
         except BaseException as failure:
             self._undo(connection, failure)
             raise
+        there = begin != _IMMEDIATE or self._place.is_of(connection)
         self._give_back(connection)
+        if not there:
+            raise StoreUnavailable(f"{self.path} was removed or replaced in the middle of a write, which is not in it")
 
     def _undo(self, connection: sqlite3.Connection, error: BaseException) -> None:
         """Roll back, and raise the error if it is SQLite's, in plain words."""
@@ -188,10 +193,16 @@ class Database:
             self._start()
         if self._in_memory:
             self._alone.acquire()
-        try:
-            return self._idle.pop()  # without a lock, as a list's own pop and append need none
-        except IndexError:
-            return self._another()
+        while True:
+            try:
+                connection = self._idle.pop()  # without a lock, as a list's own pop and append need none
+            except IndexError:
+                return self._another()
+            if self._place.is_of(connection):
+                return connection
+            # The file was removed or replaced: what is written to the old one, nobody would ever see.
+            connection.close()
+            self._ready = False
 
     def _another(self) -> sqlite3.Connection:
         try:
@@ -210,19 +221,14 @@ class Database:
         forks.end()
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.path,
-            timeout=self._timeout,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=256,
-        )
+        connection = self._place.connect(self._timeout)
         try:
             if not self._ready:
                 self._prepare(connection)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
             if self._fails_fast:
                 connection.execute("PRAGMA busy_timeout=1")  # from here on, the waiting is done in _begin
+            self._place.note(connection)
         except BaseException:
             connection.close()
             raise
@@ -269,12 +275,8 @@ class Database:
         if "locked" in text or "busy" in text:
             return StoreUnavailable(f"{self.path} was locked by another writer for {self._timeout:g} s")
         if "unable to open" in text:
-            folder = Path(self.path).parent
-            reason = "is not a file that can be opened" if folder.is_dir() else f"cannot be made: {folder} is no folder"
-            return StoreUnavailable(f"{self.path} {reason}")
-        if "not a database" in text:
-            return StoreError(f"{self.path} is not an SQLite database")
-        return StoreError(f"{self.path}: {text}")
+            return StoreUnavailable(f"{self.path} {why_not_opened(self.path)}")
+        return StoreError(f"{self.path}{explained(text)}")
 
     def close(self) -> None:
         """Close the idle connections. The next transaction opens a new one."""
@@ -314,7 +316,7 @@ class _Transaction(contextlib.AbstractContextManager[sqlite3.Connection]):
         return connection
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._database._end(self._connection, error)  # noqa: SLF001 - same
+        self._database._end(self._connection, error, self._begin)  # noqa: SLF001 - same
 
 
 def default_url() -> str:

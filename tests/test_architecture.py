@@ -16,7 +16,7 @@ MAX_LINES = 350
 # Top-level module or package: its floor. A new module fails until it is placed here.
 FLOORS = {
     **dict.fromkeys(("errors", "model", "protocols", "inspection", "flow", "workers", "breaker", "causes"), 0),
-    **dict.fromkeys(("codec", "keys", "views", "progress", "background", "locks", "forks", "given"), 0),
+    **dict.fromkeys(("codec", "keys", "views", "progress", "background", "locks", "forks", "given", "places"), 0),
     **dict.fromkeys(("text", "tool_calls", "english", "analysis", "content", "prompts", "tokens", "endings"), 1),
     **dict.fromkeys(("embedding", "memories", "dates", "cues", "signals", "fitting"), 1),
     **dict.fromkeys(("database", "telemetry", "stores", "indexes"), 2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -169,4 +170,132 @@ def test_threads_share_connections_and_lose_none_of_them(tmp_path: Path) -> None
     assert not failures
     assert len(rows(database)) == 320
     assert 1 <= len(database._idle) <= 9
+    database.close()
+
+
+needs_unix = pytest.mark.skipif(sys.platform == "win32", reason="Windows removes no file that is open")
+
+
+def add(database: Database, text: str) -> None:
+    with database.writing() as connection:
+        connection.execute("INSERT INTO t VALUES (?)", (text,))
+
+
+def remove(path: Path, *endings: str) -> None:
+    for ending in endings:
+        Path(f"{path}{ending}").unlink()
+
+
+@pytest.fixture(params=[False, True], ids=["patient", "hurried"])
+def on_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t", fails_fast=request.param)
+    with database.reading(), database.reading():  # two connections
+        pass
+    add(database, "old")
+    yield database
+    database.close()
+
+
+def as_others_see_it(path: Path) -> list[str]:
+    fresh = Database(path, schema=_SCHEMA, name="t")
+    found = rows(fresh)
+    fresh.close()
+    return found
+
+
+@needs_unix
+@pytest.mark.parametrize("endings", [("", "-wal", "-shm"), ("",)], ids=["all", "the file alone"])
+def test_where_the_file_was_removed_a_new_one_is_written(
+    on_disk: Database, tmp_path: Path, endings: tuple[str, ...]
+) -> None:
+    remove(tmp_path / "t.db", *endings)
+    with on_disk.reading(), on_disk.reading():
+        pass
+    add(on_disk, "new")
+    assert rows(on_disk) == ["new"]
+    assert as_others_see_it(tmp_path / "t.db") == ["new"]
+
+
+@needs_unix
+def test_where_the_file_was_replaced_the_new_one_is_used(on_disk: Database, tmp_path: Path) -> None:
+    on_disk.look("VACUUM INTO ?", (str(tmp_path / "backup.db"),))
+    add(on_disk, "since the backup")
+    remove(tmp_path / "t.db", "-wal", "-shm")
+    (tmp_path / "backup.db").replace(tmp_path / "t.db")
+    assert on_disk.look("SELECT x FROM t", ()) == [("old",)]
+    add(on_disk, "new")
+    assert as_others_see_it(tmp_path / "t.db") == ["new", "old"]
+
+
+@needs_unix
+def test_the_changes_of_a_file_that_was_replaced_are_not_mixed_into_the_new_one(
+    on_disk: Database, tmp_path: Path
+) -> None:
+    on_disk.look("VACUUM INTO ?", (str(tmp_path / "backup.db"),))
+    add(on_disk, "since the backup")
+    with on_disk.reading():  # as another process has it open
+        (tmp_path / "backup.db").replace(tmp_path / "t.db")
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="was replaced while it was open") as told:
+                rows(on_disk)
+            assert "remove its -wal and -shm" in str(told.value)
+            on_disk._breaker._sentence = None  # of those in a hurry
+    remove(tmp_path / "t.db", "-wal", "-shm")
+    assert rows(on_disk) == ["old"]
+
+
+@needs_unix
+def test_a_write_to_a_file_that_is_removed_meanwhile_is_not_acknowledged(on_disk: Database, tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="removed or replaced in the middle of a write"):
+        write_and_remove(on_disk, tmp_path)
+    on_disk._breaker._sentence = None  # of those in a hurry
+    assert rows(on_disk) == []
+
+
+def write_and_remove(database: Database, folder: Path) -> None:
+    with database.writing() as connection:
+        connection.execute("INSERT INTO t VALUES ('lost')")
+        remove(folder / "t.db", "", "-wal", "-shm")
+
+
+def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    database = Database("t.db", schema=_SCHEMA, name="t")
+    (tmp_path / "elsewhere").mkdir()
+    for text in ("a", "b"):
+        add(database, text)
+        monkeypatch.chdir(tmp_path / "elsewhere")
+    assert rows(database) == ["a", "b"]
+    assert as_others_see_it(tmp_path / "t.db") == ["a", "b"]
+    database.close()
+
+
+def test_a_full_disk_and_a_file_that_may_only_be_read_are_said_with_what_to_do(tmp_path: Path) -> None:
+    database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t")
+    with database.reading() as connection:
+        pass
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count={pages}")  # as on a disk without room for another
+    with pytest.raises(StoreError, match=r"t\.db is on a disk that is full: make room"):
+        add(database, "x" * 100_000)
+    connection.execute("PRAGMA query_only=1")
+    with pytest.raises(StoreError, match=r"t\.db may only be read: give this process the right"):
+        add(database, "a")
+    assert rows(database) == []
+    database.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_too_many_open_files_are_told_apart(tmp_path: Path) -> None:
+    import resource  # noqa: PLC0415 - not on Windows
+
+    database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        with pytest.raises(StoreUnavailable, match=r"too many files are open: raise the limit"):
+            database.look("SELECT 1", ())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert rows(database) == []
     database.close()

@@ -1,0 +1,98 @@
+"""Where an SQLite file lies, and whether a connection is still one to the file that lies there.
+
+A file that is removed or replaced stays what it was for those who have it open: they would write into nowhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from pathlib import Path
+from typing import TypeAlias
+
+from langmem_adapters.errors import StoreUnavailable
+
+__all__ = ["Place", "explained", "why_not_opened"]
+
+_SENTENCES = (
+    ("is full", " is on a disk that is full: make room there"),
+    ("readonly", " may only be read: give this process the right to write to it and its folder"),
+    ("not a database", " is not an SQLite database"),
+)
+
+_Identity: TypeAlias = "tuple[int, int] | None"
+
+
+class _Connection(sqlite3.Connection):
+    file: _Identity = None
+    wal: _Identity = None
+
+
+class Place:
+    """A path, which stays the same wherever the process goes; or that of no file."""
+
+    def __init__(self, path: str, *, in_memory: bool) -> None:
+        self.path = path if in_memory else str(Path(path).absolute())
+        self._in_memory = in_memory
+        self._old_wal: _Identity = None  # of a file that was replaced
+
+    def connect(self, timeout: float) -> sqlite3.Connection:
+        """Open what lies here, unless it would be taken for what it is not."""
+        if self._old_wal is not None and _identity(self.path) and _identity(self.path + "-wal") == self._old_wal:
+            raise StoreUnavailable(
+                f"{self.path} was replaced while it was open, and {self.path}-wal holds changes of the old file, which"
+                " would damage the new one: end whatever uses it, remove its -wal and -shm, and put it there again"
+            )
+        self._old_wal = None
+        while True:
+            before = _identity(self.path)
+            connection = sqlite3.connect(
+                self.path,
+                timeout=timeout,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+                factory=_Connection,
+            )
+            connection.file = _identity(self.path)
+            if before in {None, connection.file}:
+                return connection
+            connection.close()  # replaced in this very moment: who knows which one was opened
+
+    def note(self, connection: sqlite3.Connection) -> None:
+        """Remember what lies beside the file, once it was read."""
+        assert isinstance(connection, _Connection)  # noqa: S101 - made by connect
+        connection.wal = _identity(self.path + "-wal")
+
+    def is_of(self, connection: sqlite3.Connection) -> bool:
+        """Whether it is one to the file that lies here."""
+        assert isinstance(connection, _Connection)  # noqa: S101 - made by connect
+        if self._in_memory or (connection.file is not None and connection.file == _identity(self.path)):
+            return True
+        self._old_wal = connection.wal
+        return False
+
+
+def explained(text: str) -> str:
+    """What follows the path of the file, where SQLite says this."""
+    return next((sentence for words, sentence in _SENTENCES if words in text), f": {text}")
+
+
+def why_not_opened(path: str) -> str:
+    """Say why SQLite could not open a file, which it does not say itself."""
+    folder = Path(path).parent
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        if error.errno in {errno.EMFILE, errno.ENFILE}:
+            return "cannot be opened, as too many files are open: raise the limit (ulimit -n), or close stores"
+    return "is not a file that can be opened" if folder.is_dir() else f"cannot be made: {folder} is no folder"
+
+
+def _identity(path: str) -> _Identity:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - three times as quick as Path.stat
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
