@@ -845,6 +845,20 @@ def test_a_prefix_has_no_braces() -> None:
         RedisStore("redis://h", prefix="{app}:")
 
 
+def test_the_value_of_an_option_that_is_not_known_is_not_shown() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        RedisStore("redis://127.0.0.1:1/0?credential=S3cret&db=1")
+    assert "redis://127.0.0.1:1/0?credential=***&db=1 is not a Redis URL" in str(caught.value)
+    assert not [text for text in told(caught.value) if "S3cret" in text]
+
+
+@pytest.mark.parametrize("given", ["S3cret", "S3cret:6379", "u:S3cret@h"])
+def test_what_is_no_url_is_not_quoted_as_it_may_be_a_secret(given: str) -> None:
+    with pytest.raises(ConfigurationError, match="what was given is none of them") as caught:
+        open_store(given)
+    assert "S3cret" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
     [

@@ -45,7 +45,8 @@ def open_store(url: object = None, *, timeout: float | None = None) -> Store:
         return _sqlite(url, timeout)
     if scheme in _REDIS:
         return _redis(url, timeout)
-    raise ConfigurationError(f"a store's URL is {_FORMS}; {scheme!r} is none of them")
+    given = repr(scheme) if "://" in url else "what was given"  # which may be a secret that was put in its place
+    raise ConfigurationError(f"a store's URL is {_FORMS}; {given} is none of them")
 
 
 def shared_store(url: str | None = None, *, timeout: float | None = None) -> Store:

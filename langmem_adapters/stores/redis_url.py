@@ -25,6 +25,12 @@ Source: TypeAlias = "ConnectionPool | Callable[[], RedisCluster]"
 _FORMS = '"redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in place of redis'
 _SCHEME = re.compile(r"\s*[\w+.-]*:/+")
 _DATABASE = re.compile(r"/?\d*/?")
+_OPTION = re.compile(r"([?&])([^=&]*)=[^&]*")
+_SHOWN = {
+    *("db", "username", "protocol", "max_connections", "timeout", "health_check_interval", "client_name"),
+    *("socket_timeout", "socket_connect_timeout", "socket_keepalive", "decode_responses", "require_full_coverage"),
+    *("ssl", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"),
+}
 _TRUE = {"1", "true", "yes", "on"}
 
 
@@ -49,12 +55,13 @@ def connect(target: object, *, max_connections: int, socket_timeout: float | Non
 
 
 def masked(url: str) -> str:
-    """Hide what a log should not show: the password, or a user name that stands alone, as tokens do."""
+    """Hide what a log should not show: the password, a user name that stands alone, as tokens do, and odd options."""
     scheme = _SCHEME.match(url)  # also where a slash is missing
     start = scheme.end() if scheme else 0
     rest = re.sub(r"^([^:/?@]*):.*@", r"\1:***@", url[start:])
     url = url[:start] + re.sub(r"^[^:/?@]+@", "***@", rest)
-    return re.sub(r"(password=)[^&]*", r"\1***", url)
+    url = re.sub(r"(password=)[^&]*", r"\1***", url)
+    return _OPTION.sub(lambda option: option[0] if option[2] in _SHOWN else f"{option[1]}{option[2]}=***", url)
 
 
 def _address(pool: ConnectionPool) -> str:
