@@ -15,6 +15,7 @@ from langmem_adapters.errors import StoreUnavailable
 
 __all__ = ["Place", "explained", "why_not_opened"]
 
+_DESCRIPTORS = 4  # that SQLite opens at once: the file, its -wal, its -shm, and one to spare
 _SENTENCES = (
     ("is full", " is on a disk that is full: make room there"),
     ("readonly", " may only be read: give this process the right to write to it and its folder"),
@@ -82,11 +83,16 @@ def explained(text: str) -> str:
 def why_not_opened(path: str) -> str:
     """Say why SQLite could not open a file, which it does not say itself."""
     folder = Path(path).parent
+    tried: list[int] = []
     try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
+        while len(tried) < _DESCRIPTORS:
+            tried.append(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
         if error.errno in {errno.EMFILE, errno.ENFILE}:
             return "cannot be opened, as too many files are open: raise the limit (ulimit -n), or close stores"
+    finally:
+        for descriptor in tried:
+            os.close(descriptor)
     return "is not a file that can be opened" if folder.is_dir() else f"cannot be made: {folder} is no folder"
 
 

@@ -286,12 +286,15 @@ def test_a_full_disk_and_a_file_that_may_only_be_read_are_said_with_what_to_do(t
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
-def test_too_many_open_files_are_told_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("free", [0, 1, 2])
+def test_too_many_open_files_are_told_apart(tmp_path: Path, free: int) -> None:
     import resource  # noqa: PLC0415 - not on Windows
 
     database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t")
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+    with (tmp_path / "probe").open("wb") as probe:
+        lowest = probe.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + free, before[1]))
     try:
         with pytest.raises(StoreUnavailable, match=r"too many files are open: raise the limit"):
             database.look("SELECT 1", ())
