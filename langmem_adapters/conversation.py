@@ -12,7 +12,7 @@ from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow
 from langmem_adapters.given import check_count, check_text, check_whole
-from langmem_adapters.log import PAGE, WATCHED, SessionLog, readable
+from langmem_adapters.log import MOVES, PAGE, SUMMARY, WATCHED, SessionLog, read_summary, readable
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled, Summary, salvage
 from langmem_adapters.protocols import Item
@@ -29,7 +29,7 @@ __all__ = [
     "read_title",
 ]
 
-TITLE, SUMMARY, KNOWLEDGE = "title", "summary", "knowledge/"
+TITLE, KNOWLEDGE = "title", "knowledge/"
 _FIRST = 4 * PAGE  # messages, of which as many more are read as there were, until they suffice
 S = TypeVar("S", bound=text.Said)
 _log = logging.getLogger("langmem_adapters")
@@ -148,7 +148,7 @@ class Conversation(SessionLog):
         if remove:
             return (yield from self.leave(gone, covered.values, put=put))
         try:
-            guard = {SUMMARY: covered.values.get(SUMMARY)}
+            guard = {key: covered.values.get(key) for key in (SUMMARY, *MOVES)}  # else where it ends may have gone
             yield from self.session.write(put=put, guard=guard)
         except Conflict:
             return False
@@ -229,17 +229,6 @@ class Conversation(SessionLog):
             raise ConfigurationError("this BrainMemory has no long-term memory: give it long_term=")
         _, shown = yield from self.newest(self.memory_k, _read)
         return (yield from self.long_term.search_flow(query, k, shown=shown))
-
-
-def read_summary(data: bytes | None) -> Summary | None:
-    """A stored summary; None, with a warning, where it is damaged: its messages are then shown as before."""
-    if data is None:
-        return None
-    try:
-        return Summary.from_bytes(data)
-    except SerializationError as damage:
-        _log.warning("a stored summary is left out: %s", damage)
-        return None
 
 
 def read_title(data: bytes | None) -> str:

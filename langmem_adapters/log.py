@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -22,11 +23,25 @@ from langmem_adapters.flow import Flow
 from langmem_adapters.given import check_store, checked_messages
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
-from langmem_adapters.model import Message, MessageData, Scope, salvage
+from langmem_adapters.model import Message, MessageData, Scope, Summary, salvage
 from langmem_adapters.protocols import Appended, Item, Page, Store
 
-__all__ = ["ARCHIVED", "CREATED", "MOVES", "PAGE", "WATCHED", "SessionLog", "brain_namespace", "entry_id", "readable"]
+__all__ = [
+    "ARCHIVED",
+    "CREATED",
+    "MOVES",
+    "PAGE",
+    "SUMMARY",
+    "WATCHED",
+    "SessionLog",
+    "brain_namespace",
+    "entry_id",
+    "read_summary",
+    "readable",
+]
 
+SUMMARY = "summary"
+"""The value that stands for the messages up to one of them."""
 CREATED = "created"
 """The value that says when a session began, once its first message has left."""
 ARCHIVED = "archived"
@@ -37,6 +52,7 @@ WATCHED = (CREATED, DELETED, *MOVES)
 """What whoever lets messages leave has to read with them, to learn what became of them meanwhile."""
 PAGE = 64
 _LONGEST_ID = 200
+_log = logging.getLogger("langmem_adapters")
 
 
 def brain_namespace(scope: Scope) -> Namespace:
@@ -98,13 +114,16 @@ class SessionLog:
     def delete(self, message_ids: set[str]) -> Flow[int]:
         """Remove messages here and in the long-term memory; gives how many there were."""
         while True:
-            page = yield from self.scan(limit=1, keys=WATCHED)
+            page = yield from self.scan(limit=1, keys=[SUMMARY, *WATCHED])
             ids = {entry_id(id_) for id_ in message_ids}
             gone = yield from self._stored(ids)
             first = next((message.created_at for _, message in readable(page.items)), None)
             moved = self.long_term is not None and (gone or CREATED in page.values)  # or may be on the way there
             put = with_deleted(page.values, ids) if moved else {}
-            if not (gone or put) or (yield from self.leave(gone, page.values, put=put, began=first)):
+            put |= yield from self._with_cover(page.values, gone)
+            if not (gone or put):
+                break
+            if (yield from self.leave(gone, page.values, put=put, began=first, unless=[SUMMARY])):
                 break
         if self.long_term is None:
             return len(gone)
@@ -112,6 +131,17 @@ class SessionLog:
         here = len(gone) == len(ids) and CREATED not in page.values
         said = [message for _, message in gone] if here else None
         return len(gone) + (yield from self.long_term.forget_flow(self.scope.session, message_ids, said=said))
+
+    def _with_cover(self, values: dict[str, bytes], gone: Sequence[tuple[Item, Message]]) -> Flow[dict[str, bytes]]:
+        """The summary to be written as these are deleted: it ends at a message that stays, if that was one of them."""
+        summary = read_summary(values.get(SUMMARY))
+        last = next((item for item, _ in gone if summary and item.id == summary.covers), None)
+        if summary is None or last is None:
+            return {}
+        before = yield from self.scan(limit=len(gone), reverse=True, before=last.seq)
+        ids = {item.id for item, _ in gone}
+        covers = next((item.id for item in before.items if item.id not in ids), "")
+        return {SUMMARY: summary.model_copy(update={"covers": covers}).to_bytes()}
 
     def add(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
         """Append messages; what was only recalled into a prompt is not added."""
@@ -255,6 +285,7 @@ class SessionLog:
         *,
         put: dict[str, bytes] | None = None,
         began: float | None = None,
+        unless: Sequence[str] = (),
     ) -> Flow[bool]:
         """Remove these from the log, and put values in their place, all or nothing; False: others were quicker.
 
@@ -263,9 +294,10 @@ class SessionLog:
             values: Those of the look that it was read with; WATCHED among them.
             put: Values that take its place. They must not have changed since then, either.
             began: When the session's first message was said; default: it is the first to leave.
+            unless: Values that must not have changed either, though they stay.
         """
         put = put or {}
-        guard = {key: values.get(key) for key in (CREATED, *MOVES, *put)}
+        guard = {key: values.get(key) for key in (CREATED, *MOVES, *put, *unless)}
         created = {} if CREATED in values else {CREATED: encode(began or gone[0][1].created_at)}
         departed = with_departed(values, (message for _, message in gone))
         try:
@@ -291,6 +323,17 @@ def _read(item: Item) -> Message | None:
         return Message.from_bytes(item.data)
     except SerializationError:
         return salvage(item.data, f"log entry {item.seq}")
+
+
+def read_summary(data: bytes | None) -> Summary | None:
+    """A stored summary; None, with a warning, where it is damaged: its messages are then shown as before."""
+    if data is None:
+        return None
+    try:
+        return Summary.from_bytes(data)
+    except SerializationError as damage:
+        _log.warning("a stored summary is left out: %s", damage)
+        return None
 
 
 def entry_id(id_: str) -> str:

@@ -208,6 +208,35 @@ def test_a_summary_that_is_replaced_by_hand_stands_for_the_same_and_an_empty_one
     assert shown(brain) == ([], [0, 1, 2, 3])
 
 
+@pytest.mark.parametrize(("deleted", "covers"), [([5], "id-4"), ([1, 4, 5], "id-3"), ([5, 7], "id-4"), ([2], "id-5")])
+def test_a_summary_stands_for_the_others_when_the_message_that_it_ends_at_is_deleted(
+    any_store: Store, deleted: list[int], covers: str
+) -> None:
+    brain = memory(any_store, "behind", Accountant())
+    brain.add_messages([m for n in range(4) for m in turn(n)])
+    brain.summarize(keep=2)
+    assert brain.delete([f"id-{n}" for n in deleted]) == len(deleted)
+    summary, window = brain.context()
+    assert summary is not None
+    assert (summary.text, summary.covers) == ("Told of m0 m1 m2 m3 m4 m5", covers)
+    assert [m.id for m in window] == [f"id-{n}" for n in (6, 7) if n not in deleted]
+    brain.add_messages([message(8)])
+    brain.summarize()
+    assert brain.stats()["calls"] == 2
+    assert all(f"m{n} " not in brain.model.prompts[-1].partition("Said next:")[2] for n in range(6))
+
+
+def test_a_summary_whose_messages_are_all_deleted_stands_for_none_and_is_shown(any_store: Store) -> None:
+    brain = memory(any_store, "behind", Accountant())
+    brain.add_messages(turn(0) + turn(1))
+    brain.summarize(keep=2)
+    brain.delete(["id-0", "id-1"])
+    summary = brain.get_summary()
+    assert summary is not None
+    assert summary.covers == ""
+    assert shown(brain) == ([0, 1], [2, 3])
+
+
 def test_a8_a_summary_stands_for_the_same_messages_in_another_store(any_store: Store) -> None:
     brain = memory(any_store, "behind", Accountant())
     odd = [message(n).model_copy(update={"id": id_}) for n, id_ in enumerate(["x" * 500, "a\nb", "", "é"])]
@@ -816,6 +845,35 @@ def test_a_session_that_is_forgotten_during_a_summary_does_not_come_back(any_sto
     assert brain.summarize() == ""
     assert (brain.get_summary(), brain.messages(), kept(brain)) == (None, [], [])
     assert brain.stats()["summaries"] == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_summary_does_not_end_at_a_message_that_is_deleted_in_the_last_moment(any_store: Store, kind: str) -> None:
+    other = memory(any_store, kind, Accountant())
+    other.add_messages([m for n in range(5) for m in turn(n)])
+    brain = memory(cast("Store", Overtaken(any_store, lambda: other.delete(["id-5"]))), kind, Accountant())
+    brain.summarize(keep=4)
+    assert brain.stats()["summaries"] == 0
+    brain.summarize(keep=4)
+    told, window = shown(brain)
+    assert (told, window) == ([0, 1, 2, 3, 4], [6, 7, 8, 9])
+
+
+class Deleting(Overtaken):
+    """A real store in front of which somebody else is quicker, once, when messages are about to be removed."""
+
+    def write(self, namespace: tuple[str, ...], **changes: Any) -> None:
+        if self.first and changes.get("remove"):
+            self.first.pop()()
+        self.store.write(namespace, **changes)
+
+
+def test_a_message_at_which_a_summary_ends_in_this_moment_is_deleted_with_care(any_store: Store) -> None:
+    other = memory(any_store, "behind", Accountant())
+    other.add_messages([m for n in range(5) for m in turn(n)])
+    brain = memory(cast("Store", Deleting(any_store, lambda: other.summarize(keep=4))))
+    assert brain.delete(["id-5"]) == 1
+    assert shown(brain) == ([0, 1, 2, 3, 4, 5], [6, 7, 8, 9])
 
 
 def test_a_summary_that_is_set_by_hand_during_another_wins(any_store: Store) -> None:
