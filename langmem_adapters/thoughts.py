@@ -108,16 +108,19 @@ class Thoughts:
                 making.again = False
                 run(self._compaction.when_due(self._summarizer(None, None, keep_language=True)))
                 looking = not self._made(making, unless_grown=True)
-        except Exception:  # noqa: BLE001 - nobody waits for it, so a log is the only place to tell
+        except BaseException:  # noqa: BLE001 - a cancelled client's too: a log is the only place to tell
+            self._stats["failed_summaries"] += 1
             _log.exception("a summary in the background was not made, and the next turn tries again")
+        finally:  # whoever flushes waits for this
             self._made(making)
 
     def _made(self, making: _Making, *, unless_grown: bool = False) -> bool:
         with _lock:
             if unless_grown and making.again:
                 return False
-            if _making.get(self._key) is making:
-                del _making[self._key]
+            if _making.get(self._key) is not making:
+                return True  # it is said already
+            del _making[self._key]
         making.done.set_result(None)
         return True
 

@@ -771,6 +771,25 @@ def test_a_failure_of_the_code_itself_is_logged_in_the_background(caplog: pytest
     assert "ZeroDivisionError" in caplog.text
 
 
+@pytest.mark.parametrize("failure", [asyncio.CancelledError, SystemExit])
+async def test_a_summary_that_is_broken_off_in_the_background_is_told_and_the_next_turn_makes_it(
+    failure: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def break_off() -> None:
+        raise failure("the client was closed")
+
+    brain = memory(MemoryStore(), "behind", Meanwhile(break_off), summarize_at=100, summarize_in="background")
+    brain.add_messages(turn(0) + turn(1) + turn(2))
+    await asyncio.wait_for(brain.aflush(), 10)
+    assert (brain.stats()["failed_summaries"], brain.stats()["summaries"]) == (1, 0)
+    assert "a summary in the background was not made" in caplog.text
+    brain.add_messages(turn(3))
+    await asyncio.wait_for(brain.aflush(), 10)
+    assert (brain.stats()["failed_summaries"], brain.stats()["summaries"]) == (1, 1)
+    told, window = shown(brain)
+    assert told + window == list(range(8))
+
+
 # --- what others do meanwhile
 
 
