@@ -7,8 +7,9 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated
 
 from langmem_adapters import __version__, evaluation
@@ -18,6 +19,7 @@ from langmem_adapters.importing import FileFormat, Transcript, read_transcripts
 from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Scope
 from langmem_adapters.operations import Checkup
+from langmem_adapters.progress import Bar
 from langmem_adapters.settings import Settings
 
 try:
@@ -46,7 +48,7 @@ from langmem_adapters.upkeep import upkeep
 
 __all__ = ["app", "main"]
 
-_PAGE = 500  # messages written at once
+_PAGE = 500  # lines that the long-term memory takes at once
 
 app = typer.Typer(
     cls=Commands,
@@ -124,28 +126,23 @@ def import_(
     with progress() as bar:
         task = bar.add_task("importing", total=sum(len(transcript.lines) for transcript in transcripts))
         for transcript in transcripts:
-            for page in _pages(transcript):
-                new += _write(settings, page, user, long_term=long_term)
-                total += sum(line["type"] == "message" for line in page.lines)
-                bar.advance(task, len(page.lines))
+            shown = SimpleNamespace(update=functools.partial(bar.advance, task), close=lambda: None)
+            new += _write(settings, transcript, user, long_term=long_term, shown=shown)
+            total += sum(line["type"] == "message" for line in transcript.lines)
     users = {transcript.user for transcript in transcripts if transcript.user is not None}
     of = f" of {len(users)} users ({', '.join(sorted(map(one_line, users)))})" if users else ""
     OUT.print(f"{new:,} of {total:,} messages were new, in {len(transcripts):,} sessions{of}.", soft_wrap=True)
 
 
-def _pages(transcript: Transcript) -> Iterator[Transcript]:
-    for start in range(0, len(transcript.lines), _PAGE):
-        yield transcript._replace(lines=transcript.lines[start : start + _PAGE])
-
-
-def _write(settings: Settings, page: Transcript, user: str, *, long_term: bool | None) -> int:
-    of_locomo = page.user is not None
-    user = page.user if page.user is not None else user
-    new = settings.sessions(user=user).import_(map(json.dumps, page.lines))
+def _write(settings: Settings, transcript: Transcript, user: str, *, long_term: bool | None, shown: Bar) -> int:
+    of_locomo = transcript.user is not None
+    user = transcript.user if transcript.user is not None else user
+    new = settings.sessions(user=user).import_(map(json.dumps, transcript.lines), progress=shown)
     if of_locomo if long_term is None else long_term:
-        memory = settings.long_term(user=user, session=page.session)
-        memory.add(page.messages())
-        memory.flush()
+        memory = settings.long_term(user=user, session=transcript.session)
+        for start in range(0, len(transcript.lines), _PAGE):
+            memory.add(transcript._replace(lines=transcript.lines[start : start + _PAGE]).messages())
+            memory.flush()
     return new
 
 

@@ -1,7 +1,9 @@
 """AES-GCM for a sealed store, with keys that can be exchanged. Needs the extra ``crypto``.
 
-What is stored: the byte 1, the length of the key's name, the name, a nonce of 12 bytes, the ciphertext, and a tag of
-16 bytes over all of it and over the place where it is kept. Source: NIST SP 800-38D. One key may write 2**32 values.
+What is stored: the byte 2, the length of the key's name, the name, 8 bytes that tell another key of this name from
+damage (HMAC-SHA-256 with the key; where the first byte is 1, they are not there), a nonce of 12 bytes, the ciphertext,
+and a tag of 16 bytes over all of it and over the place where it is kept. Source: NIST SP 800-38D. One key may write
+2**32 values.
 """
 
 from __future__ import annotations
@@ -13,7 +15,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, SerializationError
+from langmem_adapters.errors import (
+    ConfigurationError,
+    Conflict,
+    Damaged,
+    MissingDependency,
+    NotSealed,
+    SerializationError,
+)
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 
@@ -22,8 +31,8 @@ __all__ = ["DATA_KEYS", "AESGCMCodec", "EnvelopeCodec", "key_name", "new_key"]
 DATA_KEYS: Namespace = ("sealing", "keys")
 """Where an :class:`EnvelopeCodec` keeps its data keys, encrypted."""
 
-_VERSION = 1
-_KEY, _NONCE, _TAG = 32, 12, 16  # bytes
+_VERSION, _UNCHECKED = 2, 1
+_KEY, _CHECK, _NONCE, _TAG = 32, 8, 12, 16  # bytes
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _FIRST = "1"
 
@@ -47,8 +56,8 @@ class AESGCMCodec:
     Raises:
         ConfigurationError: A key or a name is wrong.
         MissingDependency: ``cryptography`` is not installed.
-        SerializationError: From reading, where the key is missing or another one, or the bytes were changed, or
-            moved to another place.
+        SerializationError: From reading, where the key is missing or another one.
+        Damaged, NotSealed: From reading, where the bytes were changed, or moved to another place, or not encrypted.
 
     >>> codec = AESGCMCodec({"2026": bytes(32)})
     >>> codec.decode(codec.encode(b"My bike is in the shed."))
@@ -68,6 +77,9 @@ class AESGCMCodec:
             raise ConfigurationError(f"the current key {self.current!r:.80} is not among the keys")
         self._ciphers = {name: _cipher(bytes(key)) for name, key in keys.items()}
         self._derived = {name: hmac.digest(bytes(key), b"langmem words", "sha256") for name, key in keys.items()}
+        self._checks = {
+            name: hmac.digest(bytes(key), b"langmem check", "sha256")[:_CHECK] for name, key in keys.items()
+        }
 
     def encode(self, data: bytes) -> bytes:
         """Encrypt, bound to no place."""
@@ -80,7 +92,7 @@ class AESGCMCodec:
     def encode_at(self, data: bytes, place: bytes) -> bytes:
         """Encrypt with the current key, bound to a place."""
         name = self.current.encode()
-        header = bytes([_VERSION, len(name)]) + name
+        header = bytes([_VERSION, len(name)]) + name + self._checks[self.current]
         nonce = secrets.token_bytes(_NONCE)
         return header + nonce + bytes(self._ciphers[self.current].encrypt(nonce, bytes(data), header + place))
 
@@ -89,11 +101,16 @@ class AESGCMCodec:
         name = key_name(data)
         if name not in self._ciphers:
             raise SerializationError(f"a stored value was encrypted with the key {name!r}, which was not given")
-        start = 2 + len(name)
+        named, start = 2 + len(name), _header(data)
+        checked = named < start
+        if checked and data[named:start] != self._checks[name]:
+            raise SerializationError(f"a stored value cannot be decrypted: {name!r} is another key than it was")
         header, nonce, sealed = data[:start], data[start : start + _NONCE], data[start + _NONCE :]
         try:
             return bytes(self._ciphers[name].decrypt(nonce, sealed, header + place))
         except _refusal() as error:
+            if checked:
+                raise Damaged("a stored value cannot be decrypted: it was changed, or is of another place") from error
             raise SerializationError(
                 f"a stored value cannot be decrypted: {name!r} is another key than it was, or the value was changed"
             ) from error
@@ -204,7 +221,10 @@ class EnvelopeCodec:
 
     def _load(self) -> AESGCMCodec | None:
         found = self._store.get(DATA_KEYS)
-        keys = {name: self._keys.decode_at(data, _place(name)) for name, data in found.items()}
+        try:
+            keys = {name: self._keys.decode_at(data, _place(name)) for name, data in found.items()}
+        except Damaged as error:  # of a data key: that is more than one value
+            raise SerializationError(f"a data key cannot be read: {error}") from error
         return AESGCMCodec(keys, current=max(keys, key=int)) if keys else None
 
     def __repr__(self) -> str:
@@ -213,10 +233,15 @@ class EnvelopeCodec:
 
 def key_name(data: bytes) -> str:
     """The name of the key that encrypted this."""
-    end = 2 + data[1] if len(data) > 1 else 0
-    if data[:1] != bytes([_VERSION]) or len(data) < end + _NONCE + _TAG:
-        raise SerializationError("a stored value is not encrypted, or not as it is read here")
-    return bytes(data[2:end]).decode("latin-1")
+    start = _header(data)
+    if data[:1] not in {bytes([_VERSION]), bytes([_UNCHECKED])} or len(data) < start + _NONCE + _TAG:
+        raise NotSealed("a stored value is not encrypted, or not as it is read here")
+    return bytes(data[2 : 2 + data[1]]).decode("latin-1")
+
+
+def _header(data: bytes) -> int:
+    """How long the header is."""
+    return 2 + data[1] + (_CHECK if data[0] == _VERSION else 0) if len(data) > 1 else 0
 
 
 def _place(name: str) -> bytes:

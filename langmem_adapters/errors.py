@@ -9,6 +9,8 @@
     ├── ModelError            a model failed, or its answer cannot be used
     ├── SearchError           the search backend failed
     ├── SerializationError    a value cannot be stored, or stored bytes cannot be read
+    │   └── Damaged           no key would read them: this value alone is lost
+    │       └── NotSealed     they were never encrypted, so they may be whole
     ├── ConfigurationError    an argument or a setting is wrong; also a ValueError
     └── MissingDependency     an extra is not installed; also an ImportError
 """
@@ -21,9 +23,11 @@ from contextlib import contextmanager
 __all__ = [
     "ConfigurationError",
     "Conflict",
+    "Damaged",
     "LangmemError",
     "MissingDependency",
     "ModelError",
+    "NotSealed",
     "SearchError",
     "SerializationError",
     "StoreError",
@@ -57,6 +61,14 @@ class SearchError(LangmemError):
 
 class SerializationError(LangmemError):
     """A value cannot be stored without loss, or stored bytes cannot be read."""
+
+
+class Damaged(SerializationError):  # noqa: N818 - it says what the value is
+    """What a codec raises for bytes that no key would read: the others beside them are served."""
+
+
+class NotSealed(Damaged):
+    """What a codec raises for bytes that it never wrote: perhaps whole, from before it, so nothing replaces them."""
 
 
 class ConfigurationError(LangmemError, ValueError):

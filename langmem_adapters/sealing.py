@@ -9,11 +9,12 @@ sessions, tags), keys and ids stay as they are.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
+from langmem_adapters.errors import ConfigurationError, Conflict, Damaged, NotSealed, SerializationError
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page, Store
 
@@ -22,6 +23,8 @@ __all__ = ["BindingCodec", "Codec", "Redactor", "SealedStore"]
 Redactor: TypeAlias = Callable[[str], str]
 """Gives a text without what must not be kept. Pure, and a text that it gave stays as it is when it is given again."""
 
+_DAMAGED = b"\0"  # nothing that is stored: whoever reads it finds it damaged
+_log = logging.getLogger("langmem_adapters")
 _LOOKS = 64  # at what a guarded write replaces, while other writers are quicker
 
 
@@ -29,7 +32,8 @@ _LOOKS = 64  # at what a guarded write replaces, while other writers are quicker
 class Codec(Protocol):
     """Writes bytes in another form, such as compressed or encrypted, and reads them again.
 
-    The form may differ each time. What cannot be read is a SerializationError; nothing is read wrongly.
+    The form may differ each time. What cannot be read is a SerializationError; nothing is read wrongly. Where that
+    cannot be for want of a key, it is a :class:`~langmem_adapters.errors.Damaged`, and what stands beside it is read.
     """
 
     def encode(self, data: bytes) -> bytes:
@@ -59,6 +63,9 @@ class SealedStore:
 
     Guards are compared by what values say, not by their stored form; so a guarded write takes one more round trip,
     in which the values are read that it guards.
+
+    What is :class:`~langmem_adapters.errors.Damaged` is handed on as such, with a warning, so that a page or a session
+    is served without it. A value that is :class:`~langmem_adapters.errors.NotSealed` is raised: it would be replaced.
 
     Args:
         store: Where it is kept.
@@ -106,7 +113,7 @@ class SealedStore:
     ) -> Page:
         """:meth:`Store.scan`."""
         page = self.store.scan(namespace, after=after, before=before, limit=limit, reverse=reverse, keys=keys)
-        items = [item._replace(data=self._open(_entry(namespace, item.id), item.data)) for item in page.items]
+        items = [item._replace(data=self._open_entry(namespace, item)) for item in page.items]
         return Page(items, page.total, self._opened(namespace, page.values))
 
     def append(
@@ -192,7 +199,21 @@ class SealedStore:
         return [(id_, self._seal(_entry(namespace, id_), data)) for id_, data in entries]
 
     def _opened(self, namespace: Namespace, values: Mapping[str, bytes]) -> dict[str, bytes]:
-        return {key: self._open(_value(namespace, key), data) for key, data in values.items()}
+        return {key: self._open_value(_value(namespace, key), data) for key, data in values.items()}
+
+    def _open_entry(self, namespace: Namespace, item: Item) -> bytes:
+        try:
+            return self._open(_entry(namespace, item.id), item.data)
+        except Damaged as damage:
+            return _handed_on(damage)
+
+    def _open_value(self, place: bytes, data: bytes) -> bytes:
+        try:
+            return self._open(place, data)
+        except NotSealed:
+            raise
+        except Damaged as damage:
+            return _handed_on(damage)
 
     def _seal(self, place: bytes, data: bytes) -> bytes:
         data = self.redacted(data)
@@ -204,6 +225,11 @@ class SealedStore:
         if self._binding is not None:
             return self._binding.decode_at(data, place)
         return data if self._codec is None else self._codec.decode(data)
+
+
+def _handed_on(damage: Damaged) -> bytes:
+    _log.warning("something is left out of what is read: %s", damage)
+    return _DAMAGED
 
 
 # --- places

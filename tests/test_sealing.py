@@ -24,7 +24,14 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.encryption import DATA_KEYS, AESGCMCodec, EnvelopeCodec, key_name, new_key
-from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, SerializationError
+from langmem_adapters.errors import (
+    ConfigurationError,
+    Conflict,
+    Damaged,
+    MissingDependency,
+    NotSealed,
+    SerializationError,
+)
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.experience.leases import Leases
 from langmem_adapters.flow import run
@@ -38,6 +45,7 @@ from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Experience, Message
 from langmem_adapters.protocols import ConversationIndex, Document, Item, Store
 from langmem_adapters.sealing import BindingCodec, Codec, SealedStore
+from langmem_adapters.sessions import Sessions
 from langmem_adapters.settings import Settings
 from langmem_adapters.stores import open_store
 from langmem_adapters.stores.memory import MemoryStore
@@ -343,7 +351,7 @@ def test_an_encrypted_backend_says_nothing_without_the_key(at: Backend) -> None:
     for word in (b"quagga", b"zebediah", b"sleep", b"request", b"respons", b'"content"', b'"role"'):
         assert word not in everything
     for name in at.store.namespaces():
-        assert all(data[0] == 1 and len(set(data)) > 8 for data in at.store.get(name).values())
+        assert all(data[0] == 2 and len(set(data)) > 8 for data in at.store.get(name).values())
     plain = BrainMemory(at.store, "s1", user="u1")
     assert plain.messages() == []  # with warnings: nothing of it can be read
     other = SealedStore(at.store, codec=AESGCMCodec({"k": NEW}))
@@ -401,14 +409,142 @@ def test_a_value_is_bound_to_its_place(any_store: Store) -> None:
         (("brain", "t/u", "s"), "a"),
     ]:
         any_store.write(namespace, put={key: value})
-        with pytest.raises(SerializationError):
-            store.get(namespace, [key])
+        assert is_damaged(store.get(namespace, [key])[key])
     any_store.write(NS, put={"a": entry}, append=[("b", entry), ("c", value)])
-    for read in (lambda: store.get(NS, ["a"]), lambda: store.scan(NS), lambda: store.scan(NS, limit=0, keys=["a"])):
-        with pytest.raises(SerializationError):
-            read()
+    assert is_damaged(store.get(NS, ["a"])["a"])
+    assert is_damaged(store.append(NS, [], keys=["a"]).values["a"])
+    page = store.scan(NS, keys=["a"])
+    assert is_damaged(page.values["a"])
+    assert [item.data == b"entry" or is_damaged(item.data) for item in page.items] == [True] * 3
+    assert [item.data for item in page.items].count(b"entry") == 1
+
+
+def is_damaged(data: bytes) -> bool:
+    """Whether it can be read as nothing that was ever stored."""
     with pytest.raises(SerializationError):
-        store.append(NS, [], keys=["a"])
+        decode(data)
+    return True
+
+
+# --- damage -------------------------------------------------------------------------------------------------
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-20] + bytes([data[-20] ^ 1]) + data[-19:]
+
+
+def older(data: bytes, place: bytes = b"", *, key: bytes = OLD) -> bytes:
+    """As this was encrypted before the header told one key from another."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+    header = b"\x01\x01k"
+    return header + bytes(12) + AESGCM(key).encrypt(bytes(12), data, header + place)
+
+
+def test_another_key_is_told_from_damage_and_both_from_what_was_never_encrypted() -> None:
+    codec = AESGCMCodec({"k": OLD})
+    sealed = codec.encode(b"Noted.")
+    with pytest.raises(Damaged, match="it was changed"):
+        codec.decode(flipped(sealed))
+    with pytest.raises(NotSealed, match="not encrypted"):
+        codec.decode(b'{"v":1}' + bytes(40))
+    for wrong in (AESGCMCodec({"k": NEW}), AESGCMCodec({"j": OLD})):
+        for data in (sealed, flipped(sealed), older(b"Noted.")):
+            with pytest.raises(SerializationError) as refused:
+                wrong.decode(data)
+            assert type(refused.value) is SerializationError
+
+
+def test_what_was_encrypted_before_is_read_and_not_called_damaged_where_that_cannot_be_known() -> None:
+    codec = AESGCMCodec({"k": OLD})
+    assert codec.decode_at(older(b"Noted.", b"here"), b"here") == b"Noted."
+    with pytest.raises(SerializationError, match="another key than it was, or the value was changed") as refused:
+        codec.decode(flipped(older(b"Noted.")))
+    assert type(refused.value) is SerializationError
+
+
+@pytest.mark.parametrize("spoil", [flipped, lambda data: data[:-1]])
+def test_a_data_key_that_is_damaged_makes_no_value_look_damaged(spoil: Callable[[bytes], bytes]) -> None:
+    keys = MemoryStore()
+    sealed = EnvelopeCodec(keys, AESGCMCodec({"k": OLD})).encode(b"Noted.")
+    keys.write(DATA_KEYS, put={"1": spoil(keys.get(DATA_KEYS)["1"])})
+    with pytest.raises(SerializationError, match="a data key cannot be read") as refused:
+        EnvelopeCodec(keys, AESGCMCodec({"k": OLD})).decode(sealed)
+    assert type(refused.value) is SerializationError
+
+
+PLAIN = Message(role="user", content="from before", id="0").to_bytes()
+DAMAGE = [flipped, lambda _: b"{garbage", lambda _: PLAIN]
+
+
+def spoil_first(store: Store, namespace: Namespace, spoil: Callable[[bytes], bytes]) -> None:
+    """Change the first entry of a log in its place."""
+    items = store.scan(namespace).items
+    entries = [(item.id, spoil(item.data) if n == 0 else item.data) for n, item in enumerate(items)]
+    store.write(namespace, remove=items)
+    store.append(namespace, entries)
+
+
+@pytest.mark.parametrize("codec", [AESGCMCodec({"k": OLD}), EnvelopeCodec(MemoryStore(), AESGCMCodec({"k": OLD}))])
+@pytest.mark.parametrize("spoil", DAMAGE)
+def test_what_is_damaged_takes_nothing_along(
+    any_store: Store, spoil: Callable[[bytes], bytes], codec: BindingCodec, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SealedStore(any_store, codec=codec)
+    brain, working = BrainMemory(store, "s", user="ada"), WorkingMemory(store, user="ada")
+    brain.add_messages([Message(role="user", content=f"m{n}", id=str(n)) for n in range(3)])
+    items = working.store("c", "one", "two", "three")
+    BrainMemory(store, "other", user="ada").add_talk("hello")
+    for namespace in (("brain", "", "ada", "s"), ("working", "", "ada", "c", "SHORT_TERM")):
+        spoil_first(any_store, namespace, spoil)
+    before = {namespace: any_store.scan(namespace).items[0] for namespace in any_store.namespaces() if namespace[1:2]}
+    assert [message.text for message in brain.messages()] == ["m1", "m2"]
+    assert [message.text for message in brain.window()] == ["m1", "m2"]
+    assert [item.data for item in working.retrieve("c")] == ["two", "three"]
+    changed = working.update("c", lambda text: text + "!", item_id=items[1].id)
+    assert changed is not None
+    assert changed.data == "two!"
+    assert brain.delete(["2"]) == 1
+    brain.add_talk("m3")
+    sessions = Sessions(store, user="ada")
+    assert [(info.session, info.messages) for info in sessions.list_sessions()] == [("s", 3), ("other", 1)]
+    there = Sessions(MemoryStore(), user="ada")
+    assert there.import_(sessions.export()) == 3
+    assert [m.text for m in BrainMemory(there.store, "s", user="ada").messages()] == ["m1", "m3"]
+    assert "something is left out of what is read" in caplog.text
+    assert all(any_store.scan(namespace).items[0] == item for namespace, item in before.items())
+
+
+def test_a_session_from_before_the_codec_takes_no_other_along_and_stays_as_it_is(any_store: Store) -> None:
+    plain = BrainMemory(any_store, "old", user="ada", model=lambda _: "They spoke.")
+    plain.add_messages([Message(role="user", content=f"m{n}") for n in range(4)])
+    plain.summarize(keep=2)
+    plain.set_title("Old")
+    plain.add_knowledge(["A fact."])
+    plain.delete([plain.messages()[1].id])
+    namespace = ("brain", "", "ada", "old")
+    before = (any_store.scan(namespace), any_store.get(namespace))
+    store = SealedStore(any_store, codec=AESGCMCodec({"k": OLD}))
+    BrainMemory(store, "new", user="ada").add_talk("hello")
+    sessions = Sessions(store, user="ada")
+    assert [(info.session, info.messages, info.title) for info in sessions.list_sessions()] == [
+        ("new", 1, ""),
+        ("old", 3, ""),
+    ]
+    there = Sessions(MemoryStore(), user="ada")
+    assert there.import_(sessions.export()) == 1
+    brain = BrainMemory(store, "old", user="ada", model=lambda _: "Another.")
+    assert brain.messages() == []
+    with pytest.raises(NotSealed):
+        brain.summarize()
+    with pytest.raises(NotSealed):
+        brain.set_summary("Another.")
+    assert (any_store.scan(namespace), any_store.get(namespace)) == before
+    wrong = Sessions(SealedStore(any_store, codec=AESGCMCodec({"k": NEW})), user="ada")
+    with pytest.raises(SerializationError, match="another key"):
+        wrong.list_sessions()
+    with pytest.raises(SerializationError, match="another key"):
+        list(wrong.export())
 
 
 def test_keys_are_exchanged_while_the_old_one_still_reads(any_store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -178,6 +179,26 @@ def test_a8_a_title_that_is_none_does_not_take_the_list_along(
     assert "a stored title is left out" in caplog.text
 
 
+@pytest.mark.parametrize("stored", [b"{", b'"yesterday"', b"true", b"\xff"])
+def test_a_damaged_value_takes_neither_list_nor_export_along(
+    stored: bytes, any_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    brain, sessions = BrainMemory(any_store, "s", clock=FakeClock()), Sessions(any_store)
+    brain.add_messages([Message(role="user", content="a", id="a"), Message(role="user", content="b", created_at=5.0)])
+    brain.delete(["a"])
+    brain.set_title("Title")
+    BrainMemory(any_store, "other").add_talk("hello")
+    damaged = dict.fromkeys(["created", "departed", "knowledge/00000001", "summary"], stored)
+    any_store.write(brain_namespace(brain.scope), put=damaged)
+    found = {info.session: info for info in sessions.list_sessions()}
+    assert (found["s"].created_at, found["s"].title, found["s"].messages, len(found)) == (5.0, "Title", 1, 2)
+    there = Sessions(MemoryStore())
+    assert there.import_(sessions.export()) == 2
+    assert held(BrainMemory(there.store, "s"))[3] == "Title"
+    for name in ("created", "departed", "knowledge", "summary"):
+        assert f"the value {name!r} of a session is left out" in caplog.text
+
+
 # --- export and import
 
 
@@ -298,6 +319,176 @@ def test_a_damaged_row_is_exported_as_far_as_it_can_be_read(any_store: Store) ->
     assert there.import_(Sessions(any_store).export()) == 1
     assert [message.text for message in BrainMemory(there.store, "s").messages()] == ["kept"]
     assert names(Sessions(any_store)) == ["s"]
+
+
+# --- into sessions that have something already
+
+
+def said(brain: BrainMemory) -> list[str]:
+    return [message.text for message in brain.messages()]
+
+
+def numbered(store: Store, *texts: str, session: str = "s") -> BrainMemory:
+    """A session whose messages have the ids "1", "2" and so on."""
+    brain = BrainMemory(store, session, model=lambda _: "They counted.")
+    brain.add_messages([Message(role="user", content=text, id=str(n)) for n, text in enumerate(texts, start=1)])
+    return brain
+
+
+def everything(store: Store) -> dict[Any, Any]:
+    return {namespace: (store.scan(namespace), store.get(namespace)) for namespace in sorted(store.namespaces())}
+
+
+def test_another_message_of_the_same_id_is_imported_in_its_place_and_once(any_store: Store) -> None:
+    brain, other = numbered(any_store, "one", "two"), numbered(MemoryStore(), "uno", "two", "tre")
+    lines = list(Sessions(other.store).export())
+    assert Sessions(any_store).import_(lines) == 2
+    assert said(brain) == ["one", "two", "uno", "tre"]
+    before = everything(any_store)
+    assert Sessions(any_store).import_(lines) == 0
+    assert everything(any_store) == before
+
+
+def test_two_messages_of_one_id_in_one_file_are_both_imported_in_their_order(any_store: Store) -> None:
+    lines = [json.dumps(message_line(content=text)) for text in ("one", "two", "one", "three")]
+    assert Sessions(any_store).import_(lines) == 3
+    assert said(BrainMemory(any_store, "s")) == ["one", "two", "three"]
+    assert Sessions(any_store).import_(lines) == 0
+
+
+def test_another_message_of_the_same_id_that_left_is_not_imported_again(any_store: Store) -> None:
+    numbered(any_store, "one", "two")
+    lines = list(Sessions(numbered(MemoryStore(), "uno", "due").store).export())
+    assert Sessions(any_store).import_(lines) == 2
+    index = open_index("memory:")
+    short = BrainMemory(any_store, "s", memory_k=1, long_term=LongTermMemory(any_store, index, session="s"))
+    short.add_talk("five")
+    short.add_talk("six")
+    assert said(short) == ["six"]
+    assert Sessions(any_store).import_(lines) == 0
+    assert said(short) == ["six"]
+
+
+def test_a_message_that_is_damaged_comes_back_from_a_backup(any_store: Store) -> None:
+    brain = numbered(MemoryStore(), "one", "two")
+    any_store.append(brain_namespace(brain.scope), [("1", b"{"), ("2", brain.messages()[1].to_bytes())])
+    assert Sessions(any_store).import_(Sessions(brain.store).export()) == 1
+    assert said(BrainMemory(any_store, "s")) == ["two", "one"]
+    assert Sessions(any_store).import_(Sessions(brain.store).export()) == 0
+
+
+def test_facts_of_both_sides_are_kept_each_once(any_store: Store) -> None:
+    brain, other = numbered(any_store, "one"), numbered(MemoryStore(), "one")
+    brain.add_knowledge(["Ada has a bike.", "It is blue."])
+    other.add_knowledge(["It is blue.", "It is in the shed.", "It is old.", "It is old."])
+    lines = list(Sessions(other.store).export())
+    for _ in range(2):
+        Sessions(any_store).import_(lines)
+        facts = [fact.text for fact in brain.get_knowledge()]
+        assert facts == ["Ada has a bike.", "It is blue.", "It is in the shed.", "It is old.", "It is old."]
+
+
+@pytest.mark.parametrize("own", [["mine"], ["one", "mine"], ["one", "two", "three", "mine"], ["another one"]])
+def test_an_imported_summary_hides_nothing_of_which_it_does_not_tell(
+    any_store: Store, own: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    other = numbered(MemoryStore(), "one", "two", "three")
+    other.summarize(keep=1)
+    brain = numbered(any_store)
+    ids = {"one": "1", "two": "2", "three": "3", "another one": "1"}
+    brain.add_messages([Message(role="user", content=text, id=ids.get(text, "")) for text in own])
+    lines = list(Sessions(other.store).export())
+    taken = own[:3] == ["one", "two", "three"]
+    for _ in range(2):
+        Sessions(any_store).import_(lines)
+        summary, shown = brain.context()
+        assert {message.text for message in shown} == ({*own, "three"} - {"one", "two"} if taken else {*said(brain)})
+        assert (summary is not None) == taken
+    assert ("an imported summary is left out" in caplog.text) != taken
+
+
+def test_an_import_that_was_broken_off_anywhere_is_finished_by_the_next(any_store: Store) -> None:
+    other = numbered(MemoryStore(), "one", "two", "three")
+    other.add_knowledge(["A fact."])
+    other.set_title("Title")
+    other.summarize(keep=1)
+    lines = list(Sessions(other.store).export())
+    writes = 0
+    while True:
+        any_store.clear(brain_namespace(other.scope))
+        writes += 1
+        try:
+            Sessions(cast("Store", BrokenOff(any_store, writes))).import_(lines)
+        except InterruptedError:
+            Sessions(any_store).import_(lines)
+        else:
+            break
+        brain = BrainMemory(any_store, "s")
+        assert held(brain) == held(other)
+        assert brain.context() == other.context()
+    assert writes == 4
+
+
+class BrokenOff:
+    """A real store; the one who writes does not live to see the write of this number."""
+
+    def __init__(self, store: Store, number: int) -> None:
+        self.store, self.left = store, number
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.store, name)
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            self.left -= name in {"write", "append"}
+            if not self.left:
+                raise InterruptedError
+            return method(*args, **kwargs)
+
+        return watched
+
+
+def test_a_value_that_comes_in_the_same_moment_stays(any_store: Store) -> None:
+    other = numbered(MemoryStore(), "one")
+    other.set_title("Title")
+    other.add_knowledge(["A fact."])
+    brain = BrainMemory(any_store, "s")
+
+    def write_first() -> None:
+        brain.set_title("Mine")
+        brain.add_knowledge(["My fact."])
+
+    meanwhile = Overtaken(any_store, write_first)
+    Sessions(cast("Store", meanwhile)).import_(Sessions(other.store).export())
+    assert brain.get_title() == "Mine"
+    assert [fact.text for fact in brain.get_knowledge()] == ["My fact.", "A fact."]
+
+
+class Overtaken:
+    """A real store in front of which somebody else is quicker, once, when something is about to be written."""
+
+    def __init__(self, store: Store, first: Callable[[], Any]) -> None:
+        self.store, self.first = store, [first]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def write(self, namespace: tuple[str, ...], **changes: Any) -> None:
+        if self.first:
+            self.first.pop()()
+        self.store.write(namespace, **changes)
+
+
+async def test_an_import_reads_its_lines_beside_the_event_loop(any_store: Store) -> None:
+    exported = list(Sessions(numbered(MemoryStore(), "one").store).export())
+    threads = set[int]()
+
+    def lines() -> Iterator[bytes]:
+        threads.add(threading.get_ident())
+        yield from exported
+
+    assert await Sessions(any_store).aimport(lines()) == 1
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 def session_line(**values: Any) -> dict[str, Any]:
