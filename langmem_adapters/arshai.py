@@ -26,6 +26,7 @@ from typing_extensions import Self
 from langmem_adapters.codec import encode
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.given import check_count
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import shared_store
 from langmem_adapters.stores.memory import MemoryStore
@@ -35,6 +36,7 @@ __all__ = ["InMemoryManager", "MemoryText", "RedisWorkingMemoryManager"]
 
 _DEFAULT_URL = "redis://localhost:6379/1"  # arshai's own
 _LIMIT = 5  # arshai's own
+_KEEP = 100
 _SHORT_TERM = "SHORT_TERM_MEMORY"
 _TYPES: dict[str, MemoryType] = {
     _SHORT_TERM: "SHORT_TERM",
@@ -101,9 +103,11 @@ def _text(item: WorkingItem) -> Any:
 class _Manager:
     """The four methods of arshai's ``IMemoryManager``, each with an async twin."""
 
-    def __init__(self, store: Store, ttl: float | None, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, ttl: float | None, clock: Callable[[], float], keep: int = _KEEP) -> None:
+        check_count("keep", keep)
         self._memory = WorkingMemory(store, ttl=ttl, clock=clock)
         self.ttl = ttl
+        self._keep = keep
 
     def store(self, input: Any) -> str:  # noqa: A002 - arshai's name
         """Keep every text of ``input.data``; returns the key that arshai would use. ValueError without data."""
@@ -149,8 +153,12 @@ class _Manager:
 
     def _store(self, source: Any) -> Flow[str]:
         given = _read(source, data_for="store")
-        yield from self._memory.store_flow(given.conversation_id, given.texts, given.memory_type, given.metadata)
+        yield from self._kept(given, given.texts, given.metadata)
         return given.key
+
+    def _kept(self, given: _Input, texts: list[str], metadata: dict[str, Any] | None) -> Flow[None]:
+        place, newest = (given.conversation_id, given.memory_type), texts[-self._keep :]
+        yield from self._memory.store_flow(place[0], newest, place[1], metadata, keep=self._keep)
 
     def _retrieve(self, source: Any) -> Flow[list[Any]]:
         given = _read(source)
@@ -167,7 +175,7 @@ class _Manager:
         text, *others = given.texts
         changed = yield from self._memory.update_flow(place[0], text, place[1], newest[0].id, None)
         if changed and others:
-            yield from self._memory.store_flow(place[0], others, place[1], newest[0].metadata)
+            yield from self._kept(given, others, newest[0].metadata)
 
 
 class RedisWorkingMemoryManager(_Manager):
@@ -177,6 +185,8 @@ class RedisWorkingMemoryManager(_Manager):
         storage_url: "redis://…" or any other URL of :func:`~langmem_adapters.open_store`; default
             ``LANGMEM_STORE_URL``, ``REDIS_URL``, then arshai's own "redis://localhost:6379/1".
         ttl: Seconds; default 12 hours.
+        keep: How many of the newest texts of a conversation and memory type are kept, as arshai's code stores one with
+            each turn, and each starts the time anew.
         clock: Gives Unix seconds.
         ignored: arshai takes any further setting, and none has an effect there either.
     """
@@ -186,11 +196,12 @@ class RedisWorkingMemoryManager(_Manager):
         storage_url: str | None = None,
         *,
         ttl: float | None = TWELVE_HOURS,
+        keep: int = _KEEP,
         clock: Callable[[], float] = time.time,
         **ignored: Any,  # noqa: ARG002
     ) -> None:
         url = storage_url or os.environ.get("LANGMEM_STORE_URL") or os.environ.get("REDIS_URL") or _DEFAULT_URL
-        super().__init__(shared_store(url), ttl, clock)
+        super().__init__(shared_store(url), ttl, clock, keep)
 
 
 class InMemoryManager(_Manager):
@@ -200,7 +211,8 @@ class InMemoryManager(_Manager):
         self,
         *,
         ttl: float | None = TWELVE_HOURS,
+        keep: int = _KEEP,
         clock: Callable[[], float] = time.time,
         **ignored: Any,  # noqa: ARG002
     ) -> None:
-        super().__init__(MemoryStore(clock=clock), ttl, clock)
+        super().__init__(MemoryStore(clock=clock), ttl, clock, keep)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from langmem_adapters import views
-from langmem_adapters.codec import decode, encode
-from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
-from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.given import check_count, check_seconds, check_store, check_text
+from langmem_adapters.errors import ConfigurationError, Conflict
+from langmem_adapters.flow import Flow, Step, arun, run, step
+from langmem_adapters.given import check_count, check_function, check_seconds, check_store, check_text
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
+from langmem_adapters.working_items import WorkingItem, read_item, write_item
 
 __all__ = ["TWELVE_HOURS", "MemoryType", "WorkingItem", "WorkingMemory"]
 
@@ -26,24 +25,11 @@ MemoryType: TypeAlias = Literal["SHORT_TERM", "LONG_TERM", "WORKING"]
 TWELVE_HOURS: Final = 12 * 60 * 60.0
 """Seconds that a working memory lives after its last write, unless it is told otherwise."""
 
-_VERSION = 1
 _REVISION = "revision"  # the value that every write changes, so that an update notices any other writer
+_OWN = "revision/"  # the value of one item that every write of it changes, so that others need not be noticed
+_ATTEMPTS = 40  # of a change, while other writers are quicker
+_SHORTEST, _LONGEST = 0.001, 0.2  # seconds of a pause between two of them, at the most
 _PAGE = 100  # entries read at once while one is looked for
-_log = logging.getLogger("langmem_adapters")
-
-
-@dataclass(frozen=True)
-class WorkingItem:
-    """One thing that is remembered. ``data`` is text or any plain data; times are Unix times in seconds."""
-
-    id: str
-    data: Any = field(repr=False)
-    metadata: dict[str, Any] = field(repr=False)
-    created_at: float
-    updated_at: float
-
-    def _repr_html_(self) -> str:
-        return views.attempt(self, lambda: views.items([self]))
 
 
 class _Found(NamedTuple):
@@ -63,9 +49,11 @@ class WorkingMemory:
         ttl: Seconds; None: it never expires.
         clock: Gives Unix seconds.
         new_id: Gives ids to items, and to each of their versions.
+        sleep: Waits for seconds; async callers wait on their event loop unless it is another than the default.
 
     Raises:
         ConfigurationError: From every method, for an argument that is wrong.
+        Conflict: When other writers were quicker each of 40 times that a change was tried.
         SerializationError: When data is kept that is not plain.
 
     >>> from langmem_adapters import WorkingMemory, open_store
@@ -85,8 +73,10 @@ class WorkingMemory:
         ttl: float | None = TWELVE_HOURS,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         check_seconds("ttl", ttl)
+        check_function("sleep", sleep)
         check_text("user", user)
         check_text("tenant", tenant)
         check_store(store)
@@ -95,6 +85,7 @@ class WorkingMemory:
         self.ttl = ttl
         self._clock = clock
         self._new_id = new_id
+        self._sleep = sleep
 
     def store(
         self,
@@ -145,8 +136,8 @@ class WorkingMemory:
         Args:
             conversation_id: Whose memory.
             change: The new data, or a function from the data (None, where there is no item) to the new data.
-                It is called again when another writer was faster, so it should do nothing but compute.
-                :meth:`aupdate` also takes a coroutine function.
+                It is called again when another writer of the item was faster (without ``item_id``, of any item), so
+                it should do nothing but compute. :meth:`aupdate` also takes a coroutine function.
             memory_type: Which memory of the conversation.
             item_id: Which item; default: the newest, which is made if there is none.
             metadata: Replaces the item's metadata; None: it stays.
@@ -185,18 +176,31 @@ class WorkingMemory:
     # --- flows
 
     def store_flow(
-        self, conversation_id: str, data: Sequence[Any], memory_type: MemoryType, metadata: Mapping[str, Any] | None
+        self,
+        conversation_id: str,
+        data: Sequence[Any],
+        memory_type: MemoryType,
+        metadata: Mapping[str, Any] | None,
+        *,
+        keep: int | None = None,
     ) -> Flow[list[WorkingItem]]:
-        """:meth:`store`, as a part of a larger flow."""
+        """:meth:`store`, as a part of a larger flow; of more than ``keep`` items, the oldest go with the same write."""
         place = self._place(conversation_id, memory_type)
         if not data:
             raise ConfigurationError("there is no data to store")
         now = self._clock()
         items = [WorkingItem(self._new_id(), _checked(one), _checked_metadata(metadata), now, now) for one in data]
-        entries = [(item.id, _write(item)) for item in items]
-        revision = entries[-1][0].encode()
-        yield from step(self._store.write, place, append=entries, put={_REVISION: revision}, ttl=self.ttl)
+        entries = [(item.id, write_item(item)) for item in items]
+        put = {_REVISION: entries[-1][0].encode(), **{_OWN + item.id: item.id.encode() for item in items}}
+        old = (yield from self._surplus(place, keep - len(items), len(items))) if keep else []
+        own = [_OWN + item.id for entry in old if (item := read_item(entry, place[-1]))]
+        yield from step(self._store.write, place, append=entries, put=put, remove=old, delete=own, ttl=self.ttl)
         return items
+
+    def _surplus(self, place: Namespace, room: int, count: int) -> Flow[list[Item]]:
+        """The oldest entries, where there is no room for all: a few more than ``count``, so that many become fewer."""
+        page = yield from step(self._store.scan, place, limit=2 * count)
+        return page.items[: max(page.total - max(room, 0), 0)]
 
     def retrieve_flow(
         self, conversation_id: str, memory_type: MemoryType, limit: int | None
@@ -218,18 +222,16 @@ class WorkingMemory:
     ) -> Flow[WorkingItem | None]:
         """:meth:`update`, as a part of a larger flow."""
         place = self._place(conversation_id, memory_type)
-        while True:
-            found, revision = yield from self._newest(place, 1, item_id)
+        for attempt in range(_ATTEMPTS):
+            found, revisions = yield from self._look_again(attempt, place, item_id)
             old = found[0].item if found else None
             if old is None and item_id is not None:
                 return None
             data = (yield from step(change, old.data if old else None)) if callable(change) else change
             new = self._changed(old, _checked(data), metadata)
-            try:
-                yield from self._replace(place, found, new, revision)
-            except Conflict:
-                continue
-            return new
+            if (yield from self._replace(place, found, new, revisions)):
+                return new
+        raise _overtaken()
 
     def _changed(self, old: WorkingItem | None, data: Any, metadata: Mapping[str, Any] | None) -> WorkingItem:
         now = self._clock()
@@ -244,15 +246,13 @@ class WorkingMemory:
             total = (yield from step(self._store.scan, place, limit=0)).total
             yield from step(self._store.clear, place)
             return bool(total)
-        while True:
-            found, revision = yield from self._newest(place, 1, item_id)
+        for attempt in range(_ATTEMPTS):
+            found, revisions = yield from self._look_again(attempt, place, item_id)
             if not found:
                 return False
-            try:
-                yield from self._replace(place, found, None, revision)
-            except Conflict:
-                continue
-            return True
+            if (yield from self._replace(place, found, None, revisions)):
+                return True
+        raise _overtaken()
 
     def _place(self, conversation_id: str, memory_type: str) -> Namespace:
         if not isinstance(conversation_id, str) or not conversation_id:
@@ -261,53 +261,59 @@ class WorkingMemory:
             raise ConfigurationError(f"a memory type is {', '.join(get_args(MemoryType))}, not {memory_type!r:.50}")
         return ("working", *self._owner, conversation_id, memory_type)
 
+    def _look_again(
+        self, attempt: int, place: Namespace, item_id: str | None
+    ) -> Flow[tuple[list[_Found], dict[str, bytes]]]:
+        """The newest item, or the one of this id; before another attempt, after a pause that is never the same."""
+        if attempt:
+            share = zlib.crc32(self._new_id().encode("utf-8", "surrogatepass")) / 2**32
+            seconds = share * min(_SHORTEST * 2**attempt, _LONGEST)
+            wait = (lambda: asyncio.sleep(seconds)) if self._sleep is time.sleep else None
+            yield Step(lambda: self._sleep(seconds), wait)
+        return (yield from self._newest(place, 1, item_id))
+
     def _replace(
-        self, place: Namespace, found: list[_Found], new: WorkingItem | None, revision: bytes | None
-    ) -> Flow[None]:
-        """Put an item's new version in the place of the old one, if nobody has written since ``revision``."""
+        self, place: Namespace, found: list[_Found], new: WorkingItem | None, revisions: dict[str, bytes]
+    ) -> Flow[bool]:
+        """Put an item's new version in the place of the old one; False, if that was written since the look."""
         version = self._new_id()
-        yield from step(
-            self._store.write,
-            place,
-            append=[] if new is None else [(version, _write(new))],
-            remove=[one.entry for one in found],
-            put={_REVISION: version.encode()},
-            guard={_REVISION: revision},
-            ttl=self.ttl,
-        )
+        own = _OWN + (found[0].item if new is None else new).id
+        guarded = own if own in revisions else _REVISION
+        try:
+            yield from step(
+                self._store.write,
+                place,
+                append=[] if new is None else [(version, write_item(new))],
+                remove=[one.entry for one in found],
+                put={_REVISION: version.encode()} | ({} if new is None else {own: version.encode()}),
+                delete=[own] if new is None else [],
+                guard={guarded: revisions.get(guarded)},
+                ttl=self.ttl,
+            )
+        except Conflict:
+            return False
+        return True
 
     def _newest(
         self, place: Namespace, wanted: int | None, item_id: str | None = None
-    ) -> Flow[tuple[list[_Found], bytes | None]]:
-        """The newest items that can be read, newest first, and the revision that they are of."""
+    ) -> Flow[tuple[list[_Found], dict[str, bytes]]]:
+        """The newest items that can be read, newest first, and the revisions that they are of."""
         found: list[_Found] = []
         limit = wanted if item_id is None else _PAGE
-        page = yield from step(self._store.scan, place, limit=limit, reverse=True, keys=[_REVISION])
-        revision = page.values.get(_REVISION)
+        keys = [_REVISION] if item_id is None else [_REVISION, _OWN + item_id]
+        page = yield from step(self._store.scan, place, limit=limit, reverse=True, keys=keys)
+        revisions = page.values
         while True:
-            read = ((entry, _read(entry, place[-1])) for entry in page.items)
+            read = ((entry, read_item(entry, place[-1])) for entry in page.items)
             found += [_Found(entry, item) for entry, item in read if item and item_id in {None, item.id}]
             if limit is None or len(page.items) < limit or len(found) >= (wanted or 0):
-                return found[:wanted], revision
+                return found[:wanted], revisions
             limit, before = _PAGE, page.items[-1].seq
             page = yield from step(self._store.scan, place, before=before, limit=limit, reverse=True)
 
 
-def _write(item: WorkingItem) -> bytes:
-    return encode({"v": _VERSION, **item.__dict__})
-
-
-def _read(entry: Item, memory_type: str) -> WorkingItem | None:
-    """A stored item; None, with a warning, where it is damaged: one must not take the others along."""
-    with suppress(SerializationError, AttributeError, KeyError, TypeError):
-        fields = decode(entry.data)
-        version = fields.pop("v")
-        item = WorkingItem(**fields)
-        sound = isinstance(item.id, str) and isinstance(item.metadata, dict)
-        if version == _VERSION and sound and _is_number(item.created_at) and _is_number(item.updated_at):
-            return item
-    _log.warning("a working memory of type %s holds a damaged item, which is left out", memory_type)
-    return None
+def _overtaken() -> Conflict:
+    return Conflict(f"other writers were quicker each of {_ATTEMPTS} times: nothing was changed")
 
 
 def _checked(data: Any) -> Any:
@@ -320,7 +326,3 @@ def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     if metadata is not None and not isinstance(metadata, Mapping):
         raise ConfigurationError(f"metadata is a dictionary, not a {type(metadata).__name__}")
     return dict(metadata or {})
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -34,7 +34,7 @@ from langmem_adapters import WorkingMemory, arshai, open_store, stores
 from langmem_adapters.arshai import InMemoryManager, MemoryText, RedisWorkingMemoryManager
 from langmem_adapters.errors import ConfigurationError, StoreUnavailable
 from langmem_adapters.keys import Namespace
-from langmem_adapters.protocols import Page
+from langmem_adapters.protocols import Page, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 from langmem_adapters.working import TWELVE_HOURS
@@ -297,6 +297,33 @@ def test_an_update_brings_nothing_back_that_was_deleted_meanwhile(host: Host) ->
     manager.store(host.input("private"))
     manager.update(host.input("a", "b"))
     assert manager.retrieve(host.input()) == []
+
+
+def test_the_newest_texts_are_kept_and_others_go_with_the_next_write(any_store: Store, host: Host) -> None:
+    manager = arshai._Manager(any_store, TWELVE_HOURS, time.time, keep=3)
+    for n in range(10):
+        manager.store(host.input(str(n), conversation_id="c"))
+        manager.store(host.input("stays", conversation_id="other"))
+    everything = host.input(conversation_id="c", limit=100)
+    assert texts(manager.retrieve(everything)) == ["9", "8", "7"]
+    manager.store(host.input(*"abcde", conversation_id="c"))
+    assert texts(manager.retrieve(everything)) == ["e", "d", "c"]
+    manager.update(host.input("E", "f", conversation_id="c"))
+    assert texts(manager.retrieve(everything)) == ["f", "E", "d"]
+    kept = any_store.get(("working", "", "", "c", "SHORT_TERM"))
+    assert len(kept) == 1 + 3
+    with pytest.raises(ConfigurationError, match="keep is a whole number of at least 1"):
+        InMemoryManager(keep=0)
+
+
+def test_many_that_were_kept_before_become_fewer_with_each_write(any_store: Store, host: Host) -> None:
+    WorkingMemory(any_store).store("c", *map(str, range(10)))
+    manager = arshai._Manager(any_store, TWELVE_HOURS, time.time, keep=3)
+    counts = []
+    for _ in range(9):
+        manager.store(host.input("new", conversation_id="c"))
+        counts.append(len(manager.retrieve(host.input(conversation_id="c", limit=100))))
+    assert counts == [9, 8, 7, 6, 5, 4, 3, 3, 3]
 
 
 @pytest.mark.parametrize("ttl", [60, None])

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_adapters import Settings, WorkingMemory, open_store, working
-from langmem_adapters.errors import ConfigurationError, SerializationError, StoreUnavailable
+from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError, StoreUnavailable
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
@@ -243,6 +243,86 @@ def test_a_deletion_of_one_item_is_tried_again() -> None:
     store.others = [lambda: memory.update(C, "c", item_id=item.id)]
     assert memory.delete(C, item_id=item.id) is True
     assert shown(memory) == ["b"]
+
+
+def test_who_changes_another_item_is_no_hindrance(any_store: Store) -> None:
+    memory = WorkingMemory(any_store)
+    plan, log, other = memory.store(C, {"n": 0}, "log", "other")
+    seen: list[Any] = []
+
+    def change(data: Any) -> dict[str, int]:
+        seen.append(data)
+        assert seen == [{"n": 0}]
+        memory.update(C, "log, longer", item_id=log.id)
+        memory.store(C, "new")
+        memory.delete(C, item_id=other.id)
+        return plus_one(data)
+
+    assert memory.update(C, change, item_id=plan.id) is not None
+    assert shown(memory) == ["log, longer", "new", {"n": 1}]
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["", "from before items had a revision of their own"])
+@pytest.mark.parametrize("act", ["update", "update of the newest", "delete", "delete all"])
+def test_who_changes_the_same_item_is_seen(any_store: Store, act: str, known: bool) -> None:
+    memory = WorkingMemory(any_store)
+    (item,) = memory.store(C, "old")
+    if not known:
+        any_store.write(("working", "", "", C, "SHORT_TERM"), delete=[f"revision/{item.id}"])
+    acts: dict[str, Callable[[], object]] = {
+        "update": lambda: memory.update(C, "other", item_id=item.id),
+        "update of the newest": lambda: memory.update(C, "other"),
+        "delete": lambda: memory.delete(C, item_id=item.id),
+        "delete all": lambda: memory.delete(C),
+    }
+    left = [acts[act]]
+
+    def change(data: str) -> str:
+        if left:
+            left.pop()()
+        return f"{data}, changed"
+
+    changed = memory.update(C, change, item_id=item.id)
+    gone = act.startswith("delete")
+    assert (changed is None) == gone
+    assert shown(memory) == ([] if gone else ["other, changed"])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_change_that_others_always_overtake_is_given_up(named: bool) -> None:
+    store, pauses = MemoryStore(), list[float]()
+    memory, quick = WorkingMemory(store, sleep=pauses.append), WorkingMemory(store)
+    (item,) = memory.store(C, 0)
+    calls = 0
+
+    def change(_: int) -> int:
+        nonlocal calls
+        calls += 1
+        assert calls <= 40
+        quick.update(C, calls, item_id=item.id)
+        return -1
+
+    with pytest.raises(Conflict, match=r"^other writers were quicker each of 40 times: nothing was changed$"):
+        memory.update(C, change, item_id=item.id if named else None)
+    assert calls == 40
+    assert shown(memory) == [40]
+    assert len(pauses) == 39
+    assert 0 < max(pauses[:3]) <= 0.008 < max(pauses) <= 0.2
+
+
+def test_a_deletion_that_others_always_overtake_is_given_up() -> None:
+    class Overtaken(MemoryStore):
+        def write(self, *args: Any, **change: Any) -> None:
+            if change.get("delete"):
+                quick.update(C, 1, item_id=item.id)
+            super().write(*args, **change)
+
+    store = Overtaken()
+    memory, quick = WorkingMemory(store, sleep=lambda _: None), WorkingMemory(store)
+    (item,) = memory.store(C, 0)
+    with pytest.raises(Conflict, match="nothing was changed"):
+        memory.delete(C, item_id=item.id)
+    assert shown(memory) == [1]
 
 
 def test_a_failing_change_changes_nothing(any_store: Store) -> None:

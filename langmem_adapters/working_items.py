@@ -1,0 +1,54 @@
+"""What a working memory holds, and how it is stored."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from langmem_adapters import views
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.protocols import Item
+
+__all__ = ["WorkingItem", "read_item", "write_item"]
+
+_VERSION = 1
+_log = logging.getLogger("langmem_adapters")
+
+
+@dataclass(frozen=True)
+class WorkingItem:
+    """One thing that is remembered. ``data`` is text or any plain data; times are Unix times in seconds."""
+
+    id: str
+    data: Any = field(repr=False)
+    metadata: dict[str, Any] = field(repr=False)
+    created_at: float
+    updated_at: float
+
+    def _repr_html_(self) -> str:
+        return views.attempt(self, lambda: views.items([self]))
+
+
+def write_item(item: WorkingItem) -> bytes:
+    """An item as it is stored."""
+    return encode({"v": _VERSION, **item.__dict__})
+
+
+def read_item(entry: Item, memory_type: str) -> WorkingItem | None:
+    """A stored item; None, with a warning, where it is damaged: one must not take the others along."""
+    with suppress(SerializationError, AttributeError, KeyError, TypeError):
+        fields = decode(entry.data)
+        version = fields.pop("v")
+        item = WorkingItem(**fields)
+        sound = isinstance(item.id, str) and isinstance(item.metadata, dict)
+        if version == _VERSION and sound and _is_number(item.created_at) and _is_number(item.updated_at):
+            return item
+    _log.warning("a working memory of type %s holds a damaged item, which is left out", memory_type)
+    return None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
