@@ -114,7 +114,7 @@ def import_(
     user: User = "",
     tenant: Tenant = None,
 ) -> None:
-    """Take conversations in: an export of ours, OpenAI chat messages, or LoCoMo.
+    """Take conversations in, of this library, OpenAI, LangChain, LlamaIndex, ChatGPT, LoCoMo or MetaGPT.
 
     The whole file is checked before anything is written. Importing it again adds nothing.
     """
@@ -243,6 +243,8 @@ def export(
     settings = existing_settings(url, tenant)
     if session is not None:
         _session(settings, session, user)
+    elif not settings.sessions(user=user).count():  # a mistyped user must not replace a good backup by nothing
+        raise ConfigurationError(f"there are no sessions {_whose(user)}")
     lines = settings.sessions(user=user).export(session)
     if output is None:
         for line in lines:

@@ -95,8 +95,8 @@ def cached(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - the 
             its class does: ``cache.lookup`` means the class in which the method stands.
         returns: The type of what is returned (of a generator's items); default: what the annotation says. Needed
             for models, dataclasses and enums that no annotation tells of.
-        should_store: Says of a result whether it is worth keeping.
-        metric: Gives of a result what it cost, beside the time: money, or tokens and the model that made them.
+        should_store: Says whether a result is worth keeping.
+        metric: Gives what a result cost besides time: money, or tokens and the model that made them.
         scorer: Scores each new result, in the background.
         judge: Says whether an experience may be served; default: each of an equal call may.
         context_builder: On a miss, puts similar experiences into the request that the function gets.

@@ -136,7 +136,7 @@ class LongTermMemory:
             query: What to look for. An empty one finds nothing.
             k: How many at the most; 0 or less finds nothing.
             shown: Messages that the reader sees anyway: what says the same is left out.
-            where: Says of a memory whether it is wanted; the ``k`` best of those are found.
+            where: Says whether a memory is wanted; the ``k`` best of those are found.
             scope: Narrows a user's memories to those of one session. One of another user or tenant is a
                 ConfigurationError.
             explain: Fill ``signals`` of what is found: what each signal added to its score.

@@ -329,7 +329,7 @@ def test_many_that_were_kept_before_become_fewer_with_each_write(any_store: Stor
 @pytest.mark.parametrize("ttl", [60, None])
 def test_texts_expire_after_the_last_write(host: Host, ttl: float | None) -> None:
     clock = FakeClock()
-    manager = InMemoryManager(clock=clock, **({"ttl": ttl} if ttl else {}))
+    manager = InMemoryManager(clock=clock, ttl=ttl) if ttl else InMemoryManager(clock=clock)
     manager.store(host.input("a"))
     for write in (manager.store, manager.update):
         clock.advance((ttl or TWELVE_HOURS) - 1)

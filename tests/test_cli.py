@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import redis
@@ -27,6 +27,7 @@ from langmem_adapters import LongTermMemory, Message, open_index, open_store
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.cli import app
 from langmem_adapters.experience import ExperiencePool
+from langmem_adapters.importing import FileFormat
 from langmem_adapters.inspection import Dates
 from langmem_adapters.model import Experience, ToolCall
 from langmem_adapters.operations import Migration
@@ -297,6 +298,23 @@ def test_export_replaces_a_file_as_a_whole(url: str, ada: BrainMemory, tmp_path:
     assert ada.count() == 2
     assert "not a file" in fails("export", "--url", url, "--user", "ada", "--output", tmp_path)
     assert "No such file" in fails("export", "--url", url, "--user", "ada", "--output", tmp_path / "no" / "out.jsonl")
+
+
+@pytest.mark.parametrize("user", ["adda", ""])
+def test_an_export_of_nobody_leaves_a_backup_alone(url: str, ada: BrainMemory, tmp_path: Path, user: str) -> None:
+    file = written(tmp_path / "backup.jsonl", "old")
+    before = file.read_text()
+    said = fails("export", "--url", url, "--user", user, "--output", file)
+    assert f"there are no sessions {f'of user {user!r}' if user else 'without a user'}" in said
+    assert file.read_text() == before
+    assert "there are no sessions" in fails("export", "--url", url, "--user", user)
+    assert ada.count() == 2
+
+
+@pytest.mark.parametrize("name", get_args(FileFormat)[2:])
+def test_the_help_of_import_names_what_it_reads(name: str) -> None:
+    described = run("import", "--help").stdout.lower().replace("\n", " ")
+    assert name.replace("-", "") in described.partition("╭")[0].partition("usage")[2]
 
 
 @pytest.mark.parametrize("earlier", [None, "old"])

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import pytest
 import redis
+from llama_index.core.llms import ChatMessage
 
 from langmem_adapters import scrubbing
 from langmem_adapters.brain import BrainMemory
@@ -26,6 +27,7 @@ from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.langgraph import LongTermStore
+from langmem_adapters.llamaindex import BrainChatStore
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Experience, Message
 from langmem_adapters.protocols import Document, Index, Store
@@ -447,6 +449,13 @@ def test_ten_thousand_records_take_less_than_five_seconds(at: Backend) -> None:
     counts = delete_user(at.store, at.indexes, user=ADA)
     assert time.perf_counter() - began < 5
     assert (counts["messages"], counts["working"], counts["memories"]) == (5000, 2000, 3000)
+
+
+async def test_archived_messages_are_counted(at: Backend) -> None:
+    chats = BrainChatStore(store=at.store, user=ADA)
+    await chats.set_messages("s", [ChatMessage(role="user", content=f"m{n}") for n in range(12)])
+    await chats.archive_oldest_messages("s", 10)
+    assert (await adelete_user(at.store, at.indexes, user=ADA))["messages"] == 12
 
 
 async def test_the_async_twin_and_a_sealed_store_whose_key_is_lost(at: Backend) -> None:

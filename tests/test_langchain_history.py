@@ -31,6 +31,7 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from langgraph.graph import StateGraph
 
 from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, open_index, open_store
+from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.langchain import BrainChatMessageHistory, from_message, to_message
 from langmem_adapters.protocols import Page, Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -777,3 +778,14 @@ def test_a_history_of_a_memory_url_is_shared_in_the_process() -> None:
     BrainChatMessageHistory("shared-by-url", url="memory:").add_user_message("x")
     assert len(BrainChatMessageHistory("shared-by-url", url="memory:").messages) == 1
     assert open_store("memory:").scan(("brain", "", "", "shared-by-url")).total == 0
+
+
+def test_what_is_printed_is_the_messages_or_what_keeps_them_back(any_store: Store, tmp_path: Path) -> None:
+    history = BrainChatMessageHistory("s", store=any_store)
+    history.add_messages([HumanMessage("Where is my bike?"), AIMessage("In the shed.")])
+    assert str(history) == "Human: Where is my bike?\nAI: In the shed."
+    (tmp_path / "folder").mkdir()
+    away = BrainChatMessageHistory("s", url=f"sqlite:///{tmp_path / 'folder'}")
+    assert f"{away}".startswith(f"{away!r}, whose messages cannot be read: ")
+    with pytest.raises(StoreUnavailable):
+        _ = away.messages

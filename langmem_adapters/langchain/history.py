@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langmem_adapters import text
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.given import checked_list
@@ -190,6 +190,13 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
     async def _awrite(self, messages: Sequence[Message | MessageData]) -> None:
         self._snapshots.written()
         await arun(self.brain._add(messages))  # noqa: SLF001 - same
+
+    def __str__(self) -> str:
+        """The messages as text, as LangChain has it; in an outage, what keeps them back: printing raises nothing."""
+        try:
+            return super().__str__()
+        except LangmemError as failure:
+            return f"{self!r}, whose messages cannot be read: {failure}"
 
     def __repr__(self) -> str:
         return f"BrainChatMessageHistory({self.session_id!r}, brain={self.brain!r})"
