@@ -72,8 +72,8 @@ class Merge:
                 yield from self._put({SUMMARY: summary})
         return added
 
-    def _look(self, summary: bytes | None) -> Flow[tuple[dict[str, str], bool]]:
-        """What the session's messages of these ids say, and whether the summary would hide another one."""
+    def _look(self, summary: bytes | None) -> Flow[tuple[dict[str, bytes], bool]]:
+        """The session's messages of these ids, and whether the summary would hide another one."""
         if not (self._messages or summary):
             return {}, False
         ids = [entry_id(message["id"]) for message in self._messages]
@@ -81,18 +81,18 @@ class Merge:
         last = read_summary(summary)
         covers = last.covers if last else ""
         told = set(ids[: ids.index(covers) + 1] if covers in offered else ids)
-        held: dict[str, str] = {}
+        held: dict[str, bytes] = {}
         hides, behind, after = False, not covers, 0
         while items := (yield from step(self._store.scan, self._namespace, after=after, limit=_PAGE)).items:
             for item in items:
                 if item.id in offered:
-                    held[item.id] = _said(item.data)
-                hides = hides or not (behind or (item.id in told and held[item.id] == self._says(offered[item.id])))
+                    held[item.id] = item.data
+                hides = hides or not (behind or (item.id in told and self._is_same(item.data, offered[item.id])))
                 behind = behind or item.id == covers
             after = items[-1].seq
         return held, hides
 
-    def _entries(self, held: dict[str, str], before: Mapping[str, bytes]) -> list[tuple[str, bytes] | None]:
+    def _entries(self, held: dict[str, bytes], before: Mapping[str, bytes]) -> list[tuple[str, bytes] | None]:
         """What is to be appended for each message; None for those that have left since they were imported before."""
         seen: dict[str, dict[str, Any]] = {}
         entries: list[tuple[str, bytes] | None] = []
@@ -100,7 +100,7 @@ class Merge:
             id_ = entry_id(message["id"])
             first = seen.setdefault(id_, message)
             again = id_ in held or first is not message
-            if again and held.setdefault(id_, self._says(first)) != self._says(message):  # another one, of the same id
+            if again and not self._is_same(held.setdefault(id_, dump(first)), message):  # another one, of the same id
                 other = content_id(self._read(message))
                 entries.append(None if left else (other, dump({**message, "id": other})))
             else:
@@ -117,8 +117,9 @@ class Merge:
     def _read(self, message: dict[str, Any]) -> Message:
         return Message.from_bytes(self._redacted(dump(message)))
 
-    def _says(self, message: dict[str, Any]) -> str:
-        return _said(self._redacted(dump(message)))
+    def _is_same(self, stored: bytes, message: dict[str, Any]) -> bool:
+        data = self._redacted(dump(message))
+        return stored == data or _said(self._redacted(stored)) == _said(data)
 
     def _put(self, values: Mapping[str, bytes]) -> Flow[None]:
         """Add values that the session has not."""
