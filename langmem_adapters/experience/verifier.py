@@ -55,7 +55,7 @@ class Verifier:
     more than 2,000 characters.
 
     Args:
-        threshold: The score below which nothing is served; see :func:`~langmem_adapters.experience.tuning.tune`.
+        threshold: The score below which nothing is served; see :meth:`~langmem_adapters.ExperiencePool.tune`.
         guards: The guards to ask, by name; default all of :data:`~langmem_adapters.experience.guards.GUARDS`.
         without: The names of guards to leave out.
         judge: Takes the place of the score: a function of the request and the stored request, sync or async, that
