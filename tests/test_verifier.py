@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -27,7 +28,7 @@ PAIRS = Path(__file__).parent / "semantic"
 VERIFIER = Verifier()
 
 
-def pairs(name: str) -> list[dict[str, str]]:
+def pairs(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (PAIRS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
@@ -55,6 +56,38 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
     assert len(paraphrases) >= 300
     served = [p for p in paraphrases if VERIFIER(p["asked"], p["stored"], cosine=0.98).accepted]
     assert len(served) >= 0.75 * len(paraphrases)
+
+
+# Sets that are not of the guards' making, with the cosines of all-MiniLM-L6-v2; a pair counts as served where it is in
+# either direction. "foreign-adversarial" and "foreign-paraphrases" were written by somebody who had not seen the rules:
+# 55 of these near-misses were served then. "foreign-long-adversarial" was written by the same hand after reading them:
+# 26 were served. The rules against both came afterwards, so neither is unseen any more. "unseen" was written when these
+# rules were done, in other domains, and nothing was changed for it: its figures are the honest ones.
+@pytest.mark.parametrize(
+    ("name", "pairs_in_it", "most"),
+    [("foreign-adversarial", 339, 2), ("foreign-long-adversarial", 65, 2), ("unseen-adversarial", 61, 1)],
+)
+def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
+    name: str, pairs_in_it: int, most: int
+) -> None:
+    assert len(pairs(name)) == pairs_in_it
+    served = [p for p in pairs(name) if _served_either_way(p)]
+    assert len(served) <= most, served
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs_in_it", "least"), [("foreign-paraphrases", 294, 183), ("unseen-paraphrases", 40, 32)]
+)
+def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(
+    name: str, pairs_in_it: int, least: int
+) -> None:
+    assert len(pairs(name)) == pairs_in_it
+    assert sum(map(_served_either_way, pairs(name))) >= least
+
+
+def _served_either_way(pair: dict[str, Any]) -> bool:
+    one, other, cosine = pair["stored"], pair["asked"], pair["cosine"]
+    return VERIFIER(other, one, cosine=cosine).accepted or VERIFIER(one, other, cosine=cosine).accepted
 
 
 def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
@@ -143,6 +176,50 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("restrictions", "How do I make a pizza?", "How do I make a pizza for diabetics?"),
         ("words", "How do I paint a ceiling?", "How do I paint a radiator?"),
         ("additions", "How do I cook salmon?", "How do I cook frozen salmon?"),
+        ("words", "Can I give a refund for a broken lamp?", "Can I get a refund for a broken lamp?"),
+        ("words", "Why is a nigella seed bitter?", "Why is a nigel seed bitter?"),
+        ("forms", "Where is the lost contact?", "Where is the lost contract?"),
+        ("names", "Is the river in Niger long?", "Is the river in Nigeria long?"),
+        ("additions", "Which nation won the world cup?", "Which nation won the cup?"),
+        ("additions", "What is the mean rent in Oslo?", "What is the rent in Oslo?"),
+        ("additions", "How do I sum even rows?", "How do I sum rows?"),
+        ("words", "How do I add a payer?", "How do I add a payee?"),
+        ("forms", "How do I return a charger?", "How do I return a charge?"),
+        ("forms", "Who has a larger garden?", "Who has a large garden?"),
+        ("forms", "What is a good sort of journalism?", "What is a good sort of journalist?"),
+        ("symbols", "Compute x - y", "Compute x / y"),
+        ("symbols", "What is a/b in Rust?", "What is a-b in Rust?"),
+        ("code", "Is there a cafe in Hall A?", "Is there a cafe in Hall S?"),
+        ("code", "Is there a cafe in Hall A?", "Is there a cafe in a hall?"),
+        ("code", "What does an IF block look like?", "What does an AS block look like?"),
+        ("order", "Is the gift for my brother taxed?", "Is the gift from my brother taxed?"),
+        ("question", "Explain how magnets work", "Explain why magnets work"),
+        ("question", "Where is the next branch?", "What is the next branch?"),
+        ("question", "Ho pagato il conto", "Ho pagato il conto?"),
+        ("question", "Tu viens demain !", "Tu viens demain ?"),
+        ("question", "دفعت الفاتورة", "دفعت الفاتورة؟"),
+        ("question", "The card is blocked.", "The card is blocked?"),
+        ("courtesies", "How do you say hello in Welsh?", "How do you say please in Welsh?"),
+        ("words", "Do all ferries run at night?", "Do some ferries run at night?"),
+        ("scope", "How can I rename all of the files?", "How do I rename several files?"),
+        ("scope", "How do I archive all drafts?", "How do I archive a draft?"),
+        ("scope", "Can I only swim in the lake at night?", "Can I swim in the lake only at night?"),
+        (
+            "scope",
+            "I took five books out of the library this week. How can I return all of them?",
+            "I took five books out of the library this week. How do I return some of them?",
+        ),
+        ("links", "Do I need a key and a code?", "Do I need a key or a code?"),
+        ("voice", "Who painted Anna?", "Who was painted by Anna?"),
+        ("tense", "Who is the captain of the team?", "Who was the captain of the team?"),
+        ("tense", "How does the fire start?", "How did the fire start?"),
+        ("tense", "Was I charged?", "Will I be charged?"),
+        ("modality", "Do I water a cactus in winter?", "Should I water a cactus in winter?"),
+        ("persons", "How do I change my password?", "How do I change your password?"),
+        ("persons", "How much do I owe you?", "How much do you owe me?"),
+        ("persons", "What does he eat at noon?", "What do I eat at noon?"),
+        ("complements", "I stopped to smoke", "I stopped smoking"),
+        ("complements", "I used to swim at night", "I am used to swimming at night"),
         (
             "words",
             "Write a friendly letter to a customer who has returned a bicycle and wants the money back this week",
@@ -189,6 +266,22 @@ def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
         ("How do I sort a list in Python?", "In Python, how do I sort a list?"),
         ("How do I schedule a cron job?", "How do I schedule a job with cron?"),
         ("What color is it?", "What colour is it?"),
+        ("How do I recieve a parcel?", "How do I receive a parcel?"),
+        ("How do I change my adress?", "How do I change my address?"),
+        ("Hello, where is my parcel?", "Please, where is my parcel?"),
+        ("Who invented the telephone?", "Who was the telephone invented by?"),
+        ("How can I pay by card?", "How can I pay with a card?"),
+        ("Do you ship to Canada?", "Can you ship to Canada?"),
+        ("How should I clean a grill?", "How can I clean a grill?"),
+        ("Could I have a copy?", "Can I have a copy?"),
+        ("What is VAT?", "What does VAT mean?"),
+        ("Every employee must wear a badge.", "All employees must wear a badge."),
+        ("What are the most beautiful lakes in Peru?", "What are some beautiful lakes in Peru?"),
+        ("Which country has the best schools?", "Which country in the world has the best schools?"),
+        ("How do I tune a ukulele?", "How do I tune my ukulele?"),
+        ("Is A cheaper than B?", "is A cheaper than B"),
+        ("the best hotels in Rome", "the best hotels in Rome?"),
+        ("Jam and tea or milk and bread?", "Tea and jam or bread and milk?"),
         ("please tell me how to bake bread", "Tell me how to bake bread"),
         ("What can I cook in 10min?", "What can I cook in 10 min?"),
         ("Who came 2nd in the race?", "Who came 2 in the race?"),
@@ -255,6 +348,8 @@ def test_in_another_language_only_the_same_words_pass(one: str, other: str) -> N
         ("怎么修改密码。", "怎么修改密码"),
         ("Wo ist meine Rechnung?", "bitte, wo ist meine rechnung"),
         ("Как изменить пароль?", "как изменить пароль"),
+        ("비밀번호를 어떻게 변경하나요?", "비밀번호를 어떻게 변경하나요"),
+        ("¿Dónde está mi pedido?", "Dónde está mi pedido"),
     ],
 )
 def test_in_another_language_case_punctuation_and_courtesy_do_not_matter(one: str, other: str) -> None:
@@ -402,16 +497,14 @@ _texts = st.lists(
 
 
 @given(_texts)
+@example("i's'm 10,000")  # what is made of one is no other's
 @example("urn't")  # what is left of it is looked for, too
 def test_a_contraction_is_looked_for_only_where_it_may_be_and_found_all_the_same(text: str) -> None:
     text = text.lower()
     expected = text
     for pattern, plain, _ in CONTRACTIONS:
         expected = re.sub(pattern, plain, expected)
-    if any(character.isdigit() for character in text):
-        assert one_spelling(text) == one_spelling(expected)
-    else:
-        assert one_spelling(text) == expected.translate(module._SPOKEN)
+    assert one_spelling(text) == module._one_spelling_of_numbers(expected)
 
 
 @given(_texts)

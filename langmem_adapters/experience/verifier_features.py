@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from langmem_adapters.experience.verifier_questions import FRAMES
 from langmem_adapters.experience.verifier_reading import Reading, Word
 from langmem_adapters.experience.verifier_words import (
     ARTICLES,
-    FRAMES,
     I_WORDS,
     OPPOSITES,
     PREPOSITIONS,
@@ -21,10 +22,12 @@ from langmem_adapters.experience.verifier_words import (
     YOU_WORDS,
 )
 
-__all__ = ["Alignment", "align", "edits", "features"]
+__all__ = ["MISSPELT", "Alignment", "align", "edits", "features"]
 
 
 _listed = str.split
+MISSPELT = 0.9
+"""How surely a word stands for one that differs as slips of the pen do."""
 
 
 class Alignment(NamedTuple):
@@ -100,11 +103,22 @@ def likeness(one: str, other: str) -> float:  # noqa: PLR0911 - a ladder
     if size < 4 or not (one.isalpha() and other.isalpha()):  # noqa: PLR2004
         return 0.0
     same = next((n for n in range(size) if one[n] != other[n]), size)
-    if same >= max(4, 0.7 * len(longer)):
+    forms = one[same:] in _ENDINGS and other[same:] in _ENDINGS
+    if forms and same >= max(4, 0.7 * len(longer)):
         return 0.85
     if size >= 5 and _misspelt(one, other):  # noqa: PLR2004
-        return 0.9
-    return 0.6 if longer.startswith(shorter) else 0.0
+        return MISSPELT
+    return 0.6 if forms and longer.startswith(shorter) else 0.0
+
+
+_ENDINGS = frozenset(
+    _listed(
+        """a able age al an ance ant ar ary ate ation c ct d ed ee ence ency ent er es est ful i ial ian ibl ible ic
+        ical ier if in ing ion ious ish ism ist it ity iv ive iz ize l less like ly ment n ness or ori ory ous s sion
+        ss t tic tion ur ure v ve y z"""
+    )
+) | {""}
+"""What stems that begin alike may end in, to be forms of one word; "Niger" and "Nigeria" are none."""
 
 
 def _misspelt(one: str, other: str) -> bool:
@@ -154,12 +168,12 @@ def features(left: Reading, right: Reading, alignment: Alignment, cosine: float)
     size = len(order) * (len(order) - 1) / 2
     rising = _rising_pairs(order)
     difference = edits(left.stems[:60], right.stems[:60], 60)
-    stops = set(left.words) & STOP, set(right.words) & STOP
+    lefts, rights = left.vocabulary, right.vocabulary
+    stops = lefts & STOP, rights & STOP
     grams = _grams(left.text), _grams(right.text)
     bigrams = set(pairwise(left.stems)), set(pairwise(right.stems))
     inserted = (_restricting(left, only_left), _restricting(right, only_right))
     substituted = _substituted(alignment, heavy)
-    lefts, rights = set(left.words), set(right.words)
     return [
         cosine,
         sum(heavy[0]), sum(heavy[1]), max(heavy[0], default=0.0), max(heavy[1], default=0.0),
@@ -247,11 +261,13 @@ def _grams(text: str) -> set[str]:
     return {text[n : n + 3] for n in range(len(text) - 2)}
 
 
-def _share(one: set[str] | set[tuple[str, str]], other: set[str] | set[tuple[str, str]]) -> float:
+def _share(
+    one: AbstractSet[str] | AbstractSet[tuple[str, str]], other: AbstractSet[str] | AbstractSet[tuple[str, str]]
+) -> float:
     return len(one & other) / len(one | other) if one or other else 1.0
 
 
-def _differs(one: set[str], other: set[str], words: frozenset[str]) -> int:
+def _differs(one: frozenset[str], other: frozenset[str], words: frozenset[str]) -> int:
     return bool(one & words) != bool(other & words)
 
 
@@ -266,5 +282,5 @@ def _same_last(left: Reading, right: Reading) -> float:
     return likeness(left.content[-1].stem, right.content[-1].stem)
 
 
-def _deictic(words: set[str]) -> bool:
+def _deictic(words: frozenset[str]) -> bool:
     return bool(words & {"this", "these", "below", "here", "above", "following", "attached", "given"})

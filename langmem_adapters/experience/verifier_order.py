@@ -13,6 +13,10 @@ from langmem_adapters.experience.verifier_words import COMPOUNDING, LINKS, NEGAT
 __all__ = ["swapped"]
 
 _WAYS = {"from": "from", "to": "to", "into": "to", "onto": "to", "than": "than", "before": "before", "after": "after"}
+_AGAINST = frozenset(
+    frozenset(pair.split()) for pair in ("for from", "for by", "for against", "to by", "with against", "with without")
+)
+"""Ways that are not each other's, where all else is the same: a gift "for" her, a gift "from" her."""
 _AIMED = {"into", "onto", "than"}
 _MANY = 24  # words: a long text has many orders
 _TOLD = 10  # words; what has so many, and others besides, is told in another order more often than turned round
@@ -31,10 +35,13 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
     """
     pairs = alignment.pairs
     order = [other for _, other, _ in pairs]
+    alone = alignment.only_left or alignment.only_right
     for one, other, _ in pairs:
-        ways = (_WAYS.get(_preposition(left, left.content[one])), _WAYS.get(_preposition(right, right.content[other])))
-        if None not in ways and ways[0] != ways[1]:
-            return left.content[one].text, str(ways[1])
+        way, back = _preposition(left, left.content[one]), _preposition(right, right.content[other])
+        if way and back and way != back:
+            ways = _WAYS.get(way), _WAYS.get(back)
+            if (None not in ways and ways[0] != ways[1]) or (not alone and frozenset((way, back)) in _AGAINST):
+                return left.content[one].text, ways[1] or back
     rising = _longest_rising(order)
     if rising == len(order) or len(order) > _MANY:
         return None

@@ -7,11 +7,12 @@ import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 
+from langmem_adapters.experience.verifier_questions import FRAMES
 from langmem_adapters.experience.verifier_spelling import SCALES, one_spelling
 from langmem_adapters.experience.verifier_words import (
+    COURTESIES,
     ENGLISH,
     FOREIGN,
-    FRAMES,
     NUMBERS,
     POLITE,
     SOFT,
@@ -33,8 +34,12 @@ _CODE = re.compile(
     r"\b(?!(?:[A-Za-z]\.)+[A-Za-z]\b)[A-Za-z_]\w*(?:::|->|\.)[A-Za-z_]\w+(?:(?:::|->|\.)\w+)*|(?<!\w)--?[a-z][\w-]+|(?<!\w)[/~][\w.-]+(?:/[\w.-]+)+|"
     r"\b[A-Za-z]+\d+\w*\b|\b\w+(?:\+\+|#)(?!\w)"
 )
+_CAPITAL = re.compile(r"(?<=\w) ([A-Z]+)(?![\w'.])(?! [A-Z])")
 _QUOTED = re.compile(r'"([^"]+)"|(?<!\w)\'([^\']+)\'(?!\w)|«([^»]+)»|「([^」]+)」|『([^』]+)』|《([^》]+)》|„([^"]+)"')
-_SYMBOLS = re.compile(r"[+*^=<>|~\\×÷≤≥≠]|(?<=[\d)])\s*[-/](?=\s*[\d(])|(?<=\s)-(?=\s*[\d(])|(?<=\w)!(?=\w|=)")  # noqa: RUF001 - these signs are meant
+_SYMBOLS = re.compile(
+    r"[+*^=<>|~\\×÷≤≥≠]|(?<=[\d)])\s*[-/](?=\s*[\d(])|(?<=\s)-(?=\s*[\d(])|(?<=\w)!(?=\w|=)|"  # noqa: RUF001 - these signs are meant
+    r"(?<![^\W_][^\W_])(?<=[^\W\d_])(?:\s+[-/](?=\s+[^\W\d_](?![^\W_]))|/(?=[a-z](?![^\W_])))"  # x - y, x/y
+)
 _MAY_BE_QUOTED = re.compile("[\"'«「『《„]")
 _MAY_BE_SYMBOL = re.compile(r"[-+*^=<>|~\\×÷≤≥≠/!]")  # noqa: RUF001 - these signs are meant
 _QUOTES = str.maketrans(
@@ -79,6 +84,8 @@ class Reading(NamedTuple):
     text: str
     """In one spelling and lower case."""
     words: list[str]
+    vocabulary: frozenset[str]
+    """The words, each once."""
     stems: list[str]
     content: list[Word]
     """The words that are no stop words."""
@@ -91,6 +98,8 @@ class Reading(NamedTuple):
     """Which kind of question it is."""
     english: bool
     sentences: int
+    courtesies: frozenset[str]
+    """Those within a sentence: what a text opens with is none of its words."""
 
 
 @lru_cache(maxsize=64)  # a request is compared with several
@@ -98,7 +107,8 @@ def read(text: str) -> Reading:
     """Read a request. Pure."""
     plain = unicodedata.normalize("NFKC", text[:LONGEST]).translate(_QUOTES).replace('""', '"')
     lower = one_spelling(plain.lower())
-    words = [word for piece in lower.split() for word in _words_in(piece) if word not in POLITE]
+    said = [word for piece in lower.split() for word in _words_in(piece)]
+    words = [word for word in said if word not in POLITE]
     capitals = _capitals(plain)
     stops = STOP - {
         word for word in ("it", "us", "who") if re.search(rf"\b{word.upper()}\b", plain) and word in capitals
@@ -110,16 +120,18 @@ def read(text: str) -> Reading:
     return Reading(
         text=lower,
         words=words,
+        vocabulary=frozenset(words),
         stems=[stem_of(word) for word in words],
         content=content,
         numbers=tuple(sorted(word for word in words if word[0].isdigit() or (word[0] == "-" and word[1:2].isdigit()))),
         units=frozenset(UNITS[word] for word in words if word in UNITS) | month,
         symbols=_symbols(plain),
         quoted=_quoted(plain),
-        code=_code(plain),
+        code=_code(plain) | _capital_stops(plain),
         frame=_frame(lower.strip()),
         english=_is_english(words),
         sentences=len(re.findall(r"[.?!](?=\s+\w|\s*$)", plain)),
+        courtesies=_courtesies(said) if len(said) > len(words) else frozenset(),
     )
 
 
@@ -147,6 +159,11 @@ def _split(word: str) -> list[str]:  # noqa: PLR0911 - a ladder
     if "-" in word and not any(character.isdigit() for character in word):
         return [NUMBERS.get(part, part) for part in re.split(r"[-']", word) if part]
     return [word.strip("'-.:")]
+
+
+def _courtesies(said: list[str]) -> frozenset[str]:
+    first = next((n for n, word in enumerate(said) if word not in POLITE), len(said))
+    return frozenset(COURTESIES[word] for word in said[first:] if word in POLITE)
 
 
 def _capitals(text: str) -> frozenset[str]:
@@ -190,6 +207,17 @@ def _code(text: str) -> frozenset[str]:
     for piece in text.split():
         found.update(_remembered_code(piece) if len(piece) <= _LONG_PIECE else _read_code(piece))
     return frozenset(found)
+
+
+def _capital_stops(text: str) -> frozenset[str]:
+    """Stop words in capitals that are more than that: the A of "Terminal A", the OR of "an OR gate"; no I."""
+    found = [match for match in _CAPITAL.finditer(text) if match[1] != "I" and match[1].lower() in STOP]
+    if not found or text.upper() == text:
+        return frozenset()
+    return frozenset(
+        match[1] if len(match[1]) > 1 else f"{text[: match.start()].rsplit(maxsplit=1)[-1]} {match[1]}"
+        for match in found
+    )
 
 
 def _read_code(text: str) -> frozenset[str]:

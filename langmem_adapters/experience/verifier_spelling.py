@@ -74,6 +74,10 @@ def one_spelling(text: str) -> str:
         changed = pattern.sub(plain, text)
         if changed != text:
             text, tokens = changed, None
+    return _one_spelling_of_numbers(text)
+
+
+def _one_spelling_of_numbers(text: str) -> str:
     if _DIGIT.search(text):
         text = _GROUPED.sub(lambda found: found[0].replace(",", ""), text)
         text = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b", "", text)

@@ -9,9 +9,9 @@ from langmem_adapters.analysis import stem
 __all__ = [
     "ARTICLES",
     "COMPOUNDING",
+    "COURTESIES",
     "ENGLISH",
     "FOREIGN",
-    "FRAMES",
     "I_WORDS",
     "LINKS",
     "NEGATIONS",
@@ -121,20 +121,27 @@ SOFT = frozenset(
             various certain particular several can could will would should may might must shall easy easily quick
             like go
             get make use give tell explain help want need try find let mean way currently now today nowadays still
-            yet even
-        already always world life"""
+            yet even already always world life"""
         ),
     )
 )
 """Content that often comes and goes without changing what is asked."""
 
-POLITE = frozenset(
-    _listed(
-        """please kindly pls plz thanks thank hi hello hey dear bitte danke hallo gracias hola merci
-        bonjour obrigado olá
-    grazie ciao пожалуйста спасибо привет alstublieft"""
+COURTESIES = {
+    spelling: name
+    for name, *spellings in map(
+        str.split,
+        _listed(
+            """please kindly pls plz, thanks thank, hello hi hey, dear, bitte, danke, hallo, gracias, hola, merci,
+            bonjour, obrigado, olá, grazie, ciao, пожалуйста, спасибо, привет, alstublieft
+""",
+            ",",
+        ),
     )
-)
+    for spelling in (name, *spellings)
+}
+"""Words of courtesy, by all their spellings."""
+POLITE = frozenset(COURTESIES)
 """Words that ask nothing."""
 ARTICLES = frozenset(_listed("a an the"))
 I_WORDS = frozenset(_listed("i me my mine we us our"))
@@ -205,28 +212,6 @@ NEGATIONS = frozenset(
 )
 """What turns a statement round, in the large languages."""
 
-_HOW_TO = (
-    r"^(?:so |and |hi |hello )?(?:can you |could you |would you )?(?:tell me |explain |show me )?"
-    r"(?:how (?:do|can|should|could|would|will|to|does|must|might) |how i can |how is it possible|"
-    r"wh(?:at|ich) (?:is|are|would be|will be) (?:the |some |a )?(?:\w+ ){0,2}"
-    r"(?:ways?|methods?|steps?|tips?|procedures?|process|techniques?)\b|"
-    r"what (?:should|can|could|must|do) (?:i|one|we|you) do to|(?:is|are) there (?:any|a) ways?|ways? (?:to|of) )"
-)
-
-FRAMES = (
-    ("how to", _HOW_TO),
-    ("why", r"\bwhy\b|\breasons? (?:for|why|behind|that|is)\b|\bhow come\b|\bwhat(?: is| are)? (?:makes|causes?)\b"),
-    ("how many", r"\bhow (?:many|much)\b"),
-    ("how long", r"\bhow (?:long|old|far|often|big|tall|soon|fast|high|deep)\b"),
-    ("when", r"\bwhen\b|\bwhat (?:time|year|date|day)\b"),
-    ("where", r"\bwhere\b"),
-    ("who", r"\bwho\b|\bwhom\b|\bwhose\b"),
-    ("how", r"\bhow\b"),
-    ("what", r"\bwhat\b|\bwhich\b"),
-    ("whether", r"^(?:is|are|am|do|does|did|can|could|will|would|should|has|have|had|was|were|may|must)\b"),
-)
-"""Kinds of questions, by the wording that begins or holds them."""
-
 SYNONYMS: dict[str, frozenset[int]] = {}
 """Groups that a stem belongs to; words of one group may stand for each other."""
 
@@ -270,7 +255,7 @@ for _number, _group in enumerate(
     saying phrase expression | typical average normal usual | update upgrade | wage salary pay income |
     wealthy rich | everyday daily | fraud scam | issue problem trouble | clothing clothes dress | house home |
     apartment flat | film movie | lawyer attorney | physician doctor | shop store | street road | kid child |
-    error bug fault | stop quit cease | keep retain | cook make prepare | repair mend | gift present |
+    error bug fault | stop quit cease | keep retain | cook make prepare | all every each | repair mend | gift present |
     infection disease illness | purpose reason | approach method | folder directory | delete drop | string text |
     list array | invoke call run execute | execute perform | print output | obtain acquire | trash bin |
     vacation holiday | gas petrol gasoline | postpone delay | arrive reach come | speed velocity |
