@@ -3,7 +3,8 @@
 A file holds pairs. JSON with ``pairs`` of ``[stored, asked, same?, cluster, cluster]``: every distinct first text
 is stored, every distinct second one that is not stored is looked up, and a hit is right where both lie in one cluster.
 JSON with ``pairs`` of ``[stored, asked]``: the hit is right where it is the asked text's own. JSON Lines as in
-``tests/semantic``: adversarial pairs have no right entry, paraphrases have their own.
+``tests/semantic``: adversarial pairs have no right entry, paraphrases have their own. What is stored itself is not
+looked up.
 
 Precision is right hits / hits, hit rate is right hits / look-ups that have a right entry, and false hits are wrong hits
 of look-ups / those that have none (where each has one: wrong hits / look-ups). The embedder is a function from a list
@@ -62,7 +63,7 @@ def read(path: Path) -> Set:
     if path.suffix == ".jsonl":
         rows = [json.loads(line) for line in text.splitlines()]
         pairs: list[list[Any]] = [[row["stored"], row["asked"]] for row in rows]
-        hostile = path.stem == "adversarial"
+        hostile = path.stem.endswith("adversarial")
     else:
         pairs, hostile = json.loads(text)["pairs"], False
     stored: dict[str, set[Any]] = {}
@@ -71,7 +72,7 @@ def read(path: Path) -> Set:
         one, other = (more[1], more[2]) if more else (n, -n - 1 if hostile else n)
         stored.setdefault(first, set()).add(one)
         asked.setdefault(second, set()).add(other)
-    new = {text: groups for text, groups in asked.items() if text not in stored or hostile}
+    new = {text: groups for text, groups in asked.items() if text not in stored}
     return Set(path.name.split(".")[0], stored, new)
 
 
