@@ -184,13 +184,33 @@ def test_another_system_prompt_model_or_tool_is_another_request() -> None:
     assert (inner.asked, other.asked) == (3, 1)
 
 
-def test_a_model_with_a_cache_of_its_own_keeps_that() -> None:
-    own = CachedChatModel(Scripted(), ExperienceCache(store=MemoryStore()))
-    cache = memory()
-    agent = create_agent(own, middleware=[cache])
-    assert asked(agent)[-1].content == asked(agent)[-1].content
-    assert own.stats()["hits"] == 1
-    assert cache.stats()["misses"] == 0
+@pytest.mark.parametrize("mode", ["invoke", "stream", "ainvoke", "astream"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_c10_a_model_with_a_cache_of_its_own_has_the_middlewares_instead(mode: str, strict: bool) -> None:
+    """Its own knows of no users, so that one's answer would be another's."""
+    inner = AsyncScripted(script=["ada's", "bob's", "nobody's", "nobody's again"])
+    own = CachedChatModel(inner, ExperienceCache(store=MemoryStore()))
+    cache = memory(strict=strict)
+    agent: Any = create_agent(own, middleware=[cache])
+
+    async def ask(user: str | None) -> str:
+        question, context = {"messages": [HumanMessage("Where is my bike?")]}, {"user_id": user}
+        if mode == "invoke":
+            state = agent.invoke(question, context=context)
+        elif mode == "ainvoke":
+            state = await agent.ainvoke(question, context=context)
+        elif mode == "stream":
+            *_, (_, state) = agent.stream(question, context=context, stream_mode=["messages", "values"])
+        else:
+            *_, (_, state) = [
+                part async for part in agent.astream(question, context=context, stream_mode=["messages", "values"])
+            ]
+        return str(state["messages"][-1].content)
+
+    said = [asyncio.run(ask(user)) for user in ("ada", "bob", "ada", None, None)]
+    assert said == ["ada's", "bob's", "ada's", "nobody's", "nobody's again" if strict else "nobody's"]
+    assert cache.stats()["hits"] == (1 if strict else 2)
+    assert own.stats()["hits"] == own.stats()["stored"] == 0
 
 
 def test_bypass_refresh_and_delete() -> None:

@@ -44,7 +44,8 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any]):
     streams, tools and structured output included. Whose answers are looked at is found in the run's context, so one
     instance serves everybody, and nobody another's. Each hit has a message id, and tool calls ids, of its own, so a
     thread stays whole; a tool that is called once more runs once more. Put it last, so that it sees the request as it
-    is made in the end.
+    is made in the end. Of a :class:`CachedChatModel`, it asks the model inside: that one's own cache, which knows
+    nothing of users, is neither read nor written.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
@@ -197,14 +198,14 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any]):
     # --- whose answers
 
     def _with_cache(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        if isinstance(request.model, CachedChatModel):
-            return request
+        model = request.model
+        if isinstance(model, CachedChatModel):  # its cache knows nothing of users, so it is not asked
+            model = model.wrapped
         scope = self._found(request.runtime)
         if scope is None:
             self._bypassed += 1
-            return request
-        answers = self._of(scope, request.model.output_version)
-        return request.override(model=CachedChatModel(request.model, answers))
+            return request.override(model=model)
+        return request.override(model=CachedChatModel(model, self._of(scope, model.output_version)))
 
     def _found(self, runtime: Runtime[Any]) -> Scope | None:
         """Whose answers a run has; None, where it must not have any."""
