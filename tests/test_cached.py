@@ -31,8 +31,8 @@ import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
 from langmem_adapters.experience import FunctionCache, bypass, refresh
 from langmem_adapters.experience.arguments import identity
+from langmem_adapters.experience.equality import same
 from langmem_adapters.experience.functions import name_of
-from langmem_adapters.experience.responses import same
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Store

@@ -8,13 +8,16 @@ import doctest
 import enum
 import logging
 import time
+import typing
 import uuid
 from collections import deque
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import ormsgpack
 import pytest
 from langchain_core.documents import Document
@@ -24,12 +27,13 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import CachePolicy, Send
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, PrivateAttr
 from typing_extensions import TypedDict
 
 import langmem_adapters.langgraph.cache as module
 from langmem_adapters import ConfigurationError, StoreUnavailable
 from langmem_adapters.codec import encode
+from langmem_adapters.experience.equality import lost
 from langmem_adapters.langgraph import ExperienceNodeCache
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -227,6 +231,83 @@ def test_what_would_come_back_as_something_else_is_not_kept(value: Any, caplog: 
     assert cache.get([KEY, (NS, "good")]) == {(NS, "good"): 1}
     assert (cache.stats()["refused"], cache.stats()["stored"]) == (2, 1)
     assert caplog.text.count("is not cached") == 1
+
+
+class Animal(BaseModel):
+    name: str
+
+
+class Dog(Animal):
+    breed: str
+
+
+class Owner(BaseModel):
+    pet: Animal | None = None
+    code: str = Field("", exclude=True)
+    _walks: int = PrivateAttr(0)
+
+    def walked(self, times: int) -> Owner:
+        self._walks = times
+        return self
+
+
+@dataclasses.dataclass
+class Held:
+    what: Any = None
+    note: dataclasses.InitVar[str] = ""
+
+    def __post_init__(self, note: str) -> None:
+        self.noted = note
+
+
+class Rows(list[int]):
+    pass
+
+
+class Steps(NamedTuple):
+    first: Any
+
+
+CLASSES = [Animal, Dog, Owner, Held, Point, Pair, Rows, Steps]
+CHANGED = {
+    "a subclass in a field": Owner(pet=Dog(name="Rex", breed="collie")),
+    "a field that is not dumped": Owner(code="1234"),
+    "a private attribute": Owner().walked(7),
+    "a model in a field without a type": Held(Held(Point(x=1), "said")),
+    "what a dataclass made of its arguments": Held(note="said"),
+    "a dataclass in a model": Owner.model_construct(pet=typing.cast(Any, Pair(Point(x=1)))),
+    "a class of lists": Rows([1]),
+    "a bounded queue": deque([1], maxlen=2),
+    "a place's time": datetime(2026, 1, 2, tzinfo=ZoneInfo("Europe/Berlin")),
+}
+
+
+@pytest.mark.parametrize("value", CHANGED.values(), ids=CHANGED)
+def test_nothing_comes_back_changed_inside(value: Any) -> None:
+    cache: Any = ExperienceNodeCache(store=MemoryStore(), types=CLASSES)
+    for one in (value, [("channel", {"key": value})]):
+        cache.set({KEY: (one, None)})
+        assert cache.get([KEY]) == {}
+    assert (cache.stats()["refused"], cache.stats()["stored"]) == (2, 0)
+
+
+KEPT = {
+    "a subclass by itself": Dog(name="Rex", breed="collie"),
+    "a model of its field's own class": Owner(pet=Animal(name="Tom")),
+    "an array": np.arange(6, dtype=np.int16).reshape(2, 3),
+    "not a number": float("nan"),
+    "tuples in what LangGraph carries": Send("node", {"steps": (1, (2,))}),
+    "tuples in a named one": Steps((1,)),
+    "tuples in a message": AIMessage("x", id="1", additional_kwargs={"steps": (1, 2)}),
+    "tuples in a dataclass": Held((1, {"a": (2,)})),
+}
+
+
+@pytest.mark.parametrize("value", KEPT.values(), ids=KEPT)
+def test_what_is_the_same_but_for_tuples_is_kept(value: Any) -> None:
+    cache: Any = ExperienceNodeCache(store=MemoryStore(), types=CLASSES)
+    cache.set({KEY: (value, None)})
+    assert lost(value, cache.get([KEY])[KEY], tuples_as_lists=True) == ""
 
 
 def test_a_hit_is_a_new_object() -> None:

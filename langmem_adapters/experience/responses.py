@@ -5,8 +5,6 @@ Data is restored by what the function says that it returns, or by nothing; no cl
 
 from __future__ import annotations
 
-import dataclasses
-import datetime as dt
 import enum
 import typing
 from collections.abc import (
@@ -17,18 +15,18 @@ from collections.abc import (
     Generator,
     Iterable,
     Iterator,
-    Mapping,
 )
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, PydanticUserError, TypeAdapter
+from pydantic import PydanticUserError, TypeAdapter
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.equality import same
 from langmem_adapters.experience.policies import Serializer
 from langmem_adapters.model import Experience, Metric
 
-__all__ = ["Responses", "same"]
+__all__ = ["Responses"]
 
 Form = Literal["plain", "typed", "loose"]
 _FORMS: Final[tuple[Form, ...]] = ("plain", "typed", "loose")
@@ -179,30 +177,3 @@ def _conforms(adapter: TypeAdapter[Any], data: Any) -> bool:
         return same(adapter.validate_python(data, strict=True), data)
     except ValueError:
         return False
-
-
-def same(a: Any, b: Any) -> bool:  # noqa: PLR0911 - a line for each kind
-    """Whether two values are equal and of the same types, all the way down.
-
-    >>> same([1, True, (None,)], [1, True, (None,)]), same(1, True), same([1], (1,))
-    (True, False, False)
-    """
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, float):
-        return bool(a == b or (a != a and b != b))  # noqa: PLR0124 - NaN
-    if isinstance(a, Mapping):
-        return len(a) == len(b) and all(same(x, y) and same(a[x], b[y]) for x, y in zip(a, b, strict=True))
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(same, a, b)) and same(getattr(a, "__dict__", 0), getattr(b, "__dict__", 0))
-    if isinstance(a, set | frozenset):
-        return {(type(x), x) for x in a} == {(type(x), x) for x in b}
-    if isinstance(a, BaseModel):
-        return bool(a == b) and same(a.__dict__, b.__dict__) and same(a.model_extra, b.model_extra)
-    if dataclasses.is_dataclass(a) and not isinstance(a, type):
-        fields = [field.name for field in dataclasses.fields(a)]
-        own = getattr(a, "__dict__", {}).keys() == getattr(b, "__dict__", {}).keys()
-        return own and all(same(getattr(a, name), getattr(b, name)) for name in fields)
-    if isinstance(a, dt.datetime | dt.time):
-        return bool(a == b) and a.tzinfo == b.tzinfo and a.fold == b.fold
-    return bool(a == b)

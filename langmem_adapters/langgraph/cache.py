@@ -16,6 +16,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langmem_adapters.causes import WarnOnce
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
+from langmem_adapters.experience.equality import lost
 from langmem_adapters.experience.savings import Prices, Saved, check, cost
 from langmem_adapters.flow import arun, run, step
 from langmem_adapters.model import Metric
@@ -30,7 +31,6 @@ _ENTRY = "entry"
 _VERSION = 1
 _KINDS = {"null", "bytes", "bytearray", "msgpack"}  # what LangGraph writes; its "json" and "pickle" are never read
 _WRITES = "__pregel_ns_writes"  # the first label of what graphs cache
-_LOSSY = (tuple, list)  # msgpack has no tuples
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -174,12 +174,12 @@ class ExperienceNodeCache(BaseCache[ValueT]):
     def _written(self, value: ValueT, ttl: int | None) -> bytes:
         try:
             kind, data = self.serde.dumps_typed(value)
-            copy = self.serde.loads_typed((kind, data))
+            name = lost(value, self.serde.loads_typed((kind, data)), tuples_as_lists=True)  # msgpack has no tuples
         except Exception as error:
             raise SerializationError(f"it holds what cannot be written ({type(error).__name__})") from error
         if kind not in _KINDS:
             raise SerializationError(f"its serializer writes {kind}, which is not read again")
-        if name := _lost(value, copy):
+        if name:
             raise SerializationError(f"{name} would not come back as it was; give the cache types=[…]")
         expires_at = None if ttl is None else self._clock() + ttl
         return encode({"v": _VERSION, "kind": kind, "data": bytes(data), "expires_at": expires_at})
@@ -222,18 +222,3 @@ def _are_writes(value: Any) -> bool:
     if not isinstance(value, list | tuple | deque):
         return False
     return all(isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in value)  # noqa: PLR2004 - a pair
-
-
-def _lost(value: Any, copy: Any) -> str:
-    """The class of the first part of a value that is not what it was; empty, if there is none."""
-    if type(value) is not type(copy) and not (isinstance(value, _LOSSY) and type(copy) is list):
-        return type(value).__qualname__
-    if isinstance(value, Mapping):
-        if value.keys() != copy.keys():
-            return "a key"
-        return next((name for key in value if (name := _lost(value[key], copy[key]))), "")
-    if isinstance(value, list | tuple | deque):
-        if len(value) != len(copy):
-            return type(value).__qualname__
-        return next((name for one, other in zip(value, copy, strict=True) if (name := _lost(one, other))), "")
-    return "a text" if isinstance(value, str) and value != copy else ""

@@ -1,0 +1,92 @@
+"""Whether what came back is what was kept: equal, and of the same types, all the way down."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+__all__ = ["lost", "same"]
+
+_BUILTIN = frozenset({dict, list, tuple, deque})  # what most values are made of, and holds nothing by name
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are equal and of the same types, all the way down.
+
+    >>> same([1, True, (None,)], [1, True, (None,)]), same(1, True), same([1], (1,))
+    (True, False, False)
+    """
+    return not lost(a, b)
+
+
+def lost(value: Any, copy: Any, *, tuples_as_lists: bool = False) -> str:
+    """The class of the first part of a value that is not the same in its copy; empty, if there is none.
+
+    ``tuples_as_lists`` takes a list for a tuple with the same items, anywhere but in a set or as a key.
+
+    >>> lost({"a": [1, 2.0]}, {"a": [1, 2]}), lost((1,), [1]), lost((1,), [1], tuples_as_lists=True)
+    ('float', 'tuple', '')
+    """
+    name = type(value).__qualname__
+    if type(value) is not type(copy) and not (tuples_as_lists and type(value) is tuple and type(copy) is list):
+        return name
+    parts, others = _parts(value), _parts(copy)
+    if parts is None or others is None:
+        if _equal(value, copy):
+            return ""
+        # such as a Send of LangGraph, which may carry a tuple
+        parts, others = (_held(value), _held(copy)) if tuples_as_lists else ({}, {})
+        if not parts:
+            return name
+    if parts.keys() != others.keys():
+        return name
+    for part, own in parts.items():
+        if gone := lost(own, others[part], tuples_as_lists=tuples_as_lists):
+            return gone
+    # a model may know better what is equal; of tuples and lists it does not
+    return name if isinstance(value, BaseModel) and not tuples_as_lists and value != copy else ""
+
+
+def _parts(value: Any) -> dict[Any, Any] | None:
+    """What a value is made of; None for one that is equal or not as a whole."""
+    if isinstance(value, Mapping):
+        keys, items = enumerate(value), enumerate(value.values())
+        return {**{("key", n): key for n, key in keys}, **{("item", n): item for n, item in items}, **_held(value)}
+    if isinstance(value, list | tuple | deque):
+        bound = {"maxlen": value.maxlen} if isinstance(value, deque) else {}
+        return {**dict(enumerate(value)), **bound, **_held(value)}
+    if isinstance(value, BaseModel):
+        kept = {"field": value.__dict__, "extra": value.model_extra, "private": value.__pydantic_private__}
+        return {(kind, name): part for kind, parts in kept.items() for name, part in (parts or {}).items()}
+    return _held(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else None
+
+
+def _held(value: Any) -> dict[str, Any]:
+    """What an instance holds by name, its items aside."""
+    if type(value) in _BUILTIN:
+        return {}
+    slots = [slot for cls in type(value).__mro__ for slot in _slots(cls) if hasattr(value, slot)]
+    return {slot: getattr(value, slot) for slot in slots} | getattr(value, "__dict__", {})
+
+
+def _slots(cls: type) -> list[str]:
+    slots = cls.__dict__.get("__slots__", ())
+    return [slot for slot in ([slots] if isinstance(slots, str) else slots) if not slot.startswith("__")]
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two values of one class are equal as a whole."""
+    if isinstance(a, float):
+        return bool(a == b or (a != a and b != b))  # noqa: PLR0124 - NaN
+    if isinstance(a, set | frozenset):
+        return {(type(x), x) for x in a} == {(type(x), x) for x in b}
+    if isinstance(a, dt.datetime | dt.time):
+        return bool(a == b) and a.tzinfo == b.tzinfo and a.fold == b.fold
+    if hasattr(a, "dtype") and hasattr(a, "tobytes"):  # arrays are equal item by item, which is no answer
+        return bool(a.dtype == b.dtype and not a.dtype.hasobject and a.shape == b.shape and a.tobytes() == b.tobytes())
+    return bool(a == b)
