@@ -12,7 +12,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.arguments import Arguments
 from langmem_adapters.experience.cached import CachedFunction, FunctionCache
-from langmem_adapters.experience.functions import name_of
+from langmem_adapters.experience.identity import name_of
 from langmem_adapters.experience.keeping import QueryType
 from langmem_adapters.experience.policies import ContextBuilder, Judge, Scorer, Serializer
 from langmem_adapters.experience.pool import ExperiencePool
@@ -193,4 +193,4 @@ def _decorated(
         sleep=sleep,
         new_id=new_id,
     )
-    return wrapped(function, cache, responses)
+    return wrapped(function, cache)

@@ -16,6 +16,7 @@ import json
 import logging
 import threading
 import time
+import tracemalloc
 import typing
 import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -29,10 +30,9 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
-from langmem_adapters.experience import FunctionCache, bypass, refresh
-from langmem_adapters.experience.arguments import identity
+from langmem_adapters.experience import FunctionCache, bypass, refresh, wrappers
 from langmem_adapters.experience.equality import same
-from langmem_adapters.experience.functions import name_of
+from langmem_adapters.experience.identity import identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Store
@@ -121,7 +121,8 @@ def make(  # noqa: C901 - four kinds
         for value in generator(*args, **kwargs):
             yield value
 
-    made = cached(**options)(
+    where = {} if "pool" in options else {"tag": "made"}  # as what it holds may be no data
+    made = cached(**{**where, **options})(
         {"function": function, "coroutine": coroutine, "generator": generator}.get(kind, async_generator)
     )
 
@@ -470,6 +471,91 @@ def test_wrong_arguments_are_the_functions_own_error() -> None:
 
 
 # --- never in the way
+
+
+def _streamed(kind: str, items: Callable[[], Iterator[Any]], **options: Any) -> tuple[Callable[[], list[Any]], Any]:
+    """A cached stream, how to read it to its end, and its cache."""
+
+    async def later() -> AsyncIterator[Any]:
+        for item in items():
+            yield item
+
+    async def read(stream: Any) -> list[Any]:
+        return [item async for item in stream]
+
+    made: Any = cached(**{"store": MemoryStore(), "tag": "made", **options})(
+        later if kind == "async generator" else lambda: (yield from items())
+    )
+    return (lambda: asyncio.run(read(made())) if kind == "async generator" else list(made())), made.cache
+
+
+STREAMS = pytest.mark.parametrize("kind", KINDS[2:])
+
+
+@STREAMS
+def test_a_stream_that_cannot_be_kept_is_refused_and_told_of_once(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    read, cache = _streamed(kind, lambda: iter([object(), object()]))
+    for _ in range(2):
+        assert len(read()) == 2
+    assert (cache.stats()["refused"], cache.stats()["stored"]) == (2, 0)
+    assert caplog.text.count("is not kept: a response of object") == 1
+
+
+def test_a_generator_that_returns_something_is_refused_as_it_would_not_come_back() -> None:
+    @cached(store=MemoryStore())
+    def numbers() -> Generator[int, None, str]:
+        yield 1
+        return "the end"
+
+    def whole() -> Generator[int, None, str]:
+        return (yield from numbers())
+
+    for _ in range(2):
+        reader = whole()
+        assert next(reader) == 1
+        with pytest.raises(StopIteration, match="the end"):
+            next(reader)
+    assert (numbers.cache.stats()["refused"], numbers.cache.stats()["stored"]) == (2, 0)
+
+
+@STREAMS
+def test_a_stream_without_end_is_not_gathered_without_bound(
+    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def items() -> Iterator[str]:
+        yield from ("x" * 100 for _ in range(12))
+
+    monkeypatch.setattr(wrappers, "_LONGEST", 1000)
+    read, cache = _streamed(kind, items)
+    assert len(read()) == 12
+    assert (cache.stats()["refused"], cache.stats()["stored"]) == (1, 0)
+    assert "is not kept: a stream of more than 1,000 bytes is too long" in caplog.text
+    for most, refused in ((1500, 0), (500, 1)):  # a bound of the pool's own counts instead
+        read, cache = _streamed(kind, items, max_bytes=most)
+        assert len(read()) == 12
+        assert cache.stats()["refused"] == refused
+
+
+def test_of_a_stream_that_is_too_long_nothing_stays_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wrappers, "_LONGEST", 10_000)
+    text = "x" * 1000
+
+    @cached(store=MemoryStore())
+    def endless() -> Generator[str, None, None]:
+        while True:
+            yield text + ""
+
+    stream = endless()
+    for _ in range(20):
+        next(stream)
+    tracemalloc.start()
+    try:
+        for _ in range(1000):
+            next(stream)
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
+        stream.close()
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def when(condition: Callable[[], bool], then: Callable[[], object] = lambda: Non
 def test_c8_fifty_threads_make_one_call(any_store: Store) -> None:
     crowd = Crowd([1, {"a": 2}])
 
-    @cached(store=any_store)
+    @cached(store=any_store, tag="crowd")
     def f(n: int) -> Any:
         return crowd()
 
@@ -129,7 +129,7 @@ async def test_c8_fifty_tasks_make_one_call(any_store: Store) -> None:
 def test_c8_a_failed_leader_does_not_fail_its_followers() -> None:
     crowd = Crowd(KeyError("the leader's"), "fine")
 
-    @cached(store=MemoryStore())
+    @cached(store=MemoryStore(), tag="crowd")
     def f() -> Any:
         return crowd()
 
@@ -144,7 +144,7 @@ def test_who_waited_for_a_call_that_failed_waits_for_no_other(waiters: set[Any])
     crowd = Crowd(KeyError("the leader's"))
     first = threading.Lock()
 
-    @cached(store=MemoryStore())
+    @cached(store=MemoryStore(), tag="crowd")
     def f() -> Any:
         if first.acquire(blocking=False):
             return crowd()
@@ -286,7 +286,7 @@ def test_results_that_cannot_be_kept_are_made_side_by_side() -> None:
     crowd = Crowd(object())
     first = threading.Lock()
 
-    @cached(store=MemoryStore())
+    @cached(store=MemoryStore(), tag="crowd")
     def f() -> Any:
         if first.acquire(blocking=False):
             return crowd()
@@ -302,7 +302,7 @@ def test_nobody_waits_longer_than_the_bound() -> None:
     crowd = Crowd("late")
     first = threading.Lock()
 
-    @cached(store=MemoryStore(), wait=0.05)
+    @cached(store=MemoryStore(), tag="crowd", wait=0.05)
     def f() -> str:
         return crowd() if first.acquire(blocking=False) else "own"
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import dataclasses
+import decimal
 import functools
+import itertools
+import logging
 import operator
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import threading
+import typing
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +22,8 @@ import pytest
 from pydantic import BaseModel
 
 from langmem_adapters import ConfigurationError, ExperiencePool, cached
-from langmem_adapters.experience.functions import name_of, told_apart
+from langmem_adapters.experience.functions import told_apart
+from langmem_adapters.experience.identity import name_of
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 
@@ -71,21 +79,23 @@ def test_a_function_that_holds_another_is_told_apart_by_that() -> None:
     assert both([twice(looked_up("a")), twice(looked_up("b"))], "!") == ["a: !a: !", "b: !b: !"]
 
 
-def test_what_counts_as_held_is_what_does_not_change() -> None:
-    """Counters, lists and clients are no part of what a function is: it would not find its own results again."""
+def test_what_a_function_changes_itself_is_no_part_of_it() -> None:
+    """It would not find its own results again."""
 
-    def made(results: list[int], start: int) -> Callable[[int], int]:
-        calls = start
+    def made(start: int, places: Iterator[int]) -> Callable[[int], int]:
+        calls, gate, results = start, threading.Lock(), list[int]()
 
         def count(n: int) -> int:
             nonlocal calls
-            calls += 1
-            results.append(n)
+            with gate:
+                calls += next(places)
+                results.append(n)
             return n
 
+        cached(store=MemoryStore())(count)(1)
         return count
 
-    assert told_apart(made([], 0)) == told_apart(made([1], 5))
+    assert told_apart(made(0, itertools.count(1))) == told_apart(made(5, itertools.count(2)))
 
 
 def test_a_function_that_calls_itself_or_two_that_call_each_other() -> None:
@@ -147,6 +157,80 @@ class Model(BaseModel):
 
     def ask(self, question: str) -> str:
         return f"{self.name}: {question}"
+
+
+def _held(value: Any) -> Callable[[str], str]:
+    def ask(question: str) -> str:
+        return f"{value}: {question}"
+
+    return ask
+
+
+def _default(name: str) -> Callable[[], str]:
+    def named(own: str = name) -> str:
+        return own
+
+    return named
+
+
+HELD: list[tuple[Any, Any]] = [
+    ({"who": "ACME"}, {"who": "Globex"}),
+    (["ACME"], ["Globex"]),
+    ({"ACME"}, {"Globex"}),
+    ({"deep": [{"who": ("ACME",)}]}, {"deep": [{"who": ("Globex",)}]}),
+    (Model(name="ACME"), Model(name="Globex")),
+    (Prompt("a {}"), Prompt("b {}")),
+    (Model(name="ACME").ask, Model(name="Globex").ask),
+    ({"a": 1}.get, {"a": 2}.get),
+    (functools.partial(pow, 2), functools.partial(pow, 3)),
+    ([looked_up("ACME")], [looked_up("Globex")]),
+    (_default("ACME"), _default("Globex")),
+    (functools.lru_cache(looked_up("ACME")), functools.lru_cache(looked_up("Globex"))),
+    (cached(url="memory:")(looked_up("ACME")), cached(url="memory:")(looked_up("Globex"))),
+    (KeyError("ACME"), KeyError("Globex")),
+    (decimal.Decimal("1.0"), decimal.Decimal("1.5")),
+    (logging.getLogger("acme"), logging.getLogger("globex")),
+    (operator, functools),
+    (Client, Other),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), HELD, ids=lambda held: type(held).__name__)
+def test_data_that_a_function_holds_counts_by_value(one: Any, other: Any) -> None:
+    assert both([_held(one), _held(other)], "hi") == [f"{one}: hi", f"{other}: hi"]
+    assert told_apart(_held(one)) == told_apart(_held(one if one is operator else copy.deepcopy(one)))
+
+
+@pytest.mark.parametrize("held", [Client("ada"), Client("ada").ask, [Client("ada")], {"a": object()}, Prompt])
+def test_a_function_that_holds_what_is_no_data_needs_a_tag(held: Any) -> None:
+    """Two clients at one place would have each other's answers."""
+    if held is Prompt:
+        held = dataclasses.replace(Prompt(""), template=typing.cast(str, object()))  # no data inside of data
+    with pytest.raises(ConfigurationError, match=r"_held.*ask holds a .* say with tag="):
+        cached(store=MemoryStore())(_held(held))
+    assert cached(store=MemoryStore(), tag="ada")(_held(held))("?") == f"{held}: ?"
+
+
+def test_a_function_with_a_cache_may_hold_others_of_each_kind() -> None:
+    @cached(url="memory:")
+    def numbers(n: int) -> Iterator[int]:
+        yield from range(n)
+
+    @cached(url="memory:")
+    async def later(n: int) -> int:
+        return n
+
+    def made(n: int) -> Callable[[], list[int]]:
+        return cached(url="memory:")(lambda: [*numbers(n), asyncio.run(later(n))])
+
+    assert [made(n)() for n in (1, 2, 1)] == [[0, 1], [0, 1, 2], [0, 1]]
+
+
+def test_what_goes_round_in_a_circle_is_no_data() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    with pytest.raises(ConfigurationError, match="say with tag="):
+        cached(store=MemoryStore())(_held(circle))
 
 
 def test_methods_of_objects_and_objects_are_told_apart_by_what_they_are_as_data() -> None:

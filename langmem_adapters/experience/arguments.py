@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from typing import Any
-
-from pydantic import BaseModel, PydanticUserError
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.functions import name_of, told_apart
+from langmem_adapters.experience.functions import told_apart
+from langmem_adapters.experience.identity import by_name, identity, name_of
 from langmem_adapters.keys import fingerprint
 
 __all__ = ["Arguments"]
 
 _SELF = ("self", "cls")
-_SCALARS = (str, int, float, bool, bytes, type(None))
 
 
 class Arguments:
@@ -93,7 +88,7 @@ class Arguments:
         Raises ConfigurationError, naming the argument, for one that is no data.
         """
         try:
-            return fingerprint([self._function, owner, _by_name(counted)])
+            return fingerprint([self._function, owner, by_name(counted)])
         except SerializationError as error:
             raise self._explained(counted) from error
 
@@ -121,59 +116,12 @@ class Arguments:
         return next(iter(values.values())) if len(values) == 1 else values
 
 
-def identity(value: Any) -> Any:
-    """A value as data, together with the class of what the codec would write as a plain value.
-
-    A class counts by its module and name, those of a script as of its import, and by what its instances hold.
-    """
-    kind = type(value)
-    if kind in _SCALARS:
-        return value
-    if isinstance(value, type):
-        return ("class", name_of(value), _held_by(value))
-    return (*_parts(value), kind.__qualname__ if kind.__module__ == "builtins" else name_of(kind))
-
-
-def _held_by(cls: type) -> Any:
-    """The fields, of a class of data."""
-    if issubclass(cls, enum.Enum):
-        return [member.name for member in cls]
-    if issubclass(cls, BaseModel):
-        with suppress(PydanticUserError):  # of what JSON does not know, the fields by their types' names
-            return cls.model_json_schema()
-        return {name: str(field.annotation) for name, field in cls.model_fields.items()}
-    return {name: str(kind) for name, kind in getattr(cls, "__annotations__", {}).items()}
-
-
-def _parts(value: Any) -> tuple[Any, ...]:  # noqa: PLR0911 - a line for each kind
-    """What kind of thing it is, and what it is made of."""
-    if isinstance(value, enum.Enum):
-        return "enum", value.name
-    if isinstance(value, BaseModel):
-        return "model", _by_name({**value.__dict__, **(value.model_extra or {})})
-    if dataclasses.is_dataclass(value):
-        return "dataclass", _by_name({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
-    if isinstance(value, Mapping):
-        if all(type(key) is str for key in value):
-            return "mapping", _by_name(value)
-        return "pairs", sorted([fingerprint(identity(key)), fingerprint(identity(item))] for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return "sequence", [identity(item) for item in value]
-    if isinstance(value, set | frozenset):
-        return "set", sorted(fingerprint(identity(item)) for item in value)
-    return "other", value
-
-
-def _by_name(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: identity(value) for name, value in fields.items()}
-
-
 def _fingerprint_of(function: Callable[..., Any], *, trusted: bool) -> str:
     try:
         return fingerprint(identity(told_apart(function, trusted=trusted)))
-    except SerializationError as error:
+    except (SerializationError, RecursionError) as error:
         raise ConfigurationError(
-            f"{name_of(function)} has arguments already that are no data, and tell it from no other:"
+            f"{name_of(function)} has arguments already, or holds values, that are no data, and tell it from no other:"
             " say with tag= where the results of this one are"
         ) from error
 

@@ -55,7 +55,7 @@ class Calls:
         self._make_pool = make_pool
         self._rules = rules
         self._arguments = arguments
-        self._responses = responses
+        self.responses = responses
         self._keeps_requests = rules.reads_requests if keep_requests is None else keep_requests
         self._clock, self._timer, self._sleep, self._new_id = clock, timer, sleep, new_id
         self._lock = threading.Lock()
@@ -161,7 +161,7 @@ class Calls:
 
     def _read(self, turn: Turn, experience: Experience, *, own: bool = True) -> Flow[bool]:
         try:
-            turn.value = self._responses.of(experience)
+            turn.value = self.responses.of(experience)
         except SerializationError as damage:
             _log.warning("a result of %s is treated as a miss: %s", self._name, damage)
             self.pool.withdraw(experience)
@@ -265,21 +265,25 @@ class Calls:
     def _keep(self, turn: Turn, value: Any) -> Flow[None]:
         passed = self._timer() - turn.started
         try:
-            seen = self._responses.seen(value)
+            seen = self.responses.seen(value)
             if not decision("should_store", lambda: self._rules.should_store(seen)):
                 self._counts["refused"] += 1
                 return
             took = {"time_cost": passed}
             metric = decision("metric", lambda: self._rules.metric(seen).model_copy(update=took))
             req = turn.req if self._keeps_requests else None
-            turn.kept = self._responses.experience(value, req=req, metric=metric)
+            turn.kept = self.responses.experience(value, req=req, metric=metric)
             turn.kept = yield from self._create(turn, value, turn.kept)
             self._counts["stored"] += 1
         except SerializationError as error:
-            self._counts["refused"] += 1
-            self._warn(f"a result of {self._name} is not kept: {error}")
+            self.refuse(error)
         except LangmemError as error:
             self._degrade(error)
+
+    def refuse(self, error: SerializationError) -> None:
+        """Count and tell a result that cannot be kept."""
+        self._counts["refused"] += 1
+        self._warn(f"a result of {self._name} is not kept: {error}")
 
     def _create(self, turn: Turn, value: Any, made: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others
         """Put an experience into the pool: the place of what else is kept of a value, and goes with it."""
@@ -330,7 +334,7 @@ class Calls:
             self._scoring.abegin(self._for_scorer(turn, turn.kept))
 
     def _for_scorer(self, turn: Turn, kept: Experience) -> Kept:
-        return Kept(self.pool, turn.key, kept, turn.req, self._responses.shown)
+        return Kept(self.pool, turn.key, kept, turn.req, self.responses.shown)
 
     # --- failures
 

@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import dis
 import functools
-import sys
+import logging
+import threading
 import types
-from collections.abc import Callable
-from pathlib import Path
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.experience.identity import identity, name_of
+from langmem_adapters.keys import fingerprint
 
-__all__ = ["name_of", "told_apart"]
+__all__ = ["told_apart"]
 
-_FIXED = (str, int, float, complex, bool, bytes, type(None))
-
-
-def name_of(function: Callable[..., Any]) -> str:
-    """A function's module and name; of a script, the name under which others import it."""
-    module = getattr(function, "__module__", "") or ""
-    if module == "__main__":
-        main = sys.modules["__main__"]
-        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        module = spec.name if spec else Path(file).stem if file else module
-    return f"{module}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+_SAY_NOTHING = (  # of a result: what the calls themselves use up, and what lets one wait for another
+    Iterator,
+    *(type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore),
+    *(threading.Event, threading.Barrier, asyncio.Lock, asyncio.Condition, asyncio.Semaphore, asyncio.Event),
+)
 
 
 def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
     """What tells a function from others, as data and classes of data.
 
-    That is its module and name; of one that another function has made, also the texts, numbers and other unchangeable
-    values that it holds of it; of a lambda, and of what was typed in at a prompt or in a notebook, also its code. A
-    partial has its arguments; a method of an object, and an object that is called, what that object is as data.
+    That is its module and name; of one that another function has made, also what it holds of it, as that is now: data
+    by value, and functions, classes, modules and loggers by name, as what they hold; of a lambda, and of what was typed
+    in at a prompt or in a notebook, also its code. A partial has its arguments; a method of an object, and an object
+    that is called, what that object is as data.
 
     Where it is ``trusted`` that its user has said where its results are, and has them in other places under the same
     name, its own name is all. Raises ConfigurationError for an object that is no data, and that nobody told about.
@@ -49,9 +48,10 @@ def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
         return [told_apart(function.__func__), _owner(function.__self__, name_of(function))]
     if isinstance(function, types.FunctionType):
         return _plain(function, frozenset())
-    if isinstance(function, types.BuiltinFunctionType) or hasattr(function, "__wrapped__"):
+    if isinstance(function, types.BuiltinFunctionType):
         return [name_of(function)]
-    return ["called", _owner(function, name_of(type(function)))]
+    inner = getattr(function, "__wrapped__", None)  # by functools.lru_cache, for one
+    return ["called", _owner(function, name_of(type(function)))] if inner is None else told_apart(inner)
 
 
 def _owner(owner: object, name: str) -> Any:
@@ -71,26 +71,74 @@ def _plain(function: types.FunctionType, within: frozenset[types.FunctionType]) 
         return told
     if function.__name__ == "<lambda>" or told[0].startswith("__main__."):
         told.append(_code(function.__code__))
+    if within:  # of the one that is called, defaults are arguments
+        told += [_told(value, function, within) for value in _defaults(function)]
     own = {found.argval for found in dis.get_instructions(function.__code__) if found.opname == "STORE_DEREF"}
-    held = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    # what a function changes itself is no part of what it is
-    return told + [_held(cell, within | {function}) for variable, cell in held if variable not in own]
+    cache = getattr(function, "cache", function)  # of one that is decorated already
+    for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if variable in own:
+            continue  # what a function changes itself is no part of what it is
+        try:
+            held = cell.cell_contents
+        except ValueError:  # of a function that calls itself, when it is decorated
+            told.append(None)
+        else:
+            told += [] if held is cache else [_told(held, function, within | {function})]
+    return told
 
 
-def _held(cell: types.CellType, within: frozenset[types.FunctionType]) -> Any:
-    try:
-        value = cell.cell_contents
-    except ValueError:  # of a function that calls itself, when it is decorated
-        return None
+def _defaults(function: types.FunctionType) -> list[Any]:
+    return [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+
+
+def _told(value: Any, holder: types.FunctionType, within: frozenset[types.FunctionType]) -> Any:
+    """What tells a value that a function holds from others, as data."""
+    if (name := _name_alone(value)) is not None:
+        return name
     if isinstance(value, types.FunctionType):
         return _plain(value, within)
-    return value if _is_fixed(value) else name_of(value if isinstance(value, type) else type(value))
+    kind = type(value).__qualname__
+    if isinstance(value, dict):
+        return [kind, {key: _told(item, holder, within) for key, item in value.items()}]
+    parts = _parts(value)
+    return _data(value, holder) if parts is None else [kind, *(_told(part, holder, within) for part in parts)]
 
 
-def _is_fixed(value: Any) -> bool:
-    if isinstance(value, tuple | frozenset):
-        return all(map(_is_fixed, value))
-    return isinstance(value, _FIXED)
+def _name_alone(value: Any) -> str | None:
+    """The name of what is known by that, and of what says nothing of a result."""
+    if isinstance(value, type):
+        return name_of(value)
+    if isinstance(value, types.ModuleType):
+        return value.__name__
+    if isinstance(value, logging.Logger):
+        return value.name
+    if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, types.ModuleType | None):
+        return name_of(value)
+    return name_of(type(value)) if isinstance(value, _SAY_NOTHING) else None
+
+
+def _parts(value: Any) -> Sequence[Any] | None:
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    if isinstance(value, types.MethodType | types.BuiltinMethodType):
+        return [value.__name__, value.__self__]
+    if "__wrapped__" in getattr(value, "__dict__", {}):  # by functools.lru_cache, for one
+        return [value.__wrapped__]
+    if isinstance(value, BaseException):
+        return list(value.args)
+    return list(value) if isinstance(value, list | tuple | deque) else None
+
+
+def _data(value: Any, holder: types.FunctionType) -> Any:
+    try:
+        fingerprint(identity(value))
+    except SerializationError as error:
+        kind = type(value).__qualname__
+        raise ConfigurationError(
+            f"{name_of(holder)} holds a {kind} of the function that made it, and nothing tells that from another"
+            f" {kind}: say with tag= where the results of this one are"
+        ) from error
+    return value
 
 
 def _code(code: types.CodeType) -> list[Any]:

@@ -98,6 +98,7 @@ class ExperiencePool(Keeping):
         self.tag = tag
         self.scope = checked_scope(tenant=tenant, user=user)
         self.ttl = ttl
+        self.max_bytes = max_bytes
         self.enabled = enabled
         self.enable_read = enable_read
         self.enable_write = enable_write

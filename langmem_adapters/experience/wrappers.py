@@ -7,24 +7,26 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, TypeVar, cast
 
+from langmem_adapters.codec import encode
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.cached import FunctionCache
-from langmem_adapters.experience.responses import Responses
 from langmem_adapters.flow import arun, run
 
 __all__ = ["wrapped"]
 
+_LONGEST = 16_000_000  # bytes of a stream that are gathered, where the pool has no bound of its own
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def wrapped(function: F, cache: FunctionCache, responses: Responses) -> F:
+def wrapped(function: F, cache: FunctionCache) -> F:
     """The function, which asks its cache first, and has it as its attribute ``cache``."""
     if inspect.iscoroutinefunction(function):
         wrapper = _coroutine(function, cache)
     elif inspect.isasyncgenfunction(function):
-        wrapper = _async_stream(function, cache, responses)
+        wrapper = _async_stream(function, cache)
     elif inspect.isgeneratorfunction(function):
-        wrapper = _stream(function, cache, responses)
+        wrapper = _stream(function, cache)
     else:
         wrapper = _plain(function, cache)
     wrapper.cache = cache  # type: ignore[attr-defined]
@@ -69,16 +71,17 @@ def _coroutine(function: Callable[..., Any], cache: FunctionCache) -> Callable[.
     return call
 
 
-def _stream(function: Callable[..., Any], cache: FunctionCache, responses: Responses) -> Callable[..., Any]:
+def _stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         turn = run(cache.begin(args, kwargs))
         if turn.served:
             yield from turn.value
             return None
-        items = _Items(responses if turn.keeps else None)
+        items = _Items(cache, keeps=turn.keeps)
         returned = yield from _Recorded(function(*turn.args, **turn.kwargs), items)
-        if returned is None and items.whole:
+        items.end(returned)
+        if items.whole:
             run(cache.finish(turn, items.frozen))
             cache.score_later(turn)
         return returned
@@ -86,7 +89,7 @@ def _stream(function: Callable[..., Any], cache: FunctionCache, responses: Respo
     return call
 
 
-def _async_stream(function: Callable[..., Any], cache: FunctionCache, responses: Responses) -> Callable[..., Any]:
+def _async_stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         turn = await arun(cache.begin(args, kwargs))
@@ -94,7 +97,7 @@ def _async_stream(function: Callable[..., Any], cache: FunctionCache, responses:
             for item in turn.value:
                 yield item
             return
-        items = _Items(responses if turn.keeps else None)
+        items = _Items(cache, keeps=turn.keeps)
         stream = function(*turn.args, **turn.kwargs)
         try:
             item = await stream.__anext__()
@@ -122,24 +125,41 @@ def _async_stream(function: Callable[..., Any], cache: FunctionCache, responses:
 
 
 class _Items:
-    """What a stream has given, frozen at once, as its reader may change it."""
+    """What a stream has given, frozen at once, as its reader may change it; nothing, once it cannot be kept."""
 
-    def __init__(self, responses: Responses | None) -> None:
-        self._responses = responses
+    def __init__(self, cache: FunctionCache, *, keeps: bool) -> None:
+        self._cache = cache
+        self._most = _LONGEST if cache.pool.max_bytes is None else cache.pool.max_bytes
+        self._size = 0
         self.frozen: list[tuple[Any, Any]] = []
-        self.whole = responses is not None
+        self.whole = keeps
 
     def add(self, item: Any) -> None:
-        if self.whole and self._responses is not None:
-            try:
-                self.frozen.append(self._responses.freeze(item))
-            except SerializationError:
-                self.spoil()
+        if not self.whole:
+            return
+        try:
+            form, data = self._cache.responses.freeze(item)
+        except SerializationError as error:
+            self.refuse(error)
+            return
+        self._size += len(encode(data))
+        self.frozen.append((form, data))
+        if self._size > self._most:
+            self.refuse(SerializationError(f"a stream of more than {self._most:,} bytes is too long"))
 
     def note(self, sent: Any) -> None:
         """A stream that is told something gives what the arguments do not say."""
         if sent is not None:
             self.spoil()
+
+    def end(self, returned: Any) -> None:
+        """A stream that returns something would not come back with it."""
+        if self.whole and returned is not None:
+            self.refuse(SerializationError(f"what a stream returns, a {type(returned).__qualname__}, is not kept"))
+
+    def refuse(self, error: SerializationError) -> None:
+        self._cache.refuse(error)
+        self.spoil()
 
     def spoil(self) -> None:
         self.whole = False

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience.arguments import identity
+from langmem_adapters.experience.identity import identity
 from langmem_adapters.keys import fingerprint
 
 __all__ = ["classes_in", "with_fields"]
