@@ -297,6 +297,22 @@ def test_c4_ids_and_metadata_of_earlier_answers_do_not_change_the_key() -> None:
     assert key(crossed) != key(straight)
 
 
+def test_c4_responses_that_a_request_goes_on_from_change_the_key() -> None:
+    """Of what was said before them, the model sees what the provider has kept under their ids."""
+
+    def talk(*ids: str | None) -> list[BaseMessage]:
+        answers = [AIMessage("Noted.", response_metadata={"id": id_} if id_ else {}) for id_ in ids]
+        return [*answers, HumanMessage("What did I tell you?")]
+
+    chained, plain = _openai(use_previous_response_id=True), _openai()
+    talks = [talk("resp_ada"), talk("resp_bob"), talk(None), talk("resp_ada", None), talk("resp_bob", "other")]
+    assert len({chained(messages) for messages in talks}) == len(talks)
+    assert chained(talk("resp_ada")) == chained(talk("resp_ada"))
+    assert plain(talk("resp_ada")) == plain(talk("resp_bob")) == plain(talk(None))
+    for prompt in ("[{", '[{"lc": 1, "id": ["x"], "kwargs": {"response_metadata": "x"}}]'):  # no chat of anybody's
+        assert request_key(prompt, '{"use_previous_response_id": true}')
+
+
 def test_c4_the_order_of_keys_does_not_change_the_key() -> None:
     def swapped(prompt: str) -> str:
         return json.dumps([dict(reversed(list(message.items()))) for message in json.loads(prompt)])

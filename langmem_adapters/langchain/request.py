@@ -12,6 +12,7 @@ from typing import Any
 from langmem_adapters.codec import parsed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
+from langmem_adapters.langchain.asked import messages_in
 from langmem_adapters.tool_calls import call_ids, renamed
 
 __all__ = ["known_key", "request_key"]
@@ -41,6 +42,7 @@ _OF_THE_CALL = frozenset(
 _OF_THE_ANSWER = frozenset({"artifact", "id", "response_metadata", "type", "usage_metadata"})
 _known: dict[bytes, str] = {}  # keys by a hash of what they are made of, as an answer is looked up and then kept
 _REMEMBERED = 16_384
+_CHAINED = '"use_previous_response_id": true'  # as LangChain dumps a model of OpenAI's
 _CLASS = re.compile(r"<class '(?:[\w.]+|<locals>)*?(\w+)'>")
 
 
@@ -48,13 +50,14 @@ def request_key(prompt: str, llm_string: str) -> str:
     """The key of what ``BaseCache.lookup`` is given: 32 hexadecimal digits from which nothing can be read back.
 
     Ids of messages and of tool calls, artifacts of tools, the metadata of earlier answers, the order of keys, timeouts,
-    retries, streaming, callbacks and tags do not change it. Everything else does.
+    retries, streaming, callbacks and tags do not change it. Everything else does, and so do, for a model with
+    ``use_previous_response_id``, the ids of responses, by which the provider knows what was said.
     """
     asked = _digest(prompt, llm_string)
     key = _known.get(asked)
     if key is None:
         try:
-            key = fingerprint("langchain", _prompt(prompt), _model(llm_string))
+            key = fingerprint("langchain", _prompt(prompt), _model(llm_string), *_continued(prompt, llm_string))
         except SerializationError:  # nested deeper than data may be: the text itself is the request
             key = fingerprint("langchain", prompt, llm_string)
         if len(_known) >= _REMEMBERED:
@@ -82,6 +85,14 @@ def _prompt(prompt: str) -> Any:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return prompt
     return renamed(messages, names) if names else messages
+
+
+def _continued(prompt: str, llm_string: str) -> list[Any]:
+    """The responses from one of which a request goes on, where the provider keeps what was said before."""
+    if _CHAINED not in llm_string:
+        return []
+    told = [message["kwargs"].get("response_metadata") for message in messages_in(prompt)]
+    return [metadata["id"] for metadata in told if isinstance(metadata, dict) and metadata.get("id")]
 
 
 def _said(message: Any) -> dict[str, Any]:
