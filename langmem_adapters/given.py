@@ -16,6 +16,7 @@ from langmem_adapters.model import Message, MessageData, Scope
 __all__ = [
     "check_count",
     "check_function",
+    "check_index",
     "check_seconds",
     "check_store",
     "check_text",
@@ -36,6 +37,13 @@ def check_store(store: object) -> None:
     if store is None or isinstance(store, str | bytes | os.PathLike):
         kind = type(store).__name__
         raise ConfigurationError(f'a store is what open_store("sqlite:///memory.db") gives, for one, not {kind}')
+
+
+def check_index(name: str, value: object) -> None:
+    """Raise ConfigurationError for the URL or the path of an index in its place."""
+    if isinstance(value, str | bytes | os.PathLike):
+        gives = 'open_index("memory:")' if name == "index" else 'open_vectors("memory:", embedder)'
+        raise ConfigurationError(f"{name} is what {gives} gives, for one, not {type(value).__name__}")
 
 
 def check_text(name: str, value: object) -> None:

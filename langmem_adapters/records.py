@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from langmem_adapters.codec import encode
 from langmem_adapters.following import Change, follow
-from langmem_adapters.given import check_store
+from langmem_adapters.given import check_index, check_store
 from langmem_adapters.journal import keys_of, tidy
 from langmem_adapters.keys import Namespace
 from langmem_adapters.locks import ForkSafeLock
@@ -51,6 +51,8 @@ class Records:
         form: str = "",
     ) -> None:
         check_store(store)
+        check_index("index", index)
+        check_index("vectors", vectors)
         self.store = store
         self.namespace = namespace
         self.index = index

@@ -1,4 +1,4 @@
-"""SessionSearch: finds what was said, or is known, in one session."""
+"""SessionSearch: finds what was said, archived or not, or is known, in one session."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from langmem_adapters.flow import arun, run, step
 from langmem_adapters.following import Change, begin, follow
 from langmem_adapters.given import check_text, check_whole
 from langmem_adapters.locks import ForkSafeLock
-from langmem_adapters.log import brain_namespace
+from langmem_adapters.log import ARCHIVED, brain_namespace
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Document, Index, Item
 
 __all__ = ["SessionSearch"]
 
+_VALUES = (KNOWLEDGE, f"{ARCHIVED}/")  # what is found and is no entry of the log
+
 
 class SessionSearch:
-    """Searches the history and the knowledge of a session; the index follows the session by itself.
+    """Searches the history, the archive and the knowledge of a session; the index follows the session by itself.
 
     Args:
         brain: The session.
@@ -65,13 +67,13 @@ class SessionSearch:
             follow(store, self.index, self._namespace, _said, new_id=self._new_id, begun=self._known.clear)
             if look > self._latest or not self._known:  # else somebody who looked later has told the index already
                 self._latest = max(look, self._latest)
-                self._follow_knowledge({key: data for key, data in values.items() if key.startswith(KNOWLEDGE)})
+                self._follow_values({key: data for key, data in values.items() if key.startswith(_VALUES)})
         ask = k
         while True:
             hits = self.index.search(self._namespace, query, ask)
             found = []
             for hit in hits:
-                data = values.get(hit.id) if hit.id.startswith(KNOWLEDGE) else self._entry(int(hit.id))
+                data = values.get(hit.id) if hit.id.startswith(_VALUES) else self._entry(int(hit.id))
                 message = salvage(data, f"entry {hit.id}") if data is not None else None
                 if message is not None:
                     found.append((message, hit.score))
@@ -83,14 +85,14 @@ class SessionSearch:
         items = self.brain.store.scan(self._namespace, after=seq - 1, limit=1).items
         return items[0].data if items and items[0].seq == seq else None
 
-    def _follow_knowledge(self, facts: dict[str, bytes]) -> None:
+    def _follow_values(self, facts: dict[str, bytes]) -> None:
         """Give the index what is new or says something else, and take from it what is gone."""
         if facts and self.index.position(self._namespace) is None:  # nothing was ever said here
             self._known.clear()
             with contextlib.suppress(Conflict):  # somebody else has just begun it
                 begin(self.index, self._namespace, self._new_id)
         new = {key: salvage(data, key) for key, data in facts.items() if self._known.get(key) != data}
-        documents = [Document(key, fact.text) for key, fact in new.items() if fact is not None]
+        documents = [found for key, fact in new.items() if (found := _document(key, fact)) is not None]
         gone = [key for key, fact in new.items() if fact is None] + [key for key in self._known if key not in facts]
         if documents or gone:
             self.index.apply(self._namespace, upsert=documents, delete=gone)
@@ -98,11 +100,15 @@ class SessionSearch:
 
 
 def _said(items: Sequence[Item]) -> Change:
-    return Change([document for item in items if (document := _document(item)) is not None])
+    said = ((str(item.seq), salvage(item.data, f"log entry {item.seq}")) for item in items)
+    return Change([document for id_, message in said if (document := _document(id_, message)) is not None])
 
 
-def _document(item: Item) -> Document | None:
-    message = salvage(item.data, f"log entry {item.seq}")
-    if message is None or message.role not in {"user", "assistant"} or not message.text.strip():
+def _document(id_: str, message: Message | None) -> Document | None:
+    if message is None:
         return None
-    return Document(str(item.seq), f"{message.name} {message.text}" if message.name else message.text)
+    if id_.startswith(KNOWLEDGE):
+        return Document(id_, message.text)
+    if message.role not in {"user", "assistant"} or not message.text.strip():
+        return None
+    return Document(id_, f"{message.name} {message.text}" if message.name else message.text)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import doctest
+import pickle
 import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.memory import InsertMethod, Memory, StaticMemoryBlock
+from llama_index.core.storage.chat_store.base_db import MessageStatus
+from llama_index.core.workflow import JsonPickleSerializer
 
 import langmem_adapters.llamaindex.memory as module
 from langmem_adapters import ConfigurationError, LongTermMemory, Message, StoreUnavailable, open_index, open_store
@@ -377,7 +381,7 @@ async def test_an_outage_of_recall_is_a_policy(caplog: pytest.LogCaptureFixture)
     assert await block.aget([chat("my secret bike")]) == await block.aget([chat("bike")]) == ""
     assert caplog.text.count("goes on without its long-term memory") == 1
     assert "secret" not in caplog.text
-    assert block.stats() == {"recalls": 2, "errors": 2}
+    assert block.stats() == {"recalls": 2, "errors": 2, "waiting": 0}
     with pytest.raises(StoreUnavailable):
         await LongTermMemoryBlock(long_term(store), on_error="raise").aget([chat("bike")])
 
@@ -390,6 +394,56 @@ class _Full(MemoryStore):
 async def test_what_cannot_be_kept_is_an_error() -> None:
     with pytest.raises(StoreUnavailable):
         await LongTermMemoryBlock(long_term(_Full())).aput([chat("bike")])
+
+
+class _Away(MemoryStore):
+    away = False
+
+    def write(self, *args: Any, **kwargs: Any) -> None:
+        if self.away:
+            raise StoreUnavailable("it is away")
+        super().write(*args, **kwargs)
+
+
+async def test_what_left_the_window_in_an_outage_is_kept_when_the_store_is_back() -> None:
+    """LlamaIndex has archived it before it comes here, and does not bring it again."""
+    store = _Away()
+    kept = long_term(store)
+    chats = memory(MemoryStore(), block := LongTermMemoryBlock(kept, tokenizer_fn=str.split))
+    outages = 0
+    for n in range(30):
+        store.away = 8 <= n < 20
+        try:
+            await chats.aput(chat(f"m{n} has some more words here", "user" if n % 2 == 0 else "assistant"))
+        except StoreUnavailable:
+            outages += 1
+    assert outages > 0
+    active = texts(await chats.aget_all(status=MessageStatus.ACTIVE))
+    gone = [text for text in texts(await chats.aget_all()) if text not in active]
+    assert sorted(found.message.text for found in kept.all()) == sorted(gone)
+    assert {said.session for found in kept.all() for said in found.occurrences} == {"s"}
+    assert block.stats()["waiting"] == 0
+
+
+async def test_what_waits_is_of_its_session_is_stored_once_and_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_WAITING", 3)
+    store = _Away()
+    kept = long_term(store)
+    block = LongTermMemoryBlock(kept)
+    store.away = True
+    for session, text in [("a", "one"), ("b", "two"), ("a", "three"), ("a", "four"), ("a", "five")]:
+        with pytest.raises(StoreUnavailable):
+            await talk(block, text, session=session)
+    assert block.stats()["waiting"] == 4
+    assert "are given up" in caplog.text
+    store.away = False
+    await talk(block, "six", session="a")
+    assert [found.message.text for found in kept.all()] == ["three", "four", "five", "six"]
+    await block.aput([chat("you are a bot", "system")], session_id="b")  # nothing to store of its own
+    assert {(found.message.text, len(found.occurrences)) for found in kept.all()} >= {("two", 1), ("three", 1)}
+    assert block.stats()["waiting"] == 0
 
 
 class _Slow(MemoryStore):
@@ -407,7 +461,33 @@ async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:
     assert max(late) < 0.25  # a blocked loop would be 0.5 s late; a busy machine is no failure
 
 
+async def test_a_context_that_is_resumed_has_its_block_again(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    block = LongTermMemoryBlock(url=url, user="ada", similarity_top_k=2, priority=3, name="recalled_things")
+    await talk(block, "My bike is in the shed.")
+    for again in (pickle.loads(pickle.dumps(block)), copy.deepcopy(block), block.model_copy()):
+        assert "in the shed" in (await again.aget([chat("Where is my bike?")], session_id="other"))
+        assert again.model_dump() == block.model_dump()
+    kept = Memory.from_defaults("s", chat_store=BrainChatStore(url), memory_blocks=[block], tokenizer_fn=str.split)
+    written = JsonPickleSerializer().serialize(kept)
+    resumed = JsonPickleSerializer().deserialize(written)
+    assert [type(block) for block in resumed.memory_blocks] == [LongTermMemoryBlock]
+    assert "in the shed" in shown_to(await resumed.aget("Where is my bike?"))
+
+
+@pytest.mark.parametrize("settings", [{"store": MemoryStore()}, {"url": "redis://:hunter2@127.0.0.1:1/0"}])
+def test_a_block_that_cannot_be_opened_again_cannot_be_pickled(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be pickled") as refused:
+        pickle.dumps(LongTermMemoryBlock(user="ada", **settings))
+    assert "hunter2" not in str(refused.value)
+    with pytest.raises(ConfigurationError, match="cannot be pickled"):
+        pickle.dumps(LongTermMemoryBlock(long_term(MemoryStore())))
+
+
 def test_wrong_settings_are_one_clear_sentence() -> None:
+    async def coroutine(_: str) -> LongTermMemory:
+        raise AssertionError
+
     kept = long_term(MemoryStore())
     with pytest.raises(ConfigurationError, match="one of memory, url and store"):
         LongTermMemoryBlock(kept, store=MemoryStore())
@@ -415,6 +495,11 @@ def test_wrong_settings_are_one_clear_sentence() -> None:
         LongTermMemoryBlock(kept, user="ada")
     with pytest.raises(ValueError, match="similarity_top_k"):
         LongTermMemoryBlock(kept, similarity_top_k=0)
+    for wrong, told in (("sqlite:///x.db", "not str"), (coroutine, "not a coroutine function")):
+        with pytest.raises(ConfigurationError, match=f"memory of a LongTermMemoryBlock is a LongTermMemory.*{told}"):
+            LongTermMemoryBlock(cast(Any, wrong))
+    with pytest.raises(ConfigurationError, match="has no setting nonsense"):
+        LongTermMemoryBlock(kept, nonsense=4)
     block = LongTermMemoryBlock(kept, name="recalled_things", priority=3)
     assert (block.name, block.priority, block.class_name()) == ("recalled_things", 3, "LongTermMemoryBlock")
     kept.add([Message(role="user", content="a secret")])

@@ -21,13 +21,15 @@ from llama_index.core.postprocessor import LongContextReorder, SimilarityPostpro
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.schema import MetadataMode
+from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, open_index
 from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.langchain import LongTermRetriever as LangChainRetriever
-from langmem_adapters.llamaindex import BrainRetriever, from_message, to_message
+from langmem_adapters.llamaindex import BrainChatStore, BrainRetriever, from_message, to_message
 from langmem_adapters.llamaindex import LongTermRetriever as LlamaIndexRetriever
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.protocols import Store
@@ -470,6 +472,32 @@ def test_brain_retriever_follows_messages_that_leave_the_session(any_store: Stor
         assert {node.text for node in retriever.retrieve("bike")} == {f"bike {m}" for m in range(max(0, n - 1), n + 1)}
 
 
+async def test_brain_retriever_finds_what_was_archived_and_nothing_that_was_deleted(any_store: Store) -> None:
+    chats = BrainChatStore(store=any_store, user="ada")
+    await chats.add_messages("session", [ChatMessage("My bike is red"), ChatMessage("My car is blue")])
+    await chats.add_message(
+        "session", ChatMessage(role="tool", content="bike", additional_kwargs={"tool_call_id": "c"})
+    )
+    retrievers = [BrainRetriever("session", store=any_store, user="ada")]
+    for archived in range(3):
+        retrievers.append(BrainRetriever("session", store=any_store, user="ada"))  # one that begins now
+        for retriever in retrievers:
+            assert [node.text for node in await retriever.aretrieve("bike")] == ["My bike is red"], archived
+            assert {node.text for node in retriever.retrieve("my")} <= {"My bike is red", "My car is blue"}
+        await chats.archive_oldest_messages("session", 1)
+    await chats.delete_messages("session", MessageStatus.ARCHIVED)
+    assert [retriever.retrieve("bike car") for retriever in retrievers] == [[]] * len(retrievers)
+
+
+def test_a_model_is_not_shown_a_name_that_nobody_has(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "session")
+    brain.add_messages([Message(role="user", content="A bike."), Message(role="user", name="Ada", content="A car.")])
+    retriever = BrainRetriever(brain=brain)
+    (bike,), (car,) = retriever.retrieve("bike"), retriever.retrieve("car")
+    assert bike.node.get_content(MetadataMode.LLM) == "role: user\n\nA bike."
+    assert set(car.node.get_content(MetadataMode.LLM).splitlines()) == {"role: user", "name: Ada", "", "A car."}
+
+
 def test_an_index_that_outlives_its_store_begins_anew() -> None:
     index = open_index("memory:")
     for thing, said in [("bike", ["bike one", "bike two", "bike three"]), ("tandem", ["my tandem"])]:
@@ -490,6 +518,16 @@ def test_an_empty_query_finds_nothing(query: str) -> None:
 def test_wrong_settings_are_one_clear_sentence() -> None:
     with pytest.raises(ConfigurationError, match="one of url, store and brain"):
         BrainRetriever("s", store=MemoryStore(), url="memory:")
+    for wrong in (None, "sqlite:///x.db"):
+        with pytest.raises(ConfigurationError, match="LongTermRetriever searches a LongTermMemory, not"):
+            LlamaIndexRetriever(cast(Any, wrong))
+    for filters in ({}, {"session": "x"}, []):
+        with pytest.raises(ConfigurationError, match="filters are MetadataFilters of LlamaIndex, not"):
+            LlamaIndexRetriever(long_term(MemoryStore()), filters=cast(Any, filters))
+    with pytest.raises(ConfigurationError, match=r'index is what open_index\("memory:"\) gives, for one, not str'):
+        LongTermMemory(MemoryStore(), cast(Any, "memory:"), user="ada")
+    with pytest.raises(ConfigurationError, match=r"vectors is what open_vectors\(.*\) gives, for one, not str"):
+        LongTermMemory(MemoryStore(), open_index("memory:"), vectors=cast(Any, "sqlite:///x.db"), user="ada")
     with pytest.raises(ConfigurationError, match="needs a scope"):
         LongTermMemory(MemoryStore(), open_index("memory:"))
 

@@ -15,6 +15,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.storage.chat_store.base import BaseChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 from pydantic import BaseModel, Field, PrivateAttr
+from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.errors import ConfigurationError
@@ -40,6 +41,7 @@ class _OnStore(BaseModel):
     ttl: float | None = Field(default=None, description="Seconds after which a session expires; None: never.")
     refresh: Refresh = Field(default="write", description="What starts that time anew.")
     _store: Store = PrivateAttr()
+    _opens_again: bool = PrivateAttr()
 
     def __init__(self, url: str | None, store: Store | None, **settings: Any) -> None:
         if url is not None and store is not None:
@@ -48,6 +50,7 @@ class _OnStore(BaseModel):
         # A dump that names a store of the caller's own cannot be loaded: nobody gets another one unawares.
         super().__init__(url=masked_url(url) if store is None else repr(store), **settings)
         self._store = kept
+        self._opens_again = store is None and masked_url(url) == url
         self._session("any")  # refuses what is wrong
 
     @classmethod
@@ -55,7 +58,17 @@ class _OnStore(BaseModel):
         """The name by which LlamaIndex knows this class."""
         return cls.__name__
 
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """A copy on the same store, as connections are not copied."""
+        return super().__deepcopy__({**(memo or {}), id(self._store): self._store})
+
     def __reduce__(self) -> tuple[Callable[[], BaseModel], tuple[()]]:
+        if not self._opens_again:
+            kind = type(self).__name__
+            raise ConfigurationError(
+                f"a {kind} with a store of its own, or with a password in its URL, cannot be pickled: leave the URL to"
+                " LANGMEM_STORE_URL"
+            )
         fields = {name: getattr(self, name) for name in _OnStore.model_fields}  # neither connections nor passwords
         return partial(type(self), **fields), ()
 
@@ -73,8 +86,9 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
 
     A key is a session: its active messages are those of ``BrainMemory(store, key)`` and of LangChain's
     ``BrainChatMessageHistory(key)``; archived ones are kept beside them, and go when the session is deleted.
-    Blocks, tool calls and additional arguments come back equal. No method blocks the event loop. A dump and a pickle
-    hold the URL with its password masked.
+    Blocks, tool calls and additional arguments come back equal. No method blocks the event loop. A copy has the same
+    store. A dump holds the URL with its password masked; a pickle opens the store of the URL anew, and one with a
+    password, or with a store of its own, is refused.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.

@@ -23,6 +23,8 @@ def metadata_predicate(filters: MetadataFilters | None) -> Predicate:
 
     Raises ConfigurationError for an operator or a condition that is not LlamaIndex's.
     """
+    if not (filters is None or isinstance(filters, MetadataFilters)):
+        raise ConfigurationError(f"filters are MetadataFilters of LlamaIndex, not {type(filters).__name__}")
     if filters is None or not filters.filters:
         return lambda _: True
     parts = [_part(part) for part in filters.filters]

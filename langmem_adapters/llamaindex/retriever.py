@@ -114,6 +114,8 @@ class LongTermRetriever(BaseRetriever):
         filters: MetadataFilters | None = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
+        if not isinstance(memory, LongTermMemory):
+            raise ConfigurationError(f"LongTermRetriever searches a LongTermMemory, not {type(memory).__name__}")
         self._memory = memory
         self._similarity_top_k = similarity_top_k
         self._is_wanted = metadata_predicate(filters)
@@ -148,7 +150,7 @@ def _recalled(recalled: Recalled, said: Occurrence) -> NodeWithScore:
 
 def _node(message: Message, score: float, id_: str, said: Occurrence) -> NodeWithScore:
     metadata = metadata_of(message, said)
-    hidden = [key for key in metadata if key not in {"role", "name"}]
+    hidden = [key for key, value in metadata.items() if key not in {"role", "name"} or value is None]
     node = TextNode(
         id_=id_,
         text=message.text,

@@ -22,7 +22,7 @@ from langmem_adapters.protocols import Item, Page
 __all__ = ["ChatSession"]
 
 _ACTIVE = MessageStatus.ACTIVE
-_ARCHIVE = "archived/"
+_ARCHIVE = f"{ARCHIVED}/"
 _Change = dict[str, list[Any]]  # the arguments of a write, and in "archive" the entries that go there
 
 
