@@ -26,7 +26,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model
 
 import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
@@ -471,6 +471,57 @@ def test_wrong_arguments_are_the_functions_own_error() -> None:
 
 
 # --- never in the way
+
+
+class Keeper(BaseModel):
+    shown: int
+    _kept: int = PrivateAttr(0)
+
+
+def test_what_a_model_keeps_for_itself_counts() -> None:
+    @cached(store=MemoryStore())
+    def kept(keeper: Keeper) -> int:
+        return keeper._kept
+
+    one, other = Keeper(shown=1), Keeper(shown=1)
+    other._kept = 5
+    assert [kept(keeper) for keeper in (one, other, one)] == [0, 5, 0]
+    assert kept.cache.stats()["hits"] == 1
+
+
+def _circle(kind: type[Any]) -> Any:
+    circle: Any = kind()
+    if kind is dict:
+        circle["round"] = circle
+    else:
+        circle.append(circle)
+    return circle
+
+
+def _deep() -> list[Any]:
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    return deep
+
+
+@pytest.mark.parametrize("make_value", [lambda: _circle(list), lambda: _circle(dict), _deep])
+def test_an_argument_without_end_is_named(make_value: Callable[[], Any]) -> None:
+    @cached(store=MemoryStore())
+    def f(first: int, second: Any) -> int:
+        return first
+
+    with pytest.raises(ConfigurationError, match=r"the argument 'second' of .*f cannot tell one call from another"):
+        f(1, make_value())
+
+
+def test_a_key_that_is_no_data_is_told_by_its_own_name() -> None:
+    @cached(store=MemoryStore(), key=lambda first: {"m": object()})
+    def f(first: int) -> int:
+        return first
+
+    with pytest.raises(ConfigurationError, match=r"what key= gives for the arguments of .*f is no data: it is a dict"):
+        f(1)
 
 
 def _streamed(kind: str, items: Callable[[], Iterator[Any]], **options: Any) -> tuple[Callable[[], list[Any]], Any]:

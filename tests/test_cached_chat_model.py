@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import pickle
 import subprocess
@@ -635,6 +636,42 @@ def test_c8_a_stream_may_be_read_on_several_threads() -> None:
             thread.join(120)
         assert "".join(word.content for word in words if word) == "One two three."
     assert model.stats()["hits"] == 1
+
+
+def test_c8_nobody_waits_for_a_stream_whose_readers_thread_has_ended() -> None:
+    model = CachedChatModel(Scripted(script=["One two three.", "Another."]), _cache(), wait=60)
+    begun: list[Any] = []
+
+    def begin() -> None:
+        begun.append(model.stream("Hi"))
+        next(begun[0])
+
+    reader = threading.Thread(target=begin)
+    reader.start()
+    reader.join(120)
+    started = time.monotonic()
+    assert model.invoke("Hi").content == "Another."
+    assert time.monotonic() - started < 30
+    assert "".join(chunk.content for chunk in begun[0]) == "two three."
+
+
+def test_copies_have_the_same_cache_and_a_pickle_opens_it_again(tmp_path: Path) -> None:
+    inner = FakeListChatModel(responses=["In Paris.", "In Lyon."])
+    model = CachedChatModel(inner, url=f"sqlite:///{tmp_path}/cache.db")
+    assert model.invoke("Where?").content == "In Paris."
+    for again in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert again.invoke("Where?").content == "In Paris."
+    assert copy.deepcopy(model).wrapped is not inner
+    assert copy.deepcopy(model).stats() == model.stats()
+
+
+@pytest.mark.parametrize(
+    "options", [{"cache": ExperienceCache(store=MemoryStore())}, {"url": "redis://:hunter2@127.0.0.1:1/0"}]
+)
+def test_a_model_that_cannot_be_opened_again_cannot_be_pickled(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"a CachedChatModel .* cannot be pickled") as refused:
+        pickle.dumps(CachedChatModel(FakeListChatModel(responses=["x"]), **options))
+    assert "hunter2" not in str(refused.value)
 
 
 def test_c8_wait_zero_means_that_everybody_asks() -> None:

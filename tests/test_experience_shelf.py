@@ -374,6 +374,19 @@ def test_part7_savings_by_metric_and_prices() -> None:
 # --- in and out
 
 
+def test_what_has_expired_by_now_is_not_imported() -> None:
+    clock = FakeClock()
+    pool = ExperiencePool(MemoryStore(), tag="old", ttl=10, clock=clock)
+    pool.create(Experience(req="old", resp=1))
+    clock.advance(6)
+    pool.create(Experience(req="new", resp=2))
+    lines = list(pool.export())
+    clock.advance(5)
+    other = ExperiencePool(MemoryStore(), tag="new", clock=clock)
+    assert (other.import_(lines), other.count()) == (1, 1)
+    assert other.lookup("new") is not None
+
+
 def test_export_and_import(any_store: Store) -> None:
     clock = FakeClock()
     pool = ExperiencePool(any_store, tag="a", clock=clock)
@@ -461,13 +474,28 @@ def test_metagpts_bm25_pool(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
         node(json.dumps(METAGPT)),
         node(json.dumps(METAGPT), "system", "os") | {"metadata": {"obj_json": '{"req": "no response"}'}},
         node("no json"),
-        json.dumps(node(json.dumps({**METAGPT, "metric": {"score": {"val": 99}}}))),
         "text",
         None,
     )
     check_metagpt(read_metagpt_pool(folder))
     check_metagpt(read_metagpt_pool(str(folder / "docstore.json")))
-    assert "5 records of" in caplog.text
+    assert "4 records of" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "metric", "kind"),
+    [
+        ({"metric": {"time_cost": 1200, "score": {"val": 0, "reason": "bad"}}}, Metric(time_cost=1.2), "success"),
+        ({"metric": {"score": {"val": 11}}, "exp_type": "failure"}, Metric(), "failure"),
+        ({"metric": {"time_cost": "long", "score": {"val": 8}}}, Metric(score=Score(val=8)), "success"),
+        ({"metric": "none", "exp_type": "weird", "traj": 5}, None, "success"),
+    ],
+)
+def test_of_metagpts_experience_what_is_none_here_is_left_out(
+    tmp_path: Path, wrong: dict[str, Any], metric: Metric | None, kind: str
+) -> None:
+    (found,) = read_metagpt_pool(docstore(tmp_path, node(json.dumps({**METAGPT, **wrong}))))
+    assert (found.req, found.resp, found.metric, found.exp_type) == ("Write a game", "print(1)", metric, kind)
 
 
 def test_no_class_is_imported_by_a_name_in_a_pool(tmp_path: Path) -> None:

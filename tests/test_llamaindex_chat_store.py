@@ -682,7 +682,8 @@ async def test_a_copy_has_the_same_store(any_store: Store) -> None:
     ours = BrainChatStore(store=any_store, user="ada", ttl=5)
     chats = Memory.from_defaults("s", chat_store=ours, tokenizer_fn=str.split)
     await ours.add_messages("s", said("one"))
-    for again in (copy.copy(ours), copy.deepcopy(ours), ours.model_copy(deep=True), copy.deepcopy(chats).sql_store):
+    copies: list[Any] = [copy.copy(ours), copy.deepcopy(ours), ours.model_copy(deep=True)]
+    for again in [*copies, copy.deepcopy(chats).sql_store]:
         assert texts(await again.get_messages("s")) == ["one"]
         assert (again.user, again.ttl) == ("ada", 5)
     older = copy.deepcopy(SyncBrainChatStore(store=any_store, user="ada"))

@@ -420,7 +420,7 @@ async def test_what_left_the_window_in_an_outage_is_kept_when_the_store_is_back(
     assert outages > 0
     active = texts(await chats.aget_all(status=MessageStatus.ACTIVE))
     gone = [text for text in texts(await chats.aget_all()) if text not in active]
-    assert sorted(found.message.text for found in kept.all()) == sorted(gone)
+    assert sorted(found.message.text for found in kept.all()) == sorted(map(str, gone))
     assert {said.session for found in kept.all() for said in found.occurrences} == {"s"}
     assert block.stats()["waiting"] == 0
 

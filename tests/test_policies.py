@@ -36,6 +36,7 @@ from langmem_adapters.experience import (
     role_zero_context,
     simple_context,
 )
+from langmem_adapters.experience.policies import age_of
 from langmem_adapters.experience.requests import key_of
 from langmem_adapters.experience.shelf import Shelf
 from langmem_adapters.flow import run
@@ -536,3 +537,9 @@ def test_a_pool_is_shared_by_what_is_put_by_hand() -> None:
 
     ask("capital of France?")
     assert "Given the request: the capital of France, Returns: Paris" in seen[0]
+
+
+def test_an_experience_without_a_time_is_as_old_as_none() -> None:
+    """And not 56 years."""
+    ages = [age_of(Experience(timestamp=timestamp), now=100.0) for timestamp in (None, 0.0, 40.0, 200.0)]
+    assert ages == [0.0, 100.0, 60.0, 0.0]

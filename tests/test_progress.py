@@ -492,3 +492,12 @@ def test_each_point_of_the_curve_is_what_its_threshold_serves(scored: list[tuple
         expected = (sum(served) / len(served), sum(served) / same, wrong / others if others else 0.0)
         assert point == TunedPoint(point.threshold, *expected)
     assert found.scored == scored
+
+
+@pytest.mark.parametrize("pair", [("a", "b"), ("a", "b", "yes"), ("a", 5, True), "abc", ("a", "b", True, 1)])
+def test_a_pair_that_is_none_is_one_sentence_before_anything_is_embedded(pair: Any) -> None:
+    asked: list[Any] = []
+    pool = ExperiencePool(MemoryStore(), index=open_vectors("memory:", Embedder(asked.append, name="x")))
+    with pytest.raises(ConfigurationError, match="a pair is two requests, and whether they mean the same"):
+        pool.tune([("a", "b", True), pair])
+    assert asked == []

@@ -521,9 +521,10 @@ def test_wrong_settings_are_one_clear_sentence() -> None:
     for wrong in (None, "sqlite:///x.db"):
         with pytest.raises(ConfigurationError, match="LongTermRetriever searches a LongTermMemory, not"):
             LlamaIndexRetriever(cast(Any, wrong))
-    for filters in ({}, {"session": "x"}, []):
+    no_filters: list[Any] = [{}, {"session": "x"}, []]
+    for filters in no_filters:
         with pytest.raises(ConfigurationError, match="filters are MetadataFilters of LlamaIndex, not"):
-            LlamaIndexRetriever(long_term(MemoryStore()), filters=cast(Any, filters))
+            LlamaIndexRetriever(long_term(MemoryStore()), filters=filters)
     with pytest.raises(ConfigurationError, match=r'index is what open_index\("memory:"\) gives, for one, not str'):
         LongTermMemory(MemoryStore(), cast(Any, "memory:"), user="ada")
     with pytest.raises(ConfigurationError, match=r"vectors is what open_vectors\(.*\) gives, for one, not str"):

@@ -89,14 +89,19 @@ class Arguments:
         """
         try:
             return fingerprint([self._function, owner, by_name(counted)])
-        except SerializationError as error:
+        except (SerializationError, RecursionError) as error:  # the latter of what goes round in a circle
             raise self._explained(counted) from error
 
     def _explained(self, counted: Mapping[str, Any]) -> ConfigurationError:
+        if self._whole is not None:
+            kind = type(counted["key"]).__qualname__
+            return ConfigurationError(
+                f"what key= gives for the arguments of {self.name} is no data: it is a {kind}, or holds what is none"
+            )
         for name, value in counted.items():
             try:
                 fingerprint(identity(value))
-            except SerializationError:  # noqa: PERF203 - each try may fail
+            except (SerializationError, RecursionError):  # noqa: PERF203 - each try may fail
                 return ConfigurationError(
                     f"the argument {name!r} of {self.name} cannot tell one call from another, as it is a"
                     f" {type(value).__qualname__} or holds what is no data:"

@@ -197,7 +197,9 @@ class Calls:
             if own and flight is not None:
                 self._lead(turn, flight)
             elif flight is None or not (yield from flight.wait(max(until - self._timer(), 0.0))):
-                return  # inside of that very call, or it takes too long
+                if flight is None or not flight.is_left:
+                    return  # inside of that very call, or it takes too long
+                self._abandon(flight)  # nobody reads on where nobody is
             elif (data := flight.landed.result()) is not None:
                 shared = Experience.from_bytes(data)
                 self.pool.credit(shared)

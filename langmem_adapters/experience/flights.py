@@ -44,6 +44,11 @@ class Flight:
             self.broken_off = True
             self.land(None)
 
+    @property
+    def is_left(self) -> bool:
+        """Whether it is a stream, and the thread on which it was read has ended."""
+        return self.reader is not None and self.reader not in {thread.ident for thread in threading.enumerate()}
+
     def wait(self, seconds: float) -> Flow[bool]:
         """Until it has landed, or for so many seconds; False, if it is still in the air.
 
@@ -51,7 +56,7 @@ class Flight:
         reader may be the one who waits here.
         """
         waited = True
-        while waited and seconds > 0 and not self.landed.done():
+        while waited and seconds > 0 and not self.landed.done() and not self.is_left:
             unread, moment = self.unread, min(seconds, _MOMENT)
             waited = (yield from self._wait(moment)) and not (unread and self.unread)
             seconds -= moment

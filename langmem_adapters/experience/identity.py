@@ -58,7 +58,8 @@ def _parts(value: Any) -> tuple[Any, ...]:  # noqa: PLR0911 - a line for each ki
     if isinstance(value, enum.Enum):
         return "enum", value.name
     if isinstance(value, BaseModel):
-        return "model", by_name({**value.__dict__, **(value.model_extra or {})})
+        own = by_name({**value.__dict__, **(value.model_extra or {})})
+        return ("model", own, by_name(value.__pydantic_private__)) if value.__pydantic_private__ else ("model", own)
     if dataclasses.is_dataclass(value):
         return "dataclass", by_name({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
     if isinstance(value, Mapping):

@@ -199,8 +199,9 @@ class Keeping:
         added = 0
         with advancing(progress, "importing", len(read), "experiences") as advance:
             for key, experience in read:
-                added += self.writes
-                yield from self.create_flow(experience, key=key)
+                if experience.expires_at is None or experience.expires_at > self._clock():
+                    added += self.writes
+                    yield from self.create_flow(experience, key=key)
                 advance(1)
         return added
 

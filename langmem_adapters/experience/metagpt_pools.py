@@ -31,7 +31,8 @@ _log = logging.getLogger("langmem_adapters")
 def read_metagpt_pool(path: str | Path, *, collection: str = "") -> list[Experience]:
     """Read what MetaGPT's ``exp_pool`` has persisted, oldest first; the made-up first entry is left out.
 
-    Requests and responses are MetaGPT's texts. Of records that cannot be read the number is logged.
+    Requests and responses are MetaGPT's texts. What stands beside them and is nothing of this library's, as a score of
+    0, is left out. Of records that cannot be read the number is logged.
 
     Args:
         path: The pool's folder, its ``docstore.json`` (BM25), or its ``chroma.sqlite3``, which must not be in use.
@@ -106,11 +107,25 @@ def _experience(record: Any) -> Experience | None:
     if isinstance(metric, dict) and isinstance(metric.get("time_cost"), int | float):
         fields["metric"] = {**metric, "time_cost": metric["time_cost"] / _MILLISECONDS}
     try:
-        experience = Experience.model_validate(fields)
+        experience = _valid(fields)
         experience.to_bytes()
     except (ValidationError, SerializationError):
         return None
     return experience
+
+
+def _valid(fields: dict[str, Any]) -> Experience:
+    """The experience, without what is said beside its request and response and is no such thing here."""
+    try:
+        return Experience.model_validate(fields)
+    except ValidationError as error:
+        wrong = {flaw["loc"][:2] for flaw in error.errors(include_input=False, include_url=False)}
+        metric = fields.get("metric")
+        if isinstance(metric, dict):
+            right = {name: part for name, part in metric.items() if ("metric", name) not in wrong}
+            fields = {**fields, "metric": right}
+        left_out = {loc[0] for loc in wrong if loc[0] != "metric" or len(loc) == 1} - {"req", "resp"}
+        return Experience.model_validate({name: value for name, value in fields.items() if name not in left_out})
 
 
 def _is_dummy(experience: Experience) -> bool:

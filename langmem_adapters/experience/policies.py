@@ -17,6 +17,7 @@ __all__ = [
     "RuleScorer",
     "Scorer",
     "Serializer",
+    "age_of",
     "ask",
     "asks_async",
     "decision",
@@ -160,6 +161,11 @@ def _refuse(answer: Any) -> Any:
     if inspect.iscoroutine(answer):
         answer.close()  # else Python warns that it was never awaited
     raise ConfigurationError("a policy that is a coroutine function goes with async functions only")
+
+
+def age_of(experience: Experience, now: float) -> float:
+    """How many seconds ago an experience was kept; 0, where nothing says when."""
+    return 0.0 if experience.timestamp is None else max(0.0, now - experience.timestamp)
 
 
 def score_of(experience: Experience) -> int | None:

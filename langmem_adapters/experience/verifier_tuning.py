@@ -72,6 +72,8 @@ def tuning(
     embedder: Any = getattr(index, "embedder", None)
     if embedder is None:
         raise ConfigurationError("tune asks the embedder of an index of vectors (open_vectors), and there is none")
+    if not all(map(_is_pair, pairs)):
+        raise ConfigurationError("a pair is two requests, and whether they mean the same: (kept, asked, True)")
     scored = []
     with advancing(progress, "tuning", len(pairs), "pairs") as advance:
         for start in range(0, len(pairs), _PAGE):
@@ -84,6 +86,12 @@ def tuning(
                 scored.append((score, bool(same)))
             advance(len(page))
     return tuned(scored, precision)
+
+
+def _is_pair(pair: Any) -> bool:
+    if not isinstance(pair, tuple | list) or len(pair) != 3:  # noqa: PLR2004 - two requests and a verdict
+        return False
+    return isinstance(pair[0], str) and isinstance(pair[1], str) and not isinstance(pair[2], str)
 
 
 def _score(verifier: Verifier | None, kept: str, asked: str, cosine: float | None) -> Flow[float]:

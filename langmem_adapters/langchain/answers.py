@@ -17,6 +17,7 @@ from langmem_adapters.experience import DataSerializer, ExperiencePool, Function
 from langmem_adapters.experience.asking import Asking, Requests
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.model_answers import said
+from langmem_adapters.experience.policies import age_of
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.rules import Rules, Turn
 from langmem_adapters.flow import Flow, arun, run
@@ -267,8 +268,7 @@ class _Generations(Responses):
         return said(experience.resp)
 
     def of(self, experience: Experience) -> list[ChatGeneration]:
-        now = self._clock()
-        age = max(0.0, now - (experience.timestamp or now))
+        age = age_of(experience, self._clock())
         generations = read_generations(experience.resp, key="", age=age, new_id=self._new_id)
         if not all(isinstance(generation, ChatGeneration) for generation in generations):
             raise SerializationError("a stored answer is not that of a chat model")

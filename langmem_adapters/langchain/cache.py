@@ -17,7 +17,7 @@ from langmem_adapters.errors import ConfigurationError, LangmemError, Serializat
 from langmem_adapters.experience import ExperiencePool, Prices, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring, Kept
 from langmem_adapters.experience.model_answers import said
-from langmem_adapters.experience.policies import decision
+from langmem_adapters.experience.policies import age_of, decision
 from langmem_adapters.experience.shelf import Evicted
 from langmem_adapters.experience.switches import Switches
 from langmem_adapters.flow import Flow, arun, run
@@ -262,8 +262,7 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
         return metric_of(generations).model_copy(update={"time_cost": passed})
 
     def _read(self, experience: Experience, key: str) -> list[Generation]:
-        age = max(0.0, self._clock() - (experience.timestamp or 0.0))
-        return read_generations(experience.resp, key=key, age=age, new_id=self._new_id)
+        return read_generations(experience.resp, key=key, age=age_of(experience, self._clock()), new_id=self._new_id)
 
     def _count_tokens(self, generations: Sequence[Generation]) -> None:
         for generation in generations:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -13,6 +14,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from pydantic import Field, PrivateAttr
+from typing_extensions import Self
 
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, SerializationError
@@ -25,6 +27,7 @@ from langmem_adapters.langchain.examples import question_of, with_examples
 from langmem_adapters.langchain.pieces import pieces
 from langmem_adapters.langchain.rebinding import replaced_models
 from langmem_adapters.langchain.request import request_key
+from langmem_adapters.stores import masked_url
 
 __all__ = ["CachedChatModel"]
 
@@ -61,6 +64,7 @@ class CachedChatModel(Switches, BaseChatModel):
     wrapped: BaseChatModel = Field(exclude=True, repr=False)
     streaming: bool | None = None  # looked for by BaseChatModel, where a model has it
     _answers: Answers = PrivateAttr()
+    _made_by: dict[str, Any] | None = PrivateAttr()
 
     def __init__(
         self,
@@ -89,6 +93,21 @@ class CachedChatModel(Switches, BaseChatModel):
         self._answers = (
             cache if isinstance(cache, Answers) else _answers(cache or ExperienceCache(url), wait, self.output_version)
         )
+
+        self._made_by = {"url": url, "wait": wait} if cache is None and masked_url(url) == url else None
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """A copy of the model, with the same cache, as connections are not copied."""
+        return super().__deepcopy__({**(memo or {}), id(self._answers): self._answers})
+
+    def __reduce__(self) -> Any:
+        """The model and the URL, for another process to open the same cache with."""
+        if self._made_by is None:
+            raise ConfigurationError(
+                "a CachedChatModel with a cache of its own, or with a password in its URL, cannot be pickled: leave the"
+                " URL to LANGMEM_STORE_URL"
+            )
+        return partial(CachedChatModel, self.wrapped, **self._made_by), ()
 
     def stats(self) -> dict[str, Any]:
         """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, scored.

@@ -12,6 +12,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache, Judge, Scorer
 from langmem_adapters.experience.asking import Asking, Requests
 from langmem_adapters.experience.model_answers import said
+from langmem_adapters.experience.policies import age_of
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.rules import Rules, Turn
 from langmem_adapters.flow import arun, run
@@ -231,5 +232,4 @@ class _Kept(Responses):
         return said([experience.resp])
 
     def of(self, experience: Experience) -> Response:
-        now = self._clock()
-        return read_response(experience.resp, age=max(0.0, now - (experience.timestamp or now)), new_id=self._new_id)
+        return read_response(experience.resp, age=age_of(experience, self._clock()), new_id=self._new_id)

@@ -25,7 +25,7 @@ from langmem_adapters.llamaindex.session import ChatSession
 from langmem_adapters.log import brain_namespace
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import shared_store
+from langmem_adapters.stores import masked_url, shared_store
 
 __all__ = ["BrainChatStore", "SyncBrainChatStore"]
 
@@ -234,11 +234,3 @@ class SyncBrainChatStore(_OnStore, BaseChatStore):
     async def aget_keys(self) -> list[str]:
         """:meth:`get_keys`, without blocking the event loop."""
         return await arun(self._keys())
-
-
-def masked_url(url: str | None) -> str | None:
-    if url is None or url.startswith(("memory:", "sqlite:")):
-        return url
-    from langmem_adapters.stores.redis_url import masked  # noqa: PLC0415 - imports its driver
-
-    return masked(url)

@@ -20,11 +20,10 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.switches import Switches
 from langmem_adapters.llamaindex.answers import Answers, Asked
-from langmem_adapters.llamaindex.chat_store import masked_url
 from langmem_adapters.llamaindex.request import chat_key, completion_key, last_said
 from langmem_adapters.llamaindex.responses import Response, worth_storing
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import cache_store
+from langmem_adapters.stores import cache_store, masked_url
 
 __all__ = ["CachedLLM"]
 

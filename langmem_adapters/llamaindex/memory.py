@@ -18,12 +18,11 @@ from pydantic import Field, PrivateAttr
 from langmem_adapters.causes import WarnOnce
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.indexes import open_index, open_vectors, shared_index, shared_vectors
-from langmem_adapters.llamaindex.chat_store import masked_url
 from langmem_adapters.llamaindex.convert import to_message
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.stores import shared_store
+from langmem_adapters.stores import masked_url, shared_store
 
 __all__ = ["LongTermMemoryBlock"]
 

@@ -12,7 +12,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.telemetry import Traced, is_wanted
 
-__all__ = ["cache_store", "open_store", "shared_store"]
+__all__ = ["cache_store", "masked_url", "open_store", "shared_store"]
 
 _REDIS = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
 _FORMS = '"memory:", "sqlite:///file.db" or "redis://host:6379/0"'
@@ -66,6 +66,15 @@ def shared_store(url: str | None = None, *, timeout: float | None = None) -> Sto
 def cache_store(url: str | None = None) -> Store:
     """Give the one store that all caches in this process share for a URL: it keeps nobody waiting."""
     return shared_store(url, timeout=PATIENCE)
+
+
+def masked_url(url: str | None) -> str | None:
+    """The URL, with *** in the place of its password."""
+    if url is None or url.startswith(("memory:", "sqlite:")):
+        return url
+    from langmem_adapters.stores.redis_url import masked  # noqa: PLC0415 - imports its driver
+
+    return masked(url)
 
 
 _lock = WholeLock()  # a driver is imported under it
