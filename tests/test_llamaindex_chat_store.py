@@ -22,7 +22,7 @@ from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
-from langmem_adapters import BrainMemory, ConfigurationError, Sessions, open_store
+from langmem_adapters import BrainMemory, ConfigurationError, Message, Sessions, open_store
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import SerializationError, StoreUnavailable
 from langmem_adapters.expiry import EXPIRES
@@ -325,6 +325,17 @@ async def test_a_page_of_messages(any_store: Store) -> None:
     assert texts(await ours.get_messages("s", limit=0)) == []
     assert texts(await ours.get_messages("s", ARCHIVED, limit=1, offset=1)) == ["b"]
     assert texts(await ours.get_messages("s", None, limit=3, offset=1)) == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize("idx", [0, 1, 2, -1])
+async def test_a_summary_ends_at_a_message_that_stays(any_store: Store, idx: int) -> None:
+    brain = BrainMemory(any_store, "s", model=lambda _: "They counted.")
+    brain.add_messages([Message(role="user", content=str(n)) for n in range(4)])
+    brain.summarize(keep=2)
+    await BrainChatStore(store=any_store).delete_message("s", idx)
+    left = [str(n) for n in range(4) if n != range(4)[idx]]
+    assert texts(await BrainChatStore(store=any_store).get_messages("s")) == left
+    assert [message.text for message in brain.context().messages] == [text for text in left if text in {"2", "3"}]
 
 
 async def test_messages_are_counted_by_status(any_store: Store) -> None:

@@ -15,7 +15,7 @@ from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.llamaindex.convert import from_message, to_message
-from langmem_adapters.log import ARCHIVED, CREATED, MOVES
+from langmem_adapters.log import ARCHIVED, CREATED, MOVES, SUMMARY, read_summary
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Item, Page
 
@@ -23,7 +23,7 @@ __all__ = ["ChatSession"]
 
 _ACTIVE = MessageStatus.ACTIVE
 _ARCHIVE = f"{ARCHIVED}/"
-_Change = dict[str, list[Any]]  # the arguments of a write, and in "archive" the entries that go there
+_Change = dict[str, Any]  # the arguments of a write, and in "archive" the entries that go there
 
 
 class ChatSession:
@@ -81,7 +81,7 @@ class ChatSession:
             readable = [item for item in page.items if _chats([item])]
             return [readable[idx]] if -len(readable) <= idx < len(readable) else []
 
-        page = yield from self._change(lambda page: {"remove": chosen(page)})
+        page = yield from self._change(lambda page: {"remove": chosen(page), "put": _cover_moved(page, chosen(page))})
         return next(iter(_chats(chosen(page))), None)
 
     def remove_all(self, status: MessageStatus | None) -> Flow[None]:
@@ -100,7 +100,7 @@ class ChatSession:
     def _look(self, n: int | None = None, *, archive: bool = False) -> Flow[Page]:
         """The oldest ``n`` entries of the log, or all; and all values, as they were at the same moment, if asked."""
         while True:
-            page = yield from self._session.scan(limit=n, keys=[*MOVES, CREATED])
+            page = yield from self._session.scan(limit=n, keys=[*MOVES, CREATED, SUMMARY])
             if not archive:
                 return page
             values = yield from self._session.get(None)
@@ -118,8 +118,9 @@ class ChatSession:
             if type(last) is not int:
                 raise SerializationError(f"the value {ARCHIVED!r} of this session is not a number")
             put = {f"{_ARCHIVE}{last + n:08}/{id_}": data for n, (id_, data) in enumerate(entries, start=1)}
-            put |= {ARCHIVED: encode(last + max(len(entries), 1)), **_created(page)}
-            guard = {key: page.values.get(key) for key in MOVES}
+            own = change.pop("put", {})
+            put |= {ARCHIVED: encode(last + max(len(entries), 1)), **_created(page), **own}
+            guard = {key: page.values.get(key) for key in (*MOVES, *own)}
             try:
                 yield from self._session.write(put=put, guard=guard, **change)
             except Conflict:
@@ -150,6 +151,16 @@ def _created(page: Page) -> dict[str, bytes]:
     """A session is as old as its first message was, also when that has left the log."""
     first = salvage(page.items[0].data, "the first message") if page.items else None
     return {CREATED: encode(first.created_at)} if first and CREATED not in page.values else {}
+
+
+def _cover_moved(page: Page, gone: Sequence[Item]) -> dict[str, bytes]:
+    """The summary to be written as one is removed: where it ended at that, it ends at the message before."""
+    summary = read_summary(page.values.get(SUMMARY))
+    if summary is None or summary.covers not in {item.id for item in gone}:
+        return {}
+    ids = ["", *(item.id for item in page.items)]
+    covers = ids[ids.index(summary.covers) - 1]
+    return {SUMMARY: summary.model_copy(update={"covers": covers}).to_bytes()}
 
 
 def _natural(number: int, name: str) -> int:
