@@ -205,7 +205,7 @@ class Conversation(SessionLog):
             try:
                 yield from self.session.write(put={SUMMARY: new.to_bytes()}, guard={SUMMARY: values.get(SUMMARY)})
             except Conflict:
-                continue  # it was replaced in this moment
+                continue  # it was replaced at this moment
             return
 
     def set_title(self, title: str) -> Flow[None]:

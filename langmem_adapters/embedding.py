@@ -97,7 +97,7 @@ class Embedder:
         return run(self.texts_flow(texts))
 
     async def atexts(self, texts: Sequence[str]) -> list[Vector]:
-        """The async twin of :meth:`texts`."""
+        """:meth:`texts`, without blocking the event loop."""
         return await arun(self.texts_flow(texts))
 
     def query(self, text: str) -> Vector:
@@ -105,7 +105,7 @@ class Embedder:
         return run(self.query_flow(text))
 
     async def aquery(self, text: str) -> Vector:
-        """The async twin of :meth:`query`."""
+        """:meth:`query`, without blocking the event loop."""
         return await arun(self.query_flow(text))
 
     def texts_flow(self, texts: Sequence[str]) -> Flow[list[Vector]]:

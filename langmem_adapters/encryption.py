@@ -214,7 +214,7 @@ class EnvelopeCodec:
         return self._known
 
     def _begin(self, name: str) -> None:
-        with suppress(Conflict):  # another process has begun it in this moment
+        with suppress(Conflict):  # another process has begun it at this moment
             put = {name: self._keys.encode_at(new_key(), _place(name))}
             self._store.write(DATA_KEYS, put=put, guard={name: None})
         self._known = self._load()

@@ -61,7 +61,7 @@ def forget(
                 yield from step(records.put, left, guard={key: page[key] for key in left}, ttl=ttl)
                 touched += len(left)
         except Conflict:
-            pending |= yield from step(records.get, list(page))  # something was said again in this moment
+            pending |= yield from step(records.get, list(page))  # something was said again at this moment
     if damage is not None:
         raise damage
     return touched

@@ -41,7 +41,7 @@ def keep(
         try:
             yield from step(records.put, changed, guard=guard, ttl=ttl)
         except Conflict:
-            continue  # the same was said elsewhere in this moment
+            continue  # the same was said elsewhere at this moment
         return
 
 

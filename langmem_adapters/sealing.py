@@ -85,7 +85,7 @@ class SealedStore:
         self, store: Store, *, codec: Codec | BindingCodec | None = None, redactor: Redactor | None = None
     ) -> None:
         if codec is not None and not isinstance(codec, Codec | BindingCodec):
-            raise ConfigurationError(f"a codec has the methods encode and decode, which {type(codec).__name__} has not")
+            raise ConfigurationError(f"a codec has the methods encode and decode, which {type(codec).__name__} lacks")
         if redactor is not None and not callable(redactor):
             raise ConfigurationError(f"a redactor is a function from text to text, not a {type(redactor).__name__}")
         self.store = store

@@ -34,7 +34,7 @@ class Kept(NamedTuple):
 class BackgroundScoring:
     """Has what was kept scored. A scorer that fails is counted, and told of once for each cause.
 
-    While a scorer is at work, all of this library's caches are passed by: a scorer that asks a model through the very
+    While a scorer is at work, all of this library's caches are bypassed: a scorer that asks a model through the very
     cache would else have its own answers scored, and those of that, and so on.
 
     Args:

@@ -32,7 +32,7 @@ def read_metagpt_pool(path: str | Path, *, collection: str = "") -> list[Experie
     """Read what MetaGPT's ``exp_pool`` has persisted, oldest first; the made-up first entry is left out.
 
     Requests and responses are MetaGPT's texts. What stands beside them and is nothing of this library's, as a score of
-    0, is left out. Of records that cannot be read the number is logged.
+    0, is left out. The number of unreadable records is logged.
 
     Args:
         path: The pool's folder, its ``docstore.json`` (BM25), or its ``chroma.sqlite3``, which must not be in use.

@@ -94,7 +94,7 @@ class Recent:
                 self._drop(next(iter(self._entries)))
 
     def forget(self, keys: Sequence[str] | None) -> None:
-        """Forget these entries, or all; and what is being read in this moment is not kept."""
+        """Forget these entries, or all; and what is being read at this moment is not kept."""
         with self._lock:
             self._changes += 1
             if keys is None:

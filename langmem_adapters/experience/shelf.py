@@ -86,7 +86,7 @@ class Shelf:
         try:
             self.store.write(self.namespace, put={USED + key: b""}, guard={key: data})
         except Conflict:
-            pass  # it was replaced or dropped in this moment
+            pass  # it was replaced or dropped at this moment
         except StoreError as error:
             _log.info("an entry that was used could not be marked as such: %s", error)
 

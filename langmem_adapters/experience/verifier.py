@@ -93,7 +93,7 @@ class Verifier:
         return run(self.flow(request, stored, cosine))
 
     async def averify(self, request: str, stored: str, *, cosine: float) -> Verdict:
-        """The async twin of calling a verifier."""
+        """Calling a verifier, without blocking the event loop."""
         return await arun(self.flow(request, stored, cosine))
 
     def flow(self, request: str, stored: str, cosine: float) -> Flow[Verdict]:

@@ -59,7 +59,7 @@ class LexicalIndex:
         timeout: For caches: seconds that a call waits for a file that is locked, after which calls fail at once until
             it is free. Default: each waits for 5.
 
-    >>> from langmem_adapters.protocols import Document, Evidence
+    >>> from langmem_adapters.protocols import Document
     >>> index = LexicalIndex(":memory:")
     >>> index.apply(("notes",), upsert=[Document("n1", "My bike is in the shed.")])
     >>> index.search(("notes",), "Where are the bikes?", k=3)[0].id

@@ -183,7 +183,7 @@ class ChromaVectors:
     def _conflicts(self, since: Position | None) -> Iterator[None]:
         try:
             yield
-        except NotFoundError as error:  # cleared by another machine in this moment
+        except NotFoundError as error:  # cleared by another machine at this moment
             if since is None:
                 raise
             raise Conflict("the vectors were cleared by another follower") from error

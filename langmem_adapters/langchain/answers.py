@@ -181,7 +181,7 @@ class Answers(Asking):
     def pass_by(self, error: SerializationError) -> None:
         """Count and tell a request that has no key, as a class in it may be one of several."""
         self._counts["unkeyed"] += 1
-        self._warn("requests go by the cache that have no key", error)
+        self._warn("requests without a key bypass the cache", error)
 
     def stats(self) -> dict[str, Any]:
         """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.

@@ -64,7 +64,7 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
         scorer: Scores each new answer, in the background, after it was returned:
             :class:`~langmem_adapters.experience.LLMScorer`, for one. It is shown what the user had asked last, and the
             answer's text with the tools that it calls. One that is a coroutine function scores answers of async calls.
-            While it is at work, all caches are passed by: a model that it asks is not served from here.
+            While it is at work, all caches are bypassed: a model that it asks is not served from here.
         semantic: Serve answers to requests that mean the same, too, if there is none to the very same: a
             :class:`~langmem_adapters.langchain.semantic.SemanticMode`, or an embedding model for one with defaults.
             Default: no. Such a hit has ``cache`` "semantic" and ``cache_score``, how surely it means the same.
@@ -223,7 +223,7 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
         try:
             return with_fields(llm_string)
         except SerializationError as error:
-            self._warn("requests go by the cache that have no key", error)
+            self._warn("requests without a key bypass the cache", error)
             return None
 
     def _begin(self, key: str) -> None:

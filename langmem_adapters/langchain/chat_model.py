@@ -49,8 +49,8 @@ class CachedChatModel(Switches, BaseChatModel):
         model: The chat model, before tools are bound to it.
         cache: Where answers are kept, and by which rules.
         url: Short for ``cache=ExperienceCache(url)``.
-        wait: Seconds to wait at the most for another who asks the same; 0: everybody asks. Who waits for a stream
-            sees nothing of it before its reader has come to the end.
+        wait: Seconds to wait at the most for another who asks the same; 0: everybody asks. Whoever waits for a
+            stream sees none of it until its reader has finished.
 
     >>> from langchain_core.language_models import FakeListChatModel
     >>> from langmem_adapters.langchain import CachedChatModel

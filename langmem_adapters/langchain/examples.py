@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langmem_adapters.experience.requests import words
-from langmem_adapters.langchain.shown import with_memory
+from langmem_adapters.langchain.shown import with_section
 from langmem_adapters.model import Experience
 
 __all__ = ["question_of", "with_examples"]
@@ -35,7 +35,7 @@ def with_examples(messages: list[BaseMessage], examples: Sequence[Experience]) -
         return messages
     section = "\n".join([_HEADER, *shown, _FOOTER])
     first = messages[0] if messages and isinstance(messages[0], SystemMessage) else None
-    system = with_memory(first, section) or SystemMessage(section)
+    system = with_section(first, section)
     return [system, *(messages[1:] if first else messages)]
 
 

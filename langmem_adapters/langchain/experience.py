@@ -63,7 +63,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any]):
         should_store: Decides which answers are worth keeping.
         scorer: Scores each new answer, in the background, after it was returned. It is shown what the user had asked
             last, and the answer's text with the tools that it calls. One that is a coroutine function scores answers
-            of async runs. While it is at work, all caches are passed by.
+            of async runs. While it is at work, all caches are bypassed.
         judge: Says whether a kept answer may be served: :class:`~langmem_adapters.experience.AtLeast`, for one.
         wait: Seconds to wait at the most for another run that asks the same; 0: everybody asks.
         on_error: What an outage of the store does to a run: "degrade" goes on without the cache, is logged once for

@@ -37,7 +37,7 @@ from langmem_adapters.langchain.recording import (
     words_in,
     written_by,
 )
-from langmem_adapters.langchain.shown import Frame, memory_section, with_memory
+from langmem_adapters.langchain.shown import Frame, memory_section, with_section
 from langmem_adapters.langchain.storable import legible
 from langmem_adapters.langchain.thread import SUMMARY_KEY
 from langmem_adapters.langchain.thread_view import Thread
@@ -277,7 +277,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
         recalled = yield from self._recall(brain, question, frame.beside(system, frame.memory_tokens))
         while True:
             section = memory_section(summary.text if summary else "", recalled, frame.memory_tokens, self._counter)
-            remembering = with_memory(system, section)
+            remembering = with_section(system, section) if section else system
             shown = frame.beside(remembering)
             texts = {message.text for message in shown}
             once = [found for found in recalled if found.text not in texts]

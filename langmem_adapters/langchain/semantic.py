@@ -42,7 +42,7 @@ class SemanticMode:
             made from their results, are neither kept nor served.
         judge: Says whether a kept answer is good enough, also one to the very same request:
             :class:`~langmem_adapters.experience.AtLeast`, for one. It is shown what the user had asked last. One that
-            is a coroutine function goes with async calls only.
+            is a coroutine function works only with async calls.
         dry_run: Serve nothing, but count and log what would have been served.
         reveal: Give the text of the request that was found, as ``cache_request`` in ``response_metadata``.
     """

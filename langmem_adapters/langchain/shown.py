@@ -13,7 +13,7 @@ from langmem_adapters.model import Message, Recalled
 from langmem_adapters.text import window
 from langmem_adapters.tokens import TokenCounter, message_tokens, truncate
 
-__all__ = ["Frame", "memory_section", "with_memory"]
+__all__ = ["Frame", "memory_section", "with_section"]
 
 _MOST = 2000  # tokens of memory, whatever the budget
 _LEAST = 8  # tokens, below which the beginning of a memory says nothing
@@ -102,10 +102,8 @@ def day(found: Recalled) -> str:
     return next((day.isoformat() for day in days if day), "")
 
 
-def with_memory(system: SystemMessage | None, section: str) -> SystemMessage | None:
-    """The system message with memory behind its own text."""
-    if not section:
-        return system
+def with_section(system: SystemMessage | None, section: str) -> SystemMessage:
+    """The system message with a section, such as memory, behind its own text."""
     if system is None or not system.content:
         return SystemMessage(section)
     own = system.content

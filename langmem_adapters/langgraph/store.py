@@ -201,7 +201,7 @@ class LongTermStore(BaseStore):
                 kept = self._shelf(namespace).all()
                 found += [(None, namespace, key, item) for key, item in kept.items() if wanted(item.value)]
                 if not kept:
-                    self._is_empty(namespace)
+                    self._removed_if_empty(namespace)
         found.sort(key=lambda hit: (-(hit[0] or 0.0), -hit[3].updated_at, *hit[1:3]))
         page = found[op.offset : stop]
         if op.refresh_ttl:
@@ -220,7 +220,7 @@ class LongTermStore(BaseStore):
         found = {
             namespace[: op.max_depth]
             for namespace in self._namespaces(common_prefix(op))
-            if matches(namespace, op) and not self._is_empty(namespace)
+            if matches(namespace, op) and not self._removed_if_empty(namespace)
         }
         return sorted(found)[op.offset : stop]
 
@@ -230,7 +230,7 @@ class LongTermStore(BaseStore):
             yield prefix
         yield from self._tree.below(prefix)
 
-    def _is_empty(self, namespace: Namespace) -> bool:
+    def _removed_if_empty(self, namespace: Namespace) -> bool:
         is_empty = self._shelf(namespace).is_empty()
         if is_empty:
             self._tree.remove(namespace, if_=self._shelf(namespace).close)
@@ -241,7 +241,7 @@ class LongTermStore(BaseStore):
 
     def _swept(self, namespace: Namespace) -> int:
         gone = self._shelf(namespace).tidy()
-        self._is_empty(namespace)
+        self._removed_if_empty(namespace)
         return gone
 
     # --- writing

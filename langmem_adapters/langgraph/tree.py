@@ -64,7 +64,7 @@ class Tree:
         return sorted(_child(key) for key in self._store.get((*self._root, *node)) if key != _ADDED)
 
     def remove(self, namespace: Namespace, *, if_: Callable[[], bool]) -> None:
-        """Remove a namespace, and the branches that led to it alone, if it is not added again in this moment."""
+        """Remove a namespace, and the branches that led to it alone, if it is not added again at this moment."""
         child: _Kind = "items"
         with suppress(Conflict):
             while namespace and self._remove(namespace, child, if_):

@@ -185,7 +185,7 @@ class Answers(Asking):
         """Count and tell a request that has no key, as something in it is no data."""
         self._unkeyed += 1
         if self._unkeyed == 1:
-            _log.warning("requests go by the cache that have no key: %s", error)
+            _log.warning("requests without a key bypass the cache: %s", error)
 
     def stats(self) -> dict[str, Any]:
         """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.

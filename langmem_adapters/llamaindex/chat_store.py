@@ -1,8 +1,7 @@
 """BrainChatStore and SyncBrainChatStore: sessions as LlamaIndex's chat stores.
 
 They are two, as LlamaIndex gives the same names to coroutines in AsyncDBChatStore and to plain functions in
-BaseChatStore: ``get_messages`` cannot be both. What they do is written once, in
-session.py.
+BaseChatStore: ``get_messages`` cannot be both. What they do is written once, in session.py.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from langmem_adapters.errors import ConfigurationError
 __all__ = ["Predicate", "metadata_predicate", "one_value"]
 
 Predicate = Callable[[Mapping[str, Any]], bool]
-"""Says of metadata whether they are wanted."""
+"""Says whether metadata are wanted."""
 
 
 def metadata_predicate(filters: MetadataFilters | None) -> Predicate:

@@ -63,15 +63,15 @@ class CachedLLM(Switches, LLM):
         tag: Keeps these responses apart from those of other tags.
         ttl: Seconds for which a response may be served; None: for ever.
         max_entries, max_bytes, prices: See :class:`~langmem_adapters.ExperiencePool`.
-        should_store: Decides of a ChatResponse or CompletionResponse whether it is worth keeping.
+        should_store: Decides whether a ChatResponse or CompletionResponse is worth keeping.
         scorer: Scores each new response, in the background, after it was returned:
             :class:`~langmem_adapters.experience.LLMScorer`, for one. It is shown what the user said last, or the
             prompt, and the response's text with the tools that it calls. One that is a coroutine function scores
-            responses of async calls. While it is at work, all caches are passed by.
+            responses of async calls. While it is at work, all caches are bypassed.
         judge: Says whether a kept response may be served: :class:`~langmem_adapters.experience.AtLeast`, for one. One
-            that is a coroutine function goes with async calls only.
-        wait: Seconds to wait at the most for another who asks the same; 0: everybody asks. Who waits for a stream
-            sees nothing of it before its reader has come to the end.
+            that is a coroutine function works only with async calls.
+        wait: Seconds to wait at the most for another who asks the same; 0: everybody asks. Whoever waits for a
+            stream sees none of it until its reader has finished.
         on_error: What an outage of the store does to a model call: "degrade" goes on without the cache, is
             logged once for each cause and counted in :meth:`stats`; "raise" raises.
 

@@ -211,7 +211,7 @@ class _Replay:
     def _shown(self, brain: BrainMemory) -> Flow[list[Message]]:
         """The window, with what comes to mind at its last message."""
         if brain.long_term is not None and self._configuration.embedder is not None:
-            # Vectors follow in the background, and else it would depend on how quick that is what is found.
+            # Vectors follow in the background; otherwise what is found would depend on timing.
             yield _step(brain.long_term.flush, brain.long_term.aflush)
         k = self._configuration.recall_k
         found: list[Message] = yield _step(brain.remembering_window, brain.aremembering_window, recall_k=k)
