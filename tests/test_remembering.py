@@ -149,7 +149,7 @@ def test_news_is_not_what_is_known_to_the_letter_whatever_the_search_finds(any_s
     brain.long_term.add(said(*(longer.format(n, n) for n in range(12))), session="z")
     (corrected,) = [memory for memory in brain.long_term.all() if memory.message.text == "A tool's answer."]
     brain.long_term.update(corrected.id, "Another answer.")
-    assert brain.find_news(said(*known, "A tool's answer.")) == []
+    assert brain.find_news(said(*known)) == []
     assert brain.find_news(said("the report, is READY")) == []
     by_others = [Message(role="assistant", name="Bob", content=text) for text in known]
     assert brain.find_news(by_others) == []
@@ -160,6 +160,8 @@ def test_news_is_not_what_is_known_to_the_letter_whatever_the_search_finds(any_s
         "!!",
     ]
     assert brain.long_term.stats()["searches"] == 4  # one for each that is not there to the letter
+    again = brain.find_news(said("A tool's answer.", "Another answer."))
+    assert [message.text for message in again] == ["A tool's answer."]  # what was corrected is said once more
 
 
 async def test_news_is_neither_in_the_history_nor_in_the_long_term_memory(any_store: Store) -> None:
