@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters import StoreUnavailable, cached
+from langmem_adapters import Conflict, StoreUnavailable, cached
 from langmem_adapters.codec import encode
 from langmem_adapters.experience import refresh
 from langmem_adapters.experience.flights import Flight, Flights
@@ -232,18 +232,11 @@ async def test_c8_a_cancelled_leader_does_not_cancel_its_followers_nor_a_followe
         await release.wait()
         return calls
 
-    join, joined = f.cache._flights.join, 0
-
-    def counted(key: str) -> Any:
-        nonlocal joined
-        joined += 1
-        return join(key)
-
-    monkeypatch.setattr(f.cache._flights, "join", counted)
+    joined = _counted_joins(f, monkeypatch)
     leader = asyncio.create_task(f())
     await entered.wait()
     followers = [asyncio.create_task(f()) for _ in range(3)]
-    while joined < 4:
+    while len(joined) < 4:
         await asyncio.sleep(0.001)
     followers[0].cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -251,10 +244,68 @@ async def test_c8_a_cancelled_leader_does_not_cancel_its_followers_nor_a_followe
     leader.cancel()
     with pytest.raises(asyncio.CancelledError):
         await leader
-    while joined < 6:  # the two that are left: one of them makes the call, and the other waits for it
+    while len(joined) < 6:  # the two that are left: one of them makes the call, and the other waits for it
         await asyncio.sleep(0.001)
     release.set()
     assert await asyncio.wait_for(asyncio.gather(*followers[1:]), 30) == [2, 2]
+
+
+def _counted_joins(f: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The keys of the calls in the air that somebody has looked for, one for each look."""
+    join = f.cache._flights.join
+    joined: list[str] = []
+
+    def counted(key: str) -> Any:
+        joined.append(key)
+        return join(key)
+
+    monkeypatch.setattr(f.cache._flights, "join", counted)
+    return joined
+
+
+async def test_c8_a_lease_that_is_still_to_be_given_back_lets_nobody_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused, seen = threading.Event(), threading.Event()
+
+    class Slow(MemoryStore):
+        def write(self, *args: Any, **kwargs: Any) -> None:
+            if kwargs.get("delete"):  # in the background, for a leader that was cancelled
+                assert seen.wait(30)
+            try:
+                super().write(*args, **kwargs)
+            except Conflict:
+                refused.set()
+                raise
+
+        def get(self, *args: Any) -> dict[str, bytes]:
+            found = super().get(*args)
+            if refused.is_set():  # the one who takes the turn has seen whose the lease is
+                seen.set()
+            return found
+
+    calls = 0
+    entered, release = asyncio.Event(), asyncio.Event()
+
+    @cached(store=Slow())
+    async def f() -> int:
+        nonlocal calls
+        calls += 1
+        entered.set()
+        await release.wait()
+        return calls
+
+    leader = asyncio.create_task(f())
+    await entered.wait()
+    joined = _counted_joins(f, monkeypatch)
+    followers = [asyncio.create_task(f()) for _ in range(3)]
+    while len(joined) < 3:
+        await asyncio.sleep(0.001)
+    entered.clear()
+    leader.cancel()
+    while len(joined) < 6:
+        await asyncio.sleep(0.001)
+    await entered.wait()
+    release.set()
+    assert await asyncio.wait_for(asyncio.gather(*followers), 30) == [2, 2, 2]
 
 
 async def test_a_task_that_is_cancelled_as_it_gets_its_turn_leaves_nobody_waiting() -> None:

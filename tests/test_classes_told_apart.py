@@ -67,7 +67,7 @@ def test_where_they_cannot_be_told_apart_nobody_is_served(caplog: pytest.LogCapt
     said = [inner.invoke("What is it?", response_format=cls).content for cls in (one, other, one)]
     assert said == ["x", "y", "z"]
     assert (cache.stats()["unkeyed"], cache.stats()["stored"], cache.stats()["misses"]) == (3, 0, 0)
-    assert len([record for record in caplog.records if "no key" in record.getMessage()]) == 1
+    assert len([record for record in caplog.records if "without a key" in record.getMessage()]) == 1
 
 
 @pytest.mark.parametrize("cached", [True, False])

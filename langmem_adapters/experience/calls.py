@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Any
@@ -59,6 +59,7 @@ class Calls:
         self._keeps_requests = rules.reads_requests if keep_requests is None else keep_requests
         self._clock, self._timer, self._sleep, self._new_id = clock, timer, sleep, new_id
         self._lock = threading.Lock()
+        self._returned: deque[bytes] = deque(maxlen=256)  # leases of broken-off calls: nobody's to wait for
         self._pool: ExperiencePool | None = None
         self._flights = Flights()
         self._counts: Counter[str] = Counter() if counts is None else counts
@@ -234,7 +235,7 @@ class Calls:
                 return
             if flight.lease is not None or not (yield from leases.pause(number)):
                 return
-            awaited = leases.holder
+            awaited = None if leases.holder in self._returned else leases.holder
             number += 1
 
     def _leases(self) -> Leases:
@@ -318,6 +319,8 @@ class Calls:
             self._abandon(turn.flight)
 
     def _abandon(self, flight: Flight) -> None:
+        if flight.lease is not None:
+            self._returned.append(flight.lease.data)  # before another takes its turn, who may find it still there
         flight.break_off()
         if flight.lease is not None:
             with suppress(RuntimeError):  # the interpreter is shutting down; the lease ends by itself
