@@ -15,16 +15,19 @@ _SPOILED = frozenset(
     no_image malformed_function_call malformed_model_output malformed_tool_use unexpected_tool_call
     too_many_tool_calls missing_thought_signature incomplete""".split()  # noqa: SIM905 - one line a word, otherwise
 )
-_REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
+_REASONS = frozenset({"finish_reason", "stop_reason", "done_reason", "stopReason"})
+_TOLD = (*_REASONS, "refusal", "incomplete_details", "status")
 _UNFINISHED = ("cancelled", "failed", "in_progress", "incomplete", "queued")
 
 
 def is_cut(told: Any) -> bool:
     """Whether what a provider tells beside its answer, in a mapping or an object's attributes, says so."""
-    reasons = (field(told, name) for name in _REASONS)
-    if any(str(getattr(reason, "name", reason)).rpartition(".")[2].lower() in _SPOILED for reason in reasons):
-        return True
-    return bool(field(told, "refusal") or field(told, "incomplete_details")) or field(told, "status") in _UNFINISHED
+    found: Mapping[str, Any] = told if isinstance(told, dict) else {name: field(told, name) for name in _TOLD}
+    for name in _REASONS.intersection(found):
+        reason = found[name]
+        if str(getattr(reason, "name", reason)).rpartition(".")[2].lower() in _SPOILED:
+            return True
+    return bool(found.get("refusal") or found.get("incomplete_details")) or found.get("status") in _UNFINISHED
 
 
 def field(holder: Any, name: str) -> Any:
