@@ -10,7 +10,7 @@ from langmem_adapters import StoreUnavailable
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 
-__all__ = ["CROWD", "Down", "Unplugged", "on_threads"]
+__all__ = ["CROWD", "Down", "Overtaken", "Refusing", "Unplugged", "on_threads"]
 
 CROWD = 50
 """Callers at once."""
@@ -23,6 +23,38 @@ class Down(MemoryStore):
         raise StoreUnavailable("nobody answers")
 
     write = get
+
+
+class Refusing(MemoryStore):
+    """A store that takes no writes, while it has a reason."""
+
+    reason = ""
+
+    def write(self, *args: Any, **kwargs: Any) -> None:
+        if self.reason:
+            raise StoreUnavailable(self.reason)
+        super().write(*args, **kwargs)
+
+
+class Overtaken:
+    """A real store in front of which somebody else is quicker, once, when something is about to be written.
+
+    Args:
+        store: The store.
+        first: What somebody else does.
+        as_is_put: The value that is about to be written; default: any, or none.
+    """
+
+    def __init__(self, store: Store, first: Callable[[], Any], *, as_is_put: str | None = None) -> None:
+        self.store, self.first, self.as_is_put = store, [first], as_is_put
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def write(self, namespace: tuple[str, ...], **changes: Any) -> None:
+        if self.first and (self.as_is_put is None or self.as_is_put in changes.get("put", {})):
+            self.first.pop()()
+        self.store.write(namespace, **changes)
 
 
 class Unplugged:

@@ -221,17 +221,7 @@ def test_what_is_not_kept_does_not_end_the_wait_for_another() -> None:
 async def test_c8_a_cancelled_leader_does_not_cancel_its_followers_nor_a_follower_the_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    calls = 0
-    entered, release = asyncio.Event(), asyncio.Event()
-
-    @cached(store=MemoryStore())
-    async def f() -> int:
-        nonlocal calls
-        calls += 1
-        entered.set()
-        await release.wait()
-        return calls
-
+    f, entered, release = _gated(MemoryStore())
     joined = _counted_joins(f, monkeypatch)
     leader = asyncio.create_task(f())
     await entered.wait()
@@ -248,6 +238,22 @@ async def test_c8_a_cancelled_leader_does_not_cancel_its_followers_nor_a_followe
         await asyncio.sleep(0.001)
     release.set()
     assert await asyncio.wait_for(asyncio.gather(*followers[1:]), 30) == [2, 2]
+
+
+def _gated(store: MemoryStore) -> tuple[Any, asyncio.Event, asyncio.Event]:
+    """A function that says how often it was called; when it was entered, and when it may go on."""
+    calls = 0
+    entered, release = asyncio.Event(), asyncio.Event()
+
+    @cached(store=store)
+    async def f() -> int:
+        nonlocal calls
+        calls += 1
+        entered.set()
+        await release.wait()
+        return calls
+
+    return f, entered, release
 
 
 def _counted_joins(f: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -282,17 +288,7 @@ async def test_c8_a_lease_that_is_still_to_be_given_back_lets_nobody_go(monkeypa
                 seen.set()
             return found
 
-    calls = 0
-    entered, release = asyncio.Event(), asyncio.Event()
-
-    @cached(store=Slow())
-    async def f() -> int:
-        nonlocal calls
-        calls += 1
-        entered.set()
-        await release.wait()
-        return calls
-
+    f, entered, release = _gated(Slow())
     leader = asyncio.create_task(f())
     await entered.wait()
     joined = _counted_joins(f, monkeypatch)

@@ -20,7 +20,6 @@ from langmem_adapters import (
     Experience,
     ExperiencePool,
     SerializationError,
-    StoreUnavailable,
     open_index,
 )
 from langmem_adapters.experience import Saved, read_metagpt_pool
@@ -30,6 +29,7 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.faults import Refusing
 
 ROOT = Path(__file__).parent.parent
 PLACE = ("experience", "", "", "")
@@ -314,18 +314,10 @@ def test_c11_four_processes_keep_the_bounds_together(tmp_path: Path) -> None:
 
 
 def test_a_hit_that_cannot_be_marked_as_used_is_still_a_hit(caplog: pytest.LogCaptureFixture) -> None:
-    class ReadOnly(MemoryStore):
-        closed = False
-
-        def write(self, *args: Any, **kwargs: Any) -> None:
-            if self.closed:
-                raise StoreUnavailable("read-only")
-            super().write(*args, **kwargs)
-
-    store = ReadOnly()
+    store = Refusing()
     pool = ExperiencePool(store, max_entries=5)
     keep(pool, "q", "a")
-    store.closed = True
+    store.reason = "read-only"
     with caplog.at_level("INFO", "langmem_adapters"):
         found = pool.lookup("q")
     assert found is not None

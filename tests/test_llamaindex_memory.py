@@ -24,6 +24,7 @@ from langmem_adapters.llamaindex import BrainChatStore, LongTermMemoryBlock
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.faults import Refusing
 from tests.loops import ticking
 from tests.test_llamaindex_chat_store import Scripted, agent, agents_warn, texts
 
@@ -396,23 +397,14 @@ async def test_what_cannot_be_kept_is_an_error() -> None:
         await LongTermMemoryBlock(long_term(_Full())).aput([chat("bike")])
 
 
-class _Away(MemoryStore):
-    away = False
-
-    def write(self, *args: Any, **kwargs: Any) -> None:
-        if self.away:
-            raise StoreUnavailable("it is away")
-        super().write(*args, **kwargs)
-
-
 async def test_what_left_the_window_in_an_outage_is_kept_when_the_store_is_back() -> None:
     """LlamaIndex has archived it before it comes here, and does not bring it again."""
-    store = _Away()
+    store = Refusing()
     kept = long_term(store)
     chats = memory(MemoryStore(), block := LongTermMemoryBlock(kept, tokenizer_fn=str.split))
     outages = 0
     for n in range(30):
-        store.away = 8 <= n < 20
+        store.reason = "it is away" if 8 <= n < 20 else ""
         try:
             await chats.aput(chat(f"m{n} has some more words here", "user" if n % 2 == 0 else "assistant"))
         except StoreUnavailable:
@@ -429,16 +421,16 @@ async def test_what_waits_is_of_its_session_is_stored_once_and_is_bounded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "_WAITING", 3)
-    store = _Away()
+    store = Refusing()
     kept = long_term(store)
     block = LongTermMemoryBlock(kept)
-    store.away = True
+    store.reason = "it is away"
     for session, text in [("a", "one"), ("b", "two"), ("a", "three"), ("a", "four"), ("a", "five")]:
         with pytest.raises(StoreUnavailable):
             await talk(block, text, session=session)
     assert block.stats()["waiting"] == 4
     assert "are given up" in caplog.text
-    store.away = False
+    store.reason = ""
     await talk(block, "six", session="a")
     assert [found.message.text for found in kept.all()] == ["three", "four", "five", "six"]
     await block.aput([chat("you are a bot", "system")], session_id="b")  # nothing to store of its own

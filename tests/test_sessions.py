@@ -24,6 +24,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.faults import Overtaken
 
 KINDS = ["memory", "sqlite", "redis"]
 
@@ -461,21 +462,6 @@ def test_a_value_that_comes_in_the_same_moment_stays(any_store: Store) -> None:
     Sessions(cast("Store", meanwhile)).import_(Sessions(other.store).export())
     assert brain.get_title() == "Mine"
     assert [fact.text for fact in brain.get_knowledge()] == ["My fact.", "A fact."]
-
-
-class Overtaken:
-    """A real store in front of which somebody else is quicker, once, when something is about to be written."""
-
-    def __init__(self, store: Store, first: Callable[[], Any]) -> None:
-        self.store, self.first = store, [first]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
-
-    def write(self, namespace: tuple[str, ...], **changes: Any) -> None:
-        if self.first:
-            self.first.pop()()
-        self.store.write(namespace, **changes)
 
 
 async def test_an_import_reads_its_lines_beside_the_event_loop(any_store: Store) -> None:
