@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from langmem_adapters import given, views
 from langmem_adapters.compaction import Compaction
-from langmem_adapters.conversation import SUMMARY, TITLE, Context, Conversation, read_summary, read_title
+from langmem_adapters.conversation import TITLE, Context, Conversation, read_title
+from langmem_adapters.covers import SUMMARY, read_summary
 from langmem_adapters.departed import DEPARTED, count_departed
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.expiry import Refresh

@@ -9,10 +9,11 @@ from typing import NamedTuple, TypeVar
 
 from langmem_adapters import text
 from langmem_adapters.codec import decode, encode
+from langmem_adapters.covers import SUMMARY, read_summary
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow
 from langmem_adapters.given import check_count, check_text, check_whole
-from langmem_adapters.log import MOVES, PAGE, SUMMARY, WATCHED, SessionLog, read_summary, readable
+from langmem_adapters.log import MOVES, PAGE, WATCHED, SessionLog, readable
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled, Summary, salvage
 from langmem_adapters.protocols import Item
@@ -20,12 +21,10 @@ from langmem_adapters.tokens import TokenCounter
 
 __all__ = [
     "KNOWLEDGE",
-    "SUMMARY",
     "TITLE",
     "Context",
     "Conversation",
     "Uncovered",
-    "read_summary",
     "read_title",
 ]
 

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from langmem_adapters.conversation import KNOWLEDGE, SUMMARY
+from langmem_adapters.conversation import KNOWLEDGE
+from langmem_adapters.covers import SUMMARY
 from langmem_adapters.errors import (
     ConfigurationError,
     Conflict,
@@ -26,7 +27,7 @@ from langmem_adapters.experience.recent import changed
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace, encode_namespace
-from langmem_adapters.log import ARCHIVED
+from langmem_adapters.log import ARCHIVE
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.scrubbing import is_listed, named_in, scrub
 from langmem_adapters.stores.memory import MemoryStore
@@ -316,5 +317,5 @@ def _counted(store: Store, namespace: Namespace) -> Counter[str]:
         return Counter(items=sum(namespace[2] == "items" and key.endswith("/") for key in keys))
     facts = sum(key.startswith(KNOWLEDGE) for key in keys)
     exists, summary = int(bool(page.total or keys)), int(SUMMARY in keys)
-    messages = page.total + sum(key.startswith(f"{ARCHIVED}/") for key in keys)
+    messages = page.total + sum(key.startswith(ARCHIVE) for key in keys)
     return Counter(sessions=exists, messages=messages, knowledge=facts, summaries=summary)

@@ -23,7 +23,8 @@ EXPIRES: Final = "expires"
 """The value of a session that holds its deadline, where the store cannot be asked for it: Unix seconds."""
 
 _warn = WarnOnce()
-_NOTICEABLE = 0.1  # of the ttl; reads within so much of it after the last start cost no write
+NOTICEABLE: Final = 0.1
+"""Of a ttl: reads within so much of it after the last start cost no write."""
 
 
 class Expiring:
@@ -142,7 +143,7 @@ class Expiring:
         elif exists:
             left = self._until(deadline)
             # Guarded, so that what was cleared meanwhile does not come back, and of several readers one writes.
-            if left is None or left < self._ttl * (1 - _NOTICEABLE):
+            if left is None or left < self._ttl * (1 - NOTICEABLE):
                 try:
                     yield from self._begin(self._ttl, data)
                     yield from self._carry_along(self._ttl)

@@ -19,7 +19,7 @@ from langmem_adapters.background import submit
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.workers import Answer, Flow, Line, Step, ask, give_up, set_off
 
-__all__ = ["Answer", "Flow", "Line", "Step", "answered", "arun", "blocking", "run", "step", "submit"]
+__all__ = ["Answer", "Flow", "Line", "Step", "answered", "arun", "blocking", "run", "settled", "step", "submit"]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -51,16 +51,20 @@ def answered(call: Callable[[], Any] | None, acall: Callable[[], Awaitable[Any]]
     def refuse() -> Any:
         raise ConfigurationError(refusal)
 
-    answer = yield Step(call or refuse, acall)
+    return (yield from settled((yield Step(call or refuse, acall)), refusal))
+
+
+def settled(answer: Any, refusal: str) -> Flow[Any]:
+    """An answer, awaited if it is one to be awaited. Raises ConfigurationError, where nothing can be."""
     if not inspect.isawaitable(answer):
         return answer
 
-    def close() -> Any:
+    def refuse() -> Any:
         if inspect.iscoroutine(answer):
             answer.close()  # else Python warns that it was never awaited
-        return refuse()
+        raise ConfigurationError(refusal)
 
-    return (yield Step(close, lambda: answer))
+    return (yield Step(refuse, lambda: answer))
 
 
 def _is_plain(call: Callable[..., Any]) -> bool:

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from langmem_adapters.codec import decode
-from langmem_adapters.conversation import KNOWLEDGE, SUMMARY, TITLE
+from langmem_adapters.conversation import KNOWLEDGE, TITLE
+from langmem_adapters.covers import SUMMARY
 from langmem_adapters.departed import DEPARTED, is_departed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.given import lines_of
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.log import ARCHIVED, CREATED
+from langmem_adapters.log import ARCHIVE, ARCHIVED, CREATED
 from langmem_adapters.model import Message, Summary
 
 __all__ = ["VERSION", "Line", "dump", "loaded", "parse_lines", "sound"]
@@ -57,7 +58,7 @@ def _check(key: str, data: bytes) -> None:
     if key.startswith(KNOWLEDGE):
         int(key[len(KNOWLEDGE) :])
         Message.from_bytes(data)
-    elif key.startswith(f"{ARCHIVED}/"):
+    elif key.startswith(ARCHIVE):
         Message.from_bytes(data)
     elif key == ARCHIVED and type(decode(data)) is not int:
         raise TypeError("its number of archived messages is not a number")

@@ -8,6 +8,7 @@ from typing import Any
 
 from langmem_adapters import text
 from langmem_adapters.codec import encode
+from langmem_adapters.covers import SUMMARY, moved_back, read_summary
 from langmem_adapters.departed import (
     DELETED,
     DEPARTED,
@@ -23,29 +24,28 @@ from langmem_adapters.flow import Flow
 from langmem_adapters.given import check_store, checked_messages
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
-from langmem_adapters.model import Message, MessageData, Scope, Summary, salvage
+from langmem_adapters.model import Message, MessageData, Scope, salvage
 from langmem_adapters.protocols import Appended, Item, Page, Store
 
 __all__ = [
+    "ARCHIVE",
     "ARCHIVED",
     "CREATED",
     "MOVES",
     "PAGE",
-    "SUMMARY",
     "WATCHED",
     "SessionLog",
     "brain_namespace",
     "entry_id",
-    "read_summary",
     "readable",
 ]
 
-SUMMARY = "summary"
-"""The value that stands for the messages up to one of them."""
 CREATED = "created"
 """The value that says when a session began, once its first message has left."""
 ARCHIVED = "archived"
 """The value that changes as messages move to LlamaIndex's archive."""
+ARCHIVE = f"{ARCHIVED}/"
+"""How the keys of the values begin that the archive is made of."""
 MOVES = (ARCHIVED, DEPARTED)
 """Whatever takes messages away changes one of these values, and is guarded by both."""
 WATCHED = (CREATED, DELETED, *MOVES)
@@ -139,9 +139,7 @@ class SessionLog:
         if summary is None or last is None:
             return {}
         before = yield from self.scan(limit=len(gone), reverse=True, before=last.seq)
-        ids = {item.id for item, _ in gone}
-        covers = next((item.id for item in before.items if item.id not in ids), "")
-        return {SUMMARY: summary.model_copy(update={"covers": covers}).to_bytes()}
+        return moved_back(summary, {item.id for item, _ in gone}, (item.id for item in before.items))
 
     def add(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
         """Append messages; what was only recalled into a prompt is not added."""
@@ -323,17 +321,6 @@ def _read(item: Item) -> Message | None:
         return Message.from_bytes(item.data)
     except SerializationError:
         return salvage(item.data, f"log entry {item.seq}")
-
-
-def read_summary(data: bytes | None) -> Summary | None:
-    """A stored summary; None, with a warning, where it is damaged: its messages are then shown as before."""
-    if data is None:
-        return None
-    try:
-        return Summary.from_bytes(data)
-    except SerializationError as damage:
-        _log.warning("a stored summary is left out: %s", damage)
-        return None
 
 
 def entry_id(id_: str) -> str:

@@ -7,14 +7,15 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from langmem_adapters.conversation import KNOWLEDGE, SUMMARY
+from langmem_adapters.conversation import KNOWLEDGE
+from langmem_adapters.covers import SUMMARY, covers, read_summary
 from langmem_adapters.departed import DEPARTED, content_id, have_departed
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.expiry import EXPIRES, Expiring
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.lines import Line, dump
-from langmem_adapters.log import entry_id, read_summary
+from langmem_adapters.log import entry_id
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Store
 
@@ -78,17 +79,16 @@ class Merge:
             return {}, False
         ids = [entry_id(message["id"]) for message in self._messages]
         offered = dict(zip(ids, self._messages, strict=True))
-        last = read_summary(summary)
-        covers = last.covers if last else ""
-        told = set(ids[: ids.index(covers) + 1] if covers in offered else ids)
+        end = covers(read_summary(summary))
+        told = set(ids[: ids.index(end) + 1] if end in offered else ids)
         held: dict[str, bytes] = {}
-        hides, behind, after = False, not covers, 0
+        hides, behind, after = False, not end, 0
         while items := (yield from step(self._store.scan, self._namespace, after=after, limit=_PAGE)).items:
             for item in items:
                 if item.id in offered:
                     held[item.id] = item.data
                 hides = hides or not (behind or (item.id in told and self._is_same(item.data, offered[item.id])))
-                behind = behind or item.id == covers
+                behind = behind or item.id == end
             after = items[-1].seq
         return held, hides
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol
 from pydantic import BaseModel, Field
 
 from langmem_adapters.codec import decode, encode, plain
-from langmem_adapters.conversation import KNOWLEDGE, SUMMARY, read_summary
+from langmem_adapters.conversation import KNOWLEDGE
+from langmem_adapters.covers import SUMMARY, read_summary
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.expiry import Expiring
 from langmem_adapters.flow import Flow, arun, run, step

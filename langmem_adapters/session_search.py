@@ -14,13 +14,13 @@ from langmem_adapters.flow import arun, run, step
 from langmem_adapters.following import Change, begin, follow
 from langmem_adapters.given import check_text, check_whole
 from langmem_adapters.locks import ForkSafeLock
-from langmem_adapters.log import ARCHIVED, brain_namespace
+from langmem_adapters.log import ARCHIVE, brain_namespace
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Document, Index, Item
 
 __all__ = ["SessionSearch"]
 
-_VALUES = (KNOWLEDGE, f"{ARCHIVED}/")  # what is found and is no entry of the log
+_VALUES = (KNOWLEDGE, ARCHIVE)  # what is found and is no entry of the log
 
 
 class SessionSearch:

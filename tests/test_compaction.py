@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation import SUMMARY
+from langmem_adapters.covers import SUMMARY
 from langmem_adapters.errors import ConfigurationError, ModelError, StoreUnavailable
 from langmem_adapters.indexes import open_index
 from langmem_adapters.log import brain_namespace
@@ -33,7 +33,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from langmem_adapters.tokens import approximate_tokens, message_tokens
-from tests.faults import Unplugged
+from tests.faults import Overtaken, Unplugged
 
 KINDS = ("long-term", "behind", "deleted")
 """What becomes of the messages that a summary stands for."""
@@ -818,26 +818,11 @@ def test_b2_who_comes_second_with_a_summary_changes_nothing(any_store: Store, ki
     assert kept(brain) == (window if kind == "deleted" else list(range(10)))
 
 
-class Overtaken:
-    """A real store in front of which somebody else is quicker, once, when a summary is about to be written."""
-
-    def __init__(self, store: Store, first: Callable[[], Any]) -> None:
-        self.store, self.first = store, [first]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
-
-    def write(self, namespace: tuple[str, ...], **changes: Any) -> None:
-        if self.first and SUMMARY in changes.get("put", {}):
-            self.first.pop()()
-        self.store.write(namespace, **changes)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_b2_who_is_overtaken_in_the_last_moment_changes_nothing(any_store: Store, kind: str) -> None:
     other = memory(any_store, kind, Accountant())
     other.add_messages([m for n in range(5) for m in turn(n)])
-    store = cast("Store", Overtaken(any_store, lambda: other.summarize(keep=4)))
+    store = cast("Store", Overtaken(any_store, lambda: other.summarize(keep=4), as_is_put=SUMMARY))
     brain = memory(store, kind, Accountant())
     assert numbers(brain.summarize(keep=2)) == list(range(6))
     assert brain.stats()["summaries"] == 0
@@ -870,7 +855,9 @@ def test_a_session_that_is_forgotten_during_a_summary_does_not_come_back(any_sto
 def test_a_summary_does_not_end_at_a_message_that_is_deleted_in_the_last_moment(any_store: Store, kind: str) -> None:
     other = memory(any_store, kind, Accountant())
     other.add_messages([m for n in range(5) for m in turn(n)])
-    brain = memory(cast("Store", Overtaken(any_store, lambda: other.delete(["id-5"]))), kind, Accountant())
+    brain = memory(
+        cast("Store", Overtaken(any_store, lambda: other.delete(["id-5"]), as_is_put=SUMMARY)), kind, Accountant()
+    )
     brain.summarize(keep=4)
     assert brain.stats()["summaries"] == 0
     brain.summarize(keep=4)

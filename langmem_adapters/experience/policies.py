@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, ModelError
-from langmem_adapters.flow import Flow, Step, step
+from langmem_adapters.flow import Flow, settled, step
 from langmem_adapters.model import Experience, Score
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
 T = TypeVar("T")
 
 _PERFECT = 10
+_ASYNC = "a policy that is a coroutine function goes with async functions only"
 
 
 class Scorer(Protocol):
@@ -125,9 +126,7 @@ def ask(policy: Callable[..., Any], *args: Any) -> Flow[Any]:
     if flow is not None:
         return (yield from flow(*args))
     answer = yield from step(policy, *args)
-    if inspect.isawaitable(answer):  # a plain function that hands on a coroutine
-        answer = yield Step(lambda: _refuse(answer), lambda: answer)
-    return answer
+    return (yield from settled(answer, _ASYNC))
 
 
 def verdict(judge: Judge, experience: Experience, req: Any) -> Flow[bool]:
@@ -155,12 +154,6 @@ def asks_async(policy: Any) -> bool:
     call = getattr(policy, "__call__", None)  # noqa: B004 - asked for coroutine functions, not whether it is callable
     is_async = inspect.iscoroutinefunction(policy) or inspect.iscoroutinefunction(call)
     return is_async or not getattr(policy, "blocks", True)
-
-
-def _refuse(answer: Any) -> Any:
-    if inspect.iscoroutine(answer):
-        answer.close()  # else Python warns that it was never awaited
-    raise ConfigurationError("a policy that is a coroutine function goes with async functions only")
 
 
 def age_of(experience: Experience, now: float) -> float:

@@ -27,7 +27,7 @@ from langmem_adapters.langchain.examples import question_of, with_examples
 from langmem_adapters.langchain.pieces import pieces
 from langmem_adapters.langchain.rebinding import replaced_models
 from langmem_adapters.langchain.request import request_key
-from langmem_adapters.stores import masked_url
+from langmem_adapters.stores import masked_url, unpicklable
 
 __all__ = ["CachedChatModel"]
 
@@ -103,10 +103,7 @@ class CachedChatModel(Switches, BaseChatModel):
     def __reduce__(self) -> Any:
         """The model and the URL, for another process to open the same cache with."""
         if self._made_by is None:
-            raise ConfigurationError(
-                "a CachedChatModel with a cache of its own, or with a password in its URL, cannot be pickled: leave the"
-                " URL to LANGMEM_STORE_URL"
-            )
+            raise unpicklable("a CachedChatModel with a cache of its own")
         return partial(CachedChatModel, self.wrapped, **self._made_by), ()
 
     def stats(self) -> dict[str, Any]:

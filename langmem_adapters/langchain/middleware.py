@@ -17,6 +17,7 @@ from typing_extensions import NotRequired
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.causes import WarnOnce
 from langmem_adapters.conversation import Context
+from langmem_adapters.covers import covers
 from langmem_adapters.errors import ConfigurationError, MissingDependency, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.given import check_count
@@ -28,7 +29,6 @@ from langmem_adapters.langchain.recording import (
     RECORDED,
     SAID,
     THREAD,
-    covers,
     first_new,
     question_of,
     record,

@@ -10,19 +10,19 @@ from langchain_core.messages import BaseMessage
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.causes import WarnOnce
 from langmem_adapters.conversation import Context
+from langmem_adapters.covers import covers
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.overlap import Words, is_said, known, known_by_id, same, words_of
 from langmem_adapters.langchain.storable import added, legible
 from langmem_adapters.langchain.thread_view import Thread
-from langmem_adapters.model import Message, Summary
+from langmem_adapters.model import Message
 
 __all__ = [
     "BEGAN",
     "RECORDED",
     "SAID",
     "THREAD",
-    "covers",
     "first_new",
     "question_of",
     "record",
@@ -46,11 +46,6 @@ BEGAN: Final = "brain_began"
 THREAD: Final = "brain_thread"
 """Where it holds the id of the first message that the thread began with; and the key in the metadata of messages
 that tells which thread recorded them. The thread's own id would be no mark: it may begin anew, in another saver too."""
-
-
-def covers(summary: Summary | None) -> str:
-    """The store's id of the last message that a summary stands for."""
-    return summary.covers if summary else ""
 
 
 def first_new(thread: Thread, state: Mapping[str, Any], context: Context, words: Words) -> int:

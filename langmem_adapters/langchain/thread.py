@@ -9,12 +9,12 @@ from langchain_core.messages import BaseMessage, convert_to_messages
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.causes import WarnOnce
+from langmem_adapters.covers import covers
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.convert import from_message, from_summary
 from langmem_adapters.langchain.overlap import is_said, known
-from langmem_adapters.langchain.recording import covers
 from langmem_adapters.langchain.storable import added, legible
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message

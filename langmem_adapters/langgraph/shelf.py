@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import Conflict, LangmemError, SerializationError
+from langmem_adapters.expiry import NOTICEABLE
 from langmem_adapters.journal import TIDIED, mark, stale
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.langgraph.tree import LINGER
@@ -23,7 +24,6 @@ __all__ = ["Kept", "Shelf"]
 _CENSUS = "census"  # no encoded key is equal to it
 _BESIDE = (_CENSUS, TIDIED)  # what is no item
 _SLACK = 64  # log entries without meaning that are left until there are more of them than items
-_NOTICEABLE = 0.1  # of a ttl; reads within so much of it after the last start cost no write
 _PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds, at the most, that a writer waits for those of other processes
 _TURN = 2.0  # seconds that a writer of this process waits for the others, before it goes on beside them: in an outage
 _VERSION = 1
@@ -64,7 +64,7 @@ class Kept:
 
     def is_worn(self, now: float) -> bool:
         """Whether so much of its time has gone that a read is to start it anew."""
-        return self.ttl is not None and (self.expires_at or 0.0) - now <= self.ttl * (1 - _NOTICEABLE)
+        return self.ttl is not None and (self.expires_at or 0.0) - now <= self.ttl * (1 - NOTICEABLE)
 
     def refreshed(self, now: float) -> Kept:
         """The item as it is after it was read."""

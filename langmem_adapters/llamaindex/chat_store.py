@@ -24,7 +24,7 @@ from langmem_adapters.llamaindex.session import ChatSession
 from langmem_adapters.log import brain_namespace
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import masked_url, shared_store
+from langmem_adapters.stores import masked_url, shared_store, unpicklable
 
 __all__ = ["BrainChatStore", "SyncBrainChatStore"]
 
@@ -63,11 +63,7 @@ class _OnStore(BaseModel):
 
     def __reduce__(self) -> tuple[Callable[[], BaseModel], tuple[()]]:
         if not self._opens_again:
-            kind = type(self).__name__
-            raise ConfigurationError(
-                f"a {kind} with a store of its own, or with a password in its URL, cannot be pickled: leave the URL to"
-                " LANGMEM_STORE_URL"
-            )
+            raise unpicklable(f"a {type(self).__name__} with a store of its own")
         fields = {name: getattr(self, name) for name in _OnStore.model_fields}  # neither connections nor passwords
         return partial(type(self), **fields), ()
 

@@ -23,7 +23,7 @@ from langmem_adapters.llamaindex.answers import Answers, Asked
 from langmem_adapters.llamaindex.request import chat_key, completion_key, last_said
 from langmem_adapters.llamaindex.responses import Response, worth_storing
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import cache_store, masked_url
+from langmem_adapters.stores import cache_store, masked_url, unpicklable
 
 __all__ = ["CachedLLM"]
 
@@ -142,10 +142,7 @@ class CachedLLM(Switches, LLM):
     def __reduce__(self) -> Any:
         """The model and the settings, for another process to open the same cache with."""
         if self._settings is None or masked_url(self._url) != self._url:
-            raise ConfigurationError(
-                "a CachedLLM with a store of its own, or with a password in its URL, cannot be pickled: leave the URL"
-                " to LANGMEM_STORE_URL"
-            )
+            raise unpicklable("a CachedLLM with a store of its own")
         return partial(CachedLLM, self._wrapped, url=self._url, **self._settings), ()
 
     @classmethod

@@ -22,7 +22,7 @@ from langmem_adapters.llamaindex.convert import to_message
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.stores import masked_url, shared_store
+from langmem_adapters.stores import masked_url, shared_store, unpicklable
 
 __all__ = ["LongTermMemoryBlock"]
 
@@ -125,10 +125,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     def __reduce__(self) -> Any:
         """The settings, for another process to open the same memory with."""
         if self._made_by is None:
-            raise ConfigurationError(
-                "a LongTermMemoryBlock with a memory, store or index of its own, or with a password in its URL, cannot"
-                " be pickled: leave the URL to LANGMEM_STORE_URL"
-            )
+            raise unpicklable("a LongTermMemoryBlock with a memory, store or index of its own")
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return partial(type(self), **self._made_by, **fields), ()
 

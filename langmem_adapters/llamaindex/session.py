@@ -12,17 +12,17 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
+from langmem_adapters.covers import SUMMARY, moved_back, read_summary
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.llamaindex.convert import from_message, to_message
-from langmem_adapters.log import ARCHIVED, CREATED, MOVES, SUMMARY, read_summary
+from langmem_adapters.log import ARCHIVE, ARCHIVED, CREATED, MOVES
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Item, Page
 
 __all__ = ["ChatSession"]
 
 _ACTIVE = MessageStatus.ACTIVE
-_ARCHIVE = f"{ARCHIVED}/"
 _Change = dict[str, Any]  # the arguments of a write, and in "archive" the entries that go there
 
 
@@ -81,7 +81,11 @@ class ChatSession:
             readable = [item for item in page.items if _chats([item])]
             return [readable[idx]] if -len(readable) <= idx < len(readable) else []
 
-        page = yield from self._change(lambda page: {"remove": chosen(page), "put": _cover_moved(page, chosen(page))})
+        def plan(page: Page) -> _Change:
+            gone = chosen(page)
+            return {"remove": gone, "put": _cover_moved(page, gone)}
+
+        page = yield from self._change(plan)
         return next(iter(_chats(chosen(page))), None)
 
     def remove_all(self, status: MessageStatus | None) -> Flow[None]:
@@ -117,7 +121,7 @@ class ChatSession:
             last, entries = decode(page.values.get(ARCHIVED, b"0")), change.pop("archive", [])
             if type(last) is not int:
                 raise SerializationError(f"the value {ARCHIVED!r} of this session is not a number")
-            put = {f"{_ARCHIVE}{last + n:08}/{id_}": data for n, (id_, data) in enumerate(entries, start=1)}
+            put = {f"{ARCHIVE}{last + n:08}/{id_}": data for n, (id_, data) in enumerate(entries, start=1)}
             own = change.pop("put", {})
             put |= {ARCHIVED: encode(last + max(len(entries), 1)), **_created(page), **own}
             guard = {key: page.values.get(key) for key in (*MOVES, *own)}
@@ -134,7 +138,7 @@ def _entry(message: Message) -> tuple[str, bytes]:
 
 
 def _archive(page: Page) -> list[Item]:
-    return [Item(0, key, data) for key, data in sorted(page.values.items()) if key.startswith(_ARCHIVE)]
+    return [Item(0, key, data) for key, data in sorted(page.values.items()) if key.startswith(ARCHIVE)]
 
 
 def _everything(page: Page) -> _Change:
@@ -158,9 +162,8 @@ def _cover_moved(page: Page, gone: Sequence[Item]) -> dict[str, bytes]:
     summary = read_summary(page.values.get(SUMMARY))
     if summary is None or summary.covers not in {item.id for item in gone}:
         return {}
-    ids = ["", *(item.id for item in page.items)]
-    covers = ids[ids.index(summary.covers) - 1]
-    return {SUMMARY: summary.model_copy(update={"covers": covers}).to_bytes()}
+    ids = [item.id for item in page.items]
+    return moved_back(summary, [item.id for item in gone], reversed(ids[: ids.index(summary.covers)]))
 
 
 def _natural(number: int, name: str) -> int:

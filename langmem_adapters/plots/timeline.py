@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.covers import covers
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, Step, arun, run
 from langmem_adapters.log import entry_id
@@ -109,8 +110,7 @@ def _trace(brain: BrainMemory) -> Flow[list[Placed]]:
     here, shown = {message.id for message in kept}, {message.id for message in context.messages}
     gone = [(o.message_id, role, o.created_at) for o, role in said if o.message_id not in here]
     left = [(message.id, message.role, message.created_at) for message in kept]
-    covers = context.summary.covers if context.summary else ""
-    told = _covered([id_ for id_, *_ in gone], [id_ for id_, *_ in left], covers)
+    told = _covered([id_ for id_, *_ in gone], [id_ for id_, *_ in left], covers(context.summary))
     everything = sorted(gone + left, key=lambda one: one[2] or 0.0)  # a question may stay while its answer leaves
     return [Placed(*one, one[0] in shown, one[0] in told, one[0] in archived) for one in everything]
 

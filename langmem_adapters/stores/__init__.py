@@ -12,7 +12,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.telemetry import Traced, is_wanted
 
-__all__ = ["cache_store", "masked_url", "open_store", "shared_store"]
+__all__ = ["cache_store", "masked_url", "open_store", "shared_store", "unpicklable"]
 
 _REDIS = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
 _FORMS = '"memory:", "sqlite:///file.db" or "redis://host:6379/0"'
@@ -75,6 +75,13 @@ def masked_url(url: str | None) -> str | None:
     from langmem_adapters.stores.redis_url import masked  # noqa: PLC0415 - imports its driver
 
     return masked(url)
+
+
+def unpicklable(what: str) -> ConfigurationError:
+    """Why something cannot be opened anew from its URL, in another process."""
+    return ConfigurationError(
+        f"{what}, or with a password in its URL, cannot be pickled: leave the URL to LANGMEM_STORE_URL"
+    )
 
 
 _lock = WholeLock()  # a driver is imported under it

@@ -16,7 +16,7 @@ from redis.exceptions import ReadOnlyError, ResponseError, WatchError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from langmem_adapters.forks import in_child
-from langmem_adapters.stores.redis_outage import is_down
+from langmem_adapters.stores.redis_outage import NONE_FREE, is_down
 
 __all__ = ["SECOND_VERSION", "Handy", "Orderly", "Turns", "on"]
 
@@ -24,8 +24,6 @@ T = TypeVar("T")
 
 SECOND_VERSION = (2, "2")
 """Of the protocol: a connection brings nothing but the replies to what was sent."""
-NONE_FREE = "No connection available."
-"""As redis-py says it."""
 _UNUSABLE = (RedisConnectionError, RedisTimeoutError, OSError)
 
 
@@ -93,7 +91,7 @@ class Turns:
                 raise
             if late:
                 return mine.get()
-            raise RedisConnectionError(NONE_FREE) from None
+            raise RedisConnectionError(f"{NONE_FREE}.") from None
 
     def give_back(self, thing: Any) -> None:
         if thing is None:

@@ -21,6 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import MasterNotFoundError
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
+from langmem_adapters.stores.redis_outage import NONE_FREE
 
 __all__ = ["is_full", "translate"]
 
@@ -56,7 +57,7 @@ _DATABASE = "has no database of this number: correct it in the URL"
 _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (AuthenticationError, "", StoreUnavailable, _LOGIN),
     (MaxConnectionsError, "", StoreUnavailable, _FULL),
-    (RedisConnectionError, "No connection available", StoreUnavailable, _FULL),
+    (RedisConnectionError, NONE_FREE, StoreUnavailable, _FULL),
     (BusyLoadingError, "", StoreUnavailable, _LOADING),
     (RedisTimeoutError, "", StoreUnavailable, _SLOW),
     (MasterNotFoundError, "", StoreUnavailable, _NO_PRIMARY),

@@ -33,7 +33,10 @@ T = TypeVar("T")
 LOST = (RedisConnectionError, RedisTimeoutError)
 """Whether the command was carried out, nobody knows. (An answer that the server is loading is among them.)"""
 
-_LASTING = ("No connection available", "SSL", "certificate", "Invalid Database")
+NONE_FREE = "No connection available"
+"""As redis-py says that all of a pool are in use."""
+
+_LASTING = (NONE_FREE, "SSL", "certificate", "Invalid Database")
 _NO_SLOTS = "The cluster is down"  # more words say that it takes reads, or that one slot is not served
 _PARTIAL = "All slots are not covered"  # so redis-py, where a given client is told to want all
 _FIRST_PAUSE = 0.05  # seconds; each further one is twice as long

@@ -1,0 +1,43 @@
+"""A session's summary as it is stored, and the message at which it ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.model import Summary
+
+__all__ = ["SUMMARY", "covers", "moved_back", "read_summary"]
+
+SUMMARY = "summary"
+"""The value that stands for the messages up to one of them."""
+_log = logging.getLogger("langmem_adapters")
+
+
+def covers(summary: Summary | None) -> str:
+    """The store's id of the last message that a summary stands for; empty, where there is none."""
+    return summary.covers if summary else ""
+
+
+def moved_back(summary: Summary, gone: Collection[str], before: Iterable[str]) -> dict[str, bytes]:
+    """The summary as it is written when the message that it ends at goes: it ends at one that stays.
+
+    Args:
+        summary: The summary.
+        gone: The ids of all entries that go.
+        before: The ids of those before the one that it ends at, newest first.
+    """
+    last = next((id_ for id_ in before if id_ not in gone), "")
+    return {SUMMARY: summary.model_copy(update={"covers": last}).to_bytes()}
+
+
+def read_summary(data: bytes | None) -> Summary | None:
+    """A stored summary; None, with a warning, where it is damaged: its messages are then shown as before."""
+    if data is None:
+        return None
+    try:
+        return Summary.from_bytes(data)
+    except SerializationError as damage:
+        _log.warning("a stored summary is left out: %s", damage)
+        return None
