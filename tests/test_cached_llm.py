@@ -593,6 +593,39 @@ def test_a_request_that_is_no_data_goes_by_the_cache(caplog: pytest.LogCaptureFi
     assert len(caplog.records) == 1
 
 
+class Continuing(Scripted):
+    """As LlamaIndex's OpenAIResponses: what was said before is at the provider."""
+
+    track_previous_responses: bool = False
+    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
+    _previous_response_id: str | None = PrivateAttr(default=None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "previous", "kwargs"),
+    [
+        ({"track_previous_responses": True}, None, {}),
+        ({}, "resp_1", {}),
+        ({}, None, {"conversation": "conv_1"}),
+        ({"additional_kwargs": {"conversation": "conv_1"}}, None, {}),
+    ],
+)
+def test_a_model_that_goes_on_from_what_its_provider_keeps_is_always_asked(
+    fields: dict[str, Any], previous: str | None, kwargs: dict[str, Any]
+) -> None:
+    inner = Continuing(script=["One.", "Two.", "Three.", "Four."], **fields)
+    inner._previous_response_id = previous
+    llm = cached(inner)
+    said = [text(llm.chat(HI, **kwargs)) for _ in range(2)] + [llm.complete("Hi", **kwargs).text for _ in range(2)]
+    assert said == ["One.", "Two.", "Three.", "Four."]
+    assert llm.stats()["unkeyed"] == 4
+
+
+def test_a_model_that_could_go_on_and_does_not_is_served() -> None:
+    llm = cached(Continuing(script=["One.", "Two."]))
+    assert [text(llm.chat(HI)) for _ in range(2)] == ["One.", "One."]
+
+
 # --- many at once (C8) --------------------------------------------------------------------------------------
 
 

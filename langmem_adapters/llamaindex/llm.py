@@ -52,8 +52,9 @@ class CachedLLM(Switches, LLM):
 
     A hit has tool calls with ids of its own, no usage, and in its ``additional_kwargs`` ``cache``, ``cache_key``,
     ``cache_age`` (seconds) and ``cache_usage``; callbacks and events tell of it as of any response. The whole request
-    is compared, so tool calls, and answers to results of tools, are served too. Attributes that it does not have are
-    the model's.
+    is compared, so tool calls, and answers to results of tools, are served too. A model that goes on from what its
+    provider keeps of earlier calls (``track_previous_responses``, a ``conversation``) is always asked. Attributes that
+    it does not have are the model's.
 
     Args:
         llm: The model. Two that differ in nothing but functions or private state need a ``tag`` each.

@@ -33,6 +33,8 @@ _OF_THE_CALL = frozenset(
         "verbose",
     }
 )
+_CONTINUES = ("_previous_response_id", "track_previous_responses")  # a model of OpenAI's Responses
+_CONTINUED = "conversation"  # kept by the provider
 _OF_PROMPTS = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
 
 
@@ -41,8 +43,9 @@ def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any
 
     Ids of tool calls, keys of an API, timeouts and retries do not change it. Everything else does: the model and its
     parameters, messages with what is in their files, tools, formats. Raises SerializationError for what cannot be told
-    from something else.
+    from something else, or goes on from what the provider keeps of earlier calls.
     """
+    _check_whole(llm, kwargs)
     said = [to_message(message).to_data() for message in messages]
     files = [_content(path) for message in messages for path in _paths(message.blocks)]
     shown = (files,) if files else ()
@@ -51,7 +54,15 @@ def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any
 
 def completion_key(llm: LLM, prompt: str, formatted: bool, kwargs: Mapping[str, Any]) -> str:
     """The key of a completion; see :func:`chat_key`."""
+    _check_whole(llm, kwargs)
     return fingerprint("llama-index completion", _model(llm), prompt, formatted, _described(_lasting(kwargs)))
+
+
+def _check_whole(llm: LLM, kwargs: Mapping[str, Any]) -> None:
+    """Refuse what does not say all: after a hit, the provider would not know either what had been said."""
+    given = {**(getattr(llm, "additional_kwargs", None) or {}), **kwargs}
+    if any(getattr(llm, name, None) for name in _CONTINUES) or given.get(_CONTINUED):
+        raise SerializationError("the model goes on from what its provider keeps of earlier calls")
 
 
 def last_said(messages: Sequence[ChatMessage]) -> str:
