@@ -1050,7 +1050,9 @@ def test_a_class_counts_by_what_its_instances_hold() -> None:
 
 def test_values_of_classes_in_two_modules_are_two() -> None:
     def user_of(module: str) -> Any:
-        return dataclasses.make_dataclass("User", ["id"], namespace={"__module__": module})(1)
+        made = dataclasses.make_dataclass("User", ["id"])
+        made.__module__ = module
+        return made(1)
 
     shop, crm, again = user_of("shop"), user_of("crm"), user_of("shop")
     assert fingerprint(identity(shop)) == fingerprint(identity(again)) != fingerprint(identity(crm))

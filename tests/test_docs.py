@@ -36,7 +36,8 @@ def run_page(page: Path, folder: Path) -> str:
     for name, text in files(page).items():
         (folder / name).write_text(text)
     (folder / "page.py").write_text("\n".join(blocks(page, "python")))
-    return python(["-W", "error", "page.py"], folder)
+    # LlamaIndex's own calls ask for a loop where there is none, of which Python warns since 3.12.
+    return python(["-W", "error", "-W", "ignore:There is no current event loop:DeprecationWarning", "page.py"], folder)
 
 
 def python(arguments: Sequence[str], folder: Path, **environment: str) -> str:

@@ -92,12 +92,9 @@ class PlainIndex:
     """An index that knows of words only, as one of your own may be."""
 
     def __init__(self) -> None:
-        self._index = open_index("memory:")
-
-    def __getattr__(self, name: str) -> Any:
-        if name in {"gather", "nameless"}:
-            raise AttributeError(name)
-        return getattr(self._index, name)
+        index = open_index("memory:")
+        for name in (name for name in dir(Index) if not name.startswith("_")):
+            setattr(self, name, getattr(index, name))
 
 
 def say(text: str, name: str | None = None) -> Message:

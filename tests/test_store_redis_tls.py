@@ -44,6 +44,7 @@ class Certificates(NamedTuple):
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     folder = tmp_path_factory.mktemp("certificates")
     new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    new_key += ["-addext", "keyUsage=critical,keyCertSign,digitalSignature"]  # Python 3.13 trusts none without
 
     def openssl(*words: str | Path) -> None:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from langmem_adapters.protocols import Store
@@ -70,6 +71,14 @@ class Bench:
     def redis_path(self) -> Path:
         """The program that :attr:`redis_url` is served by."""
         return next(iter(redis_servers().values()))
+
+    def connection(self, synchronous: str = "normal") -> sqlite3.Connection:
+        """A file that nobody has used, open with the settings of our store."""
+        opened = self._stack.enter_context(closing(sqlite3.connect(self.path("limit"), isolation_level=None)))
+        opened.execute("PRAGMA page_size=8192")
+        opened.execute("PRAGMA journal_mode=WAL")
+        opened.execute(f"PRAGMA synchronous={synchronous}")
+        return opened
 
     @contextmanager
     def store(self, kind: str, *, synchronous: str = "normal") -> Iterator[Store]:

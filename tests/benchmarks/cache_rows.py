@@ -29,7 +29,7 @@ _STRIDE = 7919  # from one hit to the next, so that none is asked for again soon
 def _limit(bench: Bench, kind: str) -> SQLiteValues | RedisStrings:
     if kind == "redis":
         return RedisStrings(bench.redis_url, str(bench.path("limit")))
-    return SQLiteValues(bench.path("limit"))
+    return SQLiteValues(bench.connection())
 
 
 def _peers(bench: Bench, kind: str, size: int) -> dict[str, BaseCache]:

@@ -31,7 +31,7 @@ _SPARE = 1 << 16  # numbers above those of any session, for what is appended to 
 def _limit(bench: Bench, kind: str, synchronous: str = "normal") -> SQLiteLog | RedisList:
     if kind == "redis":
         return RedisList(bench.redis_url, str(bench.path("limit")))
-    return SQLiteLog(bench.path("limit"), synchronous)
+    return SQLiteLog(bench.connection(synchronous))
 
 
 def _ours(store: Store, messages: Sequence[BaseMessage], memory_k: int | None = None) -> BrainChatMessageHistory:

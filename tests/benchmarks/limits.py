@@ -9,27 +9,18 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import redis
 
-__all__ = ["RedisList", "RedisStrings", "SQLiteLog", "SQLiteValues", "connection"]
-
-
-def connection(path: Path, synchronous: str = "normal") -> sqlite3.Connection:
-    opened = sqlite3.connect(path, isolation_level=None)
-    opened.execute("PRAGMA page_size=8192")
-    opened.execute("PRAGMA journal_mode=WAL")
-    opened.execute(f"PRAGMA synchronous={synchronous}")
-    return opened
+__all__ = ["RedisList", "RedisStrings", "SQLiteLog", "SQLiteValues"]
 
 
 class SQLiteLog:
     """A table of messages, each there once however often it is delivered."""
 
-    def __init__(self, path: Path, synchronous: str = "normal") -> None:
-        self._connection = connection(path, synchronous)
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
         self._connection.execute("CREATE TABLE log (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, data BLOB)")
         self._ids = itertools.count()
 
@@ -74,8 +65,8 @@ class RedisList:
 class SQLiteValues:
     """A table of answers by a hash of 16 bytes."""
 
-    def __init__(self, path: Path) -> None:
-        self._connection = connection(path)
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
         self._connection.execute("CREATE TABLE answers (key BLOB PRIMARY KEY, data BLOB NOT NULL)")
 
     def put(self, key: bytes, data: bytes) -> None:

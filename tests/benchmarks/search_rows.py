@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -17,7 +16,6 @@ from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from tests.benchmarks.bench import Bench, installed
 from tests.benchmarks.goals import within
 from tests.benchmarks.harness import Case, Line, Row
-from tests.benchmarks.limits import connection
 from tests.benchmarks.payloads import DIMENSION, answer, sentences, vector
 from tests.benchmarks.search_peers import Search, by_meaning, by_words
 
@@ -35,7 +33,7 @@ class _FullText:
     """The limit of keeping: the row and a full-text entry in one transaction of SQLite."""
 
     def __init__(self, bench: Bench) -> None:
-        self._connection: sqlite3.Connection = connection(bench.path("limit"))
+        self._connection = bench.connection()
         self._connection.execute("CREATE TABLE experiences (key BLOB PRIMARY KEY, data BLOB NOT NULL)")
         self._connection.execute("CREATE VIRTUAL TABLE words USING fts5 (text, content='', tokenize=porter)")
 
