@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from langmem_adapters import text
 from langmem_adapters.codec import encode
 from langmem_adapters.covers import SUMMARY, moved_back, read_summary
+from langmem_adapters.deliveries import Delivery
 from langmem_adapters.departed import (
     DELETED,
     DEPARTED,
-    content_id,
     have_been_deleted,
     have_departed,
     with_deleted,
@@ -53,6 +53,7 @@ WATCHED = (CREATED, DELETED, *MOVES)
 PAGE = 64
 _LONGEST_ID = 200
 _log = logging.getLogger("langmem_adapters")
+_Entry: TypeAlias = "tuple[str, bytes]"
 
 
 def brain_namespace(scope: Scope) -> Namespace:
@@ -157,40 +158,51 @@ class SessionLog:
         if self._overflows and self.long_term is not None and total > self.memory_k:
             yield from self._overflow(self.long_term, total - self.memory_k)
 
-    def _entry(self, message: Message | MessageData) -> tuple[str, bytes]:
+    def _entry(self, message: Message | MessageData) -> _Entry:
         id_ = message.id or self._new_id()
         created_at = self._clock() if message.created_at is None else message.created_at
         return entry_id(id_), message.to_bytes(id=id_, created_at=created_at)
 
-    def _sort_out(
-        self, messages: Sequence[Message], entries: Sequence[tuple[str, bytes]], appended: Appended
-    ) -> Flow[int]:
-        """Tell repeated deliveries from what says something new; gives how many were added beside.
-
-        A delivery that is repeated brings only what was stored, or that first and then the rest. A known id
-        behind a new message, or with other content, comes from a cache that replays ids: it is added under another.
-        """
+    def _sort_out(self, messages: Sequence[Message], entries: Sequence[_Entry], appended: Appended) -> Flow[int]:
+        """Tell repeated deliveries from what says something new; gives how many were added beside."""
         departed = have_departed(appended.values, messages)
-        news = zip(appended.new, departed, strict=True)
-        first = next((n for n, (new, gone) in enumerate(news) if new and not gone), len(entries))
-        before, behind = range(first), range(first + 1, len(entries))
-        stored = yield from self._stored({entries[n][0] for n in before})
-        known = {item.id: (item, message) for item, message in stored}
-        back = [known[entries[n][0]][0] for n in before if appended.new[n] and entries[n][0] in known]
-        left = any(entries[n][0] not in known for n in before)  # since they were appended
-        lately = have_departed((yield from self.session.get(self._moves)) if left else {}, messages)
-        others = [
-            messages[n].model_copy(update={"id": content_id(messages[n])})
-            for n in before
-            if not appended.new[n] and not _same(known.get(entries[n][0]), messages[n]) and not lately[n]
-        ]
-        others += [messages[n].model_copy(update={"id": ""}) for n in behind if not appended.new[n]]
-        if back:
-            yield from self.session.write(remove=back)
+        delivery = Delivery(messages, [id_ for id_, _ in entries], appended.new, departed)
+        stored = yield from self._stored(delivery.unclear)
+        items = {item.id: item for item, _ in stored}
+        known = {item.id: message for item, message in stored}
+        missing = len(known) < len(delivery.unclear)  # they have left since they were appended
+        left = have_departed((yield from self.session.get(self._moves)) if missing else {}, messages)
+        others = delivery.others(known, left)
+        if back := delivery.returned(known):
+            yield from self.session.write(remove=[items[id_] for id_ in back])
         if not others:
             return 0
-        again = yield from self.session.append([self._entry(message) for message in others])
+        new = {n: self._entry(message) for n, message in others.items()}
+        later = {n: entries[n] for n in delivery.later(others)}
+        if later and (yield from self._in_order(new, later)):
+            return len(new)
+        again = yield from self.session.append([new[n] for n in sorted(new)])
         return sum(again.new)
+
+    def _in_order(self, new: dict[int, _Entry], later: dict[int, _Entry]) -> Flow[bool]:
+        """Append the new entries, by their places; the later ones, which are there, leave and come again behind them.
+
+        False: some of these have left by now.
+        """
+        ids = {id_ for id_, _ in later.values()}
+        entries = [entry for _, entry in sorted({**new, **later}.items())]
+        while True:
+            values = yield from self.session.get([SUMMARY, *WATCHED])
+            items = [item for item, _ in (yield from self._stored(ids))]
+            summary = read_summary(values.get(SUMMARY))
+            if len(items) < len(ids) or (summary and summary.covers in ids):
+                return False
+            guard = {key: values.get(key) for key in (SUMMARY, *WATCHED)}
+            try:
+                yield from self.session.write(remove=items, append=entries, guard=guard)
+            except Conflict:
+                continue
+            return True
 
     def _stored(self, ids: set[str]) -> Flow[list[tuple[Item, Message]]]:
         found: list[tuple[Item, Message]] = []
@@ -326,8 +338,3 @@ def _read(item: Item) -> Message | None:
 def entry_id(id_: str) -> str:
     """The id by which the store knows a message: the message's own, where every store can hold it."""
     return id_ if len(id_) <= _LONGEST_ID and id_.isprintable() else fingerprint(id_)
-
-
-def _same(stored: tuple[Item, Message] | None, message: Message) -> bool:
-    unstamped = {"id": "", "created_at": None}
-    return stored is not None and stored[1].model_copy(update=unstamped) == message.model_copy(update=unstamped)

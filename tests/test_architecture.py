@@ -25,7 +25,7 @@ FLOORS = {
     **dict.fromkeys(("completion", "summary", "understanding", "thoughts", "reflection", "session_search"), 3),
     **dict.fromkeys(("longterm", "records", "semantic", "recall", "reranking", "news", "forgetting", "remembering"), 3),
     **dict.fromkeys(("metagpt", "working", "working_items", "experience", "operations", "evaluation", "keeping"), 3),
-    **dict.fromkeys(("following", "journal", "wanted", "covers", "lines", "merging"), 3),
+    **dict.fromkeys(("following", "journal", "wanted", "covers", "lines", "merging", "deliveries"), 3),
     **dict.fromkeys(("langchain", "langgraph", "llamaindex", "arshai"), 4),
     **dict.fromkeys(("erasure", "protection", "plots", "replay"), 5),
     **dict.fromkeys(("settings", "decorator", "demo", "importing", "display", "testing"), 5),

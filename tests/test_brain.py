@@ -27,7 +27,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
-from tests.faults import Unplugged
+from tests.faults import Overtaken, Unplugged
 from tests.servers import RedisServer
 
 SESSION = "session-1"
@@ -112,6 +112,48 @@ def test_c1_a_replayed_id_behind_a_new_message_is_a_new_turn(any_store: Store) -
         brain.add_messages([user("again?", f"q{n}"), Message(id="cached", role="assistant", content="yes")])
     assert texts(brain.messages()) == ["again?", "yes"] * 3
     assert len({message.id for message in brain.messages()}) == 6
+
+
+@pytest.mark.parametrize("numbered", ["1212", "1 1 ", "12 1", "1112", " 111"])
+def test_a4_who_numbers_each_delivery_anew_keeps_its_order(any_store: Store, numbered: str) -> None:
+    """A question does not come behind its answer, whichever of their ids are known."""
+    brain = BrainMemory(any_store, SESSION)
+    deliveries = [[user(f"{turn}.{n}", id_.strip()) for n, id_ in enumerate(numbered)] for turn in range(3)]
+    for delivery in deliveries:
+        brain.add_messages(delivery)
+    assert texts(brain.messages()) == [message.text for delivery in deliveries for message in delivery]
+    assert len({message.id for message in brain.messages()}) == 12
+
+
+def test_b1_calls_that_a_cache_replays_stay_in_front_of_their_results(any_store: Store) -> None:
+    brain = BrainMemory(any_store, SESSION)
+    call = Message(id="cached", role="assistant", tool_calls=[ToolCall(id="c", name="look")])
+    for _ in range(2):
+        brain.add_messages([user("Look."), call, Message(role="tool", content="a bike", tool_call_id="c")])
+    assert [message.role for message in brain.window()] == ["user", "assistant", "tool"] * 2
+
+
+def test_what_a_chain_gives_back_behind_its_question_is_known(any_store: Store) -> None:
+    brain = BrainMemory(any_store, SESSION)
+    shown: list[Message] = []
+    for n in range(4):
+        asked = user(f"question {n}", f"q{n}")
+        shown += [asked, Message(id=f"a{n}", role="assistant", content=f"answer {n}")]
+        brain.add_messages([asked, *shown])
+    assert texts(brain.messages()) == texts(shown)
+
+
+@pytest.mark.parametrize("meanwhile", ["deleted", "summarised", "both stay"])
+def test_what_left_before_it_was_put_in_order_does_not_come_again(any_store: Store, meanwhile: str) -> None:
+    other = BrainMemory(any_store, SESSION, model=lambda _: "They spoke of one and two.")
+    ways = {"deleted": lambda: other.delete(["2"]), "summarised": lambda: other.summarize(keep=0)}
+    overtaken = Overtaken(any_store, ways.get(meanwhile, lambda: other.set_summary("nothing")))
+    other.add_messages([user("one", "1")])
+    BrainMemory(cast("Store", overtaken), SESSION).add_messages([user("another", "1"), user("two", "2")])
+    stay = {"deleted": ["one", "another"], "summarised": ["one", "two", "another"]}
+    assert texts(other.messages()) == stay.get(meanwhile, ["one", "another", "two"])
+    if meanwhile == "summarised":
+        assert texts(other.context().messages) == ["another"]
 
 
 def test_the_same_words_without_an_id_are_said_again(any_store: Store) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (
     AIMessage,
@@ -336,6 +337,17 @@ def test_history_and_question_keys(any_store: Store) -> None:
     for question in ("first", "second"):
         chain.invoke({"question": question}, _CONFIG)
     _assert_all_turns(history(any_store).messages, ["first", "second"])
+
+
+def test_a4_an_agent_in_a_chain_gives_back_all_that_it_was_shown(any_store: Store) -> None:
+    keys = {"input_messages_key": "messages", "output_messages_key": "messages"}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "RunnableWithMessageHistory is deprecated")
+        chain: Any = RunnableWithMessageHistory(create_agent(_Echo()), lambda _: history(any_store), **keys)
+    questions = ["first", "second", "third"]
+    for question in questions:
+        chain.invoke({"messages": [HumanMessage(question)]}, _CONFIG)
+    _assert_all_turns(history(any_store).messages, questions)
 
 
 def test_outside_of_a_chain_each_read_is_fresh(any_store: Store) -> None:
