@@ -23,6 +23,8 @@ P = TypeVar("P")
 S = TypeVar("S")
 
 _UNSAID = frozenset({"text", "thinking", "redacted_thinking", "reasoning"})
+# Calls of a provider's own tools, whose results stand behind them in the same message.
+_SERVED = frozenset({"server_tool_use", "mcp_tool_use", "server_tool_call", "server_tool_call_chunk"})
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -158,8 +160,19 @@ def _without_open_calls(messages: Sequence[Message]) -> list[Message]:
     closed = []
     for message in messages:
         unanswered = {call.id for call in tool_calls_of(message)} - answered
-        closed.append(without_calls(message, unanswered) if unanswered else message)
+        closed.append(_without_served(without_calls(message, unanswered) if unanswered else message))
     return [message for message in closed if message.role != "assistant" or _says_something(message)]
+
+
+def _without_served(message: Message) -> Message:
+    """Without calls of the provider's tools that were cut off from their results: it refuses them, too."""
+    if isinstance(message.content, str):
+        return message
+    blocks = [block for block in message.content if isinstance(block, dict)]
+    answered = {block.get(name) for block in blocks for name in ("tool_use_id", "tool_call_id")}
+    is_open = [block for block in blocks if block.get("type") in _SERVED and block.get("id") not in answered]
+    kept = [block for block in message.content if block not in is_open]
+    return message.model_copy(update={"content": kept}) if is_open else message
 
 
 def _says_something(message: Message) -> bool:

@@ -346,6 +346,29 @@ def test_a_turn_is_used_once_and_takes_only_pieces(brain: BrainMemory) -> None:
     assert told(brain) == [("user", "Hello?", False), ("assistant", "Hello.", False)]
 
 
+@pytest.mark.parametrize(
+    ("call", "result_", "reference"),
+    [
+        ("server_tool_use", "web_search_tool_result", "tool_use_id"),
+        ("mcp_tool_use", "mcp_tool_result", "tool_use_id"),
+        ("server_tool_call", "server_tool_result", "tool_call_id"),
+    ],
+)
+def test_b1_a_call_of_the_providers_own_tool_goes_unless_its_result_is_there(
+    brain: BrainMemory, call: str, result_: str, reference: str
+) -> None:
+    said: list[str | dict[Any, Any]] = [
+        {"type": "text", "text": "I search."},
+        {"type": call, "id": "s1", "name": "web_search", "input": {}},
+        {"type": result_, reference: "s1", "content": []},
+    ]
+    cut: dict[Any, Any] = {"type": call, "id": "s2", "name": "web_search", "input": {}}
+    interrupt(brain, [Message(role="assistant", content=[*said, cut])])
+    assert brain.messages()[-1].content == said
+    interrupt(brain, [Message(role="assistant", content=[cut])])
+    assert told(brain)[-1] == ("user", "Look.", True)
+
+
 def test_a_question_that_is_delivered_again_is_not_stored_again(brain: BrainMemory) -> None:
     question = Message(id="q1", role="user", content="Hello?")
     brain.add_messages([question])
