@@ -77,6 +77,6 @@ class Delivery:
         return self._messages[n].role == "user" and asked_before
 
     def _is_same(self, n: int, known: Mapping[str, Message]) -> bool:
-        unstamped = {"id": "", "created_at": None}
-        old = known.get(self._ids[n])
-        return old is not None and old.model_copy(update=unstamped) == self._messages[n].model_copy(update=unstamped)
+        """Whether the log has it; as it is stored, where a parsed answer is a dictionary and no model any more."""
+        old, message = known.get(self._ids[n]), self._messages[n]
+        return old is not None and content_id(old.model_copy(update={"id": message.id})) == content_id(message)

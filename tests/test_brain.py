@@ -89,6 +89,14 @@ def test_a_repeated_delivery_adds_nothing(any_store: Store) -> None:
     assert texts(brain.messages()) == ["one", "two"]
 
 
+@pytest.mark.parametrize("parsed", [Summary(text="They spoke of bikes."), float("nan")])
+def test_what_is_stored_in_another_form_is_a_repeated_delivery_too(any_store: Store, parsed: Any) -> None:
+    brain = BrainMemory(any_store, SESSION)
+    for _ in range(2):
+        brain.add_messages([user("one", "1", host={"langchain": {"additional_kwargs": {"parsed": parsed}}})])
+    assert texts(brain.messages()) == ["one"]
+
+
 def test_a_batch_that_begins_with_what_is_stored_adds_the_rest(any_store: Store) -> None:
     brain = BrainMemory(any_store, SESSION)
     brain.add_messages([user("one", "1"), user("two", "2")])
