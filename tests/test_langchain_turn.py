@@ -208,6 +208,24 @@ def test_chunks_of_several_messages_with_tools_in_between(history: BrainChatMess
     assert_valid(history.messages)
 
 
+def test_chunks_of_messages_that_stream_at_once(history: BrainChatMessageHistory) -> None:
+    """Agents in parallel branches of a graph take turns; a cache that replays an id begins another message."""
+    pieces: list[BaseMessage] = [
+        call_chunk('{"x"', name="look", id_="c1"),
+        AIMessageChunk(content="It is ", id="lc_run--2"),
+        call_chunk(": 1}"),
+        AIMessageChunk(content="a cat.", id="lc_run--2", chunk_position="last"),
+        ToolMessage("a cat", tool_call_id="c1"),
+        AIMessageChunk(content="Again.", id="lc_run--2"),
+    ]
+    with history.record_turn("What is it?") as turn:
+        assert list(turn.watch(pieces)) == pieces
+    _, call, *said = history.messages
+    assert isinstance(call, AIMessage)
+    assert [call["args"] for call in call.tool_calls] == [{"x": 1}]
+    assert [m.content for m in said] == ["It is a cat.", "a cat", "Again."]
+
+
 @pytest.mark.parametrize("args", ['{"x": 1, "y": "ab', "{", "", '{"x": 1}', "[1]"])
 @pytest.mark.parametrize("text", ["", "I look."])
 def test_b1_no_half_of_a_call_becomes_a_call(history: BrainChatMessageHistory, args: str, text: str) -> None:

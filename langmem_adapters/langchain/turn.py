@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -45,18 +45,25 @@ def mark(message: Message) -> Message:
     return mark_interrupted(message).model_copy(update={"host": {**message.host, "langchain": shown}})
 
 
-def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Cut pieces into those that make one message each."""
-    run: list[Piece] = []
-    known: str | None = None  # the id of the message whose chunks these are
+def _runs(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
+    """Cut pieces into those that make one message each; of messages that stream at once, chunks come in turn."""
+    runs: list[list[Piece]] = []
+    named: dict[str, list[Piece]] = {}
+    known: str | None = None  # the id of the message whose chunks the last run is
     for piece in pieces:
-        if run and not _goes_on(run[-1], piece, known):
-            yield run
-            run, known = [], None
+        own = piece.id if isinstance(piece, AIMessageChunk) else None
+        run = named.get(own) if own else None
+        if run is None or (run is not runs[-1] and getattr(run[-1], "chunk_position", None) == "last"):
+            if not runs or not _goes_on(runs[-1][-1], piece, known):
+                runs.append([])
+                known = None
+            run = runs[-1]
         run.append(piece)
-        known = getattr(piece, "id", None) or known
-    if run:
-        yield run
+        if own:
+            named[own] = run
+        if run is runs[-1]:
+            known = own or known
+    return runs
 
 
 def _goes_on(last: Piece, piece: Piece, known: str | None) -> bool:
