@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain.agents import create_agent
+from langchain.agents.middleware import ModelRequest, dynamic_prompt
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -201,6 +202,19 @@ def test_a_cleared_session_leaves_the_thread_as_it_is() -> None:
     ask(agent, "two")
     assert texts(model.seen[-1]) == ["one", "ok: one", "two"]
     assert texts(ours.brain("s", user="ada").messages()) == ["two", "ok: two"]
+
+
+def test_a_prompt_that_is_set_before_the_memory_and_the_memory_are_both_shown() -> None:
+    @dynamic_prompt
+    def prompt(request: ModelRequest) -> str:
+        return f"You have {len(request.messages)} messages."
+
+    model, ours = Scripted(), memory(memory_k=1)
+    agent = create_agent(model, middleware=[prompt, ours])
+    for n in range(3):
+        ask(agent, f"Where is the bike {n}?")
+    assert system(model.seen[-1]).startswith("You have 1 messages.")
+    assert "Where is the bike 0?" in system(model.seen[-1])
 
 
 def test_content_blocks_of_the_system_prompt_stay() -> None:

@@ -79,13 +79,13 @@ class BrainState(AgentState[Any]):
 class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
     """Memory for ``create_agent`` (implements ``langchain.agents.middleware.AgentMiddleware``).
 
-    Each model call is shown the session's newest messages within a budget, in a form that every provider accepts;
-    in the system message, marked as data, the summary of what was before them and the memories that fit the user's
-    newest question. The thread's own messages are not changed, and what was shown from memory is not stored again.
-    When a run has ended, what it said is appended to the session at once, so that parallel runs do not mix, and a
-    run that failed leaves no half of a turn. One instance serves every user; with a checkpointer or without, and
-    then clients may send the whole conversation each time, or only what is new. What a saved thread does not have
-    any more (time travel, RemoveMessage) is not shown from the session either, but the session keeps it.
+    Each model call is shown the session's newest messages within a budget, in a form that every provider accepts; in
+    the system message, marked as data, the summary of what was before and the memories that fit the newest question.
+    What sets another system message, as ``dynamic_prompt`` does, goes before it in the list. The thread itself is not
+    changed, and what was shown from memory is not stored again. A run is appended to the session as a whole when it
+    ends: parallel runs do not mix, and a failed one leaves no half of a turn. One instance serves every user; with a
+    checkpointer or without, where clients may send the whole conversation or only what is new. What a saved thread
+    has no more (time travel, RemoveMessage) is not shown from the session, which keeps it.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
