@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from langmem_adapters.departed import content_id
+from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message
 
 __all__ = ["Delivery"]
@@ -32,14 +33,13 @@ class Delivery:
         self._ids = ids
         self._new = new
         self._first = next((n for n in range(len(ids)) if new[n] and not gone[n]), len(ids))
-        behind = [n for n in range(self._first + 1, len(ids)) if not new[n]]
-        self._behind = behind
-        self._given_back = behind if any(messages[n].role == "user" for n in behind) else []
 
     @property
     def unclear(self) -> set[str]:
         """The ids of which it takes what the log has under them to tell what they are."""
-        return {self._ids[n] for n in (*range(self._first), *self._given_back)}
+        behind = [n for n in range(self._first, len(self._ids)) if not self._new[n]]
+        given_back = behind if any(self._messages[n].role == "user" for n in behind) else []
+        return {self._ids[n] for n in (*range(self._first), *given_back)}
 
     def returned(self, known: Mapping[str, Message]) -> list[str]:
         """The ids of messages that had left, and were appended again; ``known`` is what the log has by now."""
@@ -52,31 +52,41 @@ class Delivery:
             known: What the log has under the unclear ids.
             left: Of each message, whether it has left the log by now.
         """
-        others = {
-            n: self._messages[n].model_copy(update={"id": content_id(self._messages[n])})
-            for n in range(self._first)
-            if not (self._new[n] or self._is_same(n, known) or left[n])
-        }
+        others: dict[int, Message] = {}
         repeated: set[int] = set()
-        for n in self._behind:
-            if self._is_given_back(n, repeated) and self._is_same(n, known):
+        for n, message in enumerate(self._messages):
+            if self._new[n]:
+                continue
+            same = self._is_same(n, known)
+            if n < self._first and (same or left[n]):
+                continue
+            if same and self._is_given_back(n, repeated):
                 repeated.add(n)
             else:
-                others[n] = self._messages[n].model_copy(update={"id": ""})
+                others[n] = message.model_copy(update={"id": self._other_id(n, others)})
         return others
 
     def later(self, others: Mapping[int, Message]) -> list[int]:
         """The places of what was appended already, and belongs behind the first of those others."""
         return [n for n in range(max(self._first, min(others)), len(self._ids)) if self._new[n]]
 
-    def _is_given_back(self, n: int, repeated: set[int]) -> bool:
-        """Whether this stands among what was said before: a question, and what follows that."""
-        if n - 1 in repeated:
-            return True
-        asked_before = self._ids.index(self._ids[n]) < n or n + 1 in self._given_back
-        return self._messages[n].role == "user" and asked_before
-
     def _is_same(self, n: int, known: Mapping[str, Message]) -> bool:
         """Whether the log has it; as it is stored, where a parsed answer is a dictionary and no model any more."""
         old, message = known.get(self._ids[n]), self._messages[n]
         return old is not None and content_id(old.model_copy(update={"id": message.id})) == content_id(message)
+
+    def _is_given_back(self, n: int, repeated: set[int]) -> bool:
+        """Whether this stands among what was said before: a question with what followed it, or the new one again."""
+        if n - 1 in repeated:
+            return True
+        followed = n + 1 < len(self._ids) and not self._new[n + 1]
+        return self._messages[n].role == "user" and (followed or self._ids[n] in self._ids[:n])
+
+    def _other_id(self, n: int, others: Mapping[int, Message]) -> str:
+        """The same one when it is delivered again, and not when it is said again, behind something else.
+
+        Empty, so that it is given one, behind a message that will have another id itself.
+        """
+        own = content_id(self._messages[n])
+        before = others.get(n - 1, self._messages[n - 1]).id if n else ""
+        return fingerprint(before, own) if before else "" if n else own

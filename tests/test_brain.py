@@ -133,6 +133,16 @@ def test_a4_who_numbers_each_delivery_anew_keeps_its_order(any_store: Store, num
     assert len({message.id for message in brain.messages()}) == 12
 
 
+@given(st.lists(st.lists(st.sampled_from("12345"), min_size=1, unique=True), max_size=6), st.integers(1, 3))
+def test_a4_what_is_numbered_anew_is_kept_once_however_often_it_comes(numbers: list[list[str]], times: int) -> None:
+    brain = BrainMemory(MemoryStore(), SESSION)
+    deliveries = [[user(f"{turn}.{id_}", id_) for id_ in ids] for turn, ids in enumerate(numbers)]
+    for delivery in deliveries:
+        for _ in range(times):
+            brain.add_messages(delivery)
+    assert texts(brain.messages()) == [message.text for delivery in deliveries for message in delivery]
+
+
 def test_b1_calls_that_a_cache_replays_stay_in_front_of_their_results(any_store: Store) -> None:
     brain = BrainMemory(any_store, SESSION)
     call = Message(id="cached", role="assistant", tool_calls=[ToolCall(id="c", name="look")])
