@@ -120,7 +120,7 @@ class Compaction:
             places = list(range(places[-1] + 1))
         said = [uncovered.readable[n][1] for n in places]
         summary = yield from summarizer.flow(uncovered.summary.text, said)
-        if not (yield from self._conversation.is_still(uncovered, places[-1])):
+        if not (yield from self._conversation.is_still(uncovered, places)):
             return None  # somebody else was quicker; or the session was cleared or has expired, and must not come back
         if not (
             yield from self._conversation.summarized(

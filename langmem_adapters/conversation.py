@@ -120,11 +120,11 @@ class Conversation(SessionLog):
             page = yield from self.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
         return Uncovered(readable(reversed(found)), summary, values)
 
-    def is_still(self, covered: Uncovered, last: int) -> Flow[bool]:
-        """Whether the summary is the same, and this message is in the log."""
-        item = covered.readable[last][0]
-        page = yield from self.scan(after=item.seq - 1, limit=1, keys=[SUMMARY])
-        return page.items[:1] == [item] and page.values.get(SUMMARY) == covered.values.get(SUMMARY)
+    def is_still(self, covered: Uncovered, leaving: Sequence[int]) -> Flow[bool]:
+        """Whether the summary is the same, and these messages are in the log, where they were."""
+        items = [covered.readable[n][0] for n in leaving]
+        page = yield from self.scan(after=items[0].seq - 1, before=items[-1].seq + 1, keys=[SUMMARY])
+        return set(items).issubset(page.items) and page.values.get(SUMMARY) == covered.values.get(SUMMARY)
 
     def summarized(
         self,

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from langmem_adapters import text
 from langmem_adapters.codec import encode
-from langmem_adapters.covers import SUMMARY, moved_back, read_summary
+from langmem_adapters.covers import SUMMARY, covers, moved_back, read_summary
 from langmem_adapters.deliveries import Delivery
 from langmem_adapters.departed import (
     DELETED,
@@ -189,17 +189,15 @@ class SessionLog:
 
         False: some of these have left by now.
         """
-        ids = {id_ for id_, _ in later.values()}
+        ids, keys = {id_ for id_, _ in later.values()}, [SUMMARY, *WATCHED]
         entries = [entry for _, entry in sorted({**new, **later}.items())]
         while True:
-            values = yield from self.session.get([SUMMARY, *WATCHED])
+            values = yield from self.session.get(keys)
             items = [item for item, _ in (yield from self._stored(ids))]
-            summary = read_summary(values.get(SUMMARY))
-            if len(items) < len(ids) or (summary and summary.covers in ids):
+            if len(items) < len(ids) or covers(read_summary(values.get(SUMMARY))) in ids:
                 return False
-            guard = {key: values.get(key) for key in (SUMMARY, *WATCHED)}
             try:
-                yield from self.session.write(remove=items, append=entries, guard=guard)
+                yield from self.session.write(remove=items, append=entries, guard=dict.fromkeys(keys) | values)
             except Conflict:
                 continue
             return True

@@ -174,6 +174,31 @@ def test_what_left_before_it_was_put_in_order_does_not_come_again(any_store: Sto
         assert texts(other.context().messages) == ["another"]
 
 
+def test_a_summary_does_not_take_what_was_put_in_order_while_it_was_made(any_store: Store) -> None:
+    asked, goes_on = threading.Event(), threading.Event()
+
+    def model(_: str) -> str:
+        asked.set()
+        assert goes_on.wait(60)
+        return "They spoke of one, two and three."
+
+    other = BrainMemory(any_store, SESSION, model=model, archive=False)
+    summarising = threading.Thread(target=lambda: other.summarize(keep=0))
+
+    def first() -> None:
+        other.add_messages([user("three", "3")])
+        summarising.start()
+        assert asked.wait(60)
+
+    other.add_messages([user("one", "1")])
+    overtaken = cast("Store", Overtaken(any_store, first))
+    BrainMemory(overtaken, SESSION).add_messages([user("another", "1"), user("two", "2")])
+    goes_on.set()
+    summarising.join()
+    assert texts(other.messages()) == ["one", "three", "another", "two"]
+    assert other.get_summary() is None
+
+
 def test_the_same_words_without_an_id_are_said_again(any_store: Store) -> None:
     brain = BrainMemory(any_store, SESSION)
     for _ in range(2):

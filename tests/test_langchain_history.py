@@ -340,10 +340,11 @@ def test_history_and_question_keys(any_store: Store) -> None:
 
 
 def test_a4_an_agent_in_a_chain_gives_back_all_that_it_was_shown(any_store: Store) -> None:
-    keys = {"input_messages_key": "messages", "output_messages_key": "messages"}
+    keys: dict[str, Any] = {"input_messages_key": "messages", "output_messages_key": "messages"}
+    agent: Any = create_agent(_Echo())
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "RunnableWithMessageHistory is deprecated")
-        chain: Any = RunnableWithMessageHistory(create_agent(_Echo()), lambda _: history(any_store), **keys)
+        chain: Any = RunnableWithMessageHistory(agent, lambda _: history(any_store), **keys)
     questions = ["first", "second", "third"]
     for question in questions:
         chain.invoke({"messages": [HumanMessage(question)]}, _CONFIG)

@@ -210,7 +210,8 @@ def test_a_prompt_that_is_set_before_the_memory_and_the_memory_are_both_shown() 
         return f"You have {len(request.messages)} messages."
 
     model, ours = Scripted(), memory(memory_k=1)
-    agent = create_agent(model, middleware=[prompt, ours])
+    both: list[Any] = [prompt, ours]
+    agent = create_agent(model, middleware=both)
     for n in range(3):
         ask(agent, f"Where is the bike {n}?")
     assert system(model.seen[-1]).startswith("You have 1 messages.")
