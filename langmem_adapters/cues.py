@@ -48,12 +48,13 @@ _ISO_DATE = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _DAY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?")
 _SHORTEST_NAME = 3  # letters of a short form, as Mel for Melanie
+_END = 500  # characters in which a text may end with a question: of many marks, each is looked at to the end
 
 
 def marks(text: str) -> int:
     """The marks of a text, added up."""
     words = set(_WORD.findall(text.lower().replace("\u2019", "'")))
-    found = QUESTION if _ENDS_WITH_QUESTION.search(text) else 0
+    found = QUESTION if _ENDS_WITH_QUESTION.search(text[-_END:]) else 0
     found |= ASKS if any(mark in text for mark in _ASKING) else 0
     found |= FIRST_PERSON if words & _FIRST else 0
     found |= TIME if words & _TIMES else 0
@@ -109,7 +110,7 @@ def named(query: str, speakers: Iterable[str]) -> tuple[frozenset[str], str]:
     for speaker in speakers:
         parts = _WORD.findall(speaker.casefold())
         mine = {word for word, folded in words.items() if any(_names(word, folded, part) for part in parts)}
-        if not speaker.isascii() and speaker and speaker in query:
+        if _stands_anywhere(speaker) and speaker in query:
             mine.add(speaker)
         if mine:
             found.add(speaker)
@@ -117,9 +118,14 @@ def named(query: str, speakers: Iterable[str]) -> tuple[frozenset[str], str]:
     query = query.replace("\u2019", "'")
     for word in sorted(gone, key=len, reverse=True):
         edge = r"(?<!\w)", r"(?!\w)"
-        pattern = re.escape(word) if word in found else f"{edge[0]}{re.escape(word)}{edge[1]}"
+        pattern = re.escape(word) if _stands_anywhere(word) else f"{edge[0]}{re.escape(word)}{edge[1]}"
         query = re.sub(pattern, " ", query)
     return frozenset(found), query
+
+
+def _stands_anywhere(name: str) -> bool:
+    """Whether a name is of a script without capitals, and so long that it is hardly a part of another word."""
+    return len(name) > 1 and not name.isascii() and name.lower() == name.upper()
 
 
 def _names(word: str, folded: str, part: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -70,6 +71,14 @@ def test_marks_of_a_text(text: str, expected: int) -> None:
     assert marks(text) == expected
 
 
+@pytest.mark.parametrize("many", ["?", "? ", "?[]"])
+def test_marks_are_read_in_no_time_however_many_a_text_has(many: str) -> None:
+    start = time.process_time()
+    assert marks(many * 10_000 + " see?") == QUESTION | ASKS
+    assert marks(many * 10_000 + " so") == ASKS
+    assert time.process_time() - start < 1
+
+
 @pytest.mark.parametrize(
     ("query", "at_", "fits"),
     [
@@ -107,6 +116,22 @@ def test_what_a_query_asks_for() -> None:
     ]
     assert [asked(q).who for q in ("Who?", "where", "Whose?")] == [True, True, False]
     assert date_words(at(2023, 5, 8)) == "monday 8 may 2023"
+
+
+@pytest.mark.parametrize(
+    ("query", "speakers", "who", "rest"),
+    [
+        ("Did Jo call John?", ["Jo"], {"Jo"}, "Did   call John?"),
+        ("Où est Joséphine ?", ["José"], set(), "Où est Joséphine ?"),
+        ("Где Янтарь?", ["Ян"], set(), "Где Янтарь?"),
+        ("Что сказал Ян?", ["Ян"], {"Ян"}, "Что сказал  ?"),
+        ("明天去哪里", ["明"], set(), "明天去哪里"),
+    ],
+)
+def test_a_name_is_not_taken_out_of_a_longer_word(query: str, speakers: list[str], who: set[str], rest: str) -> None:
+    found, without = named(query, speakers)
+    assert found == who
+    assert without.split() == rest.split()
 
 
 @pytest.mark.parametrize(
