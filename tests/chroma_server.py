@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import sys
@@ -43,6 +44,18 @@ class ChromaServer:
                 return
         self.kill()
         raise RuntimeError(f"chroma does not start: {(self.folder / 'server.log').read_text(errors='replace')[-300:]}")
+
+    def freeze(self) -> None:
+        """Let it answer nobody, and refuse nobody, until it thaws."""
+        self._send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._send(signal.SIGCONT)
+
+    def _send(self, signal_: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal_)
 
     def kill(self) -> None:
         """End it as a power cut would."""

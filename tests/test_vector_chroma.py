@@ -6,6 +6,9 @@ import contextlib
 import multiprocessing
 import os
 import random
+import socket
+import sys
+import time
 import uuid
 from array import array
 from collections.abc import Iterator
@@ -22,7 +25,7 @@ from chromadb.config import Settings
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, SearchError
-from langmem_adapters.indexes import open_vectors
+from langmem_adapters.indexes import open_vectors, vector_chroma
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_chroma import ChromaVectors
 from langmem_adapters.indexes.vector_chroma_nearest import nearest
@@ -402,7 +405,7 @@ def test_a_server_that_was_never_there(server: ChromaServer) -> None:
     server.kill()
     index = index_at(server.url)
     for _ in range(2):
-        with pytest.raises(SearchError, match=f"^127.0.0.1:{server.port} failed: Could not connect") as caught:
+        with pytest.raises(SearchError, match=f"^127.0.0.1:{server.port} cannot be reached: ") as caught:
             index.search(NOTES, "bike", 1)
         assert "\n" not in str(caught.value)
     server.start()
@@ -410,11 +413,36 @@ def test_a_server_that_was_never_there(server: ChromaServer) -> None:
     index.close()
 
 
-def test_a_server_that_hangs_is_not_waited_for_for_ever(server: ChromaServer) -> None:
+def test_a_server_that_hangs_keeps_a_search_waiting_for_a_moment(
+    server: ChromaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with contextlib.closing(index_at(server.url)) as index:
-        index.position(NOTES)
-        client = chroma_of(index)._connected()
-        assert client._server._session.timeout == httpx.Timeout(60)
+        index.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
+        chroma = chroma_of(index)
+        assert chroma._connected()._server._session.timeout == httpx.Timeout(60)
+        server.freeze()
+        monkeypatch.setattr(vector_chroma, "_PATIENCE", 0.2)
+        for call in (
+            lambda: index.search(NOTES, "bike", 1),
+            lambda: index.score(NOTES, "bike", ["a"]),
+            lambda: index.position(NOTES),
+        ):
+            with pytest.raises(SearchError, match=f"^127.0.0.1:{server.port} cannot be reached: ReadTimeout"):
+                call()
+        monkeypatch.undo()
+        server.thaw()
+        assert found(index, "bike") == ["a"]
+
+
+def test_a_server_that_hangs_from_the_beginning_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_chroma, "_PATIENCE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        index = index_at(f"chroma+http://127.0.0.1:{silent.getsockname()[1]}")
+        began = time.monotonic()
+        with pytest.raises(SearchError, match="cannot be reached: ReadTimeout"):
+            index.search(NOTES, "bike", 1)
+        with pytest.raises(SearchError, match="cannot be reached: somebody else has just waited for it"):
+            chroma_of(index)._reached(began)  # by who queued behind that search
 
 
 def test_a_namespace_that_another_process_began_anew(server: ChromaServer) -> None:
@@ -505,3 +533,9 @@ def test_all_are_compared_only_where_the_graph_is_torn(
 ) -> None:
     found = nearest(collection, array("f", [1.0, 0.0]), k)
     assert (collection.asked, found[0], len(found)) == (asked, best, min(k, 1_250))
+
+
+def test_more_may_be_asked_for_than_chroma_counts_to(folder: str) -> None:
+    with contextlib.closing(index_at(folder)) as index:
+        index.apply(NOTES, upsert=[Document("a", "bike")])
+        assert found(index, "bike", sys.maxsize) == ["a"]

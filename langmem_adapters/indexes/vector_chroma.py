@@ -7,16 +7,18 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from langmem_adapters.embedding import Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, MissingDependency, SearchError
 from langmem_adapters.indexes.vector import Maker, Mark, check
 from langmem_adapters.indexes.vector_chroma_nearest import nearest
+from langmem_adapters.indexes.vector_chroma_url import FORMS, folder_of, server_of
 from langmem_adapters.indexes.vector_lock import hold, let_go
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.locks import ForkSafeLock
@@ -38,9 +40,9 @@ __all__ = ["ChromaVectors"]
 
 T = TypeVar("T")
 
-_FORMS = '"chroma:///folder", "chroma:////absolute/folder", "chroma+http://host:8000" or "chroma+https://host"'
 _NUMBERS = 1_000_000  # in one request, which must stay below the 40 MB that a server accepts
-_TIMEOUT = 60.0  # seconds
+_TIMEOUT = 60.0  # seconds, for what may be a large change
+_PATIENCE = 10.0  # seconds, for what somebody waits for: to connect, to look up, to search
 _COLLECTIONS = 1_000  # that are remembered
 _ABOUT = "langmem"
 _INDEX = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200}}
@@ -67,15 +69,18 @@ class ChromaVectors:
         self._url = place if isinstance(place, str) else None
         self._given = None if isinstance(place, str) else place
         if self._url is None and not hasattr(place, "get_or_create_collection"):
-            raise ConfigurationError(f"Chroma is given as {_FORMS} or as a client, not as {type(place).__name__}")
-        self._folder = _folder(self._url) if self._url else ""
-        self._name = self._folder or ("the given client" if self._url is None else "{}:{}".format(*_server(self._url)))
+            raise ConfigurationError(f"Chroma is given as {FORMS} or as a client, not as {type(place).__name__}")
+        self._folder = folder_of(self._url) if self._url else ""
+        self._name = self._folder or (
+            "the given client" if self._url is None else "{}:{}".format(*server_of(self._url))
+        )
         self._changing = ForkSafeLock()
         self._start()
 
     def _start(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
+        self._failed_at = 0.0
         self._client: Any = None
         self._collections: OrderedDict[str, Any] = OrderedDict()
 
@@ -220,9 +225,10 @@ class ChromaVectors:
     # ---- the client
 
     def _connected(self) -> Any:
+        began = time.monotonic()
         with self._lock:
             if self._client is None:
-                self._client = self._given or (self._opened() if self._folder else self._reached())
+                self._client = self._given or (self._opened() if self._folder else self._reached(began))
             return self._client
 
     def _opened(self) -> Any:
@@ -239,11 +245,20 @@ class ChromaVectors:
             let_go(folder)
             raise
 
-    def _reached(self) -> Any:
-        host, port, ssl = _server(str(self._url))
-        client = chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=_settings())
+    def _reached(self, began: float) -> Any:
+        """A client of the server. Chroma's own would wait for ever; here, those who queued for it wait once."""
+        if self._failed_at > began:
+            raise SearchError(f"{self._name} cannot be reached: somebody else has just waited for it")
+        host, port, ssl = server_of(str(self._url))
+        try:
+            httpx.get(f"http{'s' * ssl}://{host}:{port}/api/v2/heartbeat", timeout=_PATIENCE)
+            client = chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=_settings())
+        except BaseException:
+            self._failed_at = time.monotonic()
+            raise
         for session in _sessions(client):
-            session.timeout = _TIMEOUT  # Chroma would wait for ever
+            session.timeout = _TIMEOUT
+            session.event_hooks = {"request": [_hurry]}
         return client
 
     def _batch(self, dimension: int | None) -> int:
@@ -277,37 +292,14 @@ def _sessions(client: Any) -> list[httpx.Client]:
     return [session for session in sessions if isinstance(session, httpx.Client)]
 
 
+def _hurry(request: httpx.Request) -> None:
+    """Wait less for what reads."""
+    if request.method == "GET" or request.url.path.endswith(("/query", "/get")):
+        request.extensions["timeout"] = httpx.Timeout(_PATIENCE).as_dict()
+
+
 def _settings() -> Settings:
     return Settings(anonymized_telemetry=False)
-
-
-# ---- URLs
-
-
-def _folder(url: str) -> str:
-    """The folder of a "chroma:" URL, "" for a server's."""
-    parts = urlsplit(url)
-    if parts.scheme != "chroma":
-        return ""
-    path = unquote(parts.path[1:])
-    if parts.netloc or not path or parts.query:
-        raise ConfigurationError(f"Chroma's URL is {_FORMS}")
-    return str(Path(path).expanduser().absolute())
-
-
-def _server(url: str) -> tuple[str, int, bool]:
-    """Host, port and whether it is asked by https."""
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        port = 0
-    ssl = parts.scheme == "chroma+https"
-    plain = not (parts.query or parts.path.strip("/") or parts.username or parts.password)
-    if parts.scheme not in {"chroma+http", "chroma+https"} or not parts.hostname or port == 0 or not plain:
-        raise ConfigurationError(f"Chroma's URL is {_FORMS}; with a token or a tenant, give a client instead")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return host, port or (443 if ssl else 8000), ssl
 
 
 # ---- what Chroma is given

@@ -16,12 +16,13 @@ from langmem_adapters.embedding import Vector
 __all__ = ["nearest"]
 
 _ASKED = 1_000  # what the search looks at: the more, the less it misses
+_MOST = 1_000_000_000  # Chroma counts in 32 bits
 _EXACT = 5_000  # vectors that may be read to compare them all
 
 
 def nearest(collection: Any, vector: Vector, k: int) -> list[tuple[str, float]]:
     """The ``k`` ids, as the collection has them, with the greatest cosine. Among 1,000 vectors these are exact."""
-    asked = max(k, _ASKED)
+    asked = min(max(k, _ASKED), _MOST)
     found = collection.query(query_embeddings=[list(vector)], n_results=asked, include=["distances"])
     ids, distances = found["ids"][0], found["distances"][0]
     if len(ids) < asked and len(ids) < (there := collection.count()) <= _EXACT:

@@ -1,0 +1,38 @@
+"""Where Chroma is, by its URL: a folder, or a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from langmem_adapters.errors import ConfigurationError
+
+__all__ = ["FORMS", "folder_of", "server_of"]
+
+FORMS = '"chroma:///folder", "chroma:////absolute/folder", "chroma+http://host:8000" or "chroma+https://host"'
+
+
+def folder_of(url: str) -> str:
+    """The folder of a "chroma:" URL, "" for a server's."""
+    parts = urlsplit(url)
+    if parts.scheme != "chroma":
+        return ""
+    path = unquote(parts.path[1:])
+    if parts.netloc or not path or parts.query:
+        raise ConfigurationError(f"Chroma's URL is {FORMS}")
+    return str(Path(path).expanduser().absolute())
+
+
+def server_of(url: str) -> tuple[str, int, bool]:
+    """Host, port and whether it is asked by https."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    ssl = parts.scheme == "chroma+https"
+    plain = not (parts.query or parts.path.strip("/") or parts.username or parts.password)
+    if parts.scheme not in {"chroma+http", "chroma+https"} or not parts.hostname or port == 0 or not plain:
+        raise ConfigurationError(f"Chroma's URL is {FORMS}; with a token or a tenant, give a client instead")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return host, port or (443 if ssl else 8000), ssl
