@@ -22,6 +22,7 @@ from langchain_core.outputs import Generation
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
+from langmem_adapters.cues import ASKS, QUESTION
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.encryption import DATA_KEYS, AESGCMCodec, EnvelopeCodec, key_name, new_key
 from langmem_adapters.errors import (
@@ -700,6 +701,18 @@ def test_a_keyed_index_ranks_as_the_open_one() -> None:
     assert evidence._replace(named=frozenset()) == other
     keyed.apply(NS, delete=["1"])
     assert [hit.id for hit in keyed.search(NS, "red", 5)] == ["4"]
+
+
+def test_a_keyed_index_reads_the_marks_of_what_was_said_and_not_of_who_said_it() -> None:
+    keyed, plain = KeyedLexicalIndex(":memory:", key=OLD), LexicalIndex(":memory:")
+    said = ["where is the bike?", "the bike is in the shed"]
+    seen = []
+    for index in (keyed, plain):
+        index.apply(NS, upsert=[Document(text, text, speaker="Ada", thread="t") for text in said])
+        evidence = index.gather(NS, "bike", 2)
+        assert evidence is not None
+        seen.append({turn.id: turn.marks for turn in evidence.turns.values()})
+    assert seen == [{said[0]: QUESTION | ASKS, said[1]: 0}] * 2
 
 
 def test_another_key_begins_anew(tmp_path: Path) -> None:

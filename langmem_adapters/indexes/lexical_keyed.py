@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ from typing import Any
 from langmem_adapters.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.indexes.lexical_rows import Row
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Hit
-from langmem_adapters.protocols import Document, Position
+from langmem_adapters.protocols import Document
 
 __all__ = ["KeyedLexicalIndex"]
 
@@ -75,27 +76,14 @@ class KeyedLexicalIndex(LexicalIndex):
         """The keyed index in the file of another one."""
         return cls(index._database.path, key=key)  # noqa: SLF001 - one of this class
 
-    def apply(
-        self,
-        namespace: Namespace,
-        *,
-        upsert: Sequence[Document] = (),
-        delete: Sequence[str] = (),
-        position: Position | None = None,
-        since: Position | None = None,
-    ) -> None:
-        """:meth:`LexicalIndex.apply`; who said it is among the words."""
-        keyed = [self._keyed(document) for document in upsert]
-        super().apply(namespace, upsert=keyed, delete=delete, position=position, since=since)
-
-    def _keyed(self, document: Document) -> Document:
-        text = f"{document.text}\n{document.speaker}" if document.speaker else document.text
-        again = tuple(map(self._thread, document.again))
-        return document._replace(text=text, speaker="", thread=self._thread(document.thread), again=again)
-
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
         """:meth:`LexicalIndex.within`."""
         return super().within(namespace, query, self._thread(thread))
+
+    def _row(self, document: Document) -> Row:
+        """:meth:`LexicalIndex._row`: its speaker is among the words, and nowhere else."""
+        row, again = super()._row(document), tuple(map(self._thread, document.again))
+        return row._replace(document=document._replace(speaker="", thread=self._thread(document.thread), again=again))
 
     def _thread(self, name: str) -> str:
         return name and self._digest(f"thread {name}")
