@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from langmem_adapters.analysis import analyze
 from langmem_adapters.flow import Flow
+from langmem_adapters.keys import fingerprint
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.memories import SPEAKERS
 from langmem_adapters.model import Message
@@ -20,8 +22,8 @@ def find_news(
 ) -> Flow[list[Message]]:
     """The observed messages whose words, in their order, are neither in ``shown`` nor in the long-term memory.
 
-    Case, punctuation, white space and inflection make no news; another number, name or a "not" does. Of what is
-    observed twice, the first is news.
+    Case, punctuation, white space and inflection make no news; another number, name, picture or a "not" does. Of what
+    is observed twice, the first is news.
     """
     known = {_words(message) for message in shown}
     fresh = []
@@ -58,5 +60,12 @@ def _kept(messages: Sequence[Message], long_term: LongTermMemory) -> Flow[list[b
 
 
 def _words(message: Message) -> tuple[str, ...]:
-    """What a message says; its text itself, where that has no words."""
-    return tuple(analyze(message.text)) or (message.text.strip(),)
+    """What a message says; its text itself, where that has no words. Pictures and calls of tools say what they are."""
+    words = tuple(analyze(message.text)) or (message.text.strip(),)
+    blocks = [] if isinstance(message.content, str) else [each for each in message.content if not _is_text(each)]
+    calls = [(call.name, call.args) for call in message.tool_calls]
+    return (*words, fingerprint(blocks, calls)) if blocks or calls else words
+
+
+def _is_text(block: str | dict[Any, Any]) -> bool:
+    return isinstance(block, str) or isinstance(block.get("text"), str)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, Sessions, open_index
 from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.longterm import RECALLED, longterm_namespace
-from langmem_adapters.model import Scope
+from langmem_adapters.model import Scope, ToolCall
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
@@ -162,6 +162,27 @@ def test_news_is_not_what_is_known_to_the_letter_whatever_the_search_finds(any_s
     assert brain.long_term.stats()["searches"] == 4  # one for each that is not there to the letter
     again = brain.find_news(said("A tool's answer.", "Another answer."))
     assert [message.text for message in again] == ["A tool's answer."]  # what was corrected is said once more
+
+
+def test_another_picture_and_another_call_are_news(any_store: Store) -> None:
+    def shown(url: str, *texts: str) -> Message:
+        said = [{"type": "text", "text": text} for text in texts]
+        return Message(role="user", content=[*said, {"type": "image_url", "image_url": {"url": url}}])
+
+    def called(city: str, id_: str) -> Message:
+        return Message(role="assistant", tool_calls=[ToolCall(id=id_, name="weather", args={"city": city})])
+
+    brain = remembering(any_store)
+    brain.add_messages([shown("a"), shown("a", "Look!"), called("Rome", "1")])
+    observed = [
+        shown("a"),
+        shown("b"),
+        shown("a", "look"),
+        shown("b", "Look!"),
+        called("Rome", "2"),
+        called("Oslo", "3"),
+    ]
+    assert brain.find_news(observed) == [shown("b"), shown("b", "Look!"), called("Oslo", "3")]
 
 
 async def test_news_is_neither_in_the_history_nor_in_the_long_term_memory(any_store: Store) -> None:
