@@ -176,7 +176,7 @@ def test_an_unknown_operator_is_refused_though_nothing_is_there(filter_: dict[st
         make(MemoryStore()).search(ADA, filter=filter_)
 
 
-@pytest.mark.parametrize("namespace", [("a.b",), ("",), ("a", "x\x00"), (1,)])
+@pytest.mark.parametrize("namespace", [("a.b",), ("",), ("a", "x\x00"), (1,), "ada"])
 @pytest.mark.parametrize("kind", ["get", "put", "search", "list"])
 def test_labels_that_langgraph_forbids_are_refused_in_a_batch_too(namespace: Any, kind: str) -> None:
     ops: dict[str, Op] = {
@@ -256,10 +256,14 @@ def test_every_setting_that_langgraph_has_for_a_ttl_is_one() -> None:
         (PutOp(ADA, "k", [("a", 1)]), "value is a dictionary, not list$"),  # type: ignore[arg-type]
         (PutOp(ADA, "k", {}, index="text"), "list of paths, or False, not str$"),  # type: ignore[arg-type]
         (PutOp(ADA, "k", {}, index=True), "list of paths, or False, not bool$"),  # type: ignore[arg-type]
+        (PutOp(ADA, "k", {}, index=["text", 1]), "list of paths, not of int$"),  # type: ignore[list-item]
+        (SearchOp(ADA, limit="3"), "limit is a whole number"),  # type: ignore[arg-type]
+        (SearchOp(ADA, query=5), "a query is a text, not int$"),  # type: ignore[arg-type]
+        (SearchOp(ADA, filter="year"), "a filter is a dictionary, not str$"),  # type: ignore[arg-type]
         (PutOp(ADA, "k", {}, ttl="5"), "minutes above 0, not '5'$"),  # type: ignore[arg-type]
     ],
 )
-def test_an_item_that_is_none_is_one_sentence_and_nothing_is_written(op: PutOp, sentence: str) -> None:
+def test_an_item_that_is_none_is_one_sentence_and_nothing_is_written(op: Op, sentence: str) -> None:
     store = make(MemoryStore())
     with pytest.raises(ConfigurationError, match=sentence):
         store.batch([PutOp(BOB, "k", {}), op])

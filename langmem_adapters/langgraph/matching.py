@@ -16,6 +16,7 @@ from langgraph.store.base import (
 )
 
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.given import check_count, check_text
 from langmem_adapters.keys import Namespace
 
 __all__ = ["check", "common_prefix", "item_filter", "matches"]
@@ -28,8 +29,9 @@ def check(op: Op) -> None:
     """
     if isinstance(op, SearchOp | ListNamespacesOp):
         for name in ("offset", "limit"):
-            if getattr(op, name) < 0:
-                raise ConfigurationError(f"{name} is a number, 0 or more, not {getattr(op, name)}")
+            check_count(name, getattr(op, name), least=0)
+    if isinstance(op, SearchOp) and op.query is not None:
+        check_text("a query", op.query)
     if isinstance(op, GetOp | PutOp):
         paths = [op.namespace]
     elif isinstance(op, SearchOp):
@@ -39,13 +41,20 @@ def check(op: Op) -> None:
     else:
         known = "GetOp, SearchOp, PutOp and ListNamespacesOp"
         raise ConfigurationError(f"a store knows {known}, not {type(op).__name__}")
-    for label in (label for path in paths for label in path):
+    for path in paths:
+        _check_labels(path)
+    if isinstance(op, PutOp) and not op.namespace:
+        raise InvalidNamespaceError("an item cannot be put into the empty namespace")
+
+
+def _check_labels(path: Namespace) -> None:
+    if isinstance(path, str):
+        raise InvalidNamespaceError("a namespace is a tuple of labels, not one text, which would be cut into letters")
+    for label in path:
         if not isinstance(label, str) or not label or "." in label or "\x00" in label:
             raise InvalidNamespaceError(
                 f"a label is a text without periods and NULs, and not empty: not {label!r:.100}"
             )
-    if isinstance(op, PutOp) and not op.namespace:
-        raise InvalidNamespaceError("an item cannot be put into the empty namespace")
 
 
 def item_filter(wanted: Mapping[str, Any] | None) -> Callable[[Mapping[str, Any]], bool]:
@@ -56,6 +65,8 @@ def item_filter(wanted: Mapping[str, Any] | None) -> Callable[[Mapping[str, Any]
 
     Raises ConfigurationError for another operator, before anything is searched.
     """
+    if not isinstance(wanted or {}, Mapping):
+        raise ConfigurationError(f"a filter is a dictionary, not {type(wanted).__name__}")
     conditions = {field: _condition(value) for field, value in (wanted or {}).items()}
     return lambda value: all(condition(value.get(field)) for field, condition in conditions.items())
 

@@ -26,6 +26,7 @@ from langgraph.store.base import (
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.given import checked_list
 from langmem_adapters.indexes import open_index, shared_index
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.langgraph.matching import check, common_prefix, item_filter, matches
@@ -100,8 +101,8 @@ class LongTermStore(BaseStore):
                 "the index of a LongTermStore is what open_vectors(url, embedder) gives, for one, beside fields=[…],"
                 f" not a {type(index).__name__}"
             )
-        if isinstance(fields, str):
-            raise ConfigurationError("fields is a list of paths, not one text")
+        if fields is not None:
+            checked_list(fields, "fields are a list of paths", str)
         _check(ttl)
         self.ttl_config = ttl
         self._store = shared_store(url) if store is None else store
@@ -265,7 +266,9 @@ def _kept(op: PutOp, now: float) -> Kept:
         raise ConfigurationError(f"an item's value is a dictionary, not {type(op.value).__name__}")
     if not (op.index is None or op.index is False or isinstance(op.index, list | tuple)):
         raise ConfigurationError(f"the index of an item is a list of paths, or False, not {type(op.index).__name__}")
-    fields: list[str] | Literal[False] | None = op.index and list(op.index)
+    fields: list[str] | Literal[False] | None = op.index
+    if fields is not None and fields is not False:
+        fields = checked_list(fields, "the index of an item is a list of paths", str)
     return Kept(dict(op.value), now, now, ttl, None if ttl is None else now + ttl, fields)
 
 
