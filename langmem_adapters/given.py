@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.model import Message, MessageData, Scope
+from langmem_adapters.protocols import Index, SemanticIndex
 
 __all__ = [
     "check_count",
@@ -40,8 +41,8 @@ def check_store(store: object) -> None:
 
 
 def check_index(name: str, value: object) -> None:
-    """Raise ConfigurationError for the URL or the path of an index in its place."""
-    if isinstance(value, str | bytes | os.PathLike):
+    """Raise ConfigurationError for what is no index, as a URL or an embedder in its place; None is none."""
+    if not (value is None or isinstance(value, Index if name == "index" else SemanticIndex)):
         gives = 'open_index("memory:")' if name == "index" else 'open_vectors("memory:", embedder)'
         raise ConfigurationError(f"{name} is what {gives} gives, for one, not {type(value).__name__}")
 

@@ -241,6 +241,7 @@ class LongTermMemory:
 
     def add_flow(self, messages: Sequence[Message], *, session: str, ttl: float | None = None) -> Flow[None]:
         """:meth:`add`, as a part of a larger flow, with a ``ttl`` for a memory that has none of its own."""
+        given.check_text("session", session)
         kept = [message for message in given.checked_messages(messages) if not message.metadata.get(RECALLED)]
         if kept:
             said_in, ttl = session or self.scope.session, ttl if self.ttl is None else self.ttl
@@ -262,10 +263,11 @@ class LongTermMemory:
         k = self.similarity_top_k if k is None else k
         given.check_text("a query", query)
         given.check_whole("k", k)
+        given.check_function("where", where)
         if k <= 0 or not query.strip():
             return views.Listing([], views.memories, query=query)
         self._counts["searches"] += 1
-        seen = {normal(message.text) for message in shown}
+        seen = {normal(message.text) for message in given.checked_list(shown, "shown is a list of messages", Message)}
         memories: dict[bytes, Memory] = {}
 
         def wanted(id_: str, data: bytes) -> bool:

@@ -83,11 +83,13 @@ class Ranked(NamedTuple):
 def weights_of(changed: Mapping[str, float] | None) -> dict[str, Signal]:
     """The signals with other weights by name, for both cases. Raises ConfigurationError for a wrong name or number."""
     found = dict(SIGNALS)
+    if not (changed is None or isinstance(changed, Mapping)):
+        raise ConfigurationError(f"weights are a dictionary of numbers by signal, not {type(changed).__name__}")
     for name, weight in (changed or {}).items():
         if name not in found:
             raise ConfigurationError(f"there is no signal {name!r}; there are {', '.join(SIGNALS)}")
-        if not math.isfinite(weight):
-            raise ConfigurationError(f"the weight of a signal is a finite number, not {weight}")
+        if not isinstance(weight, int | float) or not math.isfinite(weight):
+            raise ConfigurationError(f"the weight of a signal is a finite number, not {weight!r:.50}")
         found[name] = Signal(weight, weight, found[name].what)
     if not any(signal.words > 0 for signal in found.values()):
         raise ConfigurationError("at least one signal needs a weight above 0")

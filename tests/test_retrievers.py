@@ -332,6 +332,7 @@ def test_an_unknown_llamaindex_operator_is_named_before_anything_is_searched() -
         ({"$and": {"n": 1}}, r"\$and"),
         ({"$or": [{"n": {"$in": "text"}}]}, r"\$in"),
         ({"$not": 3}, "int"),
+        ({1: 2}, "a filter.s key is a text, not int"),
         ("n == 1", "str"),
     ],
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.given import check_text
 
 __all__ = ["MetadataFilter", "Predicate", "metadata_predicate", "one_value"]
 
@@ -51,6 +52,7 @@ def one_value(filter_: MetadataFilter | None, key: str) -> Any:
 
 
 def _part(key: str, wanted: Any) -> Predicate:
+    check_text("a filter's key", key)
     if key in {"$and", "$or"}:
         if not isinstance(wanted, list | tuple):
             raise ConfigurationError(f"a filter's {key} is a list of filters, not {type(wanted).__name__}")
