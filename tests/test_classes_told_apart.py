@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import enum
 import gc
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -166,6 +168,22 @@ def test_what_stands_beside_its_schema_stays_as_it_was() -> None:
     beside = {"kwargs": {"method": "json_schema"}, "schema": {"title": "Answer"}}
     text = told(("response_format", made(x=(int, ...))), ("ls_structured_output_format", beside))
     assert with_fields(text) == text
+
+
+def test_words_that_begin_like_a_class_beside_a_schema_are_read_in_no_time() -> None:
+    beside = {"schema": {"title": "Answer", "description": f"one of <class '{'x' * 24}> or another"}}
+    text = told(("response_format", made(x=(int, ...))), ("ls_structured_output_format", beside))
+    start = time.process_time()
+    request_key("a", text)
+    assert time.process_time() - start < 1  # each letter more took twice as long
+
+
+def test_beside_its_schema_a_class_is_known_by_its_whole_name() -> None:
+    beside = ("ls_structured_output_format", {"schema": {"title": "Answer"}})
+    one, other, moved = (told(("response_format", name), beside) for name in ("a.Answer", "a.Other", "b.Answer"))
+    classes = [re.sub(r"'(\w\.\w+)'", r"<class '\1'>", text) for text in (one, other, moved)]
+    keys = [request_key("a", text) for text in classes]
+    assert keys[0] == keys[2] != keys[1]
 
 
 @given(st.text(max_size=40), st.text(max_size=20))

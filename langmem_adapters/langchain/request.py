@@ -43,7 +43,7 @@ _OF_THE_ANSWER = frozenset({"artifact", "id", "response_metadata", "type", "usag
 _known: dict[bytes, str] = {}  # keys by a hash of what they are made of, as an answer is looked up and then kept
 _REMEMBERED = 16_384
 _CHAINED = '"use_previous_response_id": true'  # as LangChain dumps a model of OpenAI's
-_CLASS = re.compile(r"<class '(?:[\w.]+|<locals>)*?(\w+)'>")
+_CLASS = re.compile(r"<class '(?:(?:\w+|<locals>)\.)*(\w+)'>")
 
 
 def request_key(prompt: str, llm_string: str) -> str:
