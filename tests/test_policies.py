@@ -197,6 +197,7 @@ def test_rules_score() -> None:
     [
         ('{"val": 9, "reason": "r"}', 9),
         ('```json\n{"val": "10", "reason": "r"}\n```', 10),
+        ('```{"val": 3, "reason": "r"}```', 3),
         ('<think>{"val": 1}</think>{"val": 2, "reason": "r"}', 2),
     ],
 )
@@ -227,6 +228,13 @@ def test_what_is_no_score_is_an_error_that_quotes_nothing(said: str) -> None:
         scorer("q", "a")
     assert "my-secret" not in str(caught.value)
     assert scorer.stats()["failures"] == 1
+
+
+def test_an_answer_of_nothing_but_line_ends_is_read_in_no_time() -> None:
+    start = time.process_time()
+    with pytest.raises(ModelError):
+        LLMScorer(lambda prompt: "```json" + "\n" * 2_500 + "{")("q", "a")
+    assert time.process_time() - start < 2
 
 
 def test_a_score_does_not_undo_what_was_kept_in_the_very_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:

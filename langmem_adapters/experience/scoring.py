@@ -31,7 +31,7 @@ JUDGE_PROMPT = (
 )
 """What :class:`LLMJudge` tells the model."""
 
-_FENCED = re.compile(r"\A```(?:json)?\s*\n(.*)\n\s*```\Z", re.DOTALL)
+_FENCED = re.compile(r"\A```(?:json)?\s*(\{.*\})\s*```\Z", re.DOTALL)
 
 
 class _Asked:
