@@ -25,6 +25,7 @@ __all__ = [
     "checked_list",
     "checked_messages",
     "checked_scope",
+    "has_methods_of",
     "lines_of",
     "said_by",
 ]
@@ -40,9 +41,14 @@ def check_store(store: object) -> None:
         raise ConfigurationError(f'a store is what open_store("sqlite:///memory.db") gives, for one, not {kind}')
 
 
+def has_methods_of(protocol: type, value: object) -> bool:
+    """isinstance, also of what hands calls on to another by ``__getattr__``, which that overlooks since Python 3.12."""
+    return all(hasattr(value, name) for name in dir(protocol) if not name.startswith("_"))
+
+
 def check_index(name: str, value: object) -> None:
     """Raise ConfigurationError for what is no index, as a URL or an embedder in its place; None is none."""
-    if not (value is None or isinstance(value, Index if name == "index" else SemanticIndex)):
+    if not (value is None or has_methods_of(Index if name == "index" else SemanticIndex, value)):
         gives = 'open_index("memory:")' if name == "index" else 'open_vectors("memory:", embedder)'
         raise ConfigurationError(f"{name} is what {gives} gives, for one, not {type(value).__name__}")
 

@@ -117,6 +117,19 @@ def test_the_protocols_tell_the_indexes_apart() -> None:
     assert not isinstance(PlainIndex(), ConversationIndex)
 
 
+def test_an_index_may_hand_its_calls_on_to_another() -> None:
+    class Counting:
+        def __init__(self) -> None:
+            self._index = open_index("memory:")
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._index, name)
+
+    memory = memory_of(Meanings(), Counting())
+    memory.add([say("My bike is in the shed.")])
+    assert texts(memory.search("bike")) == ["My bike is in the shed."]
+
+
 @pytest.mark.parametrize("index", [None, PlainIndex])
 def test_what_means_the_same_is_found_beside_what_has_the_words(index: Any) -> None:
     memory = memory_of(Meanings(), index() if index else None)

@@ -26,7 +26,7 @@ from langgraph.store.base import (
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.given import checked_list
+from langmem_adapters.given import checked_list, has_methods_of
 from langmem_adapters.indexes import open_index, shared_index
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.langgraph.matching import check, common_prefix, item_filter, matches
@@ -96,7 +96,7 @@ class LongTermStore(BaseStore):
     ) -> None:
         if url is not None and store is not None:
             raise ConfigurationError("give LongTermStore a url or a store, not both")
-        if not (index is None or isinstance(index, Index)):
+        if not (index is None or has_methods_of(Index, index)):
             raise ConfigurationError(
                 "the index of a LongTermStore is what open_vectors(url, embedder) gives, for one, beside fields=[…],"
                 f" not a {type(index).__name__}"
