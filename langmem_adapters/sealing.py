@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from langmem_adapters.codec import decode, encode
@@ -26,6 +27,9 @@ Redactor: TypeAlias = Callable[[str], str]
 _DAMAGED = b"\0"  # nothing that is stored: whoever reads it finds it damaged
 _log = logging.getLogger("langmem_adapters")
 _LOOKS = 64  # at what a guarded write replaces, while other writers are quicker
+_IDS = frozenset({"id", "uuid", "covers", "message_id", "session"})  # fields of the library's records
+_INNER = frozenset({"message", "occurrences"})  # fields of theirs that hold records themselves
+_MARKS = frozenset({"departed", "deleted"})  # values of a session that are made of hashes, as a floor above has them
 
 
 @runtime_checkable
@@ -70,8 +74,9 @@ class SealedStore:
     Args:
         store: Where it is kept.
         codec: Writes and reads the stored form; a :class:`BindingCodec` is told of the place.
-        redactor: Is asked for every text in a value before it is written, wherever in the value it is. Bytes that
-            are no text are dropped whole, if it finds something in them.
+        redactor: Is asked for every text in a value before it is written, wherever in the value it is, but for
+            names of what is written, and ids of the library's records. Bytes that are no text are dropped whole, if
+            it finds something in them.
 
     >>> from langmem_adapters import BrainMemory, open_store
     >>> kept = open_store("memory:")
@@ -93,9 +98,9 @@ class SealedStore:
         self._codec = codec if isinstance(codec, Codec) else None
         self._redactor = redactor
 
-    def redacted(self, data: bytes) -> bytes:
-        """What will be read of a value that is written now."""
-        return data if self._redactor is None else _redacted(data, self._redactor)
+    def redacted(self, data: bytes, names: AbstractSet[str] = frozenset()) -> bytes:
+        """What will be read of a value that is written now, with these ``names`` of keys and entries beside it."""
+        return data if self._redactor is None else _redacted(data, _asking(self._redactor, names))
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         """:meth:`Store.get`."""
@@ -125,7 +130,8 @@ class SealedStore:
         ttl: float | None = None,
     ) -> Appended:
         """:meth:`Store.append`."""
-        appended = self.store.append(namespace, self._sealed(namespace, entries), keys=keys, ttl=ttl)
+        sealed = self._sealed(namespace, entries, {id_ for id_, _ in entries})
+        appended = self.store.append(namespace, sealed, keys=keys, ttl=ttl)
         return appended._replace(values=self._opened(namespace, appended.values))
 
     def write(
@@ -140,10 +146,11 @@ class SealedStore:
         ttl: float | None = None,
     ) -> None:
         """:meth:`Store.write`."""
+        names = {*(put or ()), *delete, *(id_ for id_, _ in append)}
         change: dict[str, Any] = {
-            "put": {key: self._seal(_value(namespace, key), data) for key, data in (put or {}).items()},
+            "put": {key: self._sealed_value(namespace, key, data, names) for key, data in (put or {}).items()},
             "delete": delete,
-            "append": self._sealed(namespace, append),
+            "append": self._sealed(namespace, append, names),
             "remove": remove,
             "ttl": ttl,
         }
@@ -160,7 +167,7 @@ class SealedStore:
             stored = self.store.get(namespace, list(guard))
             values = self._opened(namespace, stored)
             for key, expected in guard.items():
-                if not self._says(values.get(key), expected):
+                if not self._says(key, values.get(key), expected):
                     raise Conflict(f"the value {key!r} was changed by another writer")
             try:
                 self.store.write(namespace, guard={key: stored.get(key) for key in guard}, **change)
@@ -170,11 +177,11 @@ class SealedStore:
             else:
                 return
 
-    def _says(self, value: bytes | None, expected: bytes | None) -> bool:
+    def _says(self, key: str, value: bytes | None, expected: bytes | None) -> bool:
         """Whether a value is as expected; one may expect what it wrote, before the redactor saw it."""
         if value is None or expected is None:
             return value is expected
-        return value in {expected, self.redacted(expected)}
+        return value in {expected, self.redacted(expected, {key})}
 
     def clear(self, namespace: Namespace) -> None:
         """:meth:`Store.clear`."""
@@ -195,8 +202,14 @@ class SealedStore:
     def __repr__(self) -> str:
         return f"SealedStore({self.store!r})"
 
-    def _sealed(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-        return [(id_, self._seal(_entry(namespace, id_), data)) for id_, data in entries]
+    def _sealed(
+        self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], names: AbstractSet[str]
+    ) -> list[tuple[str, bytes]]:
+        return [(id_, self._seal(_entry(namespace, id_), self.redacted(data, names))) for id_, data in entries]
+
+    def _sealed_value(self, namespace: Namespace, key: str, data: bytes, names: AbstractSet[str]) -> bytes:
+        hashes = key in _MARKS and namespace[:1] == ("brain",)
+        return self._seal(_value(namespace, key), data if hashes else self.redacted(data, names))
 
     def _opened(self, namespace: Namespace, values: Mapping[str, bytes]) -> dict[str, bytes]:
         return {key: self._open_value(_value(namespace, key), data) for key, data in values.items()}
@@ -216,7 +229,6 @@ class SealedStore:
             return _handed_on(damage)
 
     def _seal(self, place: bytes, data: bytes) -> bytes:
-        data = self.redacted(data)
         if self._binding is not None:
             return self._binding.encode_at(data, place)
         return data if self._codec is None else self._codec.encode(data)
@@ -246,14 +258,43 @@ def _entry(namespace: Namespace, id_: str) -> bytes:
 # --- redaction
 
 
+def _asking(redactor: Redactor, names: AbstractSet[str]) -> Redactor:
+    """Ask for every text but a name, which is kept as it is beside the value, and has to be found by it."""
+
+    def ask(text: str) -> str:
+        if text in names:
+            return text
+        clean = redactor(text)
+        if not isinstance(clean, str):
+            raise ConfigurationError(f"a redactor gives a text for each text, not {type(clean).__name__}")
+        return clean
+
+    return ask
+
+
 def _redacted(data: bytes, redactor: Redactor) -> bytes:
     """A value without what must not be kept; the very same bytes, where nothing of it is in them."""
     try:
         value = decode(data)
     except SerializationError:
         return _without(data, redactor)
-    clean = _clean(value, redactor)
+    clean = _clean_record(value, redactor) if isinstance(value, dict) and "v" in value else _clean(value, redactor)
     return data if clean is value else encode(clean)
+
+
+def _clean_record(record: Any, redactor: Redactor) -> Any:
+    """A record of the library's own without what must not be kept; its ids stay, as others know it by them."""
+    if isinstance(record, list):
+        parts = [_clean_record(part, redactor) for part in record]
+        return record if all(map(_is, parts, record)) else parts
+    if not isinstance(record, dict):
+        return _clean(record, redactor)
+    ids = {name: record[name] for name in _IDS if isinstance(record.get(name), str)}
+    inner = {name: _clean_record(record[name], redactor) for name in _INNER & record.keys()}
+    rest = {name: part for name, part in record.items() if name not in ids and name not in inner}
+    clean = _clean(rest, redactor)
+    changed = clean is not rest or any(part is not record[name] for name, part in inner.items())
+    return {**clean, **inner, **ids} if changed else record
 
 
 def _clean(value: Any, redactor: Redactor) -> Any:

@@ -36,6 +36,7 @@ from langmem_adapters.errors import (
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.experience.leases import Leases
 from langmem_adapters.flow import run
+from langmem_adapters.indexes import open_index
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.inspection import bare
@@ -43,7 +44,7 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.langchain import ExperienceCache
 from langmem_adapters.langgraph import ExperienceNodeCache, LongTermStore
 from langmem_adapters.longterm import LongTermMemory
-from langmem_adapters.model import Experience, Message
+from langmem_adapters.model import Experience, Message, Summary
 from langmem_adapters.protocols import ConversationIndex, Document, Item, Store
 from langmem_adapters.sealing import BindingCodec, Codec, SealedStore
 from langmem_adapters.sessions import Sessions
@@ -317,6 +318,73 @@ def test_bytes_that_are_no_json_are_redacted_too() -> None:
     assert store.redacted(b"caf\xc3\xa9 {") == b"cafe {"
     assert store.redacted(b"\xff caf\xc3\xa9") == b""
     assert store.redacted(b"\xff cafe") == b"\xff cafe"
+
+
+def without_digits(text: str) -> str:
+    return re.sub(r"\d", "#", text)
+
+
+def said(*words: str) -> list[Message]:
+    return [Message(id=f"id-{n}", role="user", content=f"{word} 42") for n, word in enumerate(words)]
+
+
+def test_what_a_redactor_of_digits_sees_is_found_by_its_ids(any_store: Store) -> None:
+    store = SealedStore(any_store, redactor=without_digits)
+    memory = LongTermMemory(store, open_index("memory:"), user="ada")
+    memory.add(said("bike", "shed"), session="s1")
+    memory.flush()
+    assert memory.count() == 2
+    hit = memory.search("bike")[0]
+    assert hit.text == "bike ##"
+    assert hit.memory.occurrences[0].session == "s1"
+    assert memory.get(hit.memory.id) == hit.memory
+    working = WorkingMemory(store)
+    (item,) = working.store("c", "42")
+    for change in ("43", "44"):
+        assert working.update("c", change, item_id=item.id) is not None
+    assert [(kept.id, kept.data) for kept in working.retrieve("c")] == [(item.id, "##")]
+    pool = ExperiencePool(store, tag="t")
+    assert pool.delete(uuid=pool.create(Experience(req="42", resp="43")).uuid)
+    items = LongTermStore(store=store, index=open_index("memory:"))
+    items.put(("docs",), "k42", {"text": "bike 42"})
+    (found,) = items.search(("docs",), query="bike")
+    assert (found.key, found.value) == ("k42", {"text": "bike ##"})
+
+
+def test_a_message_that_a_redactor_of_digits_sees_is_kept_once_and_deleted_wherever_it_is(any_store: Store) -> None:
+    store = SealedStore(any_store, redactor=without_digits)
+    memory = LongTermMemory(store, open_index("memory:"), user="ada")
+    brain = BrainMemory(store, "s", user="ada", memory_k=2, long_term=memory)
+    for _ in range(2):
+        brain.add_messages(said("bike", "shed", "cat", "dog"))
+    assert [(message.id, message.text) for message in brain.messages()] == [("id-2", "cat ##"), ("id-3", "dog ##")]
+    assert memory.count() == 2
+    assert brain.delete(["id-0", "id-2"]) == 2
+    assert memory.search("bike") == []
+    assert [message.id for message in brain.messages()] == ["id-3"]
+
+
+def test_a_summary_that_a_redactor_of_digits_sees_ends_at_the_same_message() -> None:
+    store = SealedStore(MemoryStore(), redactor=without_digits)
+    store.write(NS, put={"summary": Summary(text="at 10 o'clock", covers="m42").to_bytes()})
+    kept = Summary.from_bytes(store.get(NS)["summary"])
+    assert (kept.text, kept.covers) == ("at ## o'clock", "m42")
+
+
+@pytest.mark.parametrize("answer", [None, b"[card]", re.match("a", "a")])
+def test_a_redactor_that_gives_no_text_is_told_so_and_nothing_is_kept(answer: Any) -> None:
+    kept = MemoryStore()
+    store = SealedStore(kept, redactor=lambda text: answer if SECRET in text else text)
+    for write in (
+        lambda: BrainMemory(store, "s").add_talk(SECRET),
+        lambda: BrainMemory(store, "s").set_title(SECRET),
+        lambda: WorkingMemory(store).store("c", {SECRET: 1}),
+        lambda: store.write(NS, put={"raw": SECRET.encode()}),
+        lambda: store.write(NS, put={"binary": b"\xff" + SECRET.encode()}),
+    ):
+        with pytest.raises(ConfigurationError, match="a redactor gives a text for each text, not"):
+            write()
+    assert list(kept.namespaces()) == []
 
 
 def test_an_experience_is_found_again_by_a_request_with_a_secret(any_store: Store) -> None:
