@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from langmem_adapters import forks
 from langmem_adapters.breaker import Breaker
@@ -65,6 +65,11 @@ class Database:
         self._fails_fast = fails_fast
         self._breaker = self._breaker_of_the_file() if fails_fast else self._breaker_of_its_own()
         self._start()
+
+    @property
+    def file(self) -> Path | None:
+        """The file itself, wherever the process has gone since, and not a link to it; None in memory."""
+        return None if self._in_memory else Path(self._place.path).resolve()
 
     def _breaker_of_its_own(self) -> Breaker:
         return Breaker(self._take_turn, is_down=lambda error: isinstance(error, StoreUnavailable), grace=0)
@@ -275,7 +280,7 @@ class Database:
         if "locked" in text or "busy" in text:
             return StoreUnavailable(f"{self.path} was locked by another writer for {self._timeout:g} s")
         if "unable to open" in text:
-            return StoreUnavailable(f"{self.path} {why_not_opened(self.path)}")
+            return StoreUnavailable(f"{self.path} {why_not_opened(self._place.path)}")
         return StoreError(f"{self.path}{explained(text)}")
 
     def close(self) -> None:
@@ -326,13 +331,14 @@ def default_url() -> str:
 
 def file_of(url: str) -> tuple[Path, dict[str, str]]:
     """The file and the options of a ``sqlite:///`` URL. Raises ConfigurationError for any other."""
-    parts = urlsplit(url)
-    path = unquote(parts.path[1:])
-    if parts.scheme != "sqlite" or parts.netloc or not path or path == _IN_MEMORY:
+    start, mark, rest = url.strip().partition(":///")
+    name, _, query = rest.partition("?")
+    path = unquote(name)
+    if start != "sqlite" or not mark or not path or path == _IN_MEMORY or "\0" in path:
         raise ConfigurationError(
             'a file\'s URL is "sqlite:///relative.db" or "sqlite:////absolute.db"; for no file, use "memory:"'
         )
-    return Path(path).expanduser(), dict(parse_qsl(parts.query))
+    return Path(path).expanduser(), dict(parse_qsl(query, keep_blank_values=True))
 
 
 _breaking = WholeLock()

@@ -23,7 +23,6 @@ __all__ = ["Files", "files_of", "has_vectors", "is_listed", "named_in", "scrub"]
 _DEPTH = 4  # from a vector index to its vectors to their database, and one to spare
 _TIMEOUT = 5.0  # seconds to wait for others
 _CHROMA = "chroma.sqlite3"
-_IN_MEMORY = ":memory:"
 _OURS = "langmem_adapters."
 
 
@@ -40,7 +39,7 @@ def files_of(*places: object) -> Files:
     for place in places:
         for held in _held(place, _DEPTH):
             if isinstance(held, Database):
-                databases.add(Path(held.path).absolute())
+                databases.update([held.file] if held.file else [])
             elif isinstance(folder := vars(held).get("_folder"), str) and folder:
                 folders.add(Path(folder))
     return Files(
@@ -51,7 +50,7 @@ def files_of(*places: object) -> Files:
 
 def is_listed(place: object) -> bool:
     """Whether :func:`named_in` knows all that is in a place, as it is kept in files of ours."""
-    return any(isinstance(held, Database) and held.path != _IN_MEMORY for held in _held(place, _DEPTH))
+    return any(isinstance(held, Database) and held.file is not None for held in _held(place, _DEPTH))
 
 
 def named_in(place: object, prefix: Namespace, *, kind: Literal["store", "index"]) -> set[Namespace]:

@@ -245,6 +245,20 @@ def test_the_changes_of_a_file_that_was_replaced_are_not_mixed_into_the_new_one(
 
 
 @needs_unix
+def test_neither_are_they_where_the_path_is_that_of_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(tmp_path / "t.db")
+    linked = Database(tmp_path / "link.db", schema=_SCHEMA, name="t")
+    with linked.reading(), linked.reading():  # two connections
+        pass
+    add(linked, "old")
+    linked.look("VACUUM INTO ?", (str(tmp_path / "backup.db"),))
+    with linked.reading():
+        (tmp_path / "backup.db").replace(tmp_path / "t.db")
+        with pytest.raises(StoreUnavailable, match=r"t\.db-wal holds changes of the old file"):
+            rows(linked)
+
+
+@needs_unix
 def test_a_write_to_a_file_that_is_removed_meanwhile_is_not_acknowledged(on_disk: Database, tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="removed or replaced in the middle of a write"):
         write_and_remove(on_disk, tmp_path)

@@ -481,6 +481,18 @@ class TestSettings:
         }
         assert file.vectors.search(("longterm", "", "bob"), "word bob1", 1)
 
+    def test_a_file_that_the_process_has_gone_away_from(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        settings = Settings(url="sqlite:///gone-away.db")
+        settings.brain("s", user=ADA).add_talk(MARK)
+        memory = settings.long_term(user=ADA)
+        memory.add([Message(role="user", content=MARK)])
+        assert memory.search(MARK)
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir("elsewhere")
+        assert settings.delete_user(ADA)["messages"] == 1
+        assert not any(MARK.encode() in path.read_bytes() for path in tmp_path.glob("gone-away.db*"))
+
     async def test_vectors_elsewhere_and_a_tenant(self, tmp_path: Path) -> None:
         url, vectors = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"
         embedder = Embedder(numbers, name="numbers-1")

@@ -107,6 +107,21 @@ def test_the_health_of_a_file_makes_none(tmp_path: Path) -> None:
     assert SQLiteStore(":memory:").health().ok
 
 
+def test_a_file_is_looked_at_where_it_is_wherever_the_process_and_a_link_to_it_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link.db").symlink_to("elsewhere/file.db")
+    monkeypatch.chdir(tmp_path)
+    store = SQLiteStore("link.db")
+    store.append(NS, [("a", b"1")])
+    monkeypatch.chdir("elsewhere")
+    assert Checkup(store).health().ok
+    beside = [tmp_path / "elsewhere" / f"file.db{ending}" for ending in ("", "-wal", "-shm")]
+    assert Checkup(store).stats().size == sum(path.stat().st_size for path in beside)
+    assert [(found.level, found.subject) for found in store.examine()] == [("ok", "file"), ("ok", "disk")]
+
+
 def test_an_outage_is_an_answer_without_the_password(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis("--requirepass", "S3cret")
     store = RedisStore(server.url().replace("//", "//:S3cret@"), retry_for=30)

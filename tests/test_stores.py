@@ -359,6 +359,15 @@ def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shared_store() is shared_store("memory:")
 
 
+@pytest.mark.parametrize("name", ["a#1.db", "100%.db", "a b.db", "a;b.db", "[é].db"])
+def test_a_files_url_is_its_name_whatever_that_holds(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_store(f"sqlite:///{name}\n").append(NS, [("1", b"")])
+    assert (tmp_path / name).is_file()
+
+
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
@@ -367,7 +376,14 @@ def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("sqlite:///", "sqlite:///relative.db"),
         ("sqlite:///:memory:", 'use "memory:"'),
         ("sqlite:///x.db?sync=full", "not sync"),
+        ("sqlite:x.db", "sqlite:///relative.db"),
+        ("sqlite:/x.db", "sqlite:///relative.db"),
+        ("sqlite:///x%00.db", "sqlite:///relative.db"),
         ("sqlite:///x.db?timeout=soon", "not 'soon'"),
+        ("sqlite:///x.db?timeout=", "not ''"),
+        ("sqlite:///x.db?timeout=nan", "not 'nan'"),
+        ("sqlite:///x.db?timeout=inf", "not 'inf'"),
+        ("sqlite:///x.db?timeout=-1", "not '-1'"),
         ("sqlite:///x.db?synchronous=off", "not 'off'"),
     ],
 )

@@ -180,6 +180,12 @@ def test_a_folder_that_cannot_be_used_is_a_search_error(tmp_path: Path) -> None:
         index.close()
 
 
+def test_a_folder_is_its_name_whatever_that_holds(tmp_path: Path) -> None:
+    with contextlib.closing(index_at(f"chroma:///{tmp_path}/a#1")) as index:
+        assert index.position(NOTES) is None
+    assert (tmp_path / "a#1" / "chroma.sqlite3").is_file()
+
+
 def test_somebody_else_s_client_of_the_folder_is_a_search_error(folder: str, tmp_path: Path) -> None:
     with (
         contextlib.closing(_client(tmp_path / "chroma", allow_reset=True)),

@@ -74,7 +74,8 @@ class KeyedLexicalIndex(LexicalIndex):
     @classmethod
     def beside(cls, index: LexicalIndex, *, key: bytes) -> KeyedLexicalIndex:
         """The keyed index in the file of another one."""
-        return cls(index._database.path, key=key)  # noqa: SLF001 - one of this class
+        database = index._database  # noqa: SLF001 - one of this class
+        return cls(database.file or database.path, key=key)
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
         """:meth:`LexicalIndex.within`."""

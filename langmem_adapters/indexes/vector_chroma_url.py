@@ -14,7 +14,7 @@ FORMS = '"chroma:///folder", "chroma:////absolute/folder", "chroma+http://host:8
 
 def folder_of(url: str) -> str:
     """The folder of a "chroma:" URL, "" for a server's."""
-    parts = urlsplit(url)
+    parts = urlsplit(url, allow_fragments=False)
     if parts.scheme != "chroma":
         return ""
     path = unquote(parts.path[1:])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from langmem_adapters.breaker import PATIENCE
 from langmem_adapters.database import default_url, file_of
 from langmem_adapters.errors import ConfigurationError
@@ -15,6 +17,7 @@ from langmem_adapters.telemetry import Traced, is_wanted
 __all__ = ["cache_store", "masked_url", "open_store", "shared_store", "unpicklable"]
 
 _REDIS = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
+_LONGEST = 1e6  # seconds that SQLite can wait, and none who waits for ever
 _FORMS = '"memory:", "sqlite:///file.db" or "redis://host:6379/0"'
 
 
@@ -96,7 +99,9 @@ def _sqlite(url: str, hurry: float | None) -> SQLiteStore:
     try:
         seconds = float(timeout)
     except ValueError:
-        raise ConfigurationError(f"timeout is a number of seconds, not {timeout!r}") from None
+        seconds = math.nan
+    if not 0 <= seconds < _LONGEST:
+        raise ConfigurationError(f"timeout is a number of seconds below {_LONGEST:,.0f}, not {timeout!r}")
     if hurry is None:
         return SQLiteStore(path, synchronous=synchronous, timeout=seconds)
     return SQLiteStore(path, synchronous=synchronous, timeout=hurry, fails_fast=True)
