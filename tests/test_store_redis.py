@@ -636,6 +636,16 @@ def test_sessions_that_expired_vanish_and_pages_are_filled(
     assert [row.namespace[-1] for row in store.recent(("p",), limit=9, before=page[-1])] == ["3", "2", "1", "0"]
 
 
+def test_the_list_of_sessions_that_expire_does_not_grow_for_ever(store: RedisStore, raw: Administrator) -> None:
+    for n in range(10):
+        store.append(("p", f"stays {n}"), [("a", b"")])
+    for n in range(1000):  # which nobody lists
+        store.append(("p", str(n)), [("a", b"")], ttl=100)
+        raw.unlink(*store._keys.place(("p", str(n)))[:3])  # as it expires
+    assert raw.zcard(store._keys.directory(("p",))) <= 64
+    assert len(store.recent(("p",))) == 10
+
+
 def test_a_session_that_came_back_stays_listed(store: RedisStore, raw: Administrator, clock: FakeClock) -> None:
     store.append(NS, [("id", b"")])
     (row,) = store.recent(PARENT)

@@ -222,6 +222,8 @@ class RedisStore:
             directory = self._directory(namespace[:-1])
             if directory.may_end_before(lifetime, listed):
                 yield from step(directory.outlive, place.row, lifetime)
+            if directory.has_grown(listed):
+                yield from step(directory.sweep, listed[-1])
         return replies[: len(commands)]
 
     def _guarded(self, place: Place, commands: Sequence[bytes], guard: Mapping[str, bytes | None]) -> list[Any]:

@@ -1,10 +1,12 @@
 """The directory of a parent namespace in Redis: its children, sorted by their last write.
 
-Children expire without telling it, so a row may be of one that is gone; whoever meets such a row removes it.
+Children expire without telling it, so a row may be of one that is gone; whoever meets such a row removes it. So that
+it does not grow for ever where nobody lists it, some rows are looked at as new children come.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -26,6 +28,7 @@ _SPARE = 1.25  # a directory outlives its children by a quarter, so that it is s
 _FOR_EVER = -1  # as PTTL says it
 _NEIGHBOURS = 100  # looked at beside a directory's first child, as they were made in the same moment
 _ATTEMPTS = 8
+_GROWTH = 64  # new children, after which rows are looked at: four times as many, so most of what is there is alive
 
 
 class Directory:
@@ -66,21 +69,39 @@ class Directory:
                 if self._wire.optimistic(self._key, look, decide) is not None:
                     return
 
+    @staticmethod
+    def has_grown(listed: Sequence[Any]) -> bool:
+        """Whether it is time to look for rows of children that are gone, by the replies to a listing."""
+        added, _, children = listed[-3:]
+        return bool(added) and children % _GROWTH == 0
+
+    def sweep(self, children: int) -> None:
+        """Remove what is gone of some rows, anywhere, as those written longest ago may be of children that stay."""
+        count = 4 * _GROWTH
+        start = random.randint(0, max(children - count, 0))  # noqa: S311 - any will do
+        with suppress(StoreError):  # the write itself was made; the next one looks again
+            look = pack("ZRANGE", self._key, start, start + count - 1, "WITHSCORES")
+            self._alive(_rows(self._wire.send((self._key, look))[0]))
+
     def newest(self, limit: int | None, before: Listed | None) -> Iterator[Listed]:
         """Go through the children that are there, by falling last write and name."""
         last = None if before is None else (before.updated_at, self._keys.place(before.namespace).row)
         while limit is None or limit > 0:
             count = _PAGE if limit is None else limit
             rows = self._after(last, count)
-            places = [self._keys.place(self._keys.child(self._parent, name)) for _, name in rows]
-            alive = self._wire.send(*((place.log, pack("EXISTS", *place[:3])) for place in places))
-            self._remove([row for row, keys in zip(rows, alive, strict=True) if not keys])
-            found = [row for row, keys in zip(rows, alive, strict=True) if keys]
+            found = self._alive(rows)
             yield from (Listed(self._keys.child(self._parent, name), at) for at, name in found)
             if len(rows) < count:
                 return
             last = rows[-1]
             limit = None if limit is None else limit - len(found)
+
+    def _alive(self, rows: Sequence[_Row]) -> list[_Row]:
+        """The rows of children that are there; the others are removed."""
+        places = [self._keys.place(self._keys.child(self._parent, name)) for _, name in rows]
+        alive = self._wire.send(*((place.log, pack("EXISTS", *place[:3])) for place in places))
+        self._remove([row for row, keys in zip(rows, alive, strict=True) if not keys])
+        return [row for row, keys in zip(rows, alive, strict=True) if keys]
 
     def _after(self, last: _Row | None, count: int) -> list[_Row]:
         """Read rows that follow ``last``; those of its own instant are sorted by name, so some precede it."""
