@@ -128,5 +128,17 @@ def said_by(role: str, content: Any, fields: Mapping[str, Any]) -> Message:
 
 
 def lines_of(text: Iterable[bytes | str]) -> Iterable[bytes | str]:
-    """The lines of an export, which may also come as one text."""
-    return text.splitlines() if isinstance(text, str | bytes) else text
+    """The lines of an export, which may also come as one text. Raises ConfigurationError for what is no text."""
+    if isinstance(text, str):
+        return text.split("\n")  # splitlines() would split at U+2028 inside of a text
+    if isinstance(text, bytes):
+        return text.splitlines()
+    if isinstance(text, Mapping) or not isinstance(text, Iterable):
+        raise ConfigurationError(f"what is imported are the lines of an export, or its text, not {type(text).__name__}")
+    return map(_line, text)
+
+
+def _line(line: bytes | str) -> bytes | str:
+    if not isinstance(line, str | bytes | bytearray):
+        raise ConfigurationError(f"a line of an export is text or bytes, not {type(line).__name__}")
+    return line

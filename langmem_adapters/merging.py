@@ -127,6 +127,8 @@ class Merge:
             known = yield from step(self._store.get, self._namespace)
             put = {key: data for key, data in values.items() if key not in known and not key.startswith(KNOWLEDGE)}
             put |= _with_facts(values, known)
+            if not put:
+                return
             try:
                 yield from self._session.write(put=put, guard=dict.fromkeys(put))
             except Conflict:

@@ -527,6 +527,28 @@ def test_a_malformed_line_is_named_and_nothing_is_written(any_store: Store, wron
     assert list(any_store.namespaces()) == []
 
 
+@pytest.mark.parametrize("wrong", [None, 5, session_line(), [session_line()], [None]], ids=str)
+def test_what_is_no_export_is_one_clear_sentence(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="export"):
+        Sessions(MemoryStore()).import_(wrong)
+
+
+@pytest.mark.parametrize("whole", [b"".join, lambda lines: b"".join(lines).decode(), b"\r\n".join])
+def test_an_export_comes_back_as_one_text_whatever_was_said(whole: Callable[[list[bytes]], bytes | str]) -> None:
+    said = "one\u2028two\x85three\x0bfour\rfive\nsix"
+    brain = BrainMemory(MemoryStore(), "s")
+    brain.add_talk(said)
+    other = Sessions(MemoryStore())
+    assert other.import_(whole(list(Sessions(brain.store).export()))) == 1
+    assert BrainMemory(other.store, "s").messages()[0].text == said
+
+
+def test_a_session_of_which_there_is_nothing_is_not_made() -> None:
+    other = Sessions(MemoryStore())
+    assert other.import_(Sessions(MemoryStore()).export("nowhere")) == 0
+    assert other.list_sessions() == []
+
+
 # --- sync and async
 
 
