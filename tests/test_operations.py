@@ -286,6 +286,16 @@ def test_a_write_in_the_middle_of_a_discard_is_not_lost(redis_server: RedisServe
         other.close()
 
 
+def test_a_discard_needs_one_connection(redis_server: RedisServer, key_prefix: str) -> None:
+    store = RedisStore(redis_server.url(), prefix=key_prefix, clock=FakeClock(), max_connections=1, socket_timeout=0.5)
+    store.append(NS, [("a", b"")])
+    assert store.discard(NS, FakeClock()() + 1)
+    store.append((), [("a", b"")])
+    assert not store.discard((), FakeClock()() + 1)  # has no last write that could be too old
+    store.clear(())
+    store.close()
+
+
 # --- pruning ------------------------------------------------------------------------------------------------
 
 

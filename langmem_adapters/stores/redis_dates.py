@@ -33,25 +33,25 @@ def discard(wire: Wire, place: Place, before: float) -> bool:
     frees its memory is sent without one.
     """
     removal, unlisting = _removing(place)
+    here = wire.one_slot and bool(place.directory)  # the row, so that no second connection is needed to read it
 
-    def is_old() -> bool:
-        at = _listed(wire, place)
-        return at is not None and at < before
+    def is_old(row: float | None) -> bool:
+        return row is not None and row < before
 
-    def decide(_: Sequence[Any]) -> list[bytes] | None:
-        if not is_old():
+    def decide(replies: Sequence[Any]) -> list[bytes] | None:
+        if not is_old(_score(replies[-1]) if here else _listed(wire, place)):
             return None
         return [removal, unlisting] if wire.one_slot else [removal]
 
     try:
-        if wire.optimistic(place.log, [pack("WATCH", place.values)], decide) is None:
+        if wire.optimistic(place.log, [pack("WATCH", place.values), *([_row(place)] if here else [])], decide) is None:
             return False
     except Conflict:  # somebody writes to it all the time
         return False
     except StoreError as error:
         if not is_full(error):
             raise
-        if not is_old():
+        if not is_old(_listed(wire, place)):
             return False
         remove(wire, place)
         return True
@@ -82,5 +82,12 @@ def _removing(place: Place) -> tuple[bytes, bytes]:
 def _listed(wire: Wire, place: Place) -> float | None:
     if not place.directory:
         return None
-    ((score,),) = wire.send((place.directory, pack("ZMSCORE", place.directory, place.row)))
-    return None if score is None else float(score)
+    return _score(wire.send((place.directory, _row(place)))[0])
+
+
+def _row(place: Place) -> bytes:
+    return pack("ZMSCORE", place.directory, place.row)
+
+
+def _score(reply: list[Any]) -> float | None:
+    return None if reply[0] is None else float(reply[0])
