@@ -11,7 +11,8 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +23,7 @@ from langmem_adapters.errors import (
     MissingDependency,
     NotSealed,
     SerializationError,
+    StoreError,
 )
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
@@ -35,6 +37,7 @@ _VERSION, _UNCHECKED = 2, 1
 _KEY, _CHECK, _NONCE, _TAG = 32, 8, 12, 16  # bytes
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _FIRST = "1"
+_MINUTE = 60.0  # seconds between two looks for the data keys
 
 
 def new_key() -> bytes:
@@ -139,9 +142,13 @@ class EnvelopeCodec:
     the data keys anew, and the old key is not needed any more. Without the data keys nothing can be read: they belong
     into every backup, and must not be evicted. They may lie in another store than the data.
 
+    Who writes looks once a minute whether they are there. A store that was emptied, or has lost its last writes, gets
+    them back: otherwise this process would go on to write what no other one can read.
+
     Args:
         store: Where the data keys are kept, under :data:`DATA_KEYS`; the first is made with the first write.
         keys: Your keys, the current one and old ones.
+        clock: Gives monotonic seconds.
 
     Raises:
         SerializationError: As :class:`AESGCMCodec`.
@@ -155,10 +162,13 @@ class EnvelopeCodec:
     b'Noted.'
     """
 
-    def __init__(self, store: Store, keys: AESGCMCodec) -> None:
+    def __init__(self, store: Store, keys: AESGCMCodec, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._keys = keys
+        self._clock = clock
         self._known: AESGCMCodec | None = None
+        self._kept: dict[str, bytes] = {}  # as they are stored
+        self._seen = 0.0
 
     def encode(self, data: bytes) -> bytes:
         """Encrypt, bound to no place."""
@@ -207,11 +217,24 @@ class EnvelopeCodec:
             return True
 
     def _writing(self) -> AESGCMCodec:
+        if self._known is not None and self._clock() >= self._seen + _MINUTE:
+            self._seen = self._clock()
+            with suppress(StoreError, SerializationError):  # what is known still serves, also after a rewrap
+                self._put_back()
         if self._known is None:
             self._known = self._load()
         while self._known is None:
             self._begin(_FIRST)
         return self._known
+
+    def _put_back(self) -> None:
+        """Give the store what it has lost, unless another process has begun anew there."""
+        found = self._store.get(DATA_KEYS)
+        lost = {name: data for name, data in self._kept.items() if name not in found}
+        if lost:
+            with suppress(Conflict):
+                self._store.write(DATA_KEYS, put=lost, guard=dict.fromkeys(lost))
+        self._known = self._load()
 
     def _begin(self, name: str) -> None:
         with suppress(Conflict):  # another process has begun it at this moment
@@ -225,6 +248,7 @@ class EnvelopeCodec:
             keys = {name: self._keys.decode_at(data, _place(name)) for name, data in found.items()}
         except Damaged as error:  # of a data key: that is more than one value
             raise SerializationError(f"a data key cannot be read: {error}") from error
+        self._kept, self._seen = found, self._clock()
         return AESGCMCodec(keys, current=max(keys, key=int)) if keys else None
 
     def __repr__(self) -> str:

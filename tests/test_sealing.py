@@ -56,6 +56,7 @@ from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
 from langmem_adapters.working import WorkingMemory
 from tests.at_rest import KINDS, Backend, backend, fill, numbers
+from tests.faults import Down
 from tests.servers import RedisServer
 
 NS: Namespace = ("brain", "t", "u", "s")
@@ -713,6 +714,42 @@ def test_data_keys_that_are_gone_are_said_to_be_and_never_made_by_reading() -> N
     with pytest.raises(SerializationError, match="the data key '1', which is gone"):
         EnvelopeCodec(store, AESGCMCodec({"k": OLD})).decode(stored)
     assert store.get(DATA_KEYS) == {}
+
+
+def test_data_keys_that_the_store_has_lost_come_back_while_somebody_has_them(any_store: Store) -> None:
+    keys, clock = AESGCMCodec({"k": OLD}), FakeClock()
+    codec = EnvelopeCodec(any_store, keys, clock=clock)
+    before = codec.encode(b"1")
+    any_store.clear(DATA_KEYS)
+    clock.advance(60)
+    codec.encode(b"2")
+    assert EnvelopeCodec(any_store, keys).decode(before) == b"1"
+
+
+def test_where_another_process_has_begun_anew_its_data_key_is_taken(any_store: Store) -> None:
+    keys, clock = AESGCMCodec({"k": OLD}), FakeClock()
+    codec = EnvelopeCodec(any_store, keys, clock=clock)
+    codec.encode(b"1")
+    any_store.clear(DATA_KEYS)
+    other = EnvelopeCodec(any_store, keys)
+    stored = other.encode(b"2")
+    clock.advance(60)
+    assert other.decode(codec.encode(b"3")) == b"3"
+    assert codec.decode(stored) == b"2"
+
+
+def test_whoever_has_the_old_key_alone_goes_on_after_a_rewrap_and_in_an_outage() -> None:
+    kept, clock = MemoryStore(), FakeClock()
+    codec = EnvelopeCodec(kept, AESGCMCodec({"o": OLD}), clock=clock)
+    codec.encode(b"")
+    new = AESGCMCodec({"o": OLD, "n": NEW})
+    assert EnvelopeCodec(kept, new).rewrap() == 1
+    clock.advance(60)
+    assert EnvelopeCodec(kept, new).decode(codec.encode(b"1")) == b"1"
+    codec._store = Down()
+    for _ in range(2):
+        clock.advance(60)
+        assert EnvelopeCodec(kept, new).decode(codec.encode(b"2")) == b"2"
 
 
 def test_processes_that_begin_together_agree_about_the_first_data_key() -> None:
