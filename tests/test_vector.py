@@ -247,6 +247,20 @@ def test_words_and_vectors_of_a_url_share_a_file(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
+    ("url", "plain"),
+    [
+        ("redis://ada:one@host/0", "redis://host/0"),
+        ("redis://:one@two@host/0?db=1", "redis://host/0?db=1"),
+        ("redis://host/0?username=ada&password=one&db=1", "redis://host/0?&&db=1"),
+        ("unix://ada:one@/run/redis.sock", "unix:///run/redis.sock"),
+        ("redis+sentinel://:one@a,b/service?sentinel_password=two", "redis+sentinel://a,b/service?"),
+    ],
+)
+def test_another_password_leads_to_the_same_file(url: str, plain: str) -> None:
+    assert repr(open_index(url)) == repr(open_index(plain)) != repr(open_index("redis://another/0"))
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "chroma:",

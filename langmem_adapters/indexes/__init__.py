@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ def open_index(url: str | None = None) -> Index:
     """Make the lexical index that goes with a store's URL. Nothing is opened before the first use.
 
     A file's index lies in that file, a memory's in memory. A server's index lies in a file of this machine's
-    working directory, named after the URL, and is brought up to date from the server by itself.
+    working directory, named after the URL without its login, and is brought up to date from the server by itself.
 
     >>> open_index("memory:")
     LexicalIndex(':memory:')
@@ -70,7 +71,11 @@ def _file(url: str) -> str | Path:
         return ":memory:"
     if url.startswith("sqlite:"):
         return file_of(url)[0]
-    return f"langmem-{fingerprint(url)[:12]}-index.db"
+    # A new password leads to the same file: another one would leave this one's words behind, and tell of the password.
+    return f"langmem-{fingerprint(_LOGIN.sub('', url))[:12]}-index.db"
+
+
+_LOGIN = re.compile(r"(?<=//)[^/]*@|(?<=[?&])(sentinel_)?(username|password)=[^&]*")
 
 
 def shared_index(url: str | None = None) -> Index:
