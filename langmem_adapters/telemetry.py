@@ -61,6 +61,8 @@ class Traced:
         except ImportError as error:
             raise MissingDependency("opentelemetry-api", "otel") from error
         self.store = store
+        if hasattr(store, "redacted"):  # which services ask of a SealedStore, to know again what they wrote
+            self.redacted: Callable[..., bytes] = store.redacted
         self._backend = _BACKENDS.get(type(store).__name__, "other")
         self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
         self._kind_of_span = trace.SpanKind.CLIENT

@@ -20,6 +20,7 @@ from langmem_adapters import BrainMemory, LongTermMemory, Message, Sessions, ope
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreUnavailable
 from langmem_adapters.operations import Checkup, Migration, Pruning
 from langmem_adapters.protocols import Store
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores import open_store, shared_store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
@@ -172,6 +173,14 @@ async def test_spans_are_children_of_the_callers(watched: Watched) -> None:
     children = [span for span in watched.spans if span.name != "request"]
     assert len(children) >= 2
     assert {span.parent.span_id for span in children} == {own.span_id}
+
+
+def test_what_a_redactor_took_out_is_known_again_through_it(watched: Watched) -> None:
+    sealed = SealedStore(MemoryStore(), redactor=lambda text: text.replace("4711", "[pin]"))
+    brain = BrainMemory(watched.store(sealed), "s")
+    for _ in range(2):
+        brain.add_messages([Message(id="a", role="user", content="My pin is 4711.")])
+    assert [message.text for message in brain.messages()] == ["My pin is [pin]."]
 
 
 def test_services_and_upkeep_work_through_it(watched: Watched) -> None:
