@@ -431,6 +431,7 @@ LINE = '{"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": 
         ("[]", "it is empty"),
         ("hello", "line 1 is not JSON"),
         ("42", "line 1 is neither an export, nor a list of chat messages, nor a LoCoMo file"),
+        ('{"session": "s", "type": []}', "line 1 is neither an export"),
         ('[\n  {"role": "user",\n  oops}]', "line 3 is not JSON"),
         (f"{GOOD}\n{GOOD}\n{{oops\n", "line 3 is not JSON"),
         (f'{GOOD}\n\n{{"content": "Hi"}}', "line 3 is not a chat message: it has no role"),

@@ -114,7 +114,7 @@ def _detected(values: Sequence[Numbered]) -> FileFormat:
         return "locomo"
     if "mapping" in first:
         return "chatgpt"
-    if "session" in first and first.get("type") in {"session", "message"}:
+    if "session" in first and first.get("type") in ("session", "message"):
         return "jsonl"
     if isinstance(first.get("store"), dict):
         return "llama-index"
