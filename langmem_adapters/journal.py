@@ -9,13 +9,15 @@ position before that entry names the tidying, behind the id of its own.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from typing import NamedTuple
 
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.errors import Conflict
+from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Position, Store
 
@@ -26,6 +28,7 @@ TIDIED = "\0tidied"
 
 _SLACK = 64  # entries without meaning that are left until there are more of them than records
 _PAGE = 500
+_log = logging.getLogger("langmem_adapters")
 
 
 class _Tidied(NamedTuple):
@@ -54,14 +57,24 @@ def place(item: Item, tidied_to: int) -> Position:
 
 def keys_of(items: Iterable[Item]) -> list[str]:
     """The keys that entries name, each once."""
-    return list(dict.fromkeys(key for item in items for key in decode(item.data)))
+    return list(dict.fromkeys(key for item in items for key in _named(item)))
+
+
+def _named(item: Item) -> list[str]:
+    """The keys that an entry names; none, with a warning, where it is damaged: one must not take the others along."""
+    with suppress(SerializationError):
+        keys = decode(item.data)
+        if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
+            return keys
+    _log.warning("an entry of a log of changes is damaged, and is left out")
+    return []
 
 
 def stale(items: Iterable[Item], live: AbstractSet[str]) -> list[Item]:
     """The entries of which each key is gone, or named by one before it."""
     found, named = [], set[str]()
     for item in items:
-        names = set(decode(item.data))
+        names = set(_named(item))
         if not (names & live) - named:
             found.append(item)
         named |= names
@@ -104,7 +117,7 @@ def _stamped(
 
 def _gone(store: Store, namespace: Namespace, items: Sequence[Item]) -> set[str]:
     """The keys without a record. One that was named once is there: its removal would have named it again."""
-    counts = Counter(key for item in items for key in set(decode(item.data)))
+    counts = Counter(key for item in items for key in set(_named(item)))
     twice = [key for key, count in counts.items() if count > 1]
     gone = set(twice)
     for n in range(0, len(twice), _PAGE):
@@ -113,4 +126,11 @@ def _gone(store: Store, namespace: Namespace, items: Sequence[Item]) -> set[str]
 
 
 def _read(values: Mapping[str, bytes]) -> _Tidied:
-    return _Tidied(*decode(values[TIDIED])) if TIDIED in values else _Tidied()
+    if TIDIED not in values:
+        return _Tidied()
+    with suppress(SerializationError, TypeError):
+        found = _Tidied(*decode(values[TIDIED]))
+        if [type(each) for each in found] == [int, int, str]:
+            return found
+    _log.warning("how far a log of changes was tidied is damaged: its indexes may begin anew")
+    return _Tidied()

@@ -23,6 +23,7 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index
 from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.journal import TIDIED, tidy
 from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
 from langmem_adapters.model import Hit, Message, Recalled, Scope, ToolCall
@@ -293,6 +294,28 @@ def test_what_a_session_said_again_after_a_correction_is_known_and_is_taken_back
     assert said(memory) == [("My bike is blue.", ["monday 1"])]
     assert run(memory.forget_flow("monday", {"1"}, said=[first])) == 1
     assert memory.all() == []
+
+
+@pytest.mark.parametrize("damage", [b"\xff my-secret", b"[1]", b"5", b'[["a"]]', b'{"$type": "x"}'])
+def test_one_damaged_entry_of_the_log_does_not_take_the_memory_along(
+    memory: LongTermMemory, any_store: Store, damage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = longterm_namespace(memory.scope)
+    memory.add([user("My bike is red.")])
+    any_store.write(place, append=[("damaged", damage)], put={TIDIED: damage})
+    memory.add([user("Your bike is blue.")])
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        for _ in range(2):
+            assert sorted(texts(memory.search("bike"))) == ["My bike is red.", "Your bike is blue."]
+            assert (len(memory.all()), memory.count()) == (2, 2)
+            memory.rebuild()
+    assert "a log of changes" in caplog.text
+    assert "my-secret" not in caplog.text
+    for n in range(99):  # until there is enough to tidy
+        memory.update(memory.all()[0].id, f"My bike is number {n}.")
+    tidy(any_store, place, new_id=lambda: "the last", ttl=None)
+    assert len(memory.search("bike")) == 2
+    assert any_store.get(place, [TIDIED])[TIDIED] != damage
 
 
 def test_one_damaged_memory_does_not_take_the_others_along(
