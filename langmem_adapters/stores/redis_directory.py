@@ -98,8 +98,8 @@ class Directory:
 
     def _alive(self, rows: Sequence[_Row]) -> list[_Row]:
         """The rows of children that are there; the others are removed."""
-        places = [self._keys.place(self._keys.child(self._parent, name)) for _, name in rows]
-        alive = self._wire.send(*((place.log, pack("EXISTS", *place[:3])) for place in places))
+        children = [self._keys.of(self._keys.child(self._parent, name)) for _, name in rows]
+        alive = self._wire.send(*((keys[0], pack("EXISTS", *keys)) for keys in children))
         self._remove([row for row, keys in zip(rows, alive, strict=True) if not keys])
         return [row for row, keys in zip(rows, alive, strict=True) if keys]
 
@@ -124,8 +124,8 @@ class Directory:
             return None if left >= lifetime else lifetime
         if left != _FOR_EVER or len(names) >= _NEIGHBOURS:
             return None
-        places = [self._keys.place(self._keys.child(self._parent, name)) for name in names]
-        lives = self._wire.send(*((key, pack("PTTL", key)) for place in places for key in place[:3]))
+        children = [self._keys.of(self._keys.child(self._parent, name)) for name in names]
+        lives = self._wire.send(*((key, pack("PTTL", key)) for keys in children for key in keys))
         return None if _FOR_EVER in lives else max([lifetime, *lives])
 
     def _remove(self, rows: Sequence[_Row]) -> None:

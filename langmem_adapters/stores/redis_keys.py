@@ -61,8 +61,7 @@ class Keys:
         self.place = lru_cache(_REMEMBERED)(self._place)
 
     def _place(self, namespace: Namespace) -> Place:
-        start = self._start(namespace)
-        log, ids, values = (start + kind.encode() for kind in _KINDS)
+        log, ids, values = self.of(namespace)
         directory = self.directory(namespace[:-1]) if namespace else b""
         row = encode_namespace(namespace[-1:]).encode()
         return Place(
@@ -75,6 +74,11 @@ class Keys:
             directory_lasting=pack("PERSIST", directory),
             directory_size=(pack("PTTL", directory), pack("ZCARD", directory)),
         )
+
+    def of(self, namespace: Namespace) -> tuple[bytes, bytes, bytes]:
+        """Name the keys of a namespace alone, of which many are looked at once."""
+        start = self._start(namespace)
+        return start + b"log", start + b"ids", start + b"val"
 
     def directory(self, parent: Namespace) -> bytes:
         """Name the key that lists a namespace's children."""

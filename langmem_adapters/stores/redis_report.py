@@ -64,7 +64,7 @@ class _Counted:
         new = list(dict.fromkeys(key for key in page if key not in self.keys))
         self.keys.update(new)
         ours = [(key, namespace) for key in new if (namespace := self._names.namespace(key)) is not None]
-        logs = [(key, namespace) for key, namespace in ours if key == self._names.place(namespace).log]
+        logs = [(key, namespace) for key, namespace in ours if key == self._names.of(namespace)[0]]
         asked = [(key, pack("PTTL", key)) for key, _ in ours] + [(key, pack("XLEN", key)) for key, _ in logs]
         replies = self._wire.send(*asked)
         for (_, namespace), left in zip(ours, replies, strict=False):
