@@ -28,6 +28,11 @@ from langmem_adapters.terminal import ERR, OUT, figures, findings, frame, one_li
 __all__ = ["upkeep"]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_INDEXED = ("memories", "experiences", "items")  # what a file beside a server has words of
+_ELSEWHERE = (
+    "No index of this server lies in this directory. Where applications run that search, one does, with words of them:"
+    " run this there too, or remove langmem-*-index.db."
+)
 _RECOUNT = 30.0  # seconds for which the figures of a watched store stand, as counting reads all of its names
 
 upkeep = typer.Typer()
@@ -177,6 +182,8 @@ def delete_user(
     with _advancing("deleting") as advance:
         gone = run(settings.delete_user_flow(user, report=lambda _, count: advance(count)))
     _tell({place: count for place, count in gone.items() if count}, "Nothing was kept for them.", as_json=as_json)
+    if any(gone[place] for place in _INDEXED) and not files_of(settings.store, settings.index).databases:
+        ERR.print(_ELSEWHERE, soft_wrap=True)
 
 
 @upkeep.command()

@@ -758,6 +758,22 @@ def test_delete_user(url: str, ada: BrainMemory) -> None:
     assert "needs a user" in fails("delete-user", "", "--yes", "--url", url)
 
 
+def test_delete_user_of_a_server_says_when_its_index_lies_elsewhere(
+    redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, tenant = redis_server.url(6), f"cli-{os.getpid()}"
+    (tmp_path / "elsewhere").mkdir()
+    for folder, warned in ((tmp_path / "elsewhere", True), (tmp_path, False)):
+        monkeypatch.chdir(tmp_path)
+        memory = LongTermMemory(open_store(url), open_index(url), user="ada", tenant=tenant)
+        memory.add([Message(role="user", content="My bike is in the shed.")])
+        assert memory.search("bike")
+        result = script("delete-user", "ada", "--yes", "--url", url, "--tenant", tenant, cwd=folder)
+        assert "memories" in result.stdout
+        assert ("No index of this server lies in this directory" in result.stderr) is warned
+        assert (b"shed" in b"".join(path.read_bytes() for path in tmp_path.glob("langmem-*"))) is warned
+
+
 def test_delete_user_asks_on_a_terminal(url: str, ada: BrainMemory) -> None:
     assert ada.count() == 2
     for answer, left in ((b"n\n", 2), (b"y\n", 0)):
