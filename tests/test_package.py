@@ -90,6 +90,13 @@ def test_f1_root_works_without_any_extra(blocked: str) -> None:
             "import langmem_adapters; langmem_adapters.open_store('redis://127.0.0.1:9/0').get(('a',))",
             "redis",
         ),
+        (
+            "numpy",
+            "from langmem_adapters import Embedder, open_vectors; open_vectors('chroma:///x', Embedder(len, name='a'))",
+            "chroma",
+        ),
+        ("pytest", "import langmem_adapters.testing", "test"),
+        ("hypothesis", "import langmem_adapters.testing", "test"),
         ("typer", "import langmem_adapters.cli", "cli"),
         ("rich", "import langmem_adapters.cli", "cli"),
     ],

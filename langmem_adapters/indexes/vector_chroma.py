@@ -17,7 +17,6 @@ from urllib.parse import quote, unquote
 from langmem_adapters.embedding import Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, MissingDependency, SearchError
 from langmem_adapters.indexes.vector import Maker, Mark, check
-from langmem_adapters.indexes.vector_chroma_nearest import nearest
 from langmem_adapters.indexes.vector_chroma_url import FORMS, folder_of, server_of
 from langmem_adapters.indexes.vector_lock import hold, let_go
 from langmem_adapters.keys import fingerprint
@@ -29,6 +28,8 @@ try:
     import httpx
     from chromadb.config import Settings
     from chromadb.errors import InternalError, NotFoundError
+
+    from langmem_adapters.indexes.vector_chroma_nearest import nearest  # imports NumPy, which Chroma brings
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
 except RuntimeError as error:  # of chromadb itself, which speaks of SQLite in several coloured lines

@@ -16,6 +16,14 @@ and a random walk beside the oracle: ``TestWalk = store_walk(lambda clock: MySto
 
 from __future__ import annotations
 
+from langmem_adapters.errors import MissingDependency
+
+try:
+    import hypothesis  # noqa: F401 - only to say clearly that it is missing
+    import pytest  # noqa: F401 - same
+except ImportError as error:
+    raise MissingDependency("pytest or hypothesis", "test") from error
+
 from langmem_adapters.testing.conformance import StoreConformance
 from langmem_adapters.testing.fakes import FakeClock
 from langmem_adapters.testing.walk import store_walk
