@@ -196,7 +196,11 @@ def recall(
     settings = existing_settings(url, tenant)
     scope = Scope(tenant=settings.tenant, user=user, session=session)
     if not settings.store.scan(longterm_namespace(scope), limit=0).total:
-        OUT.print(f"There are no memories of {one_line(repr(user or session))}.", soft_wrap=True)
+        OUT.print(
+            f"There are no memories of {one_line(repr(user or session))}: what is said becomes one once it has left its"
+            " session's window, and what is imported with --long-term.",
+            soft_wrap=True,
+        )
         return
     found = settings.long_term(user=user, session=session).search(question, k)
     OUT.print(hits(found) if found else "Nothing was found.", soft_wrap=True)
