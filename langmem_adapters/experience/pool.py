@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from langmem_adapters import views
@@ -27,6 +28,7 @@ from langmem_adapters.protocols import Index, Store
 __all__ = ["ExperiencePool", "QueryType", "Similar"]
 
 _COUNTED = ("hits", "misses", "stored", "unreadable", "expired", "evicted")
+_PAGE = 500  # lines that a worker reads at once
 _TAGS = 256  # the latest, of which it is known what was seen of them
 
 
@@ -224,6 +226,13 @@ class ExperiencePool(Keeping):
                 if self._read(data) is not None:
                     advance(1)
                     yield write_line(key, data) + b"\n"
+
+    async def aexport(self, *, progress: Progress = False) -> AsyncIterator[bytes]:
+        """:meth:`export`, without blocking the event loop."""
+        lines = self.export(progress=progress)
+        while page := await arun(step(lambda: list(islice(lines, _PAGE)))):
+            for line in page:
+                yield line
 
     def import_(self, lines: Iterable[bytes | str], *, progress: Progress = False) -> int:
         """Add exported experiences to this pool's; returns how many were added: none, where storing is switched off.
