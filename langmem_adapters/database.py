@@ -20,8 +20,9 @@ from langmem_adapters.errors import ConfigurationError, SerializationError, Stor
 from langmem_adapters.locks import WholeLock
 from langmem_adapters.places import Place, explained, why_not_opened
 
-__all__ = ["Database", "default_url", "file_of"]
+__all__ = ["URL_VARIABLES", "Database", "default_url", "file_of"]
 
+URL_VARIABLES = ("LANGMEM_STORE_URL", "REDIS_URL")
 _IN_MEMORY = ":memory:"
 _IMMEDIATE = "BEGIN IMMEDIATE"
 _LONGEST = 5.0  # seconds to wait for writers who get on
@@ -326,7 +327,7 @@ class _Transaction(contextlib.AbstractContextManager[sqlite3.Connection]):
 
 def default_url() -> str:
     """``LANGMEM_STORE_URL``, else ``REDIS_URL``, else a file in the working directory."""
-    return os.environ.get("LANGMEM_STORE_URL") or os.environ.get("REDIS_URL") or "sqlite:///langmem.db"
+    return next(filter(None, map(os.environ.get, URL_VARIABLES)), "sqlite:///langmem.db")
 
 
 def file_of(url: str) -> tuple[Path, dict[str, str]]:

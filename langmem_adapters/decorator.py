@@ -173,7 +173,7 @@ def _decorated(
             return pool
         needs = index is None and (rules.context_builder is not None or rules.query_type == "semantic")
         return ExperiencePool(
-            store or cache_store(url),
+            cache_store(url, store),
             tag=name_of(function) if tag is None else tag,
             index=((open_index("memory:") if store else cache_index(url)) if needs else index),
             clock=clock,

@@ -7,20 +7,21 @@ import json
 import statistics
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.fitting import Case, Fit, judged, share_found
 from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.given import check_function, checked_list
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.memories import normal
 from langmem_adapters.model import Memory
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.signals import SIGNALS
 
-__all__ = ["Evaluation", "Question", "aevaluate", "afit", "evaluate", "fit", "read_questions"]
+__all__ = ["Evaluation", "Question", "aevaluate", "afit", "checked_questions", "evaluate", "fit", "read_questions"]
 
 CUTS = (5, 10, 20)
 _GZIP = b"\x1f\x8b"
@@ -116,8 +117,10 @@ def _evaluate(
     timer: Callable[[], float],
     progress: Progress,
 ) -> Flow[Evaluation]:
+    questions = checked_questions(questions)
     if not questions:
         raise ConfigurationError("there are no questions to search for")
+    check_function("memory_of", memory_of)
     shares: dict[int, list[float]] = {cut: [] for cut in CUTS}
     reciprocal, seconds, unknown = [], [], 0
     with advancing(progress, "searching", len(questions), "questions") as advance:
@@ -140,6 +143,8 @@ def _evaluate(
 
 
 def _fit(memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question], progress: Progress) -> Flow[Fit]:
+    questions = checked_questions(questions)
+    check_function("memory_of", memory_of)
     with advancing(progress, "searching", len(questions), "questions") as advance:
         cases = yield from _cases(memory_of, questions, advance)
     both = any("meaning" in signals for case in cases for signals in case.signals)
@@ -162,6 +167,16 @@ def _cases(
                 cases.append(Case(user, list(candidates.values()), answers, len(question.evidence)))
             advance(1)
     return cases
+
+
+def checked_questions(questions: Iterable[Question]) -> list[Question]:
+    """The questions. Raises ConfigurationError for what is none, and for one text in the place of a set of texts."""
+    asked = checked_list(questions, 'questions are a list of Question("…", frozenset({"m1"}))', Question)
+    for question in asked:
+        if not isinstance(question.evidence, frozenset | set):
+            kind = type(question.evidence).__name__
+            raise ConfigurationError(f'the evidence of a question is a set, such as frozenset({{"m1"}}), not {kind}')
+    return asked
 
 
 def _by_user(questions: Sequence[Question]) -> dict[str, list[Question]]:
@@ -187,7 +202,7 @@ def _answers(memories: Sequence[Memory], questions: Sequence[Question]) -> dict[
 # ---- files
 
 
-def read_questions(path: Path) -> list[Question]:
+def read_questions(path: str | Path) -> list[Question]:
     """Read questions from a JSON list, from JSON Lines, or from a LoCoMo file, plain or gzipped.
 
     A question is ``{"question": "Where is the bike?", "evidence": ["m1"], "user": "ada"}``, the user where there are
@@ -197,7 +212,7 @@ def read_questions(path: Path) -> list[Question]:
     Raises SerializationError, naming the first wrong place, and OSError where the file cannot be read.
     """
     try:
-        return [question for place, value in _values(_text(path)) for question in _questions(place, value)]
+        return [question for place, value in _values(_text(Path(path))) for question in _questions(place, value)]
     except SerializationError as error:
         raise SerializationError(f"{path}: {error}") from error
 

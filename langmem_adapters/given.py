@@ -35,8 +35,9 @@ M = TypeVar("M", Message, "Message | MessageData")
 
 
 def check_store(store: object) -> None:
-    """Raise ConfigurationError for what is no store, but the URL or the path of one, or nothing."""
-    if store is None or isinstance(store, str | bytes | os.PathLike):
+    """Raise ConfigurationError for what is no store, but its URL or path, a client that it is made of, or nothing."""
+    is_client = hasattr(type(store), "execute_command")  # of Redis, with methods get, scan and append of its own
+    if store is None or is_client or isinstance(store, str | bytes | os.PathLike):
         kind = type(store).__name__
         raise ConfigurationError(f'a store is what open_store("sqlite:///memory.db") gives, for one, not {kind}')
 
@@ -133,6 +134,8 @@ def lines_of(text: Iterable[bytes | str]) -> Iterable[bytes | str]:
         return text.split("\n")  # splitlines() would split at U+2028 inside of a text
     if isinstance(text, bytes):
         return text.splitlines()
+    if isinstance(text, os.PathLike):
+        raise ConfigurationError("an import is given the lines of an export, as open(path) gives them, not a path")
     if isinstance(text, Mapping) or not isinstance(text, Iterable):
         raise ConfigurationError(f"what is imported are the lines of an export, or its text, not {type(text).__name__}")
     return map(_line, text)

@@ -18,7 +18,7 @@ from langmem_adapters.departed import (
     with_deleted,
     with_departed,
 )
-from langmem_adapters.errors import Conflict, SerializationError
+from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.expiry import Expiring, Refresh
 from langmem_adapters.flow import Flow
 from langmem_adapters.given import check_store, checked_messages
@@ -88,6 +88,11 @@ class SessionLog:
         new_id: Callable[[], str],
     ) -> None:
         check_store(store)
+        if not (long_term is None or isinstance(long_term, LongTermMemory)):
+            kind = type(long_term).__name__
+            raise ConfigurationError(
+                f"long_term is a LongTermMemory, such as Settings().long_term(…) gives, not {kind}"
+            )
         self.store = store
         self.scope = scope
         self.memory_k = memory_k

@@ -13,7 +13,7 @@ from langmem_adapters.conversation import TITLE, read_title
 from langmem_adapters.errors import NotSealed
 from langmem_adapters.expiry import EXPIRES, Expiring, Refresh
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.given import check_store, check_text, checked_scope
+from langmem_adapters.given import check_store, check_text, check_whole, checked_scope
 from langmem_adapters.lines import VERSION, Line, dump, loaded, parse_lines, sound
 from langmem_adapters.log import CREATED, brain_namespace
 from langmem_adapters.longterm import longterm_namespace
@@ -167,6 +167,8 @@ class Sessions:
         )
 
     def _list(self, limit: int | None, after: SessionInfo | None) -> Flow[list[SessionInfo]]:
+        if limit is not None:
+            check_whole("limit", limit)
         if limit is not None and limit < 1:
             return views.Listing([], views.sessions)
         before = None

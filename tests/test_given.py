@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.llms import MockLLM
 
 import langmem_adapters
 from langmem_adapters import (
@@ -18,8 +21,15 @@ from langmem_adapters import (
     Message,
     Sessions,
     WorkingMemory,
+    langchain,
+    langgraph,
+    llamaindex,
     open_index,
 )
+from langmem_adapters.evaluation import Question, evaluate, fit, read_questions
+from langmem_adapters.importing import read_transcripts
+from langmem_adapters.operations import Checkup
+from langmem_adapters.replay import Configuration, replay
 from langmem_adapters.stores.memory import MemoryStore
 
 SECRET = "my secret words"
@@ -33,13 +43,63 @@ SECRET = "my secret words"
         lambda store: ExperiencePool(store, tag="t"),
         Sessions,
         WorkingMemory,
+        Checkup,
     ],
-    ids=["brain", "long-term", "pool", "sessions", "working"],
+    ids=["brain", "long-term", "pool", "sessions", "working", "checkup"],
 )
 def test_a_url_is_no_store(make: Callable[[Any], object]) -> None:
-    for wrong, kind in (("sqlite:///x.db", "str"), (Path("x.db"), ".*Path"), (None, "NoneType")):
+    client = redis.Redis()  # which has methods get, scan and append
+    for wrong, kind in (("sqlite:///x.db", "str"), (Path("x.db"), ".*Path"), (None, "NoneType"), (client, "Redis")):
         with pytest.raises(ConfigurationError, match=rf'a store is what open_store\("sqlite.* not {kind}$'):
             make(wrong)
+
+
+_MAKE: list[Callable[..., object]] = [
+    lambda **place: langchain.BrainChatMessageHistory("s", **place),
+    langchain.BrainMemoryMiddleware,
+    langchain.ExperienceCache,
+    lambda **place: langchain.ExperienceMiddleware(examples=1, **place),
+    langgraph.ExperienceNodeCache,
+    langgraph.LongTermStore,
+    llamaindex.BrainChatStore,
+    lambda **place: llamaindex.BrainRetriever("s", **place),
+    lambda **place: llamaindex.CachedLLM(MockLLM(), **place),
+    llamaindex.LongTermMemoryBlock,
+    llamaindex.SyncBrainChatStore,
+    lambda **place: langmem_adapters.cached(lambda: 1, **place).cache.pool,
+]
+
+
+@pytest.mark.parametrize("make", _MAKE)
+@pytest.mark.parametrize("wrong", [MemoryStore(), Path("x.db"), redis.Redis()], ids=["store", "path", "client"])
+def test_a_store_is_no_url(make: Callable[..., object], wrong: object) -> None:
+    with pytest.raises(ConfigurationError, match=rf'^url is a text such as "memory:".*, not {type(wrong).__name__}; '):
+        make(url=wrong)
+
+
+@pytest.mark.parametrize("make", _MAKE)
+@pytest.mark.parametrize("wrong", ["memory:", redis.Redis()], ids=["url", "client"])
+def test_an_adapter_says_at_once_what_is_no_store(make: Callable[..., object], wrong: object) -> None:
+    with pytest.raises(ConfigurationError, match=f"^a store is what .* not {type(wrong).__name__}$"):
+        make(store=wrong)
+
+
+@pytest.mark.parametrize("wrong", [b"memory:", Path("x.db"), MemoryStore()])
+def test_what_makes_no_store_is_told_whether_redis_is_installed_or_not(wrong: object) -> None:
+    with pytest.raises(ConfigurationError, match=rf"ready redis-py client, not {type(wrong).__name__}$"):
+        langmem_adapters.open_store(wrong)
+
+
+@pytest.mark.parametrize("variable", ["LANGMEM_STORE_URL", "REDIS_URL"])
+@pytest.mark.parametrize("url", ["localhost:6379", "http://localhost:6379"])
+def test_a_url_that_nobody_gave_is_told_with_its_variable(
+    variable: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LANGMEM_STORE_URL", raising=False)
+    monkeypatch.setenv(variable, url)
+    for make in (langmem_adapters.open_store, lambda: langchain.BrainChatMessageHistory("s")):
+        with pytest.raises(ConfigurationError, match=f"; what {variable} says is none of them$"):
+            make()
 
 
 @pytest.mark.parametrize(
@@ -93,7 +153,21 @@ def _brain(**settings: Any) -> Any:
     return BrainMemory(MemoryStore(), "s", **settings)
 
 
+def _any(value: object) -> Any:
+    return value
+
+
+def _history() -> Any:
+    return langchain.BrainChatMessageHistory("s", url="memory:")
+
+
+def _replayed(configurations: Any = None, **arguments: Any) -> object:
+    return replay([Message(role="user", content="a")], configurations or {"all": Configuration()}, **arguments)
+
+
 ours: Any = langmem_adapters
+_ASKED = Question("Where?", frozenset({"m1"}))
+_WRONG = Question("Where?", _any("m1"))  # its letters would be looked for, and not be found
 
 
 @pytest.mark.parametrize(
@@ -137,6 +211,28 @@ ours: Any = langmem_adapters
         (lambda: ours.Sessions(MemoryStore(), user=5), "user is a text, not int"),
         (lambda: ours.ExperiencePool(MemoryStore(), tag=5), "tag is a text, not int"),
         (lambda: ours.open_index(5), "a store's URL is a text, not int"),
+        (lambda: ours.Sessions(MemoryStore()).list_sessions("9"), "limit is a whole number, not '9'"),
+        (lambda: ours.Sessions(MemoryStore()).import_(Path("x.jsonl")), "an import is given the lines .*, not a path"),
+        (lambda: _brain(long_term=True), r"long_term is a LongTermMemory, .*, not bool"),
+        (lambda: langchain.BrainChatMessageHistory(brain=_any("s")), "brain is a BrainMemory, not str"),
+        (lambda: llamaindex.BrainRetriever(brain=_any("s")), "brain is a BrainMemory, not str"),
+        (lambda: langchain.history_to_thread(_history()), r"a session .* \.brain, not BrainChatMessageHistory"),
+        (lambda: langchain.thread_to_history([], _history()), r"a session .* \.brain, not BrainChatMessageHistory"),
+        (lambda: langchain.to_message(_any("x")), "to_message converts a message of LangChain, not str"),
+        (lambda: langchain.from_message(_any("x")), "from_message converts a Message of langmem_adapters, not str"),
+        (lambda: llamaindex.to_message(_any("x")), "to_message converts a ChatMessage of LlamaIndex, not str"),
+        (lambda: llamaindex.from_message(_any("x")), "from_message converts a Message of langmem_adapters, not str"),
+        (
+            lambda: langchain.ExperienceMiddleware("memory:", examples=_any("2")),
+            "examples is a whole number .* not '2'",
+        ),
+        (lambda: evaluate(_any(_memory()), [_ASKED]), "memory_of is a function, .* not LongTermMemory.*"),
+        (lambda: fit(_any(_memory()), [_ASKED]), "memory_of is a function, .* not LongTermMemory.*"),
+        (lambda: evaluate(lambda _: _memory(), _any(["Where?"])), "questions are a list of Question.*, not of str"),
+        (lambda: evaluate(lambda _: _memory(), [_WRONG]), "the evidence of a question is a set, .*, not str"),
+        (lambda: _replayed(questions=[_WRONG]), "the evidence of a question is a set, .*, not str"),
+        (lambda: _replayed(questions=_any("Where?")), "questions are a list of Question.*, not one str"),
+        (lambda: _replayed(_any([Configuration()])), "give at least one configuration, by a name"),
         (
             lambda: ours.open_store("memory:", timeout="5"),
             "timeout is a number of seconds above 0, or None, not '5'",
@@ -189,3 +285,27 @@ def test_an_export_may_come_as_one_text() -> None:
     assert Sessions(there).import_(b"".join(Sessions(source).export()).decode()) == 1
     lines = b"\n".join(bytes(line) for line in ExperiencePool(source, tag="t").export())
     assert ExperiencePool(there, tag="t").import_(lines.decode()) == 1
+
+
+@pytest.mark.parametrize("messages", [SECRET, [SECRET], [{"role": "user", "content": SECRET}], ChatMessage(SECRET)])
+async def test_messages_of_llamaindex_are_a_list_of_them(messages: Any) -> None:
+    sync, chat = llamaindex.SyncBrainChatStore("memory:"), llamaindex.BrainChatStore("memory:")
+    llm = llamaindex.CachedLLM(MockLLM(), url="memory:")
+    wanted = r"^messages are a list of ChatMessage\(.*, not (one|of) (str|dict|ChatMessage)$"
+    with pytest.raises(ConfigurationError, match=wanted):
+        sync.set_messages("s", messages)
+    with pytest.raises(ConfigurationError, match=wanted):
+        await chat.add_messages("s", messages)
+    with pytest.raises(ConfigurationError, match=wanted):
+        llm.chat(messages)
+    with pytest.raises(ConfigurationError, match=wanted):
+        await llm.achat(messages)
+    assert sync.get_messages("s") == await chat.get_messages("s") == []
+
+
+def test_a_file_may_be_named_by_a_text(tmp_path: Path) -> None:
+    questions, talk = tmp_path / "questions.json", tmp_path / "talk.json"
+    questions.write_text('[{"question": "Where?", "evidence": ["m1"]}]')
+    talk.write_text('[{"role": "user", "content": "Here."}]')
+    assert read_questions(str(questions)) == read_questions(questions) == [_ASKED]
+    assert read_transcripts(str(talk)) == read_transcripts(talk)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 import os
 import random
@@ -35,26 +34,21 @@ from langmem_adapters.experience import ExperiencePool, Saved
 from langmem_adapters.experience.verifier_tuning import tuned
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
-from langmem_adapters.langchain import ExperienceCache
+from langmem_adapters.langchain import BrainChatMessageHistory, ExperienceCache, LongTermRetriever
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Experience, Hit, Memory, Message, Metric, Recalled, Score
 from langmem_adapters.plots import (
     Recorder,
     Snapshot,
     atrace,
-    comparing,
     drawing,
     hit_rate,
     memory_timeline,
-    recorder,
-    saving,
     savings,
     score_distribution,
-    scores,
     side_by_side,
     similarity_map,
     threshold_curve,
-    timeline,
     trace,
 )
 from langmem_adapters.replay import Call, Comparison, Configuration, Outcome, replay
@@ -359,6 +353,22 @@ def test_tuned_pairs_are_told_apart() -> None:
     assert title(score_distribution(tuned(SCORED, 0.8), threshold=0.9)).startswith("2 of 7")
 
 
+def test_a_document_has_its_score_in_its_metadata() -> None:
+    memory = LongTermMemory(MemoryStore(), LexicalIndex(":memory:"), user="ada")
+    memory.add([Message(role="user", content=text) for text in TEXTS])
+    found = LongTermRetriever(memory=memory).invoke(TEXTS[0])
+    assert title(score_distribution(found)).startswith(f"{len(found)} score")
+    assert len(found) > 0
+
+
+@pytest.mark.parametrize("draw", [memory_timeline, similarity_map, hit_rate, savings, threshold_curve, side_by_side])
+@pytest.mark.parametrize("wrong", [object(), BrainChatMessageHistory("s", url="memory:"), "a"])
+def test_what_is_drawn_is_what_a_picture_is_of(draw: Any, wrong: object) -> None:
+    with pytest.raises(ConfigurationError, match=rf"not (one |of )?{type(wrong).__name__}$"):
+        draw(wrong)
+    assert plt.get_fignums() == []
+
+
 @pytest.mark.parametrize("wrong", [["0.5"], [float("nan")], [True], [object()], [float("inf")]])
 def test_what_is_no_score(wrong: list[Any]) -> None:
     with pytest.raises(ConfigurationError, match="a score is a finite number"):
@@ -639,12 +649,6 @@ def test_of_many_calls_means_are_drawn() -> None:
     assert up(course.lines[0])[:2] == [1.2, 1.4]
     assert (across(course.lines[0])[-1], up(course.lines[0])[-1]) == (601.0, 0.0)
     assert across(course.lines[1]) == []
-
-
-def test_the_examples_run() -> None:
-    for module in (recorder, saving, scores, timeline, comparing):
-        found = doctest.testmod(module)
-        assert found.failed == 0 < found.attempted
 
 
 def test_it_is_drawn_on_a_part_of_a_figure() -> None:

@@ -27,7 +27,7 @@ _UNKNOWN = "is neither an export, nor a list of chat messages, nor a LoCoMo file
 _MESSAGES = {"openai": chat_message, "langchain": langchain_message, "llama-index": llamaindex_message}
 
 
-def read_transcripts(path: Path, *, format_: FileFormat = "auto", session: str = "") -> list[Transcript]:
+def read_transcripts(path: str | Path, *, format_: FileFormat = "auto", session: str = "") -> list[Transcript]:
     """Read the sessions of a file, or of the folder in which MetaGPT keeps its long-term memory.
 
     Args:
@@ -39,6 +39,7 @@ def read_transcripts(path: Path, *, format_: FileFormat = "auto", session: str =
     Raises SerializationError, naming the first wrong place, OSError where the file cannot be read, and
     MissingDependency where a format needs an extra that is not installed.
     """
+    path = Path(path)
     try:
         if format_ == "metagpt" or (format_ == "auto" and (path / "chroma.sqlite3").is_file()):
             _refuse(session, "metagpt")

@@ -105,7 +105,7 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
         if on_error not in {"degrade", "raise"}:
             raise ConfigurationError(f'on_error is "degrade" or "raise", not {on_error!r}')
         self.pool = ExperiencePool(
-            store or cache_store(url),
+            cache_store(url, store),
             tag=tag,
             tenant=tenant,
             ttl=ttl,

@@ -78,9 +78,11 @@ def to_message(message: BaseMessage) -> Message:
     """Convert a LangChain message; a streamed chunk becomes the whole message that it amounts to.
 
     A message without an id keeps ``id=""``, so that the memory hands one out, and still comes back without.
-    Raises ConfigurationError for a RemoveMessage, and SerializationError for a message that was filled with
-    values its class does not allow.
+    Raises ConfigurationError for a RemoveMessage and for what is no such message, and SerializationError for one that
+    was filled with values its class does not allow.
     """
+    if not isinstance(message, BaseMessage):
+        raise ConfigurationError(f"to_message converts a message of LangChain, not {type(message).__name__}")
     return _checked(message, _fields(message))
 
 
@@ -157,8 +159,11 @@ def _is_sound_call(call: dict[str, Any]) -> bool:
 def from_message(message: Message) -> BaseMessage:
     """Convert back to LangChain: equal if LangChain wrote it, by role and content if another framework did.
 
-    A damaged field is left out with a warning on the logger ``langmem_adapters``; the message is never lost.
+    A damaged field is left out with a warning on the logger ``langmem_adapters``; the message is never lost. Raises
+    ConfigurationError for what is no :class:`~langmem_adapters.Message`.
     """
+    if not isinstance(message, Message):
+        raise ConfigurationError(f"from_message converts a Message of langmem_adapters, not {type(message).__name__}")
     return of_data(message.to_data()) or _constructed(message)
 
 

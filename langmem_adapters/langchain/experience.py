@@ -15,6 +15,7 @@ from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.savings import Saved
 from langmem_adapters.experience.switches import Switches
+from langmem_adapters.given import check_count
 from langmem_adapters.indexes import cache_index, open_index
 from langmem_adapters.langchain.answers import Answers
 from langmem_adapters.langchain.chat_model import CachedChatModel
@@ -109,11 +110,10 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any]):
         super().__init__()
         if url is not None and store is not None:
             raise ConfigurationError("give ExperienceMiddleware a url or a store, not both")
-        if examples < 0:
-            raise ConfigurationError(f"examples is a number, or 0, not {examples}")
+        check_count("examples", examples, least=0)
+        self._store = cache_store(url, store)
         if examples and index is None:
             index = open_index("memory:") if store else cache_index(url)
-        self._store = store or cache_store(url)
         self._scope = ScopeOf(user, "-", tenant, needs_user=False)
         self._strict = strict
         self._pools: dict[str, Any] = {

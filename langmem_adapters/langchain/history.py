@@ -21,7 +21,7 @@ from langmem_adapters.langchain.turn import Piece, gather, mark
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, MessageData, Summary
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import shared_store
+from langmem_adapters.stores import store_of
 from langmem_adapters.turn import Turn
 
 __all__ = ["BrainChatMessageHistory"]
@@ -90,7 +90,7 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
         if brain is None:
             unasked = _MOST if summarize_at is None else _SUMMARISED
             brain = BrainMemory(
-                store or shared_store(url),
+                store_of(url, store),
                 session_id,
                 user=user,
                 tenant=tenant,
@@ -102,6 +102,8 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
                 ttl=ttl,
                 refresh=refresh,
             )
+        elif not isinstance(brain, BrainMemory):
+            raise ConfigurationError(f"brain is a BrainMemory, not {type(brain).__name__}")
         elif session_id not in {"", brain.scope.session}:
             raise ConfigurationError(f"this brain is session {brain.scope.session!r}, not {session_id!r}")
         bounded = brain.long_term or brain.max_tokens is not None or brain.model is not None

@@ -45,7 +45,7 @@ from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled, Scope, Summary
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.stores import shared_store
+from langmem_adapters.stores import store_of
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
 try:
@@ -155,7 +155,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
             check_count("max_tokens", max_tokens)
         if model is not None and summarize_at is None:
             summarize_at = max((max_tokens or _TOKENS) // 2, 1)
-        self._store = store or shared_store(url)
+        self._store = store_of(url, store)
         self._index = index or (open_index("memory:") if store else shared_index(url))
         self._vectors = None
         if embedder is not None:

@@ -64,7 +64,7 @@ class ScopeOf(NamedTuple):
 
 
 def _id(name: str, found: Lookup, runtime: Runtime[Any]) -> str:
-    value = found if isinstance(found, str) else found(runtime)
+    value = found(runtime) if callable(found) else found
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | uuid.UUID):

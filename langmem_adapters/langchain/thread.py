@@ -77,6 +77,7 @@ async def athread_to_history(thread: Mapping[str, Any] | Sequence[Any], brain: B
 
 
 def _to_thread(brain: BrainMemory, summary: str) -> Flow[dict[str, Any]]:
+    _check(brain)
     if summary not in {"key", "message"}:
         raise ConfigurationError(f'summary is "key" or "message", not {summary!r}')
     history = yield from step(brain.messages)
@@ -105,6 +106,7 @@ def _identified(found: list[tuple[str, BaseMessage, Message]], session: str) -> 
 def _to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -> Flow[int]:
     if isinstance(thread, str) or not isinstance(thread, Mapping | Sequence):
         raise ConfigurationError(f"a thread is a state or a list of messages, not {type(thread).__name__}")
+    _check(brain)
     state = thread if isinstance(thread, Mapping) else {"messages": thread}
     messages = convert_to_messages(state.get("messages") or [])
     said = [message for message in map(legible, messages) if is_said(message)]
@@ -118,6 +120,12 @@ def _to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -
     if summary is None and (text := state.get(SUMMARY_KEY)):
         yield from step(brain.set_summary, str(text))
     return len(new)
+
+
+def _check(brain: object) -> None:
+    if not isinstance(brain, BrainMemory):
+        kind = type(brain).__name__
+        raise ConfigurationError(f"a session is given as a BrainMemory, which a chat history has as .brain, not {kind}")
 
 
 def _left(long_term: LongTermMemory, session: str) -> Flow[set[str]]:

@@ -79,7 +79,7 @@ class ExperienceNodeCache(BaseCache[ValueT]):
             raise ConfigurationError("a serializer that falls back to pickle would run code from the store")
         check(prices or {})
         super().__init__(serde=serde or JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=[*types]))
-        self._store = cache_store(url) if store is None else store
+        self._store = cache_store(url, store)
         self._place = ("nodes", tenant)
         self._prices = prices or {}
         self._saved = Saved()

@@ -33,7 +33,7 @@ from langmem_adapters.langgraph.matching import check, common_prefix, item_filte
 from langmem_adapters.langgraph.shelf import Kept, Shelf
 from langmem_adapters.langgraph.tree import Tree
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.stores import shared_store
+from langmem_adapters.stores import store_of
 
 __all__ = ["LongTermStore"]
 
@@ -105,7 +105,7 @@ class LongTermStore(BaseStore):
             checked_list(fields, "fields are a list of paths", str)
         _check(ttl)
         self.ttl_config = ttl
-        self._store = shared_store(url) if store is None else store
+        self._store = store_of(url, store)
         self._index = index or (shared_index(url) if store is None else open_index("memory:"))
         self._place = ("langgraph", tenant, "items")
         self._fields = fields

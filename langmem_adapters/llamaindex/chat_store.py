@@ -24,7 +24,7 @@ from langmem_adapters.llamaindex.session import ChatSession
 from langmem_adapters.log import brain_namespace
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import masked_url, shared_store, unpicklable
+from langmem_adapters.stores import masked_url, store_of, unpicklable
 
 __all__ = ["BrainChatStore", "SyncBrainChatStore"]
 
@@ -45,7 +45,7 @@ class _OnStore(BaseModel):
     def __init__(self, url: str | None, store: Store | None, **settings: Any) -> None:
         if url is not None and store is not None:
             raise ConfigurationError(f"give {type(self).__name__} one of url and store")
-        kept = shared_store(url) if store is None else store
+        kept = store_of(url, store)
         # A dump that names a store of the caller's own cannot be loaded: nobody gets another one unawares.
         super().__init__(url=masked_url(url) if store is None else repr(store), **settings)
         self._store = kept

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from llama_index.core.base.llms.types import BaseContentBlock, ChatMessage, MessageRole, TextBlock
 from pydantic import BaseModel, ValidationError
 
 from langmem_adapters.content import standard_block
-from langmem_adapters.errors import SerializationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.given import checked_list
 from langmem_adapters.llamaindex.blocks import (
     Fields,
     block_fields,
@@ -27,7 +28,7 @@ from langmem_adapters.llamaindex.blocks import (
 )
 from langmem_adapters.model import Content, Message, ToolCall
 
-__all__ = ["from_message", "to_message"]
+__all__ = ["checked_chats", "from_message", "to_message"]
 
 _logger = logging.getLogger("langmem_adapters")
 
@@ -42,12 +43,19 @@ class _Parts(NamedTuple):
     layout: list[Fields] | None
 
 
+def checked_chats(chats: Iterable[ChatMessage]) -> list[ChatMessage]:
+    """The messages. Raises ConfigurationError for one alone, and for what is none."""
+    return checked_list(chats, 'messages are a list of ChatMessage(role="user", content="…")', ChatMessage)
+
+
 def to_message(chat: ChatMessage) -> Message:
     """Convert a LlamaIndex message. It has no id of its own, so the memory hands one out.
 
-    Objects in ``additional_kwargs`` become dictionaries, as LlamaIndex itself writes them. Raises
-    SerializationError for a message that was filled with values its class does not allow.
+    Objects in ``additional_kwargs`` become dictionaries, as LlamaIndex itself writes them. Raises ConfigurationError
+    for what is no such message, and SerializationError for one that was filled with values its class does not allow.
     """
+    if not isinstance(chat, ChatMessage):
+        raise ConfigurationError(f"to_message converts a ChatMessage of LlamaIndex, not {type(chat).__name__}")
     host: dict[str, Any] = {}
     role = str(getattr(chat.role, "value", chat.role))
     fields: dict[str, Any] = {"role": role}
@@ -83,8 +91,11 @@ def from_message(message: Message) -> ChatMessage:
 
     Tool calls are tool call blocks; a tool's answer names its call in ``additional_kwargs["tool_call_id"]``.
     A role that LlamaIndex does not know becomes "user". A block that cannot be read is left out with a
-    warning on the logger ``langmem_adapters``; the message is never lost.
+    warning on the logger ``langmem_adapters``; the message is never lost. Raises ConfigurationError for what is no
+    :class:`~langmem_adapters.Message`.
     """
+    if not isinstance(message, Message):
+        raise ConfigurationError(f"from_message converts a Message of langmem_adapters, not {type(message).__name__}")
     own = message.host.get(_HOST, {})
     role = own.get("role", message.role)
     chat = ChatMessage(role=_ROLES.get(str(role)) or _ROLES.get(message.role, MessageRole.USER))

@@ -130,7 +130,7 @@ class CachedLLM(Switches, LLM):
         pool |= {"max_entries": max_entries, "max_bytes": max_bytes}
         self._url, self._settings = url, {**pool, **rules} if store is None else None
         self._answers = Answers(
-            ExperiencePool(store or cache_store(url), **pool, **times),
+            ExperiencePool(cache_store(url, store), **pool, **times),
             model=lambda: str(llm.metadata.model_name),
             **rules,
             **times,

@@ -22,7 +22,7 @@ from langmem_adapters.llamaindex.convert import to_message
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.stores import masked_url, shared_store, unpicklable
+from langmem_adapters.stores import masked_url, store_of, unpicklable
 
 __all__ = ["LongTermMemoryBlock"]
 
@@ -107,7 +107,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         if all(own is None for own in (memory, store, index)) and masked_url(url) == url:
             self._made_by = {"url": url, "embedder": embedder, "user": user, "tenant": tenant}
         if memory is None:
-            kept = shared_store(url) if store is None else store
+            kept = store_of(url, store)
             found_by = index or (shared_index(url) if store is None else open_index("memory:"))
 
             vectors = None

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.llamaindex.convert import to_message
+from langmem_adapters.llamaindex.convert import checked_chats, to_message
 from langmem_adapters.tool_calls import call_ids, renamed
 
 __all__ = ["chat_key", "completion_key", "last_said"]
@@ -66,8 +66,8 @@ def _check_whole(llm: LLM, kwargs: Mapping[str, Any]) -> None:
 
 
 def last_said(messages: Sequence[ChatMessage]) -> str:
-    """What the user said last."""
-    said = (message.content or "" for message in reversed(messages) if message.role == MessageRole.USER)
+    """What the user said last. Raises ConfigurationError for what is no list of messages."""
+    said = (one.content or "" for one in reversed(checked_chats(messages)) if one.role == MessageRole.USER)
     return next(said, "")
 
 

@@ -17,7 +17,7 @@ from langmem_adapters.memories import metadata_of, scope_within
 from langmem_adapters.model import Memory, Message, Occurrence, Recalled
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.session_search import SessionSearch
-from langmem_adapters.stores import shared_store
+from langmem_adapters.stores import store_of
 
 __all__ = ["BrainRetriever", "LongTermRetriever"]
 
@@ -61,7 +61,9 @@ class BrainRetriever(BaseRetriever):
         if sum(given is not None for given in (url, store, brain)) > 1:
             raise ConfigurationError("give BrainRetriever one of url, store and brain")
         if brain is None:
-            brain = BrainMemory(store or shared_store(url), session_id, user=user, tenant=tenant)
+            brain = BrainMemory(store_of(url, store), session_id, user=user, tenant=tenant)
+        elif not isinstance(brain, BrainMemory):
+            raise ConfigurationError(f"brain is a BrainMemory, not {type(brain).__name__}")
         elif session_id not in {"", brain.scope.session}:
             raise ConfigurationError(f"this brain is session {brain.scope.session!r}, not {session_id!r}")
         self._search = SessionSearch(brain, index or open_index("memory:"))

@@ -15,7 +15,7 @@ from langmem_adapters.codec import decode, encode
 from langmem_adapters.covers import SUMMARY, moved_back, read_summary
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow, step
-from langmem_adapters.llamaindex.convert import from_message, to_message
+from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_message
 from langmem_adapters.log import ARCHIVE, ARCHIVED, CREATED, MOVES
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Item, Page
@@ -41,7 +41,7 @@ class ChatSession:
 
     def add(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
         """Append messages; archived ones go behind the archive."""
-        messages = [to_message(chat) for chat in chats]
+        messages = [to_message(chat) for chat in checked_chats(chats)]
         if status == _ACTIVE:
             yield from step(self._brain.add_messages, messages)
         else:
@@ -62,7 +62,7 @@ class ChatSession:
 
     def replace(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
         """Put these in place of all messages, archived ones too."""
-        new = [_entry(to_message(chat)) for chat in chats]
+        new = [_entry(to_message(chat)) for chat in checked_chats(chats)]
         place = "append" if status == _ACTIVE else "archive"
         yield from self._change(lambda page: {**_everything(page), place: new}, archive=True)
 

@@ -11,6 +11,7 @@ from typing import Any
 from langmem_adapters.codec import decode
 from langmem_adapters.errors import SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.given import check_store
 from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, bare
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Message
@@ -48,6 +49,7 @@ class Checkup:
         ttl: float | None = None,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
+        check_store(store)
         self._store: Any = bare(store)
         self._index = index
         self._ttl = ttl

@@ -39,6 +39,8 @@ def side_by_side(comparison: Comparison, *, fig: Figure | None = None) -> Figure
     >>> [ax.get_title(loc="left") for ax in figure.axes]
     ['tokens of each model call', 'model calls', 'tokens in all', 'seconds']
     """
+    if not isinstance(comparison, Comparison):
+        raise ConfigurationError(f"what is drawn side by side is what replay(…) gives, not {type(comparison).__name__}")
     rows = comparison.rows()
     if not rows:
         raise ConfigurationError("there is nothing in this comparison to draw")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience import Saved
+from langmem_adapters.given import checked_list
 from langmem_adapters.plots.drawing import BLUE, GREEN, GREY, axes, legend, tidy
 from langmem_adapters.plots.recorder import Recorder, Snapshot
 
@@ -92,7 +93,9 @@ def savings(
 
 
 def _snapshots(looks: Recorder | Sequence[Snapshot]) -> list[Snapshot]:
-    found = sorted(looks.snapshots if isinstance(looks, Recorder) else looks, key=lambda snapshot: snapshot.at)
+    given = looks.snapshots if isinstance(looks, Recorder) else looks
+    wanted = "a picture over time is drawn of a Recorder(cache), or of its snapshots"
+    found = sorted(checked_list(given, wanted, Snapshot), key=lambda snapshot: snapshot.at)
     if len(found) < 2:  # noqa: PLR2004 - a line has two ends
         raise ConfigurationError("a picture over time needs two looks at the cache: take() another one")
     return found

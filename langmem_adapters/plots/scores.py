@@ -61,8 +61,10 @@ def score_distribution(
 def threshold_curve(tuned: Tuned, *, ax: Axes | None = None) -> Axes:
     """What each threshold does to the pairs of ``tune(pairs)``: precision, recall (the hit rate), and false hits.
 
-    Raises MissingDependency.
+    Raises ConfigurationError for anything else, and MissingDependency.
     """
+    if not isinstance(tuned, Tuned):
+        raise ConfigurationError(f"a threshold curve is drawn of what tune(pairs) gives, not of {type(tuned).__name__}")
     ax = axes(ax)
     thresholds = [point.threshold for point in tuned.curve]
     lines: list[tuple[str, Sequence[float], str, str]] = [
@@ -104,7 +106,7 @@ def _value(thing: Any) -> float | None:
     if isinstance(thing, Experience):
         score = thing.metric.score if thing.metric else None
         return None if score is None else float(score.val)
-    number = getattr(thing, "score", thing)
+    number = getattr(thing, "score", getattr(thing, "metadata", {}).get("score", thing))  # a document's is there
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
         raise ConfigurationError(f"a score is a finite number, or what has one, not {type(thing).__name__}")
     return float(number)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, MissingDependency
+from langmem_adapters.given import checked_list
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.memories import SPEAKERS
 from langmem_adapters.model import Message
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["similarity_map"]
 
 _LONGEST_LABEL = 24
+_WANTED = "a map is made of a LongTermMemory, or of a list of messages or texts"
 
 
 def similarity_map(
@@ -79,7 +81,8 @@ def _given(memory: LongTermMemory | Sequence[Message | str], embedder: Any) -> t
         vectors = memory._records.vectors  # noqa: SLF001 - it is told of no others
         embedder = getattr(vectors, "embedder", None) if embedder is None else embedder
     else:
-        messages = [Message(role="text", content=one) if isinstance(one, str) else one for one in memory]
+        given: list[Message | str] = checked_list(memory, _WANTED, Message, str)
+        messages = [Message(role="text", content=one) if isinstance(one, str) else one for one in given]
     if embedder is None:
         raise ConfigurationError("a map needs an embedder: this memory finds by words, so give it embedder=")
     return messages, Embedder.of(embedder)

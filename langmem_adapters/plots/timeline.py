@@ -10,6 +10,7 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.covers import covers
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, Step, arun, run
+from langmem_adapters.given import checked_list
 from langmem_adapters.log import entry_id
 from langmem_adapters.plots.drawing import BLUE, GREEN, GREY, ORANGE, axes, tidy, whole
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["Placed", "atrace", "memory_timeline", "trace"]
+
+_WANTED = "a timeline is drawn of a BrainMemory, which a chat history has as .brain, or of what trace(brain) gives"
 
 
 class Placed(NamedTuple):
@@ -59,7 +62,7 @@ def memory_timeline(session: BrainMemory | Sequence[Placed], *, ax: Axes | None 
 
     Raises ConfigurationError, where there are no messages, and MissingDependency.
     """
-    messages = trace(session) if isinstance(session, BrainMemory) else list(session)
+    messages = trace(session) if isinstance(session, BrainMemory) else checked_list(session, _WANTED, Placed)
     if not messages:
         raise ConfigurationError("there are no messages in this session to draw")
     lanes = [

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.completion import Completer
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.evaluation import Question
+from langmem_adapters.evaluation import Question, checked_questions
 from langmem_adapters.experience import Verifier
 from langmem_adapters.experience.verified import VerifiedAnswers
 from langmem_adapters.flow import Flow, Step, arun, run
@@ -120,12 +120,12 @@ def _replay(
     ways: _Ways,
     progress: Progress,
 ) -> Flow[Comparison]:
-    if not configurations:
+    if not configurations or not isinstance(configurations, Mapping):
         raise ConfigurationError("give at least one configuration, by a name")
     if ways.model is None and any(one.summarize_at is not None for one in configurations.values()):
         raise ConfigurationError("a configuration with summarize_at needs a model= that makes summaries")
     last = {one.user: one.session for one in sessions}
-    asked = [(*_place(question, last), question) for question in questions]
+    asked = [(*_place(question, last), question) for question in checked_questions(questions)]
     total = len(configurations) * (sum(len(one.messages) for one in sessions) + len(asked))
     outcomes = {}
     with advancing(progress, "replaying", total, "messages") as advance:

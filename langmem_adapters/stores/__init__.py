@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+import os
 
 from langmem_adapters.breaker import PATIENCE
-from langmem_adapters.database import default_url, file_of
+from langmem_adapters.database import URL_VARIABLES, default_url, file_of
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.given import check_seconds
+from langmem_adapters.given import check_seconds, check_store
 from langmem_adapters.locks import WholeLock
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.telemetry import Traced, is_wanted
 
-__all__ = ["cache_store", "masked_url", "open_store", "shared_store", "unpicklable"]
+__all__ = ["cache_store", "masked_url", "open_store", "shared_store", "store_of", "unpicklable"]
 
 _REDIS = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
 _LONGEST = 1e6  # seconds that SQLite can wait, and none who waits for ever
@@ -40,6 +41,8 @@ def open_store(url: object = None, *, timeout: float | None = None) -> Store:
         url = default_url()
     check_seconds("timeout", timeout)
     if not isinstance(url, str):
+        if isinstance(url, bytes | os.PathLike | Store):
+            raise ConfigurationError(f"a store's URL is {_FORMS}, or a ready redis-py client, not {type(url).__name__}")
         return _redis(url, timeout)
     scheme = url.partition(":")[0]
     if scheme == "memory":
@@ -49,6 +52,8 @@ def open_store(url: object = None, *, timeout: float | None = None) -> Store:
     if scheme in _REDIS:
         return _redis(url, timeout)
     given = repr(scheme) if "://" in url else "what was given"  # which may be a secret that was put in its place
+    for variable in URL_VARIABLES:  # then nobody may have given any
+        given = f"what {variable} says" if os.environ.get(variable) == url else given
     raise ConfigurationError(f"a store's URL is {_FORMS}; {given} is none of them")
 
 
@@ -57,6 +62,7 @@ def shared_store(url: str | None = None, *, timeout: float | None = None) -> Sto
 
     With ``LANGMEM_OTEL=1``, it tells OpenTelemetry what it does; see :mod:`langmem_adapters.telemetry`.
     """
+    _check_text(url)
     url = url or default_url()
     key = (url, None if url.startswith("memory:") else timeout)
     with _lock:
@@ -66,18 +72,35 @@ def shared_store(url: str | None = None, *, timeout: float | None = None) -> Sto
         return _shared[key]
 
 
-def cache_store(url: str | None = None) -> Store:
-    """Give the one store that all caches in this process share for a URL: it keeps nobody waiting."""
-    return shared_store(url, timeout=PATIENCE)
+def store_of(url: str | None, store: Store | None, *, timeout: float | None = None) -> Store:
+    """Give a caller's own store, or else the one that is shared for the URL."""
+    if store is None:
+        return shared_store(url, timeout=timeout)
+    check_store(store)
+    return store
+
+
+def cache_store(url: str | None = None, store: Store | None = None) -> Store:
+    """:func:`store_of` for caches: the one that they share keeps nobody waiting."""
+    return store_of(url, store, timeout=PATIENCE)
 
 
 def masked_url(url: str | None) -> str | None:
     """The URL, with *** in the place of its password."""
+    _check_text(url)
     if url is None or url.startswith(("memory:", "sqlite:")):
         return url
     from langmem_adapters.stores.redis_url import masked  # noqa: PLC0415 - imports its driver
 
     return masked(url)
+
+
+def _check_text(url: object) -> None:
+    if not (url is None or isinstance(url, str)):
+        raise ConfigurationError(
+            f"url is a text such as {_FORMS}, not {type(url).__name__};"
+            " a store of your own, such as open_store(client) gives, goes in as store="
+        )
 
 
 def unpicklable(what: str) -> ConfigurationError:
