@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import doctest
 import importlib
 import importlib.util
 import inspect
@@ -468,7 +467,3 @@ def test_arshai_is_never_imported() -> None:
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_the_examples_run() -> None:
-    assert doctest.testmod(arshai) == doctest.TestResults(failed=0, attempted=4)

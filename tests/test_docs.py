@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import doctest
 import importlib
 import os
 import re
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Sequence
+from contextlib import closing
 from importlib.metadata import metadata
 from pathlib import Path
 
@@ -131,6 +134,25 @@ def test_links_between_the_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+SOURCES = ROOT / "langmem_adapters"
+WITH_EXAMPLES = [path for path in sorted(SOURCES.rglob("*.py")) if ">>> " in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: path.relative_to(SOURCES).with_suffix("").as_posix())
+def test_the_examples_of_a_module_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each module's by themselves: no other has been at what is shared for "memory:"."""
+    monkeypatch.chdir(tmp_path)
+    for shared in ("langmem_adapters.stores._shared", "langmem_adapters.indexes._shared"):
+        monkeypatch.setattr(shared, {})
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    module = importlib.import_module(".".join(part for part in parts if part != "__init__"))
+    with closing(asyncio.new_event_loop()) as loop:  # LlamaIndex would make one and leave it open
+        asyncio.set_event_loop(loop)
+        found = doctest.testmod(module)
+        asyncio.set_event_loop(None)
+    assert found.failed == 0 < found.attempted
 
 
 # --- the site

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import doctest
 import enum
 import logging
 import time
@@ -30,7 +29,6 @@ from langgraph.types import CachePolicy, Send
 from pydantic import BaseModel, Field, PrivateAttr
 from typing_extensions import TypedDict
 
-import langmem_adapters.langgraph.cache as module
 from langmem_adapters import ConfigurationError, StoreUnavailable
 from langmem_adapters.codec import encode
 from langmem_adapters.experience.equality import lost
@@ -62,10 +60,6 @@ class State(TypedDict, total=False):
     answer: str
     point: Point
     messages: Annotated[list[Any], add_messages]
-
-
-def test_the_example_of_the_docstring_holds() -> None:
-    assert doctest.testmod(module).failed == 0
 
 
 # --- graphs -------------------------------------------------------------------------------------------------

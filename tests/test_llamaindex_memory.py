@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import doctest
 import pickle
 import re
 import time
@@ -58,10 +57,6 @@ async def talk(block: LongTermMemoryBlock, *said: str, session: str = "s") -> No
 
 def shown_to(messages: Sequence[ChatMessage]) -> str:
     return "\n".join(message.content or "" for message in messages)
-
-
-def test_the_example_of_the_docstring_holds() -> None:
-    assert doctest.testmod(module).failed == 0
 
 
 # --- a real agent -------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import doctest
 import importlib
 import itertools
 import json
@@ -180,11 +179,6 @@ def test_anything_else_is_refused_before_anything_is_done(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="progress is True or False"):
         Sessions(store).import_([line], progress=wrong)
     assert list(store.namespaces()) == []
-
-
-def test_the_example_runs() -> None:
-    found = doctest.testmod(importlib.import_module("langmem_adapters.progress"))
-    assert found.failed == 0 < found.attempted
 
 
 # --- printed: nothing by default, one line of text where it is asked for

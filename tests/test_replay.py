@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import gzip
 import itertools
 import json
@@ -25,7 +24,7 @@ from langmem_adapters.importing import Transcript
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, ToolCall
-from langmem_adapters.replay import Comparison, Configuration, Outcome, areplay, replay, running
+from langmem_adapters.replay import Comparison, Configuration, Outcome, areplay, replay
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.tokens import approximate_tokens, message_tokens
@@ -551,11 +550,6 @@ def test_rows_are_plain_data() -> None:
     assert json.loads(json.dumps(rows)) == rows
     assert rows[0]["configuration"] == "a"
     assert rows[0]["calls"] == 3
-
-
-def test_the_example_runs() -> None:
-    found = doctest.testmod(running)
-    assert found.failed == 0 < found.attempted
 
 
 def test_a_configuration_shows_no_embedder() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import doctest
 import json
 import logging
 import pickle
@@ -47,7 +46,7 @@ from langmem_adapters.sealing import SealedStore
 from langmem_adapters.signals import SIGNALS
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
-from langmem_adapters.views import chat, hits, lists, markup, plain, style, tables
+from langmem_adapters.views import plain, style
 from langmem_adapters.working import WorkingItem
 
 ROOT = Path(__file__).parent.parent
@@ -793,9 +792,3 @@ def test_a_history_shows_what_langchain_wrote() -> None:
     )
     assert "look(where='shed')" in read(history).text
     assert html(history) == html(history.brain)
-
-
-def test_examples_in_the_documentation_of_views_run() -> None:
-    for module in (chat, hits, lists, markup, plain, tables, analysis):
-        assert doctest.testmod(module).failed == 0
-    assert sum(doctest.testmod(module).attempted for module in (lists, markup, plain, analysis)) >= 6

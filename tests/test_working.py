@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import doctest
 import importlib.util
 import itertools
 import logging
@@ -18,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_adapters import Settings, WorkingMemory, open_store, working
+from langmem_adapters import Settings, WorkingMemory, open_store
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError, StoreUnavailable
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -518,10 +517,6 @@ def test_settings_make_it(monkeypatch: pytest.MonkeyPatch, redis_server: RedisSe
     assert shown(WorkingMemory(open_store(redis_server.url()), user="ada", tenant=key_prefix)) == ["kept"]
     assert memory.delete(C)
     assert Settings(url="memory:", ttl=60).working().ttl == 60
-
-
-def test_the_examples_run() -> None:
-    assert doctest.testmod(working) == doctest.TestResults(failed=0, attempted=5)
 
 
 # --- any order of calls -------------------------------------------------------------------------------------

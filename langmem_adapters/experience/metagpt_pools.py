@@ -40,9 +40,10 @@ def read_metagpt_pool(path: str | Path, *, collection: str = "") -> list[Experie
 
     Raises SerializationError, which quotes nothing, where this is no such pool.
 
-    >>> pool = ExperiencePool(open_store("memory:"))  # doctest: +SKIP
-    >>> for experience in read_metagpt_pool(".exp_data"):  # doctest: +SKIP
-    ...     pool.create(experience)
+    ::
+
+        for experience in read_metagpt_pool(".exp_data"):
+            pool.create(experience)
     """
     path = Path(path).expanduser()
     if path.is_dir():

@@ -45,6 +45,14 @@ class SemanticMode:
             is a coroutine function works only with async calls.
         dry_run: Serve nothing, but count and log what would have been served.
         reveal: Give the text of the request that was found, as ``cache_request`` in ``response_metadata``.
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> from langmem_adapters import Embedder
+    >>> from langmem_adapters.langchain import ExperienceCache
+    >>> mode = SemanticMode(Embedder(lambda texts: [[1.0, 0.1] for text in texts], name="toy"))
+    >>> model = FakeListChatModel(responses=["Take a course.", "No."], cache=ExperienceCache("memory:", semantic=mode))
+    >>> model.invoke("How do I learn to speak Hindi?").content, model.invoke("How can I learn to speak Hindi?").content
+    ('Take a course.', 'Take a course.')
     """
 
     def __init__(

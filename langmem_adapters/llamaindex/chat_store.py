@@ -160,6 +160,15 @@ class SyncBrainChatStore(_OnStore, BaseChatStore):
     """The same sessions for LlamaIndex's older memories, as ``ChatMemoryBuffer`` (implements ``BaseChatStore``).
 
     It shows the active messages, and is made as a :class:`BrainChatStore` is. Every method has an async twin.
+
+    >>> from llama_index.core.llms import ChatMessage
+    >>> from llama_index.core.memory import ChatMemoryBuffer
+    >>> from langmem_adapters.llamaindex import SyncBrainChatStore
+    >>> store = SyncBrainChatStore("memory:", user="ada")
+    >>> memory = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="session-1", tokenizer_fn=str.split)
+    >>> memory.put(ChatMessage("Where is my bike?"))
+    >>> [message.content for message in memory.get()]
+    ['Where is my bike?']
     """
 
     def __init__(
