@@ -77,12 +77,14 @@ def _root(
 def _session(settings: Settings, session: str, user: str) -> BrainMemory:
     brain = settings.brain(session, user=user)
     if not (brain.count() or brain.get_title() or brain.get_summary() or brain.get_knowledge()):
-        raise ConfigurationError(f"there is no session {session!r} {_whose(user)}")
+        raise ConfigurationError(f"there is no session {session!r} {_whose(settings, user)}")
     return brain
 
 
-def _whose(user: str) -> str:
-    return f"of user {user!r}" if user else "without a user; --user says whose to look at"
+def _whose(settings: Settings, user: str) -> str:
+    of = f"of user {user!r}" if user else "without a user"
+    of += f" of tenant {settings.tenant!r}" if settings.tenant else ""
+    return of if user else f"{of}; --user says whose to look at"
 
 
 @app.command()
@@ -155,8 +157,9 @@ def sessions(
     tenant: Tenant = None,
 ) -> None:
     """List the sessions of a user."""
-    found = existing_settings(url, tenant).sessions(user=user).list_sessions(limit)
-    OUT.print(session_table(found) if found else f"There are no sessions {one_line(_whose(user))}.")
+    settings = existing_settings(url, tenant)
+    found = settings.sessions(user=user).list_sessions(limit)
+    OUT.print(session_table(found) if found else f"There are no sessions {one_line(_whose(settings, user))}.")
 
 
 @app.command()
@@ -248,7 +251,7 @@ def export(
     if session is not None:
         _session(settings, session, user)
     elif not settings.sessions(user=user).count():  # a mistyped user must not replace a good backup by nothing
-        raise ConfigurationError(f"there are no sessions {_whose(user)}")
+        raise ConfigurationError(f"there are no sessions {_whose(settings, user)}")
     lines = settings.sessions(user=user).export(session)
     if output is None:
         for line in lines:

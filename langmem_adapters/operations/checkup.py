@@ -133,7 +133,8 @@ class Checkup:
         for_ever = sessions.namespaces - sessions.expiring
         if for_ever:
             said = f"{for_ever:,} of {sessions.namespaces:,} sessions have no expiry, though a ttl is set"
-            yield Finding("problem", "expiry", said, "they were written without it: prune them, or write to them again")
+            remedy = "give ttl= where they are written, as only Settings reads LANGMEM_TTL; prune the old ones"
+            yield Finding("problem", "expiry", said, remedy)
         else:
             yield Finding("ok", "expiry", f"all {sessions.namespaces:,} sessions expire")
 
