@@ -78,8 +78,9 @@ class ConfigurationError(LangmemError, ValueError):
 class MissingDependency(LangmemError, ImportError):  # noqa: N818 - it names what is missing
     """A package of an optional extra is not installed."""
 
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed. Install it with: pip install 'langmem_adapters[{extra}]'")
+    def __init__(self, package: str, extra: str, *, asked_for_by: str = "") -> None:
+        why = f", and {asked_for_by} asks for it" if asked_for_by else ""
+        super().__init__(f"{package} is not installed{why}. Install it with: pip install 'langmem_adapters[{extra}]'")
         self.package = package
         self.extra = extra
 

@@ -122,9 +122,6 @@ class Scope(BaseModel):
     Short-term memory belongs to the session; long-term memory and experiences belong to the user, or to the
     tenant when asked. What a scope does not name is never searched: without a user, long-term memory stays
     inside the session.
-
-    >>> Scope(user="ada", session="monday")
-    Scope(tenant='', user='ada', session='monday')
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -334,10 +331,6 @@ class Experience(_Data):
     """A request, the response it got and how good that was (MetaGPT's ``Experience``).
 
     ``req`` and ``resp`` are plain data, kept with their types. ``timestamp`` is Unix time in seconds.
-
-    >>> scored = Metric(score=Score(val=9, reason="short and right"))
-    >>> Experience(req="the capital of France", resp="Paris", metric=scored).metric.score.val
-    9
     """
 
     req: Any = None

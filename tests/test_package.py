@@ -107,6 +107,16 @@ def test_f1_missing_extra_is_named(blocked: str, code: str, extra: str) -> None:
     assert "\n" not in said
 
 
+def test_f1_a_store_that_only_the_environment_asks_for_is_told_with_the_variable() -> None:
+    code = "import os; os.environ['REDIS_URL'] = 'redis://127.0.0.1:9/0'; import langmem_adapters.stores as s; "
+    told = {
+        url: python(BLOCK.format(blocked=["redis"]) + MISSING.format(code=f"{code}s.shared_store({url})"))
+        for url in ("", "'redis://127.0.0.1:9/1'")
+    }
+    assert told[""].startswith("redis is not installed, and REDIS_URL asks for it. Install it with: pip install '")
+    assert told["'redis://127.0.0.1:9/1'"].startswith("redis is not installed. Install it with: pip install '")
+
+
 def test_types_are_shipped() -> None:
     assert (Path(langmem_adapters.__file__).parent / "py.typed").is_file()
 

@@ -7,7 +7,7 @@ import os
 
 from langmem_adapters.breaker import PATIENCE
 from langmem_adapters.database import URL_VARIABLES, default_url, file_of
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.given import check_seconds, check_store
 from langmem_adapters.locks import WholeLock
 from langmem_adapters.protocols import Store
@@ -52,8 +52,8 @@ def open_store(url: object = None, *, timeout: float | None = None) -> Store:
     if scheme in _REDIS:
         return _redis(url, timeout)
     given = repr(scheme) if "://" in url else "what was given"  # which may be a secret that was put in its place
-    for variable in URL_VARIABLES:  # then nobody may have given any
-        given = f"what {variable} says" if os.environ.get(variable) == url else given
+    if variable := _variable_of(url):
+        given = f"what {variable} says"
     raise ConfigurationError(f"a store's URL is {_FORMS}; {given} is none of them")
 
 
@@ -110,6 +110,11 @@ def unpicklable(what: str) -> ConfigurationError:
     )
 
 
+def _variable_of(url: object) -> str:
+    """The variable of the environment that says this URL, as then nobody may have given one; "", if there is none."""
+    return next((name for name in URL_VARIABLES if os.environ.get(name) == url), "")
+
+
 _lock = WholeLock()  # a driver is imported under it
 _shared: dict[tuple[str, float | None], Store] = {}
 
@@ -131,6 +136,9 @@ def _sqlite(url: str, hurry: float | None) -> SQLiteStore:
 
 
 def _redis(url: object, hurry: float | None) -> Store:
-    from langmem_adapters.stores.redis import RedisStore  # noqa: PLC0415 - imports its driver
+    try:
+        from langmem_adapters.stores.redis import RedisStore  # noqa: PLC0415 - imports its driver
+    except MissingDependency as error:
+        raise MissingDependency(error.package, error.extra, asked_for_by=_variable_of(url)) from error
 
     return RedisStore(url) if hurry is None else RedisStore(url, socket_timeout=hurry, retry_for=0)
