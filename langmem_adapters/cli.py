@@ -264,6 +264,8 @@ def _replace(path: Path, lines: Iterable[bytes]) -> None:
     """Write beside the file and rename, so that there is never half of one."""
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{path} is not a file that can be replaced")
+    if not path.parent.is_dir():
+        raise ConfigurationError(f"{path.parent} is no folder: make it first")
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with progress() as bar, os.fdopen(descriptor, "wb") as file:

@@ -300,7 +300,9 @@ def test_export_replaces_a_file_as_a_whole(url: str, ada: BrainMemory, tmp_path:
     assert [json.loads(line)["type"] for line in file.read_text().splitlines()] == ["session", "message", "message"]
     assert ada.count() == 2
     assert "not a file" in fails("export", "--url", url, "--user", "ada", "--output", tmp_path)
-    assert "No such file" in fails("export", "--url", url, "--user", "ada", "--output", tmp_path / "no" / "out.jsonl")
+    missing = tmp_path / "no"
+    said = fails("export", "--url", url, "--user", "ada", "--output", missing / "out.jsonl")
+    assert said == f"{missing} is no folder: make it first"
 
 
 @pytest.mark.parametrize("user", ["adda", ""])
