@@ -419,6 +419,44 @@ def test_metagpts_way_in_a_few_lines(tmp_path: Any) -> None:
     assert "## User Requirement\nwrite a snake game with colours" in prompts[1]
 
 
+LONG = "The annual report says that the year was a good one. " * 400  # 21,200 characters
+
+
+def test_a_long_request_reaches_the_function_whole_and_examples_have_their_end() -> None:
+    got: list[str] = []
+
+    @cached(store=MemoryStore(), context_builder=simple_context)
+    def ask(req: str) -> str:
+        got.append(req)
+        return "42"
+
+    ask(LONG + "What was the profit?")
+    ask(LONG + "Who was the boss?")
+    assert f"## User Requirement\n{LONG}Who was the boss?\n" in got[1]
+    assert "What was the profit?, Returns: 42" in got[1]
+    assert len(got[1]) < len(LONG) + 11_000
+
+
+def test_who_judges_and_scores_is_shown_all_that_was_asked() -> None:
+    shown: list[str] = []
+
+    def model(prompt: str) -> str:
+        shown.append(prompt)
+        return '{"perfect": false, "val": 5}'
+
+    @cached(store=MemoryStore(), query_type="semantic", judge=LLMJudge(model), scorer=LLMScorer(model))
+    def ask(req: str) -> str:
+        return req[-20:] + LONG + "the end"
+
+    ask(LONG + "What was the profit?")
+    ask.cache.flush()
+    assert "What was the profit?\n\n## Response\n" in shown[0]
+    assert shown[0].endswith("the end")
+    ask(LONG + "Who was the boss?")
+    assert "Who was the boss?\n\n## Earlier request\n" in shown[1]
+    assert "What was the profit?\n\n## Its response\n" in shown[1]
+
+
 def test_a_search_that_fails_leaves_the_request_as_it_is() -> None:
     from langmem_adapters import SearchError  # noqa: PLC0415
 

@@ -13,10 +13,11 @@ __all__ = ["as_examples", "role_zero_context", "simple_context"]
 
 _PLACE = "# Past Experience\n<experience>"
 _HEADING = "# Past Experience\n"
+_LONGEST = 10_000  # characters of a request or a response in an example
 
 
 def as_examples(experiences: Sequence[Experience]) -> str:
-    """A numbered list of requests, responses and scores, a line each.
+    """A numbered list of requests, responses and scores, a line each; of long ones the beginning and the end.
 
     >>> as_examples([Experience(req="France", resp="Paris")])
     '1. Given the request: France, Returns: Paris, Which scored: N/A.'
@@ -24,7 +25,7 @@ def as_examples(experiences: Sequence[Experience]) -> str:
     lines = []
     for number, experience in enumerate(experiences, start=1):
         score = score_of(experience) or "N/A"
-        asked, got = words(experience.req), words(experience.resp)
+        asked, got = _both_ends(words(experience.req)), _both_ends(words(experience.resp))
         lines.append(f"{number}. Given the request: {asked}, Returns: {got}, Which scored: {score}.")
     return "\n".join(lines)
 
@@ -54,3 +55,9 @@ def role_zero_context(req: Any, experiences: Sequence[Experience]) -> Any:
     *before, last = req
     content = str(last.get("content", "")).replace(_PLACE, _HEADING + as_examples(experiences))
     return [*before, {**last, "content": content}]
+
+
+def _both_ends(text: str) -> str:
+    """A text, shortened where it is long: what is asked often stands at the end."""
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}"

@@ -12,7 +12,7 @@ from langmem_adapters import views
 from langmem_adapters.analysis import matching
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.policies import score_of
-from langmem_adapters.experience.requests import key_of, words
+from langmem_adapters.experience.requests import key_of, searched_by
 from langmem_adapters.experience.savings import Prices, Saved, cost
 from langmem_adapters.experience.shelf import Shelf
 from langmem_adapters.experience.switches import may_read, may_write
@@ -176,7 +176,7 @@ class Keeping:
                 read[data] = experience
             return experience is not None
 
-        found = yield from step(self._shelf.search, words(req), k, is_readable)
+        found = yield from step(self._shelf.search, searched_by(req), k, is_readable)
         return _listed([Similar(read[data], score) for _, score, data in found], req)
 
     def exact_flow(self, req: Any) -> Flow[list[Similar]]:
@@ -253,4 +253,4 @@ def _lasts_until(data: bytes) -> float:
 
 
 def _listed(found: list[Similar], req: Any) -> list[Similar]:
-    return views.Listing(found, views.experiences, query=words(req), matching=matching)
+    return views.Listing(found, views.experiences, query=searched_by(req), matching=matching)

@@ -10,7 +10,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Experience
 
-__all__ = ["key_of", "text_of", "words"]
+__all__ = ["key_of", "searched_by", "text_of", "words"]
 
 _LONGEST = 10_000  # characters that are searched by
 
@@ -25,12 +25,17 @@ def key_of(req: Any, key: str | None) -> str:
 
 
 def words(req: Any) -> str:
-    """What a request says, for people and for search: texts as they are, of messages what was said.
+    """What a request says, for people and for models: texts as they are, of messages what was said.
 
     >>> words({"messages": [{"role": "user", "content": "Where is my bike?"}], "k": 3})
     'Where is my bike? 3'
     """
-    return " ".join(part for part in _parts(req) if part)[:_LONGEST]
+    return " ".join(part for part in _parts(req) if part)
+
+
+def searched_by(req: Any) -> str:
+    """The words by which a request is found, and finds others: its first ones, if it is long."""
+    return words(req)[:_LONGEST]
 
 
 def _parts(value: Any) -> Iterator[str]:
@@ -50,6 +55,6 @@ def _parts(value: Any) -> Iterator[str]:
 def text_of(data: bytes) -> str | None:
     """What a stored experience is found by; None, where that cannot be said."""
     try:
-        return words(Experience.from_bytes(data).req) or None
+        return searched_by(Experience.from_bytes(data).req) or None
     except SerializationError:
         return None
