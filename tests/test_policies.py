@@ -585,6 +585,39 @@ def test_a_pool_is_shared_by_what_is_put_by_hand() -> None:
     assert "Given the request: the capital of France, Returns: Paris" in seen[0]
 
 
+@pytest.mark.parametrize("where", ["pool", "class"])
+def test_a_function_is_neither_served_nor_shown_what_another_gave_to_a_similar_request(
+    where: str, any_store: Store
+) -> None:
+    pool = ExperiencePool(any_store, index=open_index("memory:"))
+    options: dict[str, Any] = {"pool": pool, "k": 1, "query_type": "semantic", "context_builder": simple_context}
+
+    class Facts:
+        topic = "capital"
+
+        @cached(**options, judge=lambda experience, req: "again" in req, ignore=["got"])
+        def ask(self, req: str, got: list[str]) -> str:
+            got.append(req)
+            return f"{self.topic} of {req}"
+
+    class Numbers(Facts):
+        topic = "population"
+
+    @cached(**options, judge=lambda experience, req: "again" in req, ignore=["got"])
+    def population(req: str, got: list[str]) -> str:
+        got.append(req)
+        return f"population of {req}"
+
+    other = population if where == "pool" else Numbers().ask
+    for n in range(20):
+        Facts().ask(f"the kingdom of France {n}", [])
+    got: list[str] = []
+    assert other("the kingdom of France again", got) == "population of the kingdom of France again"
+    assert got == ["the kingdom of France again"]
+    assert other("the kingdom of France once again", got) == "population of the kingdom of France again"
+    assert Facts().ask("the kingdom of France again", []).startswith("capital of ")
+
+
 def test_an_experience_without_a_time_is_as_old_as_none() -> None:
     """And not 56 years."""
     ages = [age_of(Experience(timestamp=timestamp), now=100.0) for timestamp in (None, 0.0, 40.0, 200.0)]

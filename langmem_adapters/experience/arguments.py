@@ -92,6 +92,10 @@ class Arguments:
         except (SerializationError, RecursionError) as error:  # the latter of what goes round in a circle
             raise self._explained(counted) from error
 
+    def made_by(self, owner: str = "") -> str:
+        """The fingerprint of the function alone: whose requests may be compared with each other."""
+        return fingerprint([self._function, owner])
+
     def _explained(self, counted: Mapping[str, Any]) -> ConfigurationError:
         if self._whole is not None:
             kind = type(counted["key"]).__qualname__

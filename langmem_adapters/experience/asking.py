@@ -25,6 +25,10 @@ class Requests(Arguments):
         """What the request is known by."""
         return str(counted["key"])
 
+    def made_by(self, owner: str = "") -> str:  # noqa: ARG002 - same
+        """Nothing: all that is asked may be compared."""
+        return ""
+
     def request(self, counted: Mapping[str, Any]) -> Any:
         """What was asked."""
         return counted["question"]

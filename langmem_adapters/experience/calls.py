@@ -98,6 +98,8 @@ class Calls:
             return turn
         turn.counted = self._arguments.counted(bound)
         turn.key = self._identify(bound, turn.counted)
+        if self._rules.reads_requests or self._keeps_requests:
+            turn.made_by = self._arguments.made_by(self._arguments.owner_of(bound))
         if self._rules.reads_requests:
             turn.req = self._request(turn.counted)
         if (yield from self._serve(turn)):
@@ -153,7 +155,7 @@ class Calls:
 
     def _similar(self, turn: Turn) -> Flow[bool]:
         """Serve a similar experience of which the judge says that it will do."""
-        for experience, _ in (yield from self.pool.similar_flow(turn.req, self._rules.k)):
+        for experience, _ in (yield from self.pool.similar_flow(turn.req, self._rules.k, turn.may_have)):
             if self._rules.judge and (yield from verdict(self._rules.judge, experience, turn.req)):
                 self.pool.credit(experience)
                 return (yield from self._read(turn, experience, own=False))
@@ -178,7 +180,7 @@ class Calls:
         if builder is None or name is None or not self.pool.reads:
             return
         try:
-            similar = yield from self.pool.similar_flow(turn.req, self._rules.k)
+            similar = yield from self.pool.similar_flow(turn.req, self._rules.k, turn.may_have)
         except LangmemError as error:
             self._degrade(error)
             return
@@ -276,6 +278,8 @@ class Calls:
             metric = decision("metric", lambda: self._rules.metric(seen).model_copy(update=took))
             req = turn.req if self._keeps_requests else None
             turn.kept = self.responses.experience(value, req=req, metric=metric)
+            if req is not None and turn.made_by:
+                turn.kept = turn.kept.model_copy(update={"made_by": turn.made_by})
             turn.kept = yield from self._create(turn, value, turn.kept)
             self._counts["stored"] += 1
         except SerializationError as error:

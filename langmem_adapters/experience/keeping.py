@@ -162,8 +162,10 @@ class Keeping:
         scored = current.model_copy(update={"metric": metric}).to_bytes()
         return (yield from step(self._shelf.replace, key, old, scored))
 
-    def similar_flow(self, req: Any, k: int) -> Flow[list[Similar]]:
-        """The experiences that are like a request, best first."""
+    def similar_flow(
+        self, req: Any, k: int, where: Callable[[Experience], bool] = lambda _: True
+    ) -> Flow[list[Similar]]:
+        """The experiences that are like a request, best first; only those of which ``where`` is true."""
         if not isinstance(k, int):
             raise ConfigurationError(f"k is a whole number, not {k!r:.50}")
         if not self.reads or k < 1:
@@ -176,7 +178,8 @@ class Keeping:
                 read[data] = experience
             return experience is not None
 
-        found = yield from step(self._shelf.search, searched_by(req), k, is_readable)
+        wanted = step(self._shelf.search, searched_by(req), k, is_readable, lambda data: where(read[data]))
+        found = yield from wanted
         return _listed([Similar(read[data], score) for _, score, data in found], req)
 
     def exact_flow(self, req: Any) -> Flow[list[Similar]]:

@@ -69,10 +69,16 @@ class Turn:
     value: Any = None
     keeps: bool = False
     req: Any = None
+    made_by: str = ""
     refused: str | None = None
     flight: Flight | None = None
     started: float = 0.0
     kept: Experience | None = None
+
+    def may_have(self, experience: Experience) -> bool:
+        """Whether an experience of a similar request is the same function's, or was put into the pool by hand."""
+        made_by = (experience.model_extra or {}).get("made_by")
+        return not made_by or made_by == self.made_by
 
 
 def replaced(arguments: Arguments, rules: Rules, name: str) -> str | None:

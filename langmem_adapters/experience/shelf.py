@@ -199,9 +199,16 @@ class Shelf:
             yield from ((key, found[key]) for key in keys if key in found)
 
     def search(
-        self, query: str, k: int, readable: Callable[[bytes], bool] = lambda _: True
+        self,
+        query: str,
+        k: int,
+        readable: Callable[[bytes], bool] = lambda _: True,
+        wanted: Callable[[bytes], bool] = lambda _: True,
     ) -> list[tuple[str, float, bytes]]:
-        """The ``k`` best of the readable entries as (key, score, data), best first; others that are found go."""
+        """The ``k`` best of the readable entries as (key, score, data), best first; unreadable ones that are found go.
+
+        Of these, only those that are ``wanted``.
+        """
         if self._found is None:
             raise ConfigurationError("a pool that is searched by meaning needs an index: give it index=")
         self._found.follow()
@@ -210,7 +217,8 @@ class Shelf:
             hits = self._found.search(query, ask)
             data = self.store.get(self.namespace, [hit.id for hit in hits])
             spent = {key: value for key, value in data.items() if not readable(value)}
-            found = [(hit.id, hit.score, data[hit.id]) for hit in hits if hit.id in data and hit.id not in spent]
+            there = [(hit.id, hit.score, data[hit.id]) for hit in hits if hit.id in data and hit.id not in spent]
+            found = [each for each in there if wanted(each[2])]
             self._remove(spent)
             self._found.forget([hit.id for hit in hits if hit.id in spent or hit.id not in data])
             if len(found) >= k or len(hits) < ask:
