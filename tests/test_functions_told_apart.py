@@ -56,6 +56,30 @@ def test_functions_of_one_tag_or_pool_have_results_of_their_own(any_store: Store
     assert [cached(pool=pool)(function)("France") for function in (capital, currency)] == ["Paris", "Euro"]
 
 
+def test_methods_of_one_name_and_lambdas_have_results_of_their_own_in_one_pool_too(any_store: Store) -> None:
+    pool = ExperiencePool(any_store, tag="pool")
+
+    class Capital:
+        @cached(pool=pool)
+        def ask(self, country: str) -> str:
+            return f"Paris of {country}"
+
+    class Currency:
+        @cached(pool=pool)
+        def ask(self, country: str) -> str:
+            return f"Euro of {country}"
+
+    class Gold(Currency):
+        pass
+
+    answers = ["Paris of France", "Euro of France", "Euro of France"] * 2
+    assert [made().ask("France") for made in (Capital, Currency, Gold) * 2] == answers
+    assert (Capital.ask.cache.stats()["hits"], Currency.ask.cache.stats()["hits"]) == (1, 2)
+    lambdas = [lambda x: x + 1, lambda x: x * 2]
+    assert [cached(pool=pool)(each)(5) for each in lambdas * 2] == [6, 10, 6, 10]
+    assert both(lambdas, 5, store=any_store, tag="numbers") == [6, 10]
+
+
 def test_lambdas_are_told_apart_by_their_code() -> None:
     assert both([lambda x: 2 * x, lambda x: x * x, lambda x: x in {"a", "b"}], 5) == [10, 25, False]
     assert both([lambda x: max(x, 1), lambda x: min(x, 1)], 5) == [5, 1]
@@ -63,6 +87,10 @@ def test_lambdas_are_told_apart_by_their_code() -> None:
         [1, 2],
         [2, 1],
     ]
+    store = MemoryStore()
+    swapped = [cached(store=store)(each) for each in (lambda x, y: x or y, lambda y, x: y or x)]
+    assert [swapped[0](1, 2), swapped[1](2, 1)] == [1, 2]
+    assert told_apart(lambda: lambda *a: a) != told_apart(lambda: lambda **a: a)
 
 
 def test_what_another_function_has_made_is_told_apart_by_what_it_holds() -> None:

@@ -21,6 +21,7 @@ from langmem_adapters.keys import fingerprint
 
 __all__ = ["told_apart"]
 
+_LAMBDA = "<lambda>"
 _SAY_NOTHING = (  # of a result: what the calls themselves use up, and what lets one wait for another
     Iterator,
     *(type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore),
@@ -36,14 +37,14 @@ def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
     in at a prompt or in a notebook, also its code. A partial has its arguments; a method of an object, and an object
     that is called, what that object is as data.
 
-    Where it is ``trusted`` that its user has said where its results are, and has them in other places under the same
-    name, its own name is all. Raises ConfigurationError for an object that is no data, and that nobody told about.
+    Where it is ``trusted`` that its user has said where its results are, and has them in other modules under the same
+    name, its own name is all, with that of its class; and of a lambda, which has none, its code. Raises ConfigurationError for an object that is no data, and that nobody told about.
     """
     if isinstance(function, functools.partial):
         inner = told_apart(function.func, trusted=trusted)
         return inner if trusted else ["partial", inner, list(function.args), function.keywords]
     if trusted:
-        return getattr(function, "__name__", type(function).__name__)
+        return _own_name(function)
     if isinstance(function, types.MethodType):
         return [told_apart(function.__func__), _owner(function.__self__, name_of(function))]
     if isinstance(function, types.FunctionType):
@@ -52,6 +53,11 @@ def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
         return [name_of(function)]
     inner = getattr(function, "__wrapped__", None)  # by functools.lru_cache, for one
     return ["called", _owner(function, name_of(type(function)))] if inner is None else told_apart(inner)
+
+
+def _own_name(function: Callable[..., Any]) -> Any:
+    name = getattr(function, "__qualname__", type(function).__qualname__).rpartition("<locals>.")[2]
+    return [name, _code(function.__code__)] if name == _LAMBDA and isinstance(function, types.FunctionType) else name
 
 
 def _owner(owner: object, name: str) -> Any:
@@ -69,7 +75,7 @@ def _plain(function: types.FunctionType, within: frozenset[types.FunctionType]) 
     told: list[Any] = [name_of(function)]
     if function in within:
         return told
-    if function.__name__ == "<lambda>" or told[0].startswith("__main__."):
+    if function.__name__ == _LAMBDA or told[0].startswith("__main__."):
         told.append(_code(function.__code__))
     if within:  # of the one that is called, defaults are arguments
         told += [_told(value, function, within) for value in _defaults(function)]
@@ -142,7 +148,9 @@ def _data(value: Any, holder: types.FunctionType) -> Any:
 
 
 def _code(code: types.CodeType) -> list[Any]:
-    return [code.co_code, list(code.co_names), [_constant(value) for value in code.co_consts]]
+    names = [code.co_names, code.co_varnames]
+    caught = getattr(code, "co_exceptiontable", b"")  # of Python 3.11 and later
+    return [code.co_code, caught, code.co_flags, names, [_constant(value) for value in code.co_consts]]
 
 
 def _constant(value: Any) -> Any:
