@@ -142,6 +142,45 @@ def test_a_function_that_calls_itself_or_two_that_call_each_other() -> None:
     assert both([even, odd], 4) == [True, False]
 
 
+def test_what_stands_below_a_decorated_function_tells_it_from_others_too() -> None:
+    store = MemoryStore()
+
+    def made(tenant: str) -> Any:
+        def ask(what: str) -> str:
+            return answer(what)
+
+        @cached(store=store)
+        def look_up(what: str, depth: int = 1) -> str:
+            return look_up(what, 0) if depth else f"{ask(what)}{mark}"
+
+        def answer(what: str) -> str:
+            return f"{tenant}: {what}"
+
+        mark = "!" if tenant == "acme" else "?"
+        return look_up
+
+    assert [made(tenant)("revenue") for tenant in ("acme", "globex")] == ["acme: revenue!", "globex: revenue?"]
+    again = made("acme")
+    assert again.cache.lookup("revenue").resp == "acme: revenue!"
+    assert again("revenue") == "acme: revenue!"
+    assert again.cache.stats()["hits"] == 1
+
+
+def test_what_has_no_value_yet_at_the_first_call_counts_as_soon_as_it_has_one() -> None:
+    store = MemoryStore()
+
+    def made(tenant: str) -> Any:
+        @cached(store=store)
+        def look_up(what: str) -> str:
+            return tenant_name if what else ""
+
+        assert look_up("") == ""
+        tenant_name = tenant
+        return look_up
+
+    assert [made(tenant)("name") for tenant in ("acme", "globex")] == ["acme", "globex"]
+
+
 def test_partials_are_told_apart_by_what_they_have() -> None:
     partial = functools.partial
     assert both([partial(operator.add, 1), partial(operator.sub, 1)], 5) == [6, -4]

@@ -8,7 +8,7 @@ from typing import Any
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.functions import told_apart
+from langmem_adapters.experience.functions import is_whole, told_apart
 from langmem_adapters.experience.identity import by_name, identity, name_of
 from langmem_adapters.keys import fingerprint
 
@@ -52,7 +52,9 @@ class Arguments:
         self._counted = [name for name in names if name not in {*ignore, *owner}]
         self.stands_for_itself = bool(owner) and self._whole is None
         self._defined_by = name_of(function).rpartition(".")[0]
+        self._decorated = function
         self._function = _fingerprint_of(function, trusted=trusted)
+        self._is_whole = trusted or is_whole(function)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments | None:
         """Arguments by name, defaults included; None, where the function cannot be called with these."""
@@ -88,13 +90,20 @@ class Arguments:
         Raises ConfigurationError, naming the argument, for one that is no data.
         """
         try:
-            return fingerprint([self._function, owner, by_name(counted)])
+            return fingerprint([self._named(), owner, by_name(counted)])
         except (SerializationError, RecursionError) as error:  # the latter of what goes round in a circle
             raise self._explained(counted) from error
 
     def made_by(self, owner: str = "") -> str:
         """The fingerprint of the function alone: whose requests may be compared with each other."""
-        return fingerprint([self._function, owner])
+        return fingerprint([self._named(), owner])
+
+    def _named(self) -> str:
+        """What tells the function from others; with what it holds that had no value yet when it was decorated."""
+        if not self._is_whole:
+            self._is_whole = is_whole(self._decorated)
+            self._function = _fingerprint_of(self._decorated, trusted=False)
+        return self._function
 
     def _explained(self, counted: Mapping[str, Any]) -> ConfigurationError:
         if self._whole is not None:

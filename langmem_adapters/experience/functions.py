@@ -19,7 +19,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.identity import identity, name_of
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["told_apart"]
+__all__ = ["is_whole", "told_apart"]
 
 _LAMBDA = "<lambda>"
 _SAY_NOTHING = (  # of a result: what the calls themselves use up, and what lets one wait for another
@@ -38,7 +38,8 @@ def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
     that is called, what that object is as data.
 
     Where it is ``trusted`` that its user has said where its results are, and has them in other modules under the same
-    name, its own name is all, with that of its class; and of a lambda, which has none, its code. Raises ConfigurationError for an object that is no data, and that nobody told about.
+    name, its own name is all, with that of its class; and of a lambda, which has none, its code. Raises
+    ConfigurationError for an object that is no data, and that nobody told about.
     """
     if isinstance(function, functools.partial):
         inner = told_apart(function.func, trusted=trusted)
@@ -53,6 +54,22 @@ def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
         return [name_of(function)]
     inner = getattr(function, "__wrapped__", None)  # by functools.lru_cache, for one
     return ["called", _owner(function, name_of(type(function)))] if inner is None else told_apart(inner)
+
+
+def is_whole(function: Any, within: frozenset[Any] = frozenset()) -> bool:
+    """Whether all that a function holds has its value: what stands below it, where it is made, has none yet."""
+    if not isinstance(function, types.FunctionType) or function in within:
+        return True
+    for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            held = cell.cell_contents
+        except ValueError:  # noqa: PERF203 - each try may fail
+            if variable not in {function.__name__, "__class__"}:  # itself, and the class in which it stands
+                return False
+        else:
+            if not is_whole(held, within | {function}):
+                return False
+    return True
 
 
 def _own_name(function: Callable[..., Any]) -> Any:
