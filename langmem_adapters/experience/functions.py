@@ -73,8 +73,11 @@ def is_whole(function: Any, within: frozenset[Any] = frozenset()) -> bool:
 
 
 def _own_name(function: Callable[..., Any]) -> Any:
-    name = getattr(function, "__qualname__", type(function).__qualname__).rpartition("<locals>.")[2]
-    return [name, _code(function.__code__)] if name == _LAMBDA and isinstance(function, types.FunctionType) else name
+    name = getattr(function, "__name__", type(function).__name__)
+    if name == _LAMBDA and isinstance(function, types.FunctionType):
+        return [name, _code(function.__code__)]
+    cls, dot, _ = getattr(function, "__qualname__", "").rpartition("<locals>.")[2].rpartition(".")
+    return f"{cls}{dot}{name}"
 
 
 def _owner(owner: object, name: str) -> Any:
