@@ -21,7 +21,7 @@ from langmem_adapters.experience.rules import Rules
 from langmem_adapters.experience.savings import Prices
 from langmem_adapters.experience.serializers import DataSerializer, as_serializer
 from langmem_adapters.experience.wrappers import wrapped
-from langmem_adapters.given import check_seconds
+from langmem_adapters.given import check_seconds, is_coroutine
 from langmem_adapters.indexes import cache_index, open_index
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Index, Store
@@ -157,6 +157,8 @@ def _decorated(
         raise ConfigurationError(f"cached has no option {', '.join(unknown)}")
     if sum(place is not None for place in (url, store, pool)) > 1:
         raise ConfigurationError("give cached one of url, store and pool")
+    if not isinstance(pool, ExperiencePool | None):
+        raise ConfigurationError(f"a pool is what ExperiencePool(…) gives, not {type(pool).__name__}")
     if pool is not None and (of_pool or tag is not None or index is not None):
         raise ConfigurationError("a pool has its tag, index, bounds and owner already: give them to the pool")
 
@@ -164,7 +166,7 @@ def _decorated(
     own = None if serializer is None else as_serializer(serializer)
     rules = Rules(serializer=own, **given)
     arguments = Arguments(function, key=key, ignore=ignore, trusted=tag is not None or pool is not None)
-    rules.check(arguments.name, is_async=inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function))
+    rules.check(arguments.name, is_async=is_coroutine(function) or inspect.isasyncgenfunction(function))
     stream = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
     responses = Responses(function, returns=returns, serializer=own or DataSerializer(), stream=stream)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,7 @@ __all__ = [
     "check_count",
     "check_function",
     "check_index",
+    "check_plain",
     "check_seconds",
     "check_store",
     "check_text",
@@ -26,6 +28,7 @@ __all__ = [
     "checked_messages",
     "checked_scope",
     "has_methods_of",
+    "is_coroutine",
     "lines_of",
     "said_by",
 ]
@@ -80,6 +83,19 @@ def check_function(name: str, value: object) -> None:
     """Raise ConfigurationError for what is neither None nor to be called."""
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name} is a function, or an object that is called like one, not {value!r:.50}")
+
+
+def check_plain(name: str, value: object) -> None:
+    """:func:`check_function`, also for a coroutine function: what that gives is nobody's answer, and counts as True."""
+    check_function(name, value)
+    if is_coroutine(value):
+        raise ConfigurationError(f"{name} is a coroutine function: give it a plain one")
+
+
+def is_coroutine(value: object) -> bool:
+    """Whether it is a coroutine function, or an object that is called like one."""
+    call = None if isinstance(value, type) else getattr(value, "__call__", None)  # noqa: B004 - asked what it is
+    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(call)
 
 
 def check_seconds(name: str, value: object) -> None:

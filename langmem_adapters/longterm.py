@@ -262,6 +262,7 @@ class LongTermMemory:
         session = session_within(self.scope, scope)
         k = self.similarity_top_k if k is None else k
         given.check_text("a query", query)
+        given.check_plain("where", where)
         given.check_whole("k", k)
         given.check_function("where", where)
         if k <= 0 or not query.strip():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -140,7 +141,7 @@ def test_what_nobody_can_read_goes_too(any_store: Store) -> None:
     assert any_store.get(place) == {}
 
 
-@pytest.mark.parametrize("arguments", [{}, {"tag": 4}, {"tag": ("a",)}])
+@pytest.mark.parametrize("arguments", [{}, {"tag": 4}, {"tag": ("a",)}, {"where": asyncio.sleep}])
 def test_a_request_that_says_nothing_is_refused_and_removes_nothing(any_store: Store, arguments: Any) -> None:
     cache = ExperienceCache(store=any_store)
     cache.update("p", "m", answer("a"))

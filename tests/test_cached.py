@@ -20,7 +20,7 @@ import tracemalloc
 import typing
 import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -979,6 +979,15 @@ def test_part7_what_hits_have_saved() -> None:
         ({"serializer": 5}, "a serializer has serialize_req"),
         ({"colour": "red"}, "cached has no option colour"),
         ({"prices": {"m": 5}, "wait": -1}, "wait is a number of seconds"),
+        ({"wait": "3"}, "wait is a number of seconds, or 0, not '3'"),
+        ({"wait": float("inf")}, "wait is a number of seconds, or 0, not inf"),
+        ({"k": "4"}, "k is a whole number of at least 0, not '4'"),
+        ({"key": "a"}, "key is a function, or says it of arguments"),
+        ({"key": {"a": "id"}}, "key is a function, or says it of arguments"),
+        ({"ignore": 5}, "ignore is a list of names"),
+        ({"pool": "sqlite:///x.db"}, "a pool is what ExperiencePool\\(…\\) gives, not str"),
+        ({"should_store": asyncio.sleep}, "should_store is a coroutine function: give it a plain one"),
+        ({"metric": asyncio.sleep}, "metric is a coroutine function: give it a plain one"),
     ],
 )
 def test_wrong_options_are_refused_in_a_sentence(options: dict[str, Any], sentence: str) -> None:
@@ -987,6 +996,19 @@ def test_wrong_options_are_refused_in_a_sentence(options: dict[str, Any], senten
         @cached(**options)
         def f(a: int, b: int) -> int:
             return a
+
+
+async def test_an_object_that_is_called_like_a_coroutine_function_is_one() -> None:
+    class Ask(BaseModel):
+        style: str
+        asked: ClassVar[list[str]] = []
+
+        async def __call__(self, question: str) -> str:
+            self.asked.append(question)
+            return f"{self.style} {question}"
+
+    ask = cached(store=MemoryStore())(Ask(style="brief"))
+    assert [await ask("why"), await ask("why"), Ask.asked] == ["brief why", "brief why", ["why"]]
 
 
 def test_what_cannot_be_decorated_is_refused() -> None:

@@ -185,6 +185,18 @@ def test_all_delete_and_invalidate(pool: ExperiencePool, clock: FakeClock) -> No
 # --- switches
 
 
+def test_nothing_is_forgotten_by_a_coroutine_function(pool: ExperiencePool) -> None:
+    """What it gives is no answer, and counts as True: all would go."""
+    pool.create(Experience(req="France", resp="Paris"))
+
+    async def where(experience: Experience) -> bool:
+        return experience.resp == "Rome"
+
+    with pytest.raises(ConfigurationError, match="where is a coroutine function: give it a plain one"):
+        pool.invalidate(where)  # type: ignore[arg-type]
+    assert pool.count() == 1
+
+
 def test_bypass_neither_reads_nor_writes_and_refresh_only_writes(pool: ExperiencePool) -> None:
     keep(pool, "q", "first")
     with bypass():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import itertools
 import logging
@@ -99,6 +100,8 @@ def test_a_search_reads_k_memories_and_others_only_where_some_of_them_are_not_wa
     assert store.asked == [4, 8]
     store.asked.clear()
     assert texts(memory.search("bike", 4, where=lambda m: m.message.text in best[20:])) == best[20:24]
+    with pytest.raises(ConfigurationError, match="where is a coroutine function"):
+        memory.search("bike", 4, where=asyncio.sleep)  # type: ignore[arg-type]
     assert store.asked == [4, 8, 48]  # each once, whatever was walked through
     store.asked.clear()
     assert texts(memory.search("bike", 4, where=lambda m: m.message.text == best[59])) == best[59:]

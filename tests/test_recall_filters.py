@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sqlite3
 from collections import Counter
@@ -16,6 +17,7 @@ from llama_index.core.vector_stores.types import FilterCondition, FilterOperator
 
 from langmem_adapters import recall
 from langmem_adapters.embedding import Embedder
+from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.indexes import open_index
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
@@ -255,6 +257,13 @@ def test_a_filter_for_more_than_a_session_is_not_narrowed_to_one(filter_: Any) -
     memory.add([say(f"{text} of them") for text in BUSY[:40]], session="busy")
     memory.add([say("A bike."), say("Soup.")], session="quiet")
     assert {session for session, _ in retrieved(memory, filter_)} == {"busy"}
+
+
+def test_a_filter_that_is_a_coroutine_function_is_refused() -> None:
+    """What it gives is no answer, and counts as True: it would let everything through."""
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+    with pytest.raises(ConfigurationError, match="a filter is a coroutine function"):
+        LangChainRetriever(memory=memory, filter=asyncio.sleep).invoke("bike")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("named", ["s", "t", "", 5, None])

@@ -37,8 +37,10 @@ class Arguments:
         ignore: Collection[str] = (),
         trusted: bool = False,
     ) -> None:
-        if isinstance(ignore, str):
+        if isinstance(ignore, str) or not isinstance(ignore, Collection):
             raise ConfigurationError('ignore is a list of names, such as ["timeout"], not one text')
+        if not (key is None or callable(key) or (isinstance(key, Mapping) and all(map(callable, key.values())))):
+            raise ConfigurationError('key is a function, or says it of arguments: key={"user": lambda user: user.id}')
         self.name = getattr(function, "__qualname__", type(function).__qualname__)
         self.signature = _signature(function, self.name)
         self._whole = key if callable(key) else None
@@ -47,6 +49,8 @@ class Arguments:
         for name in (*ignore, *self._parts):
             if name not in names:
                 raise ConfigurationError(f"{self.name} has no argument {name!r}; it has {', '.join(names) or 'none'}")
+        kinds = {each.kind: each.name for each in self.signature.parameters.values()}
+        self._others = kinds.get(inspect.Parameter.VAR_KEYWORD, "")
         self.owner = names[0] if names and _is_method(function, names[0]) else None
         owner = {self.owner} - set(self._parts) if self.owner else set()
         self._counted = [name for name in names if name not in {*ignore, *owner}]
@@ -75,6 +79,12 @@ class Arguments:
             return {"key": self._whole(*bound.args, **bound.kwargs)}
         values = bound.arguments
         return {name: self._parts.get(name, _itself)(values[name]) for name in self._counted}
+
+    def as_given(self, counted: Mapping[str, Any]) -> dict[str, Any]:
+        """What counts, as the function itself is called with it: each of ``**kwargs`` by its own name."""
+        own = dict(counted)
+        others = own.pop(self._others, {})
+        return {**others, **own} if isinstance(others, Mapping) else dict(counted)
 
     def owner_of(self, bound: inspect.BoundArguments) -> str:
         """The class of a method's object; empty, where that is the one in which the method stands."""

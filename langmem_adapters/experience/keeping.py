@@ -18,6 +18,7 @@ from langmem_adapters.experience.shelf import Shelf
 from langmem_adapters.experience.switches import may_read, may_write
 from langmem_adapters.experience.transfer import read_lines
 from langmem_adapters.flow import Flow, step
+from langmem_adapters.given import check_plain
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Experience, Metric, Score
 from langmem_adapters.progress import Progress, advancing
@@ -233,12 +234,14 @@ class Keeping:
         found = (self._read(data) for _, data in self._shelf.all())
         return [experience for experience in found if experience is not None]
 
-    def _invalidate(self, where: Callable[[Experience], bool]) -> int:
+    def _invalidate(self, where: Callable[[Experience], bool]) -> Flow[int]:
+        check_plain("where", where)
+
         def unwanted(data: bytes) -> bool:
             experience = self._read(data)
             return experience is None or where(experience)
 
-        return self._shelf.drop(unwanted)
+        return (yield from step(self._shelf.drop, unwanted))
 
 
 def _lasts_until(data: bytes) -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, ModelError
 from langmem_adapters.flow import Flow, settled, step
+from langmem_adapters.given import check_plain, is_coroutine
 from langmem_adapters.model import Experience, Score
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "age_of",
     "ask",
     "asks_async",
+    "attempt",
     "decision",
     "exact_and_perfect",
     "score_of",
@@ -112,6 +113,8 @@ class RuleScorer:
     """
 
     def __init__(self, rules: dict[str, tuple[Callable[[Any, Any], bool], int]]) -> None:
+        for reason, (holds, _) in rules.items():
+            check_plain(f"the rule {reason!r}", holds)
         self._rules = dict(rules)
 
     def __call__(self, req: Any, resp: Any) -> Score:
@@ -129,14 +132,19 @@ def ask(policy: Callable[..., Any], *args: Any) -> Flow[Any]:
     return (yield from settled(answer, _ASYNC))
 
 
-def verdict(judge: Judge, experience: Experience, req: Any) -> Flow[bool]:
-    """Whether a judge lets an experience be served. Raises ModelError for one that fails, whatever its own error is."""
+def attempt(what: str, policy: Callable[..., Any], *args: Any) -> Flow[Any]:
+    """:func:`ask`. Raises ModelError for a policy that fails, whatever its own error is."""
     try:
-        return bool((yield from ask(judge, experience, req)))
+        return (yield from ask(policy, *args))
     except LangmemError:
         raise
     except Exception as error:
-        raise ModelError(f"the judge failed: {type(error).__name__}") from error
+        raise ModelError(f"{what} failed: {type(error).__name__}") from error
+
+
+def verdict(judge: Judge, experience: Experience, req: Any) -> Flow[bool]:
+    """Whether a judge lets an experience be served. Raises as :func:`attempt` does."""
+    return bool((yield from attempt("the judge", judge, experience, req)))
 
 
 def decision(what: str, decide: Callable[[], T]) -> T:
@@ -151,9 +159,7 @@ def decision(what: str, decide: Callable[[], T]) -> T:
 
 def asks_async(policy: Any) -> bool:
     """Whether a policy can be asked on an event loop only."""
-    call = getattr(policy, "__call__", None)  # noqa: B004 - asked for coroutine functions, not whether it is callable
-    is_async = inspect.iscoroutinefunction(policy) or inspect.iscoroutinefunction(call)
-    return is_async or not getattr(policy, "blocks", True)
+    return is_coroutine(policy) or not getattr(policy, "blocks", True)
 
 
 def age_of(experience: Experience, now: float) -> float:

@@ -186,11 +186,11 @@ class ExperiencePool(Keeping):
 
     def invalidate(self, where: Callable[[Experience], bool]) -> int:
         """Forget the experiences for which ``where`` is true, and those that cannot be read; returns how many."""
-        return run(step(self._invalidate, where))
+        return run(self._invalidate(where))
 
     async def ainvalidate(self, where: Callable[[Experience], bool]) -> int:
         """:meth:`invalidate`, without blocking the event loop."""
-        return await arun(step(self._invalidate, where))
+        return await arun(self._invalidate(where))
 
     def all(self) -> list[Experience]:
         """Every experience that can be served, in the order of their first writing (bounded: of their use)."""

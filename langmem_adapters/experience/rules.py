@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from langmem_adapters.experience.arguments import Arguments
 from langmem_adapters.experience.flights import Flight
 from langmem_adapters.experience.keeping import QueryType
 from langmem_adapters.experience.policies import ContextBuilder, Judge, Scorer, Serializer, asks_async
-from langmem_adapters.given import check_function
+from langmem_adapters.given import check_count, check_function, check_plain
 from langmem_adapters.model import Experience, Metric
 
 __all__ = ["Rules", "Turn", "replaced"]
@@ -37,10 +38,13 @@ class Rules:
         """Raise ConfigurationError for rules that cannot go together."""
         if self.on_error not in {"degrade", "raise"}:
             raise ConfigurationError(f'on_error is "degrade" or "raise", not {self.on_error!r}')
-        for policy in ("scorer", "judge", "context_builder", "should_store", "metric"):
+        for policy in ("scorer", "judge", "context_builder"):
             check_function(policy, getattr(self, policy))
-        if not self.wait >= 0:
-            raise ConfigurationError(f"wait is a number of seconds, or 0, not {self.wait}")
+        for policy in ("should_store", "metric"):
+            check_plain(policy, getattr(self, policy))
+        check_count("k", self.k, least=0)
+        if not (isinstance(self.wait, int | float) and 0 <= self.wait < math.inf):
+            raise ConfigurationError(f"wait is a number of seconds, or 0, not {self.wait!r:.50}")
         if self.query_type not in {"exact", "semantic"}:
             raise ConfigurationError(f'query_type is "exact" or "semantic", not {self.query_type!r}')
         if self.query_type == "semantic" and self.judge is None:
@@ -74,6 +78,12 @@ class Turn:
     flight: Flight | None = None
     started: float = 0.0
     kept: Experience | None = None
+
+    def signed(self, experience: Experience) -> Experience:
+        """An experience that tells which function made it, where its request is kept, by which others could find it."""
+        if experience.req is None or not self.made_by:
+            return experience
+        return experience.model_copy(update={"made_by": self.made_by})
 
     def may_have(self, experience: Experience) -> bool:
         """Whether an experience of a similar request is the same function's, or was put into the pool by hand."""

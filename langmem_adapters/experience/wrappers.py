@@ -11,6 +11,7 @@ from langmem_adapters.codec import encode
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.cached import FunctionCache
 from langmem_adapters.flow import arun, run
+from langmem_adapters.given import is_coroutine
 
 __all__ = ["wrapped"]
 
@@ -21,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def wrapped(function: F, cache: FunctionCache) -> F:
     """The function, which asks its cache first, and has it as its attribute ``cache``."""
-    if inspect.iscoroutinefunction(function):
+    if is_coroutine(function):
         wrapper = _coroutine(function, cache)
     elif inspect.isasyncgenfunction(function):
         wrapper = _async_stream(function, cache)

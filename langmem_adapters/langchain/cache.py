@@ -21,6 +21,7 @@ from langmem_adapters.experience.policies import age_of, decision
 from langmem_adapters.experience.shelf import Evicted
 from langmem_adapters.experience.switches import Switches
 from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.given import check_plain
 from langmem_adapters.langchain.asked import asked_in
 from langmem_adapters.langchain.classes import with_fields
 from langmem_adapters.langchain.costs import metric_of
@@ -116,6 +117,7 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
             clock=clock,
             new_id=new_id,
         )
+        check_plain("should_store", should_store)
         self._should_store = should_store
         self._is_priced = bool(prices)
         self._on_error = on_error

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.given import check_text
+from langmem_adapters.given import check_plain, check_text
 
 __all__ = ["MetadataFilter", "Predicate", "metadata_predicate", "one_value"]
 
@@ -28,6 +28,7 @@ def metadata_predicate(filter_: MetadataFilter | None) -> Predicate:
     if filter_ is None:
         return lambda _: True
     if callable(filter_):
+        check_plain("a filter", filter_)
         return filter_
     if not isinstance(filter_, Mapping):
         raise ConfigurationError(f"a filter is a dictionary or a function, not {type(filter_).__name__}")

@@ -12,6 +12,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.experience.verified import VerifiedAnswers
 from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.given import check_plain
 from langmem_adapters.langchain.partitions import partition_of
 from langmem_adapters.model import Experience
 
@@ -84,6 +85,7 @@ class Removal:
     def _invalidate(self, where: Callable[[list[Generation]], bool] | None, tag: str | None) -> Flow[int]:
         if where is None and tag is None:
             raise ConfigurationError("invalidate needs where=, tag= or both; clear() forgets all of this tag")
+        check_plain("where", where)
         if not (tag is None or isinstance(tag, str)):
             raise ConfigurationError(f"a tag is a text, not {tag!r:.50}")
         pool, place = self.pool.at(tag), self._place(tag)
