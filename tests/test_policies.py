@@ -190,6 +190,8 @@ def test_rules_score() -> None:
     assert scorer("q", "fine") == Score(val=10)
     assert scorer("q", "too long") == Score(val=7, reason="too long")
     assert scorer("q", "TOO LONG") == Score(val=1, reason="too long; shouts")
+    with pytest.raises(ConfigurationError, match="the rule 'is slow' is a coroutine function"):
+        RuleScorer({"is slow": (asyncio.sleep, 3)})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize(
@@ -457,6 +459,25 @@ def test_who_judges_and_scores_is_shown_all_that_was_asked() -> None:
     assert "What was the profit?\n\n## Its response\n" in shown[1]
 
 
+def test_a_builder_that_fails_leaves_the_request_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    def build(req: str, experiences: Sequence[Experience]) -> str:
+        raise KeyError(req, experiences)
+
+    options: dict[str, Any] = {"context_builder": build, "tag": "f"}
+    store, index = MemoryStore(), open_index("memory:")
+
+    @cached(store=store, index=index, **options)
+    def f(req: str) -> str:
+        return req
+
+    assert [f("the bike"), f("the bike of Ada")] == ["the bike", "the bike of Ada"]
+    assert (f.cache.stats()["errors"], f.cache.stats()["stored"]) == (1, 2)
+    assert "the context builder failed: KeyError" in caplog.text
+    strict = cached(store=store, index=index, on_error="raise", **options)(f.__wrapped__)  # type: ignore[attr-defined]
+    with pytest.raises(ModelError, match="the context builder failed: KeyError"):
+        strict("the bike of Bob")
+
+
 def test_a_search_that_fails_leaves_the_request_as_it_is() -> None:
     from langmem_adapters import SearchError  # noqa: PLC0415
 
@@ -569,6 +590,41 @@ def test_the_changing_parts_of_role_zeros_prompt_do_not_count() -> None:
     think(prompt("3:00"), state_data="the state"), think(prompt("4:00", task="other"), state_data="the state")
     assert len(calls) == 4
     assert RoleZeroSerializer().serialize_req(req=[]) == ""
+
+
+async def test_role_zeros_own_method_is_known_by_its_state() -> None:
+    """MetaGPT hands it over among ``**kwargs``."""
+    asked = []
+
+    class RoleZero:
+        @cached(store=MemoryStore(), serializer=RoleZeroSerializer(), context_builder=role_zero_context)
+        async def llm_cached_aask(self, *, req: list[dict[str, str]], system_msgs: list[str], **kwargs: Any) -> str:
+            asked.append((req, system_msgs, kwargs))
+            return f"answer {len(asked)}"
+
+    async def ask(time: str, task: str) -> str:
+        req = [{"role": "user", "content": f"It is {time}. # Past Experience\n<experience>"}]
+        return await RoleZero().llm_cached_aask(req=req, system_msgs=["Be quick."], state_data={"current_task": task})
+
+    assert [await ask("1:00", "fix"), await ask("2:00", "fix"), await ask("3:00", "test")] == [
+        "answer 1",
+        "answer 1",
+        "answer 2",
+    ]
+    assert asked[1][2] == {"state_data": {"current_task": "test"}}
+
+
+def test_of_a_serializer_that_is_a_function_the_arguments_are_those_of_the_call() -> None:
+    @cached(store=MemoryStore(), serializer=lambda req, user="nobody", **rest: [req, user])
+    def f(req: str, **kwargs: Any) -> str:
+        return f"{req} {sorted(kwargs)}"
+
+    assert [f("a", user="ada", timeout=5), f("a", user="ada", timeout=6), f("a")] == [
+        "a ['timeout', 'user']",
+        "a ['timeout', 'user']",
+        "a []",
+    ]
+    assert f.cache.stats()["hits"] == 1
 
 
 def test_a_pool_is_shared_by_what_is_put_by_hand() -> None:

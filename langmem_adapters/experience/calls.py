@@ -20,7 +20,7 @@ from langmem_adapters.experience.arguments import Arguments
 from langmem_adapters.experience.background_scoring import BackgroundScoring, Kept
 from langmem_adapters.experience.flights import Flight, Flights
 from langmem_adapters.experience.leases import Leases
-from langmem_adapters.experience.policies import ask, decision, verdict
+from langmem_adapters.experience.policies import attempt, decision, verdict
 from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.rules import Rules, Turn, replaced
@@ -53,9 +53,7 @@ class Calls:
     ) -> None:
         self._name = getattr(function, "__qualname__", type(function).__qualname__)
         self._make_pool = make_pool
-        self._rules = rules
-        self._arguments = arguments
-        self.responses = responses
+        self._rules, self._arguments, self.responses = rules, arguments, responses
         self._keeps_requests = rules.reads_requests if keep_requests is None else keep_requests
         self._clock, self._timer, self._sleep, self._new_id = clock, timer, sleep, new_id
         self._lock = threading.Lock()
@@ -65,8 +63,7 @@ class Calls:
         self._counts: Counter[str] = Counter() if counts is None else counts
         self._warn = WarnOnce()
         self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", self._warn)
-        stream = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
-        self._shares = rules.wait > 0 and not stream
+        self._shares = rules.wait > 0 and not responses.stream
         self._replaced = replaced(arguments, rules, self._name)
 
     @property
@@ -78,14 +75,14 @@ class Calls:
         return self._pool
 
     def _identify(self, bound: inspect.BoundArguments, counted: dict[str, Any]) -> str:
-        if self._rules.serializer is not None:
-            counted = {"req": self._rules.serializer.serialize_req(**counted)}
-        return self._arguments.key(counted, self._arguments.owner_of(bound))
+        return self._arguments.key(self._serialized(counted), self._arguments.owner_of(bound))
 
     def _request(self, counted: dict[str, Any]) -> Any:
-        if self._rules.serializer is None:
-            return self._arguments.request(counted)
-        return self._arguments.request({"req": self._rules.serializer.serialize_req(**counted)})
+        return self._arguments.request(self._serialized(counted))
+
+    def _serialized(self, counted: dict[str, Any]) -> dict[str, Any]:
+        own = self._rules.serializer
+        return counted if own is None else {"req": own.serialize_req(**self._arguments.as_given(counted))}
 
     # --- before the call
 
@@ -181,14 +178,14 @@ class Calls:
             return
         try:
             similar = yield from self.pool.similar_flow(turn.req, self._rules.k, turn.may_have)
+            if similar:
+                given = bound.arguments[name]
+                own = copy.deepcopy(given) if isinstance(given, list | dict) else given
+                found = [each.experience for each in similar]
+                bound.arguments[name] = yield from attempt("the context builder", builder, own, found)
+                turn.args, turn.kwargs = bound.args, bound.kwargs
         except LangmemError as error:
             self._degrade(error)
-            return
-        if similar:
-            given = bound.arguments[name]
-            own = copy.deepcopy(given) if isinstance(given, list | dict) else given
-            bound.arguments[name] = yield from ask(builder, own, [found.experience for found in similar])
-            turn.args, turn.kwargs = bound.args, bound.kwargs
 
     # --- several at once
 
@@ -277,9 +274,7 @@ class Calls:
             took = {"time_cost": passed}
             metric = decision("metric", lambda: self._rules.metric(seen).model_copy(update=took))
             req = turn.req if self._keeps_requests else None
-            turn.kept = self.responses.experience(value, req=req, metric=metric)
-            if req is not None and turn.made_by:
-                turn.kept = turn.kept.model_copy(update={"made_by": turn.made_by})
+            turn.kept = turn.signed(self.responses.experience(value, req=req, metric=metric))
             turn.kept = yield from self._create(turn, value, turn.kept)
             self._counts["stored"] += 1
         except SerializationError as error:

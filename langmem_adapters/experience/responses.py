@@ -53,13 +53,13 @@ class Responses:
         self._function = function
         self._returns = returns
         self._serializer = serializer
-        self._stream = stream
+        self.stream = stream
         self._known: TypeAdapter[Any] | None = None
         self._looked = False
 
     def experience(self, value: Any, *, req: Any, metric: Metric) -> Experience:
         """A response as an experience; of a stream, its frozen items. Raises SerializationError like :meth:`freeze`."""
-        if self._stream:
+        if self.stream:
             forms, items = [form for form, _ in value], [data for _, data in value]
             return Experience(req=req, resp=items, metric=metric, form=forms)
         form, data = self.freeze(value)
@@ -69,7 +69,7 @@ class Responses:
         """The response of an experience; of a stream, the list of its items. Raises as :meth:`restore` does."""
         own = experience.model_extra or {}
         form, data = own.get("form"), experience.resp
-        if self._stream:
+        if self.stream:
             if not (isinstance(form, list) and isinstance(data, list) and len(form) == len(data)):
                 raise SerializationError("a stored response is not what the function returns")
             return list(map(self.restore, form, data))
@@ -83,7 +83,7 @@ class Responses:
 
     def seen(self, value: Any) -> Any:
         """What the function's caller sees: the value; of a stream, the list of its items."""
-        return [self.restore(form, data) for form, data in value] if self._stream else value
+        return [self.restore(form, data) for form, data in value] if self.stream else value
 
     def freeze(self, value: Any) -> tuple[Form, Any]:
         """A response's form and data. Raises SerializationError for one that would not come back equal."""
@@ -146,7 +146,7 @@ class Responses:
             found = typing.get_type_hints(holder, getattr(function, "__globals__", {}), include_extras=True)["return"]
         except (AttributeError, KeyError, NameError, TypeError, SyntaxError):
             return Any
-        if not self._stream:
+        if not self.stream:
             return found
         return typing.get_args(found)[0] if typing.get_origin(found) in _STREAMS and typing.get_args(found) else Any
 
