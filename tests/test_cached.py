@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import datetime as dt
 import decimal
 import enum
+import functools
 import gc
 import inspect
 import itertools
@@ -19,6 +21,7 @@ import time
 import tracemalloc
 import typing
 import uuid
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Any, ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
@@ -487,6 +490,58 @@ def test_what_a_model_keeps_for_itself_counts() -> None:
     other._kept = 5
     assert [kept(keeper) for keeper in (one, other, one)] == [0, 5, 0]
     assert kept.cache.stats()["hits"] == 1
+
+
+class Worked(BaseModel):
+    words: str
+
+    @functools.cached_property
+    def client(self) -> object:
+        return object()
+
+    @functools.cached_property
+    def count(self) -> int:
+        return len(self.words.split())
+
+
+def test_what_a_model_has_worked_out_of_its_fields_does_not_count() -> None:
+    @cached(store=MemoryStore())
+    def count(worked: Worked) -> Worked:
+        assert worked.client
+        again = worked.model_copy()
+        assert again.count
+        return again
+
+    one = Worked(words="one two")
+    assert [count(one), count(one), count(Worked(words="one two")).count] == [one, one, 2]
+    assert (count.cache.stats()["hits"], count.cache.stats()["refused"]) == (2, 0)
+
+
+SUMMER = dt.datetime(2026, 7, 1, tzinfo=dt.timezone.utc)
+
+
+class Switch(enum.IntFlag):
+    ON = 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (SUMMER.astimezone(ZoneInfo("Europe/Berlin")), SUMMER.astimezone(ZoneInfo("Africa/Johannesburg"))),
+        (SUMMER.astimezone(ZoneInfo("UTC")), SUMMER),
+        (SUMMER.replace(tzinfo=None), SUMMER.replace(tzinfo=None, fold=1)),
+        (dt.time(2, 30), dt.time(2, 30, fold=1)),
+        (Switch(16), Switch(32)),
+        (Switch(0), Switch(16)),
+        (Switch(0), Switch(1)),
+        (OrderedDict(a=1, b=2), OrderedDict(b=2, a=1)),
+        (OrderedDict(a=1, b=2), {"a": 1, "b": 2}),
+    ],
+)
+def test_c4_what_differs_beside_its_words_is_another_argument(one: Any, other: Any) -> None:
+    """An hour that comes twice, another zone with the same offset now, flags without a name."""
+    assert fingerprint(identity(one)) != fingerprint(identity(other))
+    assert fingerprint(identity(one)) == fingerprint(identity(copy.deepcopy(one)))
 
 
 def _circle(kind: type[Any]) -> Any:

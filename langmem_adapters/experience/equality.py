@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-__all__ = ["lost", "same"]
+__all__ = ["fields_of", "lost", "same"]
 
 _BUILTIN = frozenset({dict, list, tuple, deque})  # what most values are made of, and holds nothing by name
 
@@ -61,9 +61,14 @@ def _parts(value: Any) -> dict[Any, Any] | None:
         bound = {"maxlen": value.maxlen} if isinstance(value, deque) else {}
         return {**dict(enumerate(value)), **bound, **_held(value)}
     if isinstance(value, BaseModel):
-        kept = {"field": value.__dict__, "extra": value.model_extra, "private": value.__pydantic_private__}
+        kept = {"field": fields_of(value), "extra": value.model_extra, "private": value.__pydantic_private__}
         return {(kind, name): part for kind, parts in kept.items() for name, part in (parts or {}).items()}
     return _held(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else None
+
+
+def fields_of(model: BaseModel) -> dict[str, Any]:
+    """The fields of a model; not what was worked out of them and is kept beside them, as by ``cached_property``."""
+    return {name: value for name, value in model.__dict__.items() if name in type(model).model_fields}
 
 
 def _held(value: Any) -> dict[str, Any]:

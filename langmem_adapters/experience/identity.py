@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import enum
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,10 +14,12 @@ from typing import Any
 
 from pydantic import BaseModel, PydanticUserError
 
+from langmem_adapters.experience.equality import fields_of
 from langmem_adapters.keys import fingerprint
 
 __all__ = ["by_name", "identity", "name_of"]
 
+_PLAIN_ZONES = (type(None), dt.timezone)  # what is written of a time says all of these
 _SCALARS = (str, int, float, bool, bytes, type(None))
 
 
@@ -56,12 +60,16 @@ def _held_by(cls: type) -> Any:
 def _parts(value: Any) -> tuple[Any, ...]:  # noqa: PLR0911 - a line for each kind
     """What kind of thing it is, and what it is made of."""
     if isinstance(value, enum.Enum):
-        return "enum", value.name
+        return "enum", value.value if value.name is None else value.name  # flags together may have no name
+    if isinstance(value, dt.datetime | dt.time) and (value.fold or type(value.tzinfo) not in _PLAIN_ZONES):
+        return "time", value, f"{type(value.tzinfo)} {value.tzinfo}", value.fold
     if isinstance(value, BaseModel):
-        own = by_name({**value.__dict__, **(value.model_extra or {})})
+        own = by_name({**fields_of(value), **(value.model_extra or {})})
         return ("model", own, by_name(value.__pydantic_private__)) if value.__pydantic_private__ else ("model", own)
     if dataclasses.is_dataclass(value):
         return "dataclass", by_name({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+    if isinstance(value, OrderedDict):
+        return "in order", [[identity(key), identity(item)] for key, item in value.items()]
     if isinstance(value, Mapping):
         if all(type(key) is str for key in value):
             return "mapping", by_name(value)
