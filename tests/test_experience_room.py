@@ -537,6 +537,32 @@ def test_a_score_is_not_given_to_what_took_the_place_of_what_was_scored() -> Non
     assert pool.all()[0].metric is not None
 
 
+def test_a_score_is_given_whatever_others_keep_meanwhile() -> None:
+    """All writers of bounded bytes change the same count of them."""
+    store = Watched()
+    pool = ExperiencePool(store, max_bytes=10_000)
+    made = keep(pool, "q", "a")
+    key = next(iter(kept(store)))
+    assert pool.lookup("q")  # marks it as used
+    store.meanwhile = lambda: keep(pool, "other", "b")
+    assert run(pool.score_flow(made, Score(val=9), key=key)) is True
+    assert pool.count() == 2
+
+
+@pytest.mark.parametrize("keep_", [None, 5.0])
+def test_a_look_that_meets_an_old_entry_leaves_what_another_has_put_in_its_place(keep_: float | None) -> None:
+    store, clock = Watched(), FakeClock()
+    pool = ExperiencePool(store, ttl=60, keep=keep_, clock=clock)
+    others = ExperiencePool(store, ttl=60, clock=clock)
+    keep(pool, "q", "old")
+    clock.advance(58)
+    assert pool.lookup("q")
+    clock.advance(2)
+    store.meanwhile = lambda: keep(others, "q", "new")
+    assert pool.lookup("q") is None
+    assert [each.resp for each in pool.all()] == ["new"]
+
+
 # --- counts and switches
 
 

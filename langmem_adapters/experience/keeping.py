@@ -115,7 +115,7 @@ class Keeping:
         data = yield from step(self._shelf.get, key_of(None, key))
         experience = None if data is None else self._read(data)
         if data is not None and experience is None:
-            yield from step(self._shelf.delete, [key])
+            yield from step(self._shelf.discard, key, data)
         if experience is not None:
             self._counts["misses"] -= again
             self.hit(experience)

@@ -149,17 +149,28 @@ class Shelf:
 
     def replace(self, key: str, old: bytes, new: bytes) -> bool:
         """Put another entry, with the same text, in the place of exactly this one; False, if it is not there."""
-        return self._rows.change([key], put={key: new}, guard={key: old})
+        while not self._rows.change([key], put={key: new}, guard={key: old}):
+            if self._rows.get([key]).get(key) != old:  # else it was the count of bytes that another was quicker with
+                return False
+        return True
 
     def delete(self, keys: Sequence[str]) -> int:
         """Remove entries; returns how many there were."""
         while (found := self.store.get(self.namespace, keys)) and not self._rows.bury(found):
             pass
-        if found:
-            if self._found is not None:
-                self._found.forget(list(found))
-            self._forget(self._room.sweep())
+        self._gone(list(found))
         return len(found)
+
+    def discard(self, key: str, data: bytes) -> None:
+        """Remove exactly this entry, and not what another has put in its place by now."""
+        if self._rows.bury({key: data}):
+            self._gone([key])
+
+    def _gone(self, keys: Sequence[str]) -> None:
+        if keys:
+            if self._found is not None:
+                self._found.forget(keys)
+            self._forget(self._room.sweep())
 
     def drop(self, where: Callable[[bytes], bool]) -> int:
         """Remove all entries of which ``where`` is true; returns how many there were."""
