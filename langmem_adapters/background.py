@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from langmem_adapters.forks import in_child
 
@@ -82,23 +82,25 @@ def _answer(future: Future[Any], call: Callable[[], Any]) -> None:
         future.set_result(result)
 
 
-def submit(call: Callable[[], T]) -> Future[T]:
+def submit(call: Callable[[], T], *, lane: Literal["work", "scores"] = "work") -> Future[T]:
     """Start a blocking call on a background thread, in the caller's context.
+
+    Scorers, which nobody waits for and which may hang, have threads of their own: all else goes on.
 
     At the end of a script, up to ten seconds are left to what is under way; after that it is broken off. Raises
     RuntimeError, where the script has ended already.
     """
     context = contextvars.copy_context()
-    return _background.submit(lambda: context.run(call))
+    return _lanes[lane].submit(lambda: context.run(call))
 
 
-_background = _Background()
+_lanes = {"work": _Background(), "scores": _Background()}
 
 
 def _begin_again() -> None:
     """Threads do not survive a fork, and the lock may have been held by one of them."""
-    global _background  # noqa: PLW0603 - one a process
-    _background = _Background()
+    for lane in _lanes:
+        _lanes[lane] = _Background()
 
 
 in_child(_begin_again)

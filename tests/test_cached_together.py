@@ -417,6 +417,22 @@ def test_a_forked_child_does_not_wait_for_its_parents_calls() -> None:
     leader.join()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_its_parents_scores() -> None:
+    release = threading.Event()
+
+    @cached(store=MemoryStore(), scorer=lambda *_: 9 if release.wait(120) else 1)
+    def f() -> str:
+        return "fine"
+
+    f()
+    assert in_a_fork(lambda: str(f.cache.flush())) == "None"
+    release.set()
+    f.cache.flush()
+    assert f.cache.stats()["scored"] == 1
+
+
 def in_a_fork(function: Callable[[], str]) -> str:
     """What a forked child gets."""
     reader, writer = os.pipe()

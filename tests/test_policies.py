@@ -32,6 +32,7 @@ from langmem_adapters.experience import (
     Serializer,
     TextSerializer,
     as_examples,
+    background_scoring,
     exact_and_perfect,
     role_zero_context,
     simple_context,
@@ -39,7 +40,7 @@ from langmem_adapters.experience import (
 from langmem_adapters.experience.policies import age_of
 from langmem_adapters.experience.requests import key_of
 from langmem_adapters.experience.shelf import Shelf
-from langmem_adapters.flow import run
+from langmem_adapters.flow import run, submit
 from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -150,6 +151,46 @@ def test_a_scorer_that_fails_is_counted_and_said_once(bad: Any, caplog: pytest.L
     assert "my-secret" not in caplog.text
     assert f(1) == "fine"
     assert f.cache.stats()["hits"] == 1
+
+
+def test_scorers_that_hang_hold_up_nothing_else_and_no_more_wait_than_a_bound(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = threading.Event()
+    monkeypatch.setattr(background_scoring, "_MOST", 10)
+
+    @cached(store=MemoryStore(), scorer=lambda req, resp: 9 if release.wait(120) else 1)
+    def f(n: int) -> int:
+        return n
+
+    try:
+        assert [f(n) for n in range(12)] == list(range(12))
+        assert submit(lambda: "at work").result(60) == "at work"
+        assert f.cache.stats()["unscored"] == 2
+        assert "was not scored: 10 others wait for the scorer" in caplog.text
+    finally:
+        release.set()
+    f.cache.flush()
+    assert f.cache.stats()["scored"] == 10
+
+
+def test_a_score_whose_event_loop_ends_first_is_counted_as_none(caplog: pytest.LogCaptureFixture) -> None:
+    async def scorer(req: int, resp: int) -> int:
+        await asyncio.Event().wait()
+        return 9
+
+    @cached(store=MemoryStore(), scorer=scorer)
+    async def f(n: int) -> int:
+        await asyncio.sleep(0)
+        return n
+
+    async def script() -> None:
+        assert await f(1) == 1
+        await asyncio.sleep(0)  # so that the scorer has begun
+
+    asyncio.run(script())
+    assert (f.cache.stats()["scored"], f.cache.stats()["unscored"]) == (0, 1)
+    assert "was not scored: its event loop ended before" in caplog.text
 
 
 def test_a_score_does_not_go_to_another_result_that_took_the_place() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -19,6 +20,8 @@ from langmem_adapters.model import Experience, Score
 
 __all__ = ["BackgroundScoring", "Kept"]
 
+_MOST = 1000  # that wait for their score; each is held in memory
+
 
 class Kept(NamedTuple):
     """What is to be scored, and where it was kept."""
@@ -33,6 +36,8 @@ class Kept(NamedTuple):
 
 class BackgroundScoring:
     """Has what was kept scored. A scorer that fails is counted, and told of once for each cause.
+
+    So is one that takes so long that a thousand wait for it: what comes meanwhile stays without a score.
 
     While a scorer is at work, all of this library's caches are bypassed: a scorer that asks a model through the very
     cache would else have its own answers scored, and those of that, and so on.
@@ -49,20 +54,24 @@ class BackgroundScoring:
         self._what = what
         self._warn = warn
         self._counts: Counter[str] = Counter()
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
         self._under_way: set[Future[None] | asyncio.Task[None]] = set()
 
     def begin(self, kept: Kept) -> None:
         """Have something scored on a thread of the background."""
-        if self._scorer is not None:
+        if self._scorer is not None and self._has_room():
             with suppress(RuntimeError):  # the interpreter is shutting down
-                self._note(submit(lambda: self._apart(kept)))
+                self._note(submit(lambda: self._apart(kept), lane="scores"))
 
     def abegin(self, kept: Kept) -> None:
         """:meth:`begin` from an async function: on its event loop, where the scorer needs one."""
-        if asks_async(self._scorer):
-            self._note(asyncio.get_running_loop().create_task(self._aapart(kept)))
-        else:
+        if not asks_async(self._scorer):
             self.begin(kept)
+        elif self._has_room():
+            self._note(asyncio.get_running_loop().create_task(self._aapart(kept)))
 
     def stats(self) -> dict[str, int]:
         """How many were scored, and at how many the scorer failed."""
@@ -70,13 +79,28 @@ class BackgroundScoring:
 
     def flush(self) -> None:
         """Wait for the scores that are being made on threads."""
-        wait([future for future in list(self._under_way) if isinstance(future, Future)])
+        wait([future for future in list(self._waiting()) if isinstance(future, Future)])
 
     async def aflush(self) -> None:
         """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
-        waiting = [asyncio.wrap_future(x) if isinstance(x, Future) else x for x in list(self._under_way)]
+        waiting = [asyncio.wrap_future(x) if isinstance(x, Future) else x for x in list(self._waiting())]
         if waiting:
             await asyncio.wait(waiting)
+
+    def _waiting(self) -> set[Future[None] | asyncio.Task[None]]:
+        if self._pid != os.getpid():  # the threads that are at it are the parent's
+            self._start()
+        return self._under_way
+
+    def _has_room(self) -> bool:
+        if len(self._waiting()) < _MOST:
+            return True
+        self._miss(f"{_MOST:,} others wait for the scorer")
+        return False
+
+    def _miss(self, why: str) -> None:
+        self._counts["unscored"] += 1
+        self._warn(f"{self._what} was not scored: {why}")
 
     def _note(self, scoring: Future[None] | asyncio.Task[None]) -> None:
         self._under_way.add(scoring)
@@ -87,8 +111,12 @@ class BackgroundScoring:
             run(self._score(kept))
 
     async def _aapart(self, kept: Kept) -> None:
-        with bypass():
-            await arun(self._score(kept))
+        try:
+            with bypass():
+                await arun(self._score(kept))
+        except asyncio.CancelledError:
+            self._miss("its event loop ended before")
+            raise
 
     def _score(self, kept: Kept) -> Flow[None]:
         if self._scorer is None:
@@ -100,5 +128,4 @@ class BackgroundScoring:
             if (yield from pool.score_flow(experience, score, key=key)):
                 self._counts["scored"] += 1
         except Exception as error:  # noqa: BLE001 - nobody waits for it, so the count and a log are the places to tell
-            self._counts["unscored"] += 1
-            self._warn(f"{self._what} was not scored: {type(error).__name__}")
+            self._miss(type(error).__name__)
