@@ -22,7 +22,7 @@ import tracemalloc
 import typing
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from typing import Any, ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -910,6 +910,26 @@ async def test_an_async_stream_that_is_spoken_to_is_not_kept_and_hears_everythin
         with pytest.raises(StopAsyncIteration):
             await talk.asend("stop")
     assert echo.cache.stats()["stored"] == 0
+
+
+async def test_a_stream_out_of_the_cache_cannot_be_spoken_to() -> None:
+    @cached(store=MemoryStore())
+    def talk() -> Generator[str, Any, None]:
+        heard = yield "ready"
+        yield f"heard {heard}"
+
+    @cached(store=MemoryStore())
+    async def atalk() -> AsyncGenerator[str, Any]:
+        heard = yield "ready"
+        yield f"heard {heard}"
+
+    assert list(talk()) == list(talk()) == [each async for each in atalk()] == ["ready", "heard None"]
+    served, aserved = talk(), atalk()
+    assert (next(served), await aserved.__anext__()) == ("ready", "ready")
+    with pytest.raises(ConfigurationError, match="a stream out of the cache cannot be spoken to"):
+        served.send("a")
+    with pytest.raises(ConfigurationError, match="a stream out of the cache cannot be spoken to"):
+        await aserved.asend("a")
 
 
 def test_an_empty_stream_is_a_hit_and_two_of_one_kind_do_not_wait_for_each_other() -> None:

@@ -446,6 +446,15 @@ def test_the_figures_of_many_tags_do_not_grow_for_ever() -> None:
     assert pool.stats("999")["misses"] == 1
 
 
+def test_the_figures_of_its_own_tag_stay_whatever_others_are_asked_for() -> None:
+    pool = ExperiencePool(MemoryStore(), tag="own")
+    pool.create(Experience(req="q", resp="a"))
+    for n in range(300):
+        pool.at(f"tag {n}").lookup("q")
+    assert pool.stats("own") == pool.stats()
+    assert pool.stats("own")["stored"] == 1
+
+
 def test_a_hit_that_is_taken_back_has_saved_nothing() -> None:
     cache = ExperienceCache(store=MemoryStore(), prices={"m": (1e6, 1e6)}, scorer=lambda *_: 2)
     pool = cache.pool

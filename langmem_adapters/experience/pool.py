@@ -311,7 +311,7 @@ class ExperiencePool(Keeping):
         return self._of(tag).saved
 
     def _of(self, tag: str | None) -> _Seen:
-        return self._own if tag is None else self._seen.get(tag, _Seen())
+        return self._own if tag in {None, self.tag} else self._seen.get(str(tag), _Seen())
 
     def __repr__(self) -> str:
         return f"ExperiencePool({self._shelf.store!r}, tag={self.tag!r})"

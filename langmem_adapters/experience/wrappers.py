@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, TypeVar, cast
 
 from langmem_adapters.codec import encode
-from langmem_adapters.errors import SerializationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.cached import FunctionCache
 from langmem_adapters.flow import arun, run
 from langmem_adapters.given import is_coroutine
@@ -77,7 +77,8 @@ def _stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[...,
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         turn = run(cache.begin(args, kwargs))
         if turn.served:
-            yield from turn.value
+            for item in turn.value:
+                _hears_nothing((yield item))
             return None
         items = _Items(cache, keeps=turn.keeps)
         returned = yield from _Recorded(function(*turn.args, **turn.kwargs), items)
@@ -96,7 +97,7 @@ def _async_stream(function: Callable[..., Any], cache: FunctionCache) -> Callabl
         turn = await arun(cache.begin(args, kwargs))
         if turn.served:
             for item in turn.value:
-                yield item
+                _hears_nothing((yield item))
             return
         items = _Items(cache, keeps=turn.keeps)
         stream = function(*turn.args, **turn.kwargs)
@@ -123,6 +124,12 @@ def _async_stream(function: Callable[..., Any], cache: FunctionCache) -> Callabl
             cache.ascore_later(turn)
 
     return call
+
+
+def _hears_nothing(sent: Any) -> None:
+    """What a stream is told may change what it gives: what was kept is then no answer."""
+    if sent is not None:
+        raise ConfigurationError("a stream out of the cache cannot be spoken to: call the function in a bypass()")
 
 
 class _Items:
