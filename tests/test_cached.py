@@ -23,13 +23,14 @@ import typing
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model
+from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PrivateAttr, SecretStr, create_model
 
 import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
@@ -274,6 +275,36 @@ def test_a_type_that_loses_something_is_not_kept_or_comes_back_whole(value: Any,
     assert same(call(), value)
     assert same(call(), value)
     assert len(calls) == (1 if value == [True] else 2)
+
+
+class Page(BaseModel):
+    url: HttpUrl
+    file: Path
+    data: bytes = b"\x00"
+    links: dict[int, Path] = {}
+    key: SecretStr | None = None
+
+
+PAGE = {"url": "https://example.org", "file": "a", "links": {1: "b"}}
+
+
+@pytest.mark.parametrize(
+    ("value", "returns"),
+    [(Path("a") / "b", Path), ([Path()], list[Path]), (Page.model_validate(PAGE), Page)],
+    ids=["path", "list", "model"],
+)
+def test_paths_and_urls_come_back_by_the_annotation(value: Any, returns: Any) -> None:
+    call, calls, _ = make("function", lambda: value, store=MemoryStore(), returns=returns)
+    assert same(call(), value)
+    assert same(call(), value)
+    assert len(calls) == 1
+
+
+def test_a_secret_is_not_kept_as_the_stars_that_stand_for_it(any_store: Store) -> None:
+    page = Page.model_validate({**PAGE, "key": "my-secret"})
+    call, calls, cache = make("function", lambda: page, store=any_store, returns=Page)
+    assert [call(), call()] == [page, page]
+    assert (len(calls), cache.stats()["refused"]) == (2, 2)
 
 
 def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
+from functools import partial
 from typing import Any, Final, Literal
 
 from pydantic import PydanticUserError, TypeAdapter
@@ -108,14 +109,13 @@ class Responses:
 
     def _data(self, form: Form, value: Any) -> Any:
         value = self._serializer.serialize_resp(value)
-        if form == "typed":
-            if self._adapter is None:
-                return _NONE
-            value = _by_value(self._adapter.dump_python(value, by_alias=True, round_trip=True, warnings=False))
-        try:
-            return decode(encode(value))
-        except SerializationError:
+        if form != "typed":
+            return _written(value)
+        if self._adapter is None:
             return _NONE
+        dump = partial(self._adapter.dump_python, value, by_alias=True, round_trip=True, warnings=False)
+        data = _written(_by_value(dump()))
+        return data if data is not _NONE else _written(dump(mode="json"))  # of paths and URLs, for instance
 
     def _restored(self, form: Form, data: Any) -> Any:
         if form not in _FORMS:
@@ -158,6 +158,14 @@ def _adapter(annotation: Any) -> TypeAdapter[Any] | None:
         return TypeAdapter(annotation)
     except (PydanticUserError, TypeError, NameError):  # a class that pydantic does not know
         return None
+
+
+def _written(value: Any) -> Any:
+    """A value as data that nobody else can change; nothing, for what is none."""
+    try:
+        return decode(encode(value))
+    except SerializationError:
+        return _NONE
 
 
 def _by_value(dumped: Any) -> Any:
