@@ -190,7 +190,7 @@ def test_nothing_is_forgotten_by_a_coroutine_function(pool: ExperiencePool) -> N
     pool.create(Experience(req="France", resp="Paris"))
 
     async def where(experience: Experience) -> bool:
-        return experience.resp == "Rome"
+        return bool(experience.resp == "Rome")
 
     with pytest.raises(ConfigurationError, match="where is a coroutine function: give it a plain one"):
         pool.invalidate(where)  # type: ignore[arg-type]

@@ -263,7 +263,7 @@ def test_a_filter_that_is_a_coroutine_function_is_refused() -> None:
     """What it gives is no answer, and counts as True: it would let everything through."""
     memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
     with pytest.raises(ConfigurationError, match="a filter is a coroutine function"):
-        LangChainRetriever(memory=memory, filter=asyncio.sleep).invoke("bike")  # type: ignore[arg-type]
+        LangChainRetriever(memory=memory, filter=asyncio.sleep).invoke("bike")
 
 
 @pytest.mark.parametrize("named", ["s", "t", "", 5, None])
