@@ -682,6 +682,37 @@ def test_a_pool_is_shared_by_what_is_put_by_hand() -> None:
     assert "Given the request: the capital of France, Returns: Paris" in seen[0]
 
 
+@pytest.mark.parametrize(
+    ("resp", "returns", "served"),
+    [
+        ("Paris", str, "Paris"),
+        ("Paris", None, "Paris"),
+        ({"text": "Paris"}, Answer, Answer(text="Paris")),
+        (None, str | None, None),
+        (5, str, "asked"),
+        ({"words": "Paris"}, Answer, "asked"),
+    ],
+)
+def test_what_is_put_by_hand_is_served_where_the_judge_says_so(resp: Any, returns: Any, served: Any) -> None:
+    pool = ExperiencePool(MemoryStore(), index=open_index("memory:"))
+    by_hand = experience("the capital of France", resp, val=10)
+    pool.create(by_hand.model_copy(update={"entry_type": "Manual"}))
+
+    @cached(pool=pool, query_type="semantic", judge=exact_and_perfect, returns=returns)
+    def ask(req: str) -> Any:
+        return "asked"
+
+    assert ask("the capital of France") == served
+    assert ask.cache.stats()["hits"] == int(served != "asked")
+
+    @cached(pool=pool, query_type="semantic", judge=exact_and_perfect, returns=int)
+    def stream(req: str) -> Iterator[int]:
+        yield 1
+
+    pool.create(experience("the numbers", [3, 4], val=10))
+    assert list(stream("the numbers")) == [3, 4]
+
+
 @pytest.mark.parametrize("where", ["pool", "class"])
 def test_a_function_is_neither_served_nor_shown_what_another_gave_to_a_similar_request(
     where: str, any_store: Store

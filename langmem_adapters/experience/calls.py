@@ -155,7 +155,7 @@ class Calls:
         for experience, _ in (yield from self.pool.similar_flow(turn.req, self._rules.k, turn.may_have)):
             if self._rules.judge and (yield from verdict(self._rules.judge, experience, turn.req)):
                 self.pool.credit(experience)
-                return (yield from self._read(turn, experience, own=False))
+                return (yield from self._read(turn, self.responses.formed(experience), own=False))
             self._reject()
         return False
 

@@ -78,6 +78,15 @@ class Responses:
             raise SerializationError("a stored experience has no response")
         return self.restore(form, data)
 
+    def formed(self, experience: Experience) -> Experience:
+        """An experience, with its form where it has none: it was put in by hand, and holds what pydantic is given."""
+        if "form" in (experience.model_extra or {}):
+            return experience
+        form: Any = "plain" if self._adapter is None else "typed"
+        if self.stream and isinstance(experience.resp, list):
+            form = [form] * len(experience.resp)
+        return experience.model_copy(update={"form": form, "none": True})
+
     def shown(self, experience: Experience) -> Any:
         """What a scorer is shown as the response of an experience. Raises as :meth:`restore` does."""
         return self.of(experience)
