@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PrivateAttr, SecretS
 
 import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
-from langmem_adapters.experience import FunctionCache, bypass, refresh, wrappers
+from langmem_adapters.experience import AtLeast, FunctionCache, bypass, refresh, wrappers
 from langmem_adapters.experience.equality import same
 from langmem_adapters.experience.identity import identity, name_of
 from langmem_adapters.keys import fingerprint
@@ -1081,6 +1081,7 @@ def test_part7_what_hits_have_saved() -> None:
         ({"on_error": "x"}, 'on_error is "degrade" or "raise"'),
         ({"query_type": "near"}, 'query_type is "exact" or "semantic"'),
         ({"query_type": "semantic"}, "needs a judge"),
+        ({"query_type": "semantic", "judge": AtLeast(7)}, "needs a judge.* and not the scores alone, as AtLeast"),
         ({"context_builder": lambda req, exps: req}, "which argument of .* is the request"),
         ({"serializer": 5}, "a serializer has serialize_req"),
         ({"colour": "red"}, "cached has no option colour"),

@@ -84,7 +84,7 @@ def exact_and_perfect(experience: Experience, req: Any) -> bool:
 
 
 class AtLeast:
-    """Judges by the score: what has none, or a lower one, is not served.
+    """Judges by the score: what has none, or a lower one, is not served. It does not compare requests.
 
     >>> from langmem_adapters.model import Metric
     >>> AtLeast(7)(Experience(req="France", resp="Paris", metric=Metric(score=Score(val=8))), "France")

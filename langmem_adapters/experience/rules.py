@@ -11,7 +11,7 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.arguments import Arguments
 from langmem_adapters.experience.flights import Flight
 from langmem_adapters.experience.keeping import QueryType
-from langmem_adapters.experience.policies import ContextBuilder, Judge, Scorer, Serializer, asks_async
+from langmem_adapters.experience.policies import AtLeast, ContextBuilder, Judge, Scorer, Serializer, asks_async
 from langmem_adapters.given import check_count, check_function, check_plain
 from langmem_adapters.model import Experience, Metric
 
@@ -47,8 +47,11 @@ class Rules:
             raise ConfigurationError(f"wait is a number of seconds, or 0, not {self.wait!r:.50}")
         if self.query_type not in {"exact", "semantic"}:
             raise ConfigurationError(f'query_type is "exact" or "semantic", not {self.query_type!r}')
-        if self.query_type == "semantic" and self.judge is None:
-            raise ConfigurationError('query_type="semantic" needs a judge, who says which similar experience will do')
+        if self.query_type == "semantic" and (self.judge is None or isinstance(self.judge, AtLeast)):
+            raise ConfigurationError(
+                'query_type="semantic" needs a judge, who says which similar experience will do: one that compares the'
+                " requests, as LLMJudge does, and not the scores alone, as AtLeast"
+            )
         for policy in ("scorer", "judge", "context_builder"):
             if asks_async(getattr(self, policy)) and not is_async:
                 raise ConfigurationError(
