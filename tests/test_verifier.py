@@ -62,10 +62,18 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # either direction. "foreign-adversarial" and "foreign-paraphrases" were written by somebody who had not seen the rules:
 # 55 of these near-misses were served then. "foreign-long-adversarial" was written by the same hand after reading them:
 # 26 were served. The rules against both came afterwards, so neither is unseen any more. "unseen" was written when these
-# rules were done, in other domains, and nothing was changed for it: its figures are the honest ones.
+# rules were done, in other domains: one was served. "fresh" was written by a third hand that had seen neither rules nor
+# sets: four were served, and the rules of phrases that change places and of tenses came afterwards. "later" is of that
+# hand too, after these rules, in other domains, and nothing was changed for it: its figures are the honest ones.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "most"),
-    [("foreign-adversarial", 339, 2), ("foreign-long-adversarial", 65, 2), ("unseen-adversarial", 61, 1)],
+    [
+        ("foreign-adversarial", 339, 2),
+        ("foreign-long-adversarial", 65, 2),
+        ("unseen-adversarial", 61, 0),
+        ("fresh-adversarial", 317, 1),
+        ("later-adversarial", 108, 0),
+    ],
 )
 def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
     name: str, pairs_in_it: int, most: int
@@ -76,7 +84,13 @@ def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
 
 
 @pytest.mark.parametrize(
-    ("name", "pairs_in_it", "least"), [("foreign-paraphrases", 294, 183), ("unseen-paraphrases", 40, 32)]
+    ("name", "pairs_in_it", "least"),
+    [
+        ("foreign-paraphrases", 294, 184),
+        ("unseen-paraphrases", 40, 32),
+        ("fresh-paraphrases", 168, 54),
+        ("later-paraphrases", 48, 23),
+    ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(
     name: str, pairs_in_it: int, least: int
@@ -117,6 +131,8 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("negation", "Can I pay with cash?", "Can't I pay with cash?"),
         ("negation", "Which rows are empty?", "Which rows are not empty?"),
         ("negation", "Cake with eggs", "Cake without eggs"),
+        ("negation", "Guests who have signed the form", "Guests who have yet to sign the form"),
+        ("opposites", "Is the current owner liable?", "Is the previous owner liable?"),
         ("opposites", "How do I lock a cell?", "How do I unlock a cell?"),
         ("opposites", "How do I gain weight?", "How do I lose weight?"),
         ("opposites", "Is my employer insured?", "Is my employee insured?"),
@@ -132,6 +148,7 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("code", "Is the OnePlus 3 any good?", "Is the OnePlus 3T any good?"),
         ("names", "How big is Sweden?", "How big is Norway?"),
         ("names", "How do I write to Anna?", "How do I write to her?"),
+        ("words", "Draft a note to Mr Wu", "Draft a note to Mrs Wu"),
         ("order", "Convert a list to a tuple", "Convert a tuple to a list"),
         ("order", "Did Brutus kill Caesar?", "Did Caesar kill Brutus?"),
         ("order", "Is gold heavier than silver?", "Is silver heavier than gold?"),
@@ -170,6 +187,8 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
             "Cancel the train, keep the hotel and move the flight",
             "Keep the train, move the hotel and cancel the flight",
         ),
+        ("order", "The tall nurse thanked a pilot", "A pilot thanked the tall nurse"),
+        ("order", "Why do stray dogs fear wild horses?", "Why do wild horses fear stray dogs?"),
         ("question", "When was it built?", "Where was it built?"),
         ("question", "How did Mozart die?", "Where did Mozart die?"),
         ("question", "Do vaccines work?", "How do vaccines work?"),
@@ -214,6 +233,10 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("tense", "Who is the captain of the team?", "Who was the captain of the team?"),
         ("tense", "How does the fire start?", "How did the fire start?"),
         ("tense", "Was I charged?", "Will I be charged?"),
+        ("tense", "Who rents the hall?", "Who rented the hall?"),
+        ("tense", "I paid the toll", "I am paying the toll"),
+        ("tense", "What have the voters decided?", "What will the voters decide?"),
+        ("tense", "Where has the bus gone?", "Where is the bus going?"),
         ("modality", "Do I water a cactus in winter?", "Should I water a cactus in winter?"),
         ("persons", "How do I change my password?", "How do I change your password?"),
         ("persons", "How much do I owe you?", "How much do you owe me?"),
@@ -287,6 +310,11 @@ def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
         ("Who came 2nd in the race?", "Who came 2 in the race?"),
         ("Is a 4k screen worth it?", "Is a 4K screen worth it?"),
         ("How does one learn to swim?", "How can I learn to swim?"),
+        ("The parser returns a list of tokens.", "A list of tokens is returned by the parser."),
+        ("How do a debit card and a credit card differ?", "How do a credit card and a debit card differ?"),
+        ("The roof has been repaired in May", "The roof is repaired in May"),
+        ("How many eggs can I eat a day?", "How many eggs can I eat per day?"),
+        ("How do heat pumps work?", "Could you tell me how heat pumps work?"),
         ("Is tea more popular than ever in Berlin?", "Has Berlin taken to drinking a lot of tea?"),
         (
             "You can obtain a saved index from a remote disk with the open function of the small store module",

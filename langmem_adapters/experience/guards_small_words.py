@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from langmem_adapters.experience.verifier_features import Alignment
 from langmem_adapters.experience.verifier_reading import Reading
-from langmem_adapters.experience.verifier_words import ARTICLES, I_WORDS, YOU_WORDS, stem_of
+from langmem_adapters.experience.verifier_words import ARTICLES, I_WORDS, YOU_WORDS, is_past, stem_of
 
 __all__ = ["complements", "courtesies", "differ", "links", "modality", "persons", "scope", "tense", "voice"]
 
@@ -92,12 +92,34 @@ _MEANS = frozenset(("with", "via", "on", "in", "using", "through"))
 
 def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
     """What is must not stand for what was, nor what was for what will be, all else the same."""
-    one, other = ({_TIMES[word] for word in words & _TIMES.keys()} for words in (left.vocabulary, right.vocabulary))
-    if {*one, *other} != {"is", "was"} or one & other or _alone(left, right, alignment) - {"will"}:
+    if _alone(left, right, alignment) - {"will"}:
+        return ""
+    one, other = _times(left), _times(right)
+    for a, b, _ in alignment.pairs:
+        verb, another = left.content[a].text, right.content[b].text
+        if verb != another and is_past(verb) != is_past(another):
+            for times, reading, word in ((one, left, verb), (other, right, another)):
+                if reading.vocabulary.isdisjoint(_AUXILIARIES):
+                    times.add("was" if is_past(word) else "is")
+    if {*one, *other} != {"is", "was"} or one & other:
         return ""
     return differ("tense", one, other)
 
 
+def _times(reading: Reading) -> set[str]:
+    """What auxiliaries tell; "has decided" tells what was, "has been closed" what is."""
+    times = {_TIMES[word] for word in reading.vocabulary & _TIMES.keys()}
+    if times:
+        return times
+    for place, word in enumerate(reading.words):
+        after = reading.words[place + 1 : place + _NEAR]
+        if word in _HAVING and "been" not in after and any(map(is_past, after)):
+            return {"was"}
+    return times
+
+
+_HAVING = frozenset(("has", "have", "had"))
+_NEAR = 5  # words: "have all of them decided"
 _TIMES = {
     **dict.fromkeys(_listed("is are am do does will"), "is"),
     **dict.fromkeys(_listed("was were did"), "was"),
@@ -116,6 +138,11 @@ def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
     return differ("modality", left.words[:1], right.words[:1])
 
 
+_AUXILIARIES = frozenset(
+    _listed(
+        "is are am was were be been being do does did has have had to can could may might must shall will would should"
+    )
+)
 _MODES = {
     word: name
     for name, *words in map(str.split, _listed("can could, may might, should, must, will would, do does", ","))

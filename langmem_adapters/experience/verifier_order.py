@@ -59,7 +59,7 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
                 beside = beside or (j == i + 2 and _stand_alike(left, pairs[i][0], pairs[j][0]))
                 if (better == len(order) or in_part) and not _may_move(left, right, pairs[i], pairs[j], beside=beside):
                     return first.text, second.text
-    return None if alignment.only_left or alignment.only_right else _turned_round(left, order)
+    return None if alone else _exchanged(left, right, pairs) or _turned_round(left, order)
 
 
 def _go_along(order: Sequence[int], *moved: int) -> bool:
@@ -74,6 +74,25 @@ def _stand_alike(reading: Reading, *places: int) -> bool:
         for step in (-1, 1)
         if all(0 <= place + step < len(reading.content) for place in places)
     )
+
+
+def _exchanged(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]) -> tuple[str, str] | None:
+    """Two phrases that changed places round what stayed: "my big dog bit a cat", "a cat bit my big dog"."""
+    if left.sentences > 1 or right.sentences > 1 or LINKS & left.vocabulary:
+        return None
+    phrases = [pair for n, pair in enumerate(pairs) if n == 0 or pair[1] != pairs[n - 1][1] + 1]
+    order = [other for _, other, _ in phrases]
+    for i in range(len(order)):
+        for j in range(i + 2, len(order)):
+            exchanged = order.copy()
+            exchanged[i], exchanged[j] = exchanged[j], exchanged[i]
+            if exchanged != sorted(order) or _may_move(left, right, phrases[i], phrases[j], beside=False):
+                continue
+            one, other = phrases[i], phrases[j]
+            governed = [_preposition(left, left.content[n]) for n in (one[0], other[0])]
+            if sorted(governed) == sorted(_preposition(right, right.content[n]) for n in (one[1], other[1])):
+                return left.content[one[0]].text, left.content[other[0]].text
+    return None
 
 
 def _turned_round(left: Reading, order: Sequence[int]) -> tuple[str, str] | None:

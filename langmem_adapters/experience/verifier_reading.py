@@ -62,6 +62,9 @@ _ASKS = {
     "where": ("where",), "how many": ("how",), "how long": ("how",), "how": ("how",),
 }  # fmt: skip
 """Without any of which a text has no such wording: to look for it takes a tenth of the time."""
+_ASKED_OF_YOU = re.compile(
+    r"^(?:please )?(?:can|could|will|would) you (?:please )?(?:tell|explain|show)(?: to)?(?: me| us)? (?=how |wh)"
+)
 _MARK = re.compile(r"(?<![\w.,:/-])\d+([^\W\d_]{1,2})(?![\w-])")
 _NO_MARKS = frozenset(UNITS) | frozenset(SCALES) | frozenset(("st", "nd", "rd", "th", "l", "x"))
 _NO_NAMES = STOP.union(SOFT, NUMBERS, POLITE) - {"it", "us", "who"}
@@ -234,6 +237,7 @@ def _bare(text: str) -> str:
 
 
 def _frame(text: str) -> str:
+    text = _ASKED_OF_YOU.sub("", text)
     if _FRAMES[0][1].search(text):
         return "how to"
     if _FRAMES[-1][1].search(text):

@@ -24,6 +24,7 @@ __all__ = [
     "SYNONYMS",
     "UNITS",
     "YOU_WORDS",
+    "is_past",
     "stem_of",
 ]
 
@@ -51,30 +52,30 @@ _SPELLINGS = (
     ("vourite", "vorite"), ("vourites", "vorites"), ("aviour", "avior"), ("abour", "abor"), ("lour", "lor"),
     ("lours", "lors"), ("mour", "mor"), ("theatre", "theater"), ("theatres", "theaters"), ("ogue", "og"),
 )  # fmt: skip
-_FORMS = {
-    form: base
-    for base, *forms in map(
-        str.split,
-        _listed(
-            """become became, begin began begun, break broke broken, bring brought, build built, buy bought,
-            catch caught,
-        choose chose chosen, come came, draw drew drawn, drive drove driven, eat ate eaten, fall fell fallen,
-        feel felt, find found, fly flew flown, forget forgot forgotten, get got gotten, give gave given,
-        go went gone goes, grow grew grown, hear heard, hold held, keep kept, know knew known, lead led,
-        lose lost, make made, mean meant, meet met, pay paid, run ran, say said, see saw seen, sell sold,
-            send sent, show shown, sit sat, sleep slept, speak spoke spoken, spend spent, stand stood, steal stole
-            stolen,
-        take took taken, teach taught, tell told, think thought, throw threw thrown, understand understood,
-        win won, write wrote written, child children kids kid, foot feet, life lives, man men, woman women,
-        mouse mice, person people, tooth teeth, wife wives, color colour, use used, die died dies dying,
-        die dead death, color colours
-""",
-            ",",
-        ),
-    )
-    for form in forms
-}
 
+
+def _bases(written: str) -> dict[str, str]:
+    """From each form to what it is a form of."""
+    return {form: base for base, *forms in map(str.split, written.split(",")) for form in forms}
+
+
+_PASTS = _bases("""become became, begin began begun, break broke broken, bring brought, build built, buy bought,
+catch caught, choose chose chosen, come came, draw drew drawn, drive drove driven, eat ate eaten, fall fell fallen,
+feel felt, find found, fly flew flown, forget forgot forgotten, get got gotten, give gave given, go went gone,
+grow grew grown, hear heard, hold held, keep kept, know knew known, lead led, lose lost, make made, mean meant,
+meet met, pay paid, run ran, say said, see saw seen, sell sold, send sent, show shown, sit sat, sleep slept,
+speak spoke spoken, spend spent, stand stood, steal stole stolen, take took taken, teach taught, tell told,
+think thought, throw threw thrown, understand understood, win won, write wrote written, use used, die died""")
+_FORMS = _PASTS | _bases("""go goes, die dies dying dead death, child children kids kid, foot feet, life lives, man men,
+woman women, mouse mice, person people, tooth teeth, wife wives, color colour colours, missus mrs""")
+
+
+def is_past(word: str) -> bool:
+    """Whether a word has the form of a past tense or of a past participle: "paid", "closed"."""
+    return word in _PASTS or (word.endswith("ed") and len(word) > _SHORTEST_PAST)
+
+
+_SHORTEST_PAST = 4  # letters; "need" and "feed" have no other form in it
 ENGLISH = frozenset(
     _listed(
         """a about an and any are as at be because been but by can could did do does for from had has have
@@ -310,7 +311,8 @@ OPPOSITES: frozenset[tuple[str, str]] = frozenset(
     dawn/dusk | sunrise/sunset | upstream/downstream | upgrade/downgrade | mount/unmount | bind/unbind |
     wrap/unwrap | commit/revert rollback | debit/credit | push/pop | lossy/lossless | singular/plural |
     prefix/suffix | uppercase/lowercase | ascending/descending | clockwise/counterclockwise anticlockwise |
-    inner/outer | upper/lower | immigrant/emigrant | immigrate/emigrate | landlord/tenant | plaintiff/defendant |
+    current present existing/previous former past | inner/outer | upper/lower |
+    immigrant/emigrant | immigrate/emigrate | landlord/tenant | plaintiff/defendant |
     lender/borrower | exporter/importer
 """,
         "|",
