@@ -499,6 +499,23 @@ def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> N
         assert [asked(**change) for change in other] == [0] * len(other)
 
 
+@pytest.mark.parametrize("made", ["model_copy", "copy", "in place", "in a mapping of its own"])
+def test_c4_a_model_that_was_changed_after_its_first_call_is_another_one(server: OpenAIServer, made: str) -> None:
+    cache, first = _cache(), _openai(server, model_kwargs={"user": "a"})
+    assert CachedChatModel(first, cache).invoke("Hi").response_metadata["model_name"].startswith("gpt-4o")
+    other = first.model_copy(update={"model_name": "gpt-5"}) if made == "model_copy" else copy.copy(first)
+    if made == "in a mapping of its own":
+        other.model_kwargs["user"] = "b"
+    elif made != "model_copy":
+        other = first if made == "in place" else other
+        other.model_name = "gpt-5"
+    for asked in (2, 2):
+        CachedChatModel(other, cache).invoke("Hi")
+        assert len(server.requests) == asked
+    changed = server.requests[1]
+    assert changed.get("user") == "b" if made == "in a mapping of its own" else changed["model"] == "gpt-5"
+
+
 def test_c10_another_tenant_is_asked_for_itself() -> None:
     store, inner = MemoryStore(), Scripted(script=["For a.", "For b."])
     models = [CachedChatModel(inner, ExperienceCache(store=store, tenant=tenant)) for tenant in "ab"]

@@ -23,6 +23,7 @@ from langmem_adapters.langchain.alike import Alike
 from langmem_adapters.langchain.answers import Answers, Examples, Request
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.classes import with_fields
+from langmem_adapters.langchain.current import as_it_is_now
 from langmem_adapters.langchain.examples import question_of, with_examples
 from langmem_adapters.langchain.pieces import pieces
 from langmem_adapters.langchain.rebinding import replaced_models
@@ -262,10 +263,11 @@ class CachedChatModel(Switches, BaseChatModel):
 
     @property
     def _serialized(self) -> dict[str, Any]:
-        return self.wrapped._serialized  # noqa: SLF001 - so that traces show the model
+        return as_it_is_now(self.wrapped)._serialized  # noqa: SLF001 - so that traces show the model
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
-        return self.wrapped._get_llm_string(stop=stop, **kwargs)  # noqa: SLF001 - so that it has the model's entries
+        model = as_it_is_now(self.wrapped)
+        return model._get_llm_string(stop=stop, **kwargs)  # noqa: SLF001 - so that it has the model's entries
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
         return self.wrapped._get_invocation_params(stop=stop, **kwargs)  # noqa: SLF001 - so that traces show them
