@@ -16,9 +16,12 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.structured_output import ToolStrategy
+from langchain.chat_models import init_chat_model
 from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
@@ -29,6 +32,7 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 from tests.faults import Down
+from tests.openai_server import OpenAIServer
 from tests.test_cached_chat_model import AsyncScripted, Scripted, weather_man
 
 ROOT = Path(__file__).parent.parent
@@ -182,6 +186,45 @@ def test_another_system_prompt_model_or_tool_is_another_request() -> None:
     other = Scripted(usage=False)
     asked(create_agent(other, middleware=[cache]))
     assert (inner.asked, other.asked) == (3, 1)
+
+
+def test_a_model_that_the_run_chooses_and_one_with_fallbacks_or_settings_bound_to_it_are_served_too() -> None:
+    with OpenAIServer() as server:
+        settings: Any = {"base_url": server.url, "api_key": "k", "max_retries": 0}
+        choosing: Any = init_chat_model("openai:gpt-4o", configurable_fields=("model",), **settings)
+        cold, other = ChatOpenAI(model="gpt-4o", temperature=0, **settings), ChatOpenAI(model="gpt-5", **settings)
+        models: list[tuple[Any, int]] = [
+            (choosing, 2),
+            (cold.with_fallbacks([other]), 1),
+            (cold.bind(temperature=1), 1),
+        ]
+        for model, makes in models:
+            cache = memory()
+            agent: Any = create_agent(model, middleware=[cache])
+            before = len(server.requests)
+            for name in ("gpt-4o", "gpt-5", "gpt-4o"):
+                agent.invoke({"messages": [HumanMessage("Hi")]}, {"configurable": {"model": name}})
+            assert len(server.requests) - before == makes
+            assert cache.stats()["hits"] == 3 - makes
+        assert [request["model"] for request in server.requests] == ["gpt-4o", "gpt-5", "gpt-4o", "gpt-4o"]
+        assert [request.get("temperature") for request in server.requests] == [None, None, 0, 1]
+
+
+def test_a_model_in_which_none_can_be_seen_goes_by_the_cache() -> None:
+    class Hidden(Runnable[Any, Any]):
+        output_version = None
+
+        def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002 - as Runnable has it
+            return inner.invoke(input, config)
+
+        def bind(self, **_: Any) -> Any:
+            return self
+
+    inner, cache = Scripted(), memory()
+    hidden: Any = Hidden()
+    agent = create_agent(hidden, middleware=[cache])
+    assert [asked(agent)[-1].content for _ in range(2)] == ["Hello there!"] * 2
+    assert (inner.asked, cache.stats()["bypassed"]) == (2, 2)
 
 
 @pytest.mark.parametrize("mode", ["invoke", "stream", "ainvoke", "astream"])

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Literal
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import Generation
 
 from langmem_adapters.errors import ConfigurationError, MissingDependency
@@ -20,6 +21,7 @@ from langmem_adapters.indexes import cache_index, open_index
 from langmem_adapters.langchain.answers import Answers
 from langmem_adapters.langchain.chat_model import CachedChatModel
 from langmem_adapters.langchain.generations import worth_storing
+from langmem_adapters.langchain.rebinding import replaced_models
 from langmem_adapters.langchain.tools import Tools
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Index, Store
@@ -198,14 +200,21 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any]):
     # --- whose answers
 
     def _with_cache(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        model = request.model
-        if isinstance(model, CachedChatModel):  # its cache knows nothing of users, so it is not asked
-            model = model.wrapped
         scope = self._found(request.runtime)
-        if scope is None:
-            self._bypassed += 1
-            return request.override(model=model)
-        return request.override(model=CachedChatModel(model, self._of(scope, model.output_version)))
+        cached = 0
+
+        def replace(model: BaseChatModel) -> BaseChatModel:
+            nonlocal cached
+            if isinstance(model, CachedChatModel):  # its cache knows nothing of users, so it is not asked
+                model = model.wrapped
+            if scope is None:
+                return model
+            cached += 1
+            return CachedChatModel(model, self._of(scope, model.output_version))
+
+        model = replaced_models(_chosen(request.model), replace)
+        self._bypassed += not cached
+        return request.override(model=model)
 
     def _found(self, runtime: Runtime[Any]) -> Scope | None:
         """Whose answers a run has; None, where it must not have any."""
@@ -229,6 +238,12 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any]):
     def _made(self, scope: Scope, output_version: str | None) -> Answers:
         pool = self.pool(user=scope.user, tenant=scope.tenant)
         return Answers(pool, output_version=output_version, **self._rules)
+
+
+def _chosen(model: Any) -> Any:
+    """Of a model of ``init_chat_model(configurable_fields=…)``, the one that the run's configuration asks for."""
+    choose = None if isinstance(model, BaseChatModel) else getattr(type(model), "_model", None)
+    return choose(model) if callable(choose) else model
 
 
 def _together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
