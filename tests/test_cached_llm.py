@@ -43,7 +43,7 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, Field, PrivateAttr
 
-from langmem_adapters import ConfigurationError, StoreUnavailable
+from langmem_adapters import ConfigurationError, SerializationError, StoreUnavailable
 from langmem_adapters.experience import AtLeast
 from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.llamaindex.responses import (
@@ -448,6 +448,46 @@ def test_what_would_not_come_back_equal_is_given_and_not_kept() -> None:
     llm = cached(Scripted(script=[odd[0]]))
     llm.chat(HI)
     assert (llm.stats()["refused"], llm.stats()["stored"]) == (1, 0)
+
+
+class Citing(ChatResponse):
+    """A response that tells more than others."""
+
+    citations: list[str] = Field(default_factory=list)
+
+
+def test_what_a_provider_tells_beside_a_response_is_not_lost_by_keeping_it() -> None:
+    class Search(BaseModel):
+        id: str = "a"
+
+    message = ChatMessage(role="assistant", content="a")
+    for response in (
+        Citing(message=message, citations=["page 4"]),
+        ChatResponse(message=message, additional_kwargs={"built_in_tool_calls": [Search()]}),
+    ):
+        with pytest.raises(SerializationError, match="not come back equal"):
+            write_response(response)
+    assert write_response(Citing(message=message))["message"]
+
+
+@pytest.mark.parametrize("way", CHATS)
+def test_e6_tool_calls_that_a_provider_gives_as_objects_of_its_own_too_are_kept(way: str) -> None:
+    class Call(BaseModel):
+        id: str
+        type: str = "function"
+
+    said = _called("a")
+    called = said.model_copy(update={"additional_kwargs": {"tool_calls": [Call(id="a")]}})
+    inner = Scripted(script=[called])
+    llm = cached(inner)
+    for _ in range(2):
+        response = CHATS[way](llm)
+        calls = llm.get_tool_calls_from_response(response)
+        assert [(call.tool_name, call.tool_kwargs) for call in calls] == [("weather", {"place": "Rome"})]
+    assert inner.asked == 1
+    (told,) = response.message.additional_kwargs["tool_calls"]
+    assert told == {"id": calls[0].tool_id, "type": "function"}
+    assert told["id"] != "a"
 
 
 @pytest.mark.parametrize(
@@ -886,6 +926,50 @@ def test_structured_prediction_and_direct_calls_of_tools_are_served() -> None:
     assert calling.stats()["hits"] == 1
     required = calling.chat_with_tools(tools, "Weather?", tool_required=True)
     assert "cache" not in required.additional_kwargs  # that tools are required, is part of the request
+
+
+class Formed(Scripted):
+    """Has a way to structured output of its own, as models of OpenAI and Ollama have."""
+
+    _way: str = PrivateAttr("format")
+
+    def structured_predict(self, output_cls: Any, prompt: Any, llm_kwargs: Any = None, **prompt_args: Any) -> Any:
+        messages = prompt.format_messages(**prompt_args)
+        return output_cls.model_validate_json(self.chat(messages, way=self._way).message.content)
+
+    async def astructured_predict(
+        self, output_cls: Any, prompt: Any, llm_kwargs: Any = None, **prompt_args: Any
+    ) -> Any:
+        response = await self.achat(prompt.format_messages(**prompt_args), way=self._way)
+        return output_cls.model_validate_json(response.message.content)
+
+    def stream_structured_predict(
+        self, output_cls: Any, prompt: Any, llm_kwargs: Any = None, **prompt_args: Any
+    ) -> Any:
+        *_, last = self.stream_chat(prompt.format_messages(**prompt_args), way=self._way)
+        yield output_cls.model_validate_json(last.message.content)
+
+    async def astream_structured_predict(
+        self, output_cls: Any, prompt: Any, llm_kwargs: Any = None, **prompt_args: Any
+    ) -> Any:
+        async def gen() -> Any:
+            stream = await self.astream_chat(prompt.format_messages(**prompt_args), way=self._way)
+            *_, last = [response async for response in stream]
+            yield output_cls.model_validate_json(last.message.content)
+
+        return gen()
+
+
+async def test_e6_a_models_own_way_to_structured_output_is_taken_and_served() -> None:
+    inner = Formed(script=['{"place": "Rome"}'])
+    llm, prompt, rome = cached(inner), PromptTemplate("Where is {who}?"), Place(place="Rome")
+    for _ in range(2):
+        assert await asyncio.to_thread(llm.structured_predict, Place, prompt, who="Ada") == rome
+        assert await llm.astructured_predict(Place, prompt, who="Ada") == rome
+        assert list(llm.stream_structured_predict(Place, prompt, who="Ada")) == [rome]
+        stream = await llm.astream_structured_predict(Place, prompt, who="Ada")
+        assert [one async for one in stream] == [rome]
+    assert inner.asked == 1
 
 
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # agents look at all they have

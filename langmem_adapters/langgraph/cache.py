@@ -39,7 +39,9 @@ class ExperienceNodeCache(BaseCache[ValueT]):
 
     Reading never builds anything but LangGraph's own safe types (messages, documents, dates and the like) and the
     classes given as ``types``. A value that would not come back as it was is not stored: the node runs each time.
-    Tuples come back as lists, as from LangGraph's checkpointers. An entry that cannot be read is a miss.
+    Tuples come back as lists, as from LangGraph's checkpointers. An entry that cannot be read is a miss. Messages come
+    back with their ids, as from LangGraph's own caches: a thread that meets one twice has it once. Where a node does
+    no more than ask a model, cache the model.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.

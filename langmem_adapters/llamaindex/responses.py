@@ -6,7 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, TextBlock, ThinkingBlock
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
 
 from langmem_adapters.codec import plain
 from langmem_adapters.endings import is_cut
@@ -90,12 +97,31 @@ def write_response(response: Response) -> dict[str, Any]:
     data: dict[str, Any] = {"kwargs": dict(response.additional_kwargs), "usage": usage_of(response)}
     if isinstance(response, CompletionResponse):
         data["text"] = response.text
+        same = True
     else:
         data["message"] = to_message(response.message).to_data()
-        if _message(data) != response.message:
-            raise SerializationError("a response of a model would not come back equal")
+        same = _message(data) == _without_objects(response.message)
+    if not same or _has_more(response) or plain(data["kwargs"]) != data["kwargs"]:
+        raise SerializationError("a response of a model would not come back equal")
     plain(data)  # raises for what is no data
     return data
+
+
+def _has_more(response: Response) -> bool:
+    """Whether a provider's own class of responses tells something more, as citations."""
+    known = {*ChatResponse.model_fields, *CompletionResponse.model_fields}
+    return any(getattr(response, name) for name in type(response).model_fields.keys() - known)
+
+
+def _without_objects(message: ChatMessage) -> ChatMessage:
+    """A message whose calls are in its blocks, with the provider's own objects beside them as the data that they are.
+
+    OpenAI's and Mistral's models give both, and read the blocks.
+    """
+    calls = message.additional_kwargs.get("tool_calls")
+    if not (isinstance(calls, list) and any(isinstance(block, ToolCallBlock) for block in message.blocks)):
+        return message
+    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, "tool_calls": plain(calls)}})
 
 
 def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Response:
