@@ -516,6 +516,61 @@ def test_c4_a_model_that_was_changed_after_its_first_call_is_another_one(server:
     assert changed.get("user") == "b" if made == "in a mapping of its own" else changed["model"] == "gpt-5"
 
 
+class Silent(Scripted):
+    """Tells LangChain no more of itself than its class, as models of Ollama do."""
+
+    model: str = "small"
+    temperature: float | None = None
+    base_url: str | None = None
+    api_key: str = "k"
+    calls: int = 0
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {}
+
+    def _next(self, messages: list[BaseMessage]) -> Any:
+        self.calls += 1
+        return super()._next(messages)
+
+
+class Loud(Silent):
+    """Tells its name, and not where it is."""
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"model": self.model}
+
+
+def test_c4_what_a_model_does_not_tell_of_itself_is_part_of_the_key() -> None:
+    cache, said = _cache(), iter("abcdefghij")
+
+    def asked(kind: type[Silent] = Silent, **fields: Any) -> str:
+        model = CachedChatModel(kind(script=[lambda _: AIMessage(next(said))], **fields), cache)
+        first = model.invoke("Hi")
+        assert model.invoke("Hi").content == first.content  # though it has counted its call
+        return str(first.content)
+
+    assert [asked(), asked(api_key="another"), asked(model="large"), asked(temperature=1)] == ["a", "a", "b", "c"]
+    assert [asked(model="large", base_url="http://b"), asked(model="large")] == ["d", "b"]
+    assert [asked(Loud), asked(Loud, base_url="http://b"), asked(Loud)] == ["e", "f", "e"]
+    small = Silent(script=[lambda _: AIMessage(next(said))])
+    for name in ("small", "large"):  # found by what was asked above
+        small.model = name
+        assert CachedChatModel(small, cache).invoke("Hi").content == {"small": "a", "large": "b"}[name]
+
+
+def test_c4_a_copy_with_another_field_of_the_models_is_a_copy_of_the_model(server: OpenAIServer) -> None:
+    model = CachedChatModel(_openai(server), _cache())
+    other = model.model_copy(update={"temperature": 0.5, "tags": ["a"]})
+    assert (other.temperature, model.temperature, other.tags) == (0.5, None, ["a"])
+    for _ in range(2):
+        model.invoke("Hi")
+        other.invoke("Hi")
+    assert [request.get("temperature") for request in server.requests] == [None, 0.5]
+    assert model.stats()["hits"] == 2  # of one cache
+
+
 def test_c10_another_tenant_is_asked_for_itself() -> None:
     store, inner = MemoryStore(), Scripted(script=["For a.", "For b."])
     models = [CachedChatModel(inner, ExperienceCache(store=store, tenant=tenant)) for tenant in "ab"]

@@ -609,6 +609,29 @@ def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> N
     assert asked(tools=[FunctionTool.from_defaults(weather)]) == 0
 
 
+class Continuing(Scripted):
+    """Has the provider go on from an earlier response, as OpenAI's can."""
+
+    track_previous_responses: bool = False
+    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
+    _previous_response_id: str | None = PrivateAttr(None)
+    _generation_config: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+
+def test_c4_what_the_provider_keeps_of_a_conversation_is_part_of_what_is_asked() -> None:
+    store = MemoryStore()
+
+    def asks(before: str | None = None, *, track: bool = False, **config: Any) -> int:
+        inner = Continuing(track_previous_responses=track)
+        inner._previous_response_id, inner._generation_config = before, config
+        cached(inner, store=store).chat(HI)
+        return inner.asked
+
+    assert [asks(), asks(), asks("r1"), asks("r2"), asks("r1")] == [1, 0, 1, 1, 0]
+    assert [asks(top_k=1), asks(top_k=2), asks(top_k=1)] == [1, 1, 0]
+    assert [asks(track=True), asks(track=True)] == [1, 1]
+
+
 def test_c4_ids_of_tool_calls_do_not_change_the_key() -> None:
     inner = Scripted()
     llm = cached(inner)
@@ -633,37 +656,21 @@ def test_a_request_that_is_no_data_goes_by_the_cache(caplog: pytest.LogCaptureFi
     assert len(caplog.records) == 1
 
 
-class Continuing(Scripted):
-    """As LlamaIndex's OpenAIResponses: what was said before is at the provider."""
-
-    track_previous_responses: bool = False
-    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
-    _previous_response_id: str | None = PrivateAttr(default=None)
-
-
 @pytest.mark.parametrize(
-    ("fields", "previous", "kwargs"),
+    ("fields", "kwargs"),
     [
-        ({"track_previous_responses": True}, None, {}),
-        ({}, "resp_1", {}),
-        ({}, None, {"conversation": "conv_1"}),
-        ({"additional_kwargs": {"conversation": "conv_1"}}, None, {}),
+        ({"track_previous_responses": True}, {}),
+        ({}, {"conversation": "conv_1"}),
+        ({"additional_kwargs": {"conversation": "conv_1"}}, {}),
     ],
 )
-def test_a_model_that_goes_on_from_what_its_provider_keeps_is_always_asked(
-    fields: dict[str, Any], previous: str | None, kwargs: dict[str, Any]
+def test_a_model_whose_provider_keeps_the_conversation_is_always_asked(
+    fields: dict[str, Any], kwargs: dict[str, Any]
 ) -> None:
-    inner = Continuing(script=["One.", "Two.", "Three.", "Four."], **fields)
-    inner._previous_response_id = previous
-    llm = cached(inner)
+    llm = cached(Continuing(script=["One.", "Two.", "Three.", "Four."], **fields))
     said = [text(llm.chat(HI, **kwargs)) for _ in range(2)] + [llm.complete("Hi", **kwargs).text for _ in range(2)]
     assert said == ["One.", "Two.", "Three.", "Four."]
     assert llm.stats()["unkeyed"] == 4
-
-
-def test_a_model_that_could_go_on_and_does_not_is_served() -> None:
-    llm = cached(Continuing(script=["One.", "Two."]))
-    assert [text(llm.chat(HI)) for _ in range(2)] == ["One.", "One."]
 
 
 # --- many at once (C8) --------------------------------------------------------------------------------------

@@ -215,7 +215,7 @@ def test_a_model_in_which_none_can_be_seen_goes_by_the_cache() -> None:
         output_version = None
 
         def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002 - as Runnable has it
-            return inner.invoke(input, config)
+            return inner.invoke(input, config, **kwargs)
 
         def bind(self, **_: Any) -> Any:
             return self

@@ -65,14 +65,20 @@ def looked_up(cache: ExperienceCache, prompt: str = "p") -> ChatGeneration:
     return generation
 
 
+class Generic(GenericFakeChatModel):
+    """Tells a cache which model it is, as those of most providers do."""
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"model": "generic"}
+
+
 # --- C1, C2, C9: what a hit is ------------------------------------------------------------------------------
 
 
 def test_c1_two_hits_in_one_thread_leave_four_messages_in_order(any_store: Store) -> None:
     cache = ExperienceCache(store=any_store)
-    model = GenericFakeChatModel(
-        messages=iter([AIMessage("Hello!", id="a1"), AIMessage("Hello again!", id="a2")]), cache=cache
-    )
+    model = Generic(messages=iter([AIMessage("Hello!", id="a1"), AIMessage("Hello again!", id="a2")]), cache=cache)
     agent = create_agent(model, checkpointer=InMemorySaver())
     for thread in ("asked", "served"):
         for _ in range(2):
@@ -89,7 +95,7 @@ class _ShowsTheLastMessage(AgentMiddleware):
 
 
 def test_c1_one_entry_served_twice_in_a_thread_does_not_replace_its_first_answer(any_store: Store) -> None:
-    model = GenericFakeChatModel(messages=iter([AIMessage("Hello!", id="a1")]), cache=ExperienceCache(store=any_store))
+    model = Generic(messages=iter([AIMessage("Hello!", id="a1")]), cache=ExperienceCache(store=any_store))
     agent = create_agent(model, middleware=[_ShowsTheLastMessage()], checkpointer=InMemorySaver())
     config: RunnableConfig = {"configurable": {"thread_id": "t"}}
     for _ in range(3):
@@ -123,7 +129,7 @@ def test_c1_a_tool_calling_agent_runs_from_the_cache_and_keeps_its_results_match
     assert cache.stats()["hits"] == 2
 
 
-class _WithTools(GenericFakeChatModel):
+class _WithTools(Generic):
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:  # noqa: ARG002 - the script knows what it calls
         return self
 
@@ -256,6 +262,14 @@ def test_c4_what_is_asked_does() -> None:
         _openai()([HumanMessage([{"type": "image_url", "image_url": {"url": "data:image/png;base64,bbbb"}}])]),
     ]
     assert len(set(keys)) == len(keys)
+
+
+def test_c4_a_model_that_tells_nothing_of_itself_is_asked_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    said = [GenericFakeChatModel(messages=iter([AIMessage(text)]), cache=cache).invoke("Hi").content for text in "ab"]
+    assert said == ["a", "b"]  # as models of two names would be one to LangChain
+    assert (cache.stats()["unkeyed"], cache.stats()["stored"]) == (2, 0)
+    assert "wrap it in a CachedChatModel" in caplog.text
 
 
 def test_c4_what_a_tool_gives_beside_its_answer_does_not_change_the_key() -> None:

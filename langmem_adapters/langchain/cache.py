@@ -25,6 +25,7 @@ from langmem_adapters.given import check_plain
 from langmem_adapters.langchain.asked import asked_in
 from langmem_adapters.langchain.classes import with_fields
 from langmem_adapters.langchain.costs import metric_of
+from langmem_adapters.langchain.current import described
 from langmem_adapters.langchain.generations import read_generations, worth_storing, write_generations
 from langmem_adapters.langchain.other_words import OtherWords
 from langmem_adapters.langchain.removal import Removal
@@ -221,9 +222,9 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
         return generations
 
     def _told(self, llm_string: str) -> str | None:
-        """What is told of a call; None, where a class in it may be one of several."""
+        """What is told of a call; None, where the model, or a class in it, may be one of several."""
         try:
-            return with_fields(llm_string)
+            return with_fields(described(llm_string))
         except SerializationError as error:
             self._warn("requests without a key bypass the cache", error)
             return None

@@ -23,7 +23,7 @@ from langmem_adapters.langchain.alike import Alike
 from langmem_adapters.langchain.answers import Answers, Examples, Request
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.classes import with_fields
-from langmem_adapters.langchain.current import as_it_is_now
+from langmem_adapters.langchain.current import as_it_is_now, with_untold
 from langmem_adapters.langchain.examples import question_of, with_examples
 from langmem_adapters.langchain.pieces import pieces
 from langmem_adapters.langchain.rebinding import replaced_models
@@ -100,6 +100,15 @@ class CachedChatModel(Switches, BaseChatModel):
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         """A copy of the model, with the same cache, as connections are not copied."""
         return super().__deepcopy__({**(memo or {}), id(self._answers): self._answers})
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with the same cache; what is the model's own is changed in a copy of the model."""
+        own = {name: value for name, value in (update or {}).items() if name in type(self).model_fields}
+        copy = super().model_copy(update=own, deep=deep)
+        of_model = {name: value for name, value in (update or {}).items() if name not in own}
+        if of_model:
+            copy.wrapped = copy.wrapped.model_copy(update=of_model)
+        return copy
 
     def __reduce__(self) -> Any:
         """The model and the URL, for another process to open the same cache with."""
@@ -267,7 +276,8 @@ class CachedChatModel(Switches, BaseChatModel):
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
         model = as_it_is_now(self.wrapped)
-        return model._get_llm_string(stop=stop, **kwargs)  # noqa: SLF001 - so that it has the model's entries
+        told = model._get_llm_string(stop=stop, **kwargs)  # noqa: SLF001 - so that it has the model's entries
+        return with_untold(model, told)
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
         return self.wrapped._get_invocation_params(stop=stop, **kwargs)  # noqa: SLF001 - so that traces show them

@@ -1,17 +1,31 @@
-"""A chat model as it is now: LangChain remembers what it, or that of which it is a copy, was at its first call."""
+"""A chat model as it is now, as LangChain remembers what it was; and what LangChain does not tell a cache of it."""
 
 from __future__ import annotations
 
+import ast
+import functools
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
+from pydantic import SecretStr
 
-__all__ = ["as_it_is_now"]
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.langchain.request import OF_THE_CALL
+
+__all__ = ["as_it_is_now", "described", "with_untold"]
 
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
 
 _TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers of a model; a cached property
 _SEEN = "_langmem_seen"
+_UNTOLD = "_langmem_untold"
+_PLACES = frozenset({"api_base", "azure_endpoint", "base_url", "endpoint", "endpoint_url", "openai_api_base"})
+_OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
+_OF_ANY_CALL = frozenset(
+    {"_type", "functions", "ls_structured_output_format", "parallel_tool_calls", "response_format", "stop", "tools"}
+) | {"function_call", "strict", "stream", "tool_choice"}
 
 
 def as_it_is_now(model: ModelT) -> ModelT:
@@ -21,11 +35,66 @@ def as_it_is_now(model: ModelT) -> ModelT:
     answers; so would a model with a field set to something else.
     """
     held = model.__dict__
-    seen = held.get(_SEEN)
-    if seen is None or any(_differs(seen.get(name), value) for name, value in held.items() if name[0] != "_"):
+    whose, seen = held.get(_SEEN, (0, {}))
+    changed = [name for name, value in held.items() if name[0] != "_" and _differs(seen.get(name), value)]
+    if changed or whose != id(model):
         held.pop(_TOLD, None)
-        held[_SEEN] = {name: _kept(value) for name, value in held.items() if name[0] != "_"}
+        if whose != id(model) or any(type(held[name]) is not int for name in changed):  # some count their calls
+            held.pop(_UNTOLD, None)
+        held[_SEEN] = id(model), {name: _kept(value) for name, value in held.items() if name[0] != "_"}
     return model
+
+
+def with_untold(model: BaseChatModel, llm_string: str) -> str:
+    """What LangChain tells a cache of a call, and with it where a model is, and of one that tells nothing, its fields.
+
+    A model that is not serializable tells what its author thought of: ``ChatOllama`` not even its name.
+    """
+    if model.is_lc_serializable() or not llm_string.endswith("]"):
+        return llm_string
+    untold = model.__dict__.get(_UNTOLD)
+    if untold is None:
+        names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys()
+        if _describes(llm_string):
+            untold = list(_fields(model, names & _PLACES))
+        else:
+            untold = [("class", type(model).__qualname__), *_fields(model, names)]
+        model.__dict__[_UNTOLD] = untold
+    return f"{llm_string[:-1]}, ('untold', {untold!r})]" if untold else llm_string
+
+
+def described(llm_string: str) -> str:
+    """What a cache is told of a call. Raises SerializationError, where any model of that class would tell the same."""
+    if not _describes(llm_string):
+        raise SerializationError(
+            "the model tells LangChain nothing of itself but its class: wrap it in a CachedChatModel, or give it"
+            " _identifying_params"
+        )
+    return llm_string
+
+
+@functools.lru_cache(maxsize=512)
+def _describes(llm_string: str) -> bool:
+    """Whether a model tells more of itself than of which class it is."""
+    if not llm_string.startswith("[('_type', "):
+        return True
+    try:
+        return not dict(ast.literal_eval(llm_string)).keys() <= _OF_ANY_CALL
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return True
+
+
+def _fields(model: BaseChatModel, names: set[str]) -> Iterator[tuple[str, str]]:
+    """The fields of a model that are data and not what they are by default, by their hashes."""
+    for name in sorted(names):
+        field, value = type(model).model_fields[name], getattr(model, name)
+        if field.exclude or isinstance(value, SecretStr) or name.endswith("api_key"):
+            continue
+        try:
+            if field.default_factory is not None or value != field.default:
+                yield name, fingerprint(value)
+        except SerializationError:
+            continue
 
 
 def _kept(value: Any) -> Any:

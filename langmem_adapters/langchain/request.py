@@ -15,10 +15,10 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.asked import messages_in
 from langmem_adapters.tool_calls import call_ids, renamed
 
-__all__ = ["known_key", "request_key"]
+__all__ = ["OF_THE_CALL", "known_key", "request_key"]
 
 # How a call is made or watched, not what is asked.
-_OF_THE_CALL = frozenset(
+OF_THE_CALL = frozenset(
     {
         "cache",
         "callbacks",
@@ -130,7 +130,7 @@ def _model(llm_string: str) -> str:
 
 
 def _lasting(parameters: dict[Any, Any]) -> dict[Any, Any]:
-    return {name: value for name, value in parameters.items() if name not in _OF_THE_CALL}
+    return {name: value for name, value in parameters.items() if name not in OF_THE_CALL}
 
 
 def _parameters(text: str) -> Any:

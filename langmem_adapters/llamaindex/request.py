@@ -33,8 +33,8 @@ _OF_THE_CALL = frozenset(
         "verbose",
     }
 )
-_CONTINUES = ("_previous_response_id", "track_previous_responses")  # a model of OpenAI's Responses
-_CONTINUED = "conversation"  # kept by the provider
+_ASKED_IN_PRIVATE = ("_generation_config", "_previous_response_id")  # by GoogleGenAI, by OpenAIResponses
+_CONTINUED = "conversation"  # that the provider of OpenAIResponses keeps
 _OF_PROMPTS = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
 
 
@@ -61,8 +61,8 @@ def completion_key(llm: LLM, prompt: str, formatted: bool, kwargs: Mapping[str, 
 def _check_whole(llm: LLM, kwargs: Mapping[str, Any]) -> None:
     """Refuse what does not say all: after a hit, the provider would not know either what had been said."""
     given = {**(getattr(llm, "additional_kwargs", None) or {}), **kwargs}
-    if any(getattr(llm, name, None) for name in _CONTINUES) or given.get(_CONTINUED):
-        raise SerializationError("the model goes on from what its provider keeps of earlier calls")
+    if getattr(llm, "track_previous_responses", False) or given.get(_CONTINUED):
+        raise SerializationError("the model's provider keeps the conversation, so its messages do not say all of it")
 
 
 def last_said(messages: Sequence[ChatMessage]) -> str:
@@ -99,6 +99,8 @@ def _model(llm: LLM) -> Any:
     """
     names = [name for name, field in type(llm).model_fields.items() if not field.exclude or name in _OF_PROMPTS]
     fields = {name: getattr(llm, name) for name in names}
+    private = getattr(llm, "__pydantic_private__", None) or {}
+    fields |= {name: private[name] for name in _ASKED_IN_PRIVATE if private.get(name) is not None}
     return [llm.class_name(), llm.metadata.model_name, {name: _told(it) for name, it in _lasting(fields).items()}]
 
 
