@@ -400,7 +400,7 @@ def test_where_a_log_is_too_busy_to_take_an_entry_back_the_next_reader_does(
     assert store.scan(NS, limit=0).total == 3
 
 
-def test_where_a_log_is_too_busy_to_repair_an_append_is_answered_and_the_next_reader_repairs(
+def test_where_a_log_is_too_busy_to_repair_a_writers_own_repeats_leave_it(
     store: RedisStore, raw: Administrator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.append(NS, [("a", b"1"), ("b", b"2")])
@@ -417,10 +417,40 @@ def test_where_a_log_is_too_busy_to_repair_an_append_is_answered_and_the_next_re
     with monkeypatch.context() as busy:
         busy.setattr(store._wire, "optimistic", overtaken)
         assert store.append(NS, [("b", b"again"), ("a", b"3")])[:2] == ([False, True], 2)
-    assert raw.xlen(keys(store)["log"]) == 3
+    assert sizes(raw, store) == (2, 2)
     monkeypatch.undo()
     assert [(item.id, item.data) for item in store.scan(NS).items] == [("b", b"2"), ("a", b"3")]
-    assert sizes(raw, store) == (2, 2)
+
+
+def test_a_repeated_entry_that_its_writer_still_has_to_take_back_costs_no_new_one(
+    store: RedisStore, raw: Administrator
+) -> None:
+    store.append(NS, [("a", b"1"), ("b", b"2")])
+    first = store.scan(NS).items[0]
+    again = raw.xadd(keys(store)["log"], {"i": "a", "d": b"again"})  # by a writer who learns next that it is known
+    store.write(NS, remove=[first])
+    assert store.append(NS, [("a", b"3")]).new == [True]
+    assert store.append(NS, [("b", b"again")]).new == [False]
+    assert redis_log.repair(store._wire, store._keys.place(NS), frozenset([again]))[b"a"] != again
+    assert [(item.id, item.data) for item in store.scan(NS).items] == [("b", b"2"), ("a", b"3")]
+
+
+def test_a_reader_among_writers_who_repeat_ids_all_the_time_sees_each_once(
+    store: RedisStore, raw: Administrator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append(NS, [("a", b"1"), ("b", b"2"), ("c", b"3")])
+
+    class Busy:
+        def __iter__(self) -> Iterator[float]:
+            for id_ in ("a", "c", "b", "c"):
+                raw.xadd(keys(store)["log"], {"i": id_, "d": b"again"})
+                yield 0.0
+
+    monkeypatch.setattr(redis_log, "PAUSES", Busy())
+    page = store.scan(NS, limit=2, reverse=True)
+    assert [(item.id, item.data) for item in page.items] == [("c", b"3"), ("b", b"2")]
+    assert page.total == 3
+    assert raw.xlen(keys(store)["log"]) > 3  # what came lately is left to its writers
 
 
 def test_what_was_lost_can_be_appended_again(store: RedisStore, raw: Administrator) -> None:

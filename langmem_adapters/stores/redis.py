@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, StoreUnavailable
+from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency
 from langmem_adapters.flow import Flow, blocking, run, step
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, to_bytes, to_text
@@ -29,7 +29,7 @@ __all__ = ["RedisStore"]
 _REMEMBERED = 256  # directories
 _FEW = 100  # entries or values that are read together with what others want
 _SMALL = 1 << 14  # bytes that are sent together with those of others
-_LOOKS = 64  # how often a log may be met in the middle of a repair
+_SPARE = 64  # entries that are read beyond a limit, where some may be repeats
 _LONGEST = 1e10  # seconds that a server can count in milliseconds
 
 
@@ -97,17 +97,26 @@ class RedisStore:
         keys: Sequence[str] = (),
     ) -> Flow[Page]:
         place = self._keys.place(namespace)
-        commands = [*place.sizes, *([_values(place, keys)] if keys else [])]
-        if limit != 0 and (before is None or max(after, 0) + 1 < before):
-            commands.append(redis_log.reading(place, after, before, limit, reverse=reverse))
-        for look in range(_LOOKS):
-            total, ids, *rest = yield self._wire.reading(place[:3], commands, small=limit is not None and limit <= _FEW)
+        start = [*place.sizes, *([_values(place, keys)] if keys else [])]
+        small = limit is not None and limit <= _FEW
+        if limit == 0 or (before is not None and max(after, 0) + 1 >= before):
+            read, more = [], []
+        else:
+            read = [redis_log.reading(place, after, before, limit, reverse=reverse)]
+            spare = None if limit is None else limit + _SPARE
+            more = [redis_log.reading(place, after, before, spare, reverse=reverse)]
+        until = None
+        for pause in redis_log.PAUSES:
+            total, ids, *rest = yield self._wire.reading(place[:3], [*start, *read], small=small)
             if total == ids:
-                values = _present(keys, rest.pop(0)) if keys else {}
-                return Page([redis_log.item(*entry) for entry in rest[0]] if rest else [], total, values)
-            if look:  # not at the first, as the writer of a repeated id is about to take it back
-                yield from step(redis_log.repair, self._wire, place)
-        raise StoreUnavailable(f"a log in Redis at {self._address} is repaired again and again; try again")
+                return _page(keys, total, rest)
+            until = until or (yield from step(redis_log.last, self._wire, place))
+            yield from step(time.sleep, pause)  # in which the writer of a repeated id takes it back
+        first = yield from step(redis_log.repair, self._wire, place, until=until)
+        total, ids, *rest = yield self._wire.reading(place[:3], [*start, *more], small=small)
+        if total != ids and more:  # writers repeat ids all the time
+            rest[-1] = redis_log.without_repeats(rest[-1], first)
+        return _page(keys, ids, [*rest[:-1], rest[-1][:limit]] if more else rest)
 
     @blocking
     def append(
@@ -239,6 +248,12 @@ class RedisStore:
             key = next(key for key, value in guard.items() if found.get(key) != value)
             raise Conflict(f"the value {key!r} was changed by another writer")
         return replies
+
+
+def _page(keys: Sequence[str], total: int, replies: list[Any]) -> Page:
+    """From the replies to reading values and entries, as far as these were asked for."""
+    values = _present(keys, replies.pop(0)) if keys else {}
+    return Page([redis_log.item(*entry) for entry in replies[0]] if replies else [], total, values)
 
 
 def _values(place: Place, keys: Sequence[str]) -> bytes:

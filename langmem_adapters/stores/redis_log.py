@@ -2,13 +2,16 @@
 
 Both change in one transaction, so their sizes differ only when something is wrong: an id was appended again
 (the writer sees it in the answer, and takes its own entry back), a writer died before it could do so, or the server
-evicted one of the two keys. Whoever meets a difference repairs it.
+evicted one of the two keys. A reader who meets a difference waits, and repairs what its writers have left so for a
+while. A writer touches its own entries alone: where the first of an id has left the log meanwhile, another writer's
+repeated entry may stand before one that is new by now.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Set as AbstractSet
+from typing import Any, TypeAlias
 
 from langmem_adapters.errors import Conflict, StoreError
 from langmem_adapters.flow import Flow, step
@@ -19,11 +22,16 @@ from langmem_adapters.stores.redis_keys import Place
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
-__all__ = ["appending", "item", "reading", "removing", "repair", "settle"]
+__all__ = ["PAUSES", "appending", "item", "last", "reading", "removing", "repair", "settle", "without_repeats"]
 
 _BITS = 21  # of a sequence number that count the entries of one millisecond
 _PAGE = 10_000  # entries that a repair reads at once
 _RESTARTS = 64
+PAUSES = (0.0, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
+"""Seconds between a reader's looks: the time that writers have to take back what they repeated."""
+_Entry: TypeAlias = "tuple[bytes, list[bytes]]"  # its stream id and its fields
+_Place: TypeAlias = "tuple[int, int]"  # in the stream
+_START, _END = (0, 0), (1 << 64, 0)
 
 
 def reading(place: Place, after: int, before: int | None, limit: int | None, *, reverse: bool) -> bytes:
@@ -89,8 +97,9 @@ def settle(
         left = total - len(repeated)
     if left is not None:
         return {id_: not old for id_, old in zip(entries, known, strict=True)}, left
-    kept = yield from step(repair, wire, place)
-    return {id_: kept.get(to_bytes(id_)) == own for id_, own in zip(entries, written, strict=True)}, len(kept)
+    kept = yield from step(repair, wire, place, frozenset(repeated))
+    own = zip(entries, written, known, strict=True)
+    return {id_: not old or kept.get(to_bytes(id_)) == stream_id for id_, stream_id, old in own}, len(kept)
 
 
 def _take_back(wire: Wire, place: Place, repeated: list[bytes]) -> int | None:
@@ -117,15 +126,26 @@ def _take_back(wire: Wire, place: Place, repeated: list[bytes]) -> int | None:
     return None if replies is None else int(replies[1])
 
 
-def repair(wire: Wire, place: Place) -> dict[bytes, bytes]:
+def last(wire: Wire, place: Place) -> _Place:
+    """Where the log ends now."""
+    (newest,) = wire.send((place.log, pack("XREVRANGE", place.log, b"+", b"-", "COUNT", 1)))
+    return _parts(newest[0][0]) if newest else _START
+
+
+def repair(
+    wire: Wire, place: Place, own: AbstractSet[bytes] = frozenset(), *, until: _Place | None = None
+) -> dict[bytes, bytes]:
     """Leave each id once, where it came first, and make the set agree. Gives id -> stream id.
+
+    With ``own``, a writer's repeated entries: these give way to any other of their id, and all else is left as it is.
+    With ``until``, entries behind are left as they are.
 
     The log is read page by page, unwatched; then only its growth since, watched: other writers need not stop. Where
     they leave no gap for the change itself, what is given holds all the same, and the next who meets the
     difference tries again.
     """
     for _ in range(_RESTARTS):
-        census = _Census(place)
+        census = _Census(place, own, until)
         while census.count_page(wire.send((place.log, census.rest(_PAGE)))[0]):
             pass
         (members,) = wire.send((place.ids, pack("SMEMBERS", place.ids)))
@@ -133,37 +153,47 @@ def repair(wire: Wire, place: Place) -> dict[bytes, bytes]:
         try:
             cured = wire.optimistic(place.log, reads, lambda replies: census.cure(replies, members))  # noqa: B023 - called at once
         except Conflict:
+            if own and census.repeats:  # superfluous whatever others do meanwhile
+                wire.send((place.log, pack("XDEL", place.log, *census.repeats)))
             return census.first
         if cured is not None:
             return census.first
     raise Conflict("entries are removed from a log faster than it can be repaired; try again")
 
 
+def without_repeats(entries: Sequence[_Entry], first: Mapping[bytes, bytes]) -> list[_Entry]:
+    """Of each id the entry that a repair found first; of what came since, all."""
+    return [entry for entry in entries if first.get(entry[1][1], entry[0]) == entry[0]]
+
+
 class _Census:
     """What the entries of a log say about its ids."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, own: AbstractSet[bytes], until: _Place | None) -> None:
         self.first: dict[bytes, bytes] = {}
+        self.repeats: list[bytes] = []  # what may be removed
         self._place = place
-        self._repeats: list[bytes] = []
-        self._last = (0, 0)
+        self._own = own
+        self._until = until or _END
+        self._last = _START
         self._seen = 0
 
     def rest(self, limit: int | None) -> bytes:
         count = () if limit is None else ("COUNT", limit)
         return pack("XRANGE", self._place.log, b"(%d-%d" % self._last, b"+", *count)
 
-    def count_page(self, page: list[tuple[bytes, list[bytes]]]) -> bool:
+    def count_page(self, page: list[_Entry]) -> bool:
         for stream_id, fields in page:
             place = _parts(stream_id)
             if place <= self._last:
                 continue  # read once already, before the watch failed
             self._last = place
             self._seen += 1
-            if fields[1] in self.first:
-                self._repeats.append(stream_id)
-            else:
-                self.first[fields[1]] = stream_id
+            first = self.first.setdefault(fields[1], stream_id)
+            if first in self._own and first != stream_id:
+                self.first[fields[1]], stream_id = stream_id, first  # noqa: PLW2901 - they change places
+            if self.first[fields[1]] != stream_id and self._may_touch(stream_id):
+                self.repeats.append(stream_id)
         return bool(page)
 
     def cure(self, replies: list[Any], members: Sequence[bytes]) -> list[bytes] | None:
@@ -173,18 +203,21 @@ class _Census:
             return None  # some were removed meanwhile, and nobody knows which
         log, ids = self._place.log, self._place.ids
         known = set(members)
-        missing = [id_ for id_ in self.first if id_ not in known]
-        lost = [id_ for id_ in known if id_ not in self.first]
-        commands = [pack("XDEL", log, *self._repeats)] if self._repeats else []
+        missing = [id_ for id_, first in self.first.items() if id_ not in known and self._may_touch(first)]
+        lost = [] if self._own else [id_ for id_ in known if id_ not in self.first]
+        commands = [pack("XDEL", log, *self.repeats)] if self.repeats else []
         commands += [pack("SADD", ids, *missing)] if missing else []
         commands += [pack("SREM", ids, *lost)] if lost else []
         return [*commands, pack("PEXPIRE", ids, left) if left > 0 else pack("PERSIST", ids)]
+
+    def _may_touch(self, stream_id: bytes) -> bool:
+        return stream_id in self._own if self._own else _parts(stream_id) <= self._until
 
 
 def _stream_id(seq: int) -> bytes:
     return b"%d-%d" % (seq >> _BITS, seq & ((1 << _BITS) - 1))
 
 
-def _parts(stream_id: bytes) -> tuple[int, int]:
+def _parts(stream_id: bytes) -> _Place:
     milliseconds, _, number = stream_id.partition(b"-")
     return int(milliseconds), int(number)
