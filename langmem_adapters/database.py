@@ -62,15 +62,10 @@ class Database:
         self._synchronous = synchronous.lower()
         self._timeout = timeout
         self._in_memory = self.path == _IN_MEMORY
-        self._place = Place(self.path, in_memory=self._in_memory)
+        self.place = Place(self.path, in_memory=self._in_memory)
         self._fails_fast = fails_fast
         self._breaker = self._breaker_of_the_file() if fails_fast else self._breaker_of_its_own()
         self._start()
-
-    @property
-    def file(self) -> Path | None:
-        """The file itself, wherever the process has gone since, and not a link to it; None in memory."""
-        return None if self._in_memory else Path(self._place.path).resolve()
 
     def _breaker_of_its_own(self) -> Breaker:
         return Breaker(self._take_turn, is_down=lambda error: isinstance(error, StoreUnavailable), grace=0)
@@ -80,7 +75,7 @@ class Database:
         if self._in_memory:
             return self._breaker_of_its_own()
         with _breaking:
-            return _breakers.setdefault(self._place.path, self._breaker_of_its_own())
+            return _breakers.setdefault(self.place.path, self._breaker_of_its_own())
 
     def _start(self) -> None:
         self._pid = os.getpid()
@@ -136,7 +131,7 @@ class Database:
         except BaseException as failure:
             self._undo(connection, failure)
             raise
-        there = begin != _IMMEDIATE or self._place.is_of(connection)
+        there = begin != _IMMEDIATE or self.place.is_of(connection)
         self._give_back(connection)
         if not there:
             raise StoreUnavailable(f"{self.path} was removed or replaced in the middle of a write, which is not in it")
@@ -204,7 +199,7 @@ class Database:
                 connection = self._idle.pop()  # without a lock, as a list's own pop and append need none
             except IndexError:
                 return self._another()
-            if self._place.is_of(connection):
+            if self.place.is_of(connection):
                 return connection
             # The file was removed or replaced: what is written to the old one, nobody would ever see.
             connection.close()
@@ -227,14 +222,14 @@ class Database:
         forks.end()
 
     def _connect(self) -> sqlite3.Connection:
-        connection = self._place.connect(self._timeout)
+        connection = self.place.connect(self._timeout)
         try:
             if not self._ready:
                 self._prepare(connection)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
             if self._fails_fast:
                 connection.execute("PRAGMA busy_timeout=1")  # from here on, the waiting is done in _begin
-            self._place.note(connection)
+            self.place.note(connection)
         except BaseException:
             connection.close()
             raise
@@ -281,7 +276,7 @@ class Database:
         if "locked" in text or "busy" in text:
             return StoreUnavailable(f"{self.path} was locked by another writer for {self._timeout:g} s")
         if "unable to open" in text:
-            return StoreUnavailable(f"{self.path} {why_not_opened(self._place.path)}")
+            return StoreUnavailable(f"{self.path} {why_not_opened(self.place.path)}")
         return StoreError(f"{self.path}{explained(text)}")
 
     def close(self) -> None:

@@ -38,11 +38,16 @@ class Place:
         self._in_memory = in_memory
         self._old_wal: _Identity = None  # of a file that was replaced
 
+    @property
+    def file(self) -> Path | None:
+        """The file itself, wherever the process has gone since, and not a link to it; None in memory."""
+        return None if self._in_memory else Path(self.path).resolve()
+
     def connect(self, timeout: float) -> sqlite3.Connection:
         """Open what lies here, unless it would be taken for what it is not."""
-        if self._old_wal is not None and _identity(self.path) and _identity(self._wal()) == self._old_wal:
+        if self._old_wal is not None and _identity(self.path) and _identity(f"{self.file}-wal") == self._old_wal:
             raise StoreUnavailable(
-                f"{self.path} was replaced while it was open, and {self._wal()} holds changes of the old file, which"
+                f"{self.path} was replaced while it was open, and {self.file}-wal holds changes of the old file, which"
                 " would damage the new one: end whatever uses it, remove its -wal and -shm, and put it there again"
             )
         self._old_wal = None
@@ -64,11 +69,7 @@ class Place:
     def note(self, connection: sqlite3.Connection) -> None:
         """Remember what lies beside the file, once it was read."""
         assert isinstance(connection, _Connection)  # noqa: S101 - made by connect
-        connection.wal = _identity(self._wal())
-
-    def _wal(self) -> str:
-        """What SQLite puts beside the file itself, where the path is that of a link to it."""
-        return os.path.realpath(self.path) + "-wal"
+        connection.wal = _identity(f"{self.file}-wal")
 
     def is_of(self, connection: sqlite3.Connection) -> bool:
         """Whether it is one to the file that lies here."""

@@ -39,7 +39,7 @@ def files_of(*places: object) -> Files:
     for place in places:
         for held in _held(place, _DEPTH):
             if isinstance(held, Database):
-                databases.update([held.file] if held.file else [])
+                databases.update([held.place.file] if held.place.file else [])
             elif isinstance(folder := vars(held).get("_folder"), str) and folder:
                 folders.add(Path(folder))
     return Files(
@@ -50,7 +50,7 @@ def files_of(*places: object) -> Files:
 
 def is_listed(place: object) -> bool:
     """Whether :func:`named_in` knows all that is in a place, as it is kept in files of ours."""
-    return any(isinstance(held, Database) and held.file is not None for held in _held(place, _DEPTH))
+    return any(isinstance(held, Database) and held.place.file is not None for held in _held(place, _DEPTH))
 
 
 def named_in(place: object, prefix: Namespace, *, kind: Literal["store", "index"]) -> set[Namespace]:

@@ -75,7 +75,7 @@ class KeyedLexicalIndex(LexicalIndex):
     def beside(cls, index: LexicalIndex, *, key: bytes) -> KeyedLexicalIndex:
         """The keyed index in the file of another one."""
         database = index._database  # noqa: SLF001 - one of this class
-        return cls(database.file or database.path, key=key)
+        return cls(database.place.file or database.path, key=key)
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
         """:meth:`LexicalIndex.within`."""

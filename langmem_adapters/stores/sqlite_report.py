@@ -64,8 +64,8 @@ def examined(database: Database) -> Iterator[Finding]:
     if sizes.get("-wal", 0) > _LONG_WAL:
         said = f"its write-ahead log has {sizes['-wal']:,} bytes, as some process reads on without an end"
         yield Finding("note", "file", said, "close the reader that holds it open")
-    if sizes and database.file:
-        yield _room(database.file.parent, sizes[""])
+    if sizes and database.place.file:
+        yield _room(database.place.file.parent, sizes[""])
 
 
 def _structure(database: Database) -> tuple[list[str], int, int]:
@@ -92,11 +92,11 @@ def _room(folder: Path, size: int) -> Finding:
 
 
 def _exists(database: Database) -> bool:
-    return database.file is None or database.file.exists()
+    return database.place.file is None or database.place.file.exists()
 
 
 def _sizes(database: Database) -> dict[str, int]:
-    files = {ending: Path(f"{database.file}{ending}") for ending in _BESIDE if database.file}
+    files = {ending: Path(f"{database.place.file}{ending}") for ending in _BESIDE if database.place.file}
     return {ending: file.stat().st_size for ending, file in files.items() if file.exists()}
 
 
