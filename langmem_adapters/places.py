@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
@@ -37,6 +39,7 @@ class Place:
         self.path = path if in_memory else str(Path(path).absolute())
         self._in_memory = in_memory
         self._old_wal: _Identity = None  # of a file that was replaced
+        self._latest: Callable[[], _Connection | None] = lambda: None  # of those that may be in use
 
     @property
     def file(self) -> Path | None:
@@ -45,6 +48,9 @@ class Place:
 
     def connect(self, timeout: float) -> sqlite3.Connection:
         """Open what lies here, unless it would be taken for what it is not."""
+        latest = self._latest()
+        if latest is not None:
+            self.is_of(latest)
         if self._old_wal is not None and _identity(self.path) and _identity(f"{self.file}-wal") == self._old_wal:
             raise StoreUnavailable(
                 f"{self.path} was replaced while it was open, and {self.file}-wal holds changes of the old file, which"
@@ -70,6 +76,7 @@ class Place:
         """Remember what lies beside the file, once it was read."""
         assert isinstance(connection, _Connection)  # noqa: S101 - made by connect
         connection.wal = _identity(f"{self.file}-wal")
+        self._latest = weakref.ref(connection)
 
     def is_of(self, connection: sqlite3.Connection) -> bool:
         """Whether it is one to the file that lies here."""

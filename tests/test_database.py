@@ -245,6 +245,20 @@ def test_the_changes_of_a_file_that_was_replaced_are_not_mixed_into_the_new_one(
 
 
 @needs_unix
+def test_neither_are_they_where_all_connections_are_in_use(tmp_path: Path) -> None:
+    database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t")
+    add(database, "old")
+    database.look("VACUUM INTO ?", (str(tmp_path / "backup.db"),))
+    add(database, "since the backup")
+    with database.reading():  # on the only one
+        (tmp_path / "backup.db").replace(tmp_path / "t.db")
+        with pytest.raises(StoreUnavailable, match="was replaced while it was open"):
+            rows(database)
+    remove(tmp_path / "t.db", "-wal", "-shm")
+    assert rows(database) == ["old"]
+
+
+@needs_unix
 def test_neither_are_they_where_the_path_is_that_of_a_link(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "t.db")
     linked = Database(tmp_path / "link.db", schema=_SCHEMA, name="t")
