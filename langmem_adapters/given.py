@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.model import Message, MessageData, Scope
-from langmem_adapters.protocols import Index, SemanticIndex
+from langmem_adapters.protocols import Index
 
 __all__ = [
     "check_count",
@@ -52,7 +52,7 @@ def has_methods_of(protocol: type, value: object) -> bool:
 
 def check_index(name: str, value: object) -> None:
     """Raise ConfigurationError for what is no index, as a URL or an embedder in its place; None is none."""
-    if not (value is None or has_methods_of(Index if name == "index" else SemanticIndex, value)):
+    if not (value is None or has_methods_of(Index, value)):
         gives = 'open_index("memory:")' if name == "index" else 'open_vectors("memory:", embedder)'
         raise ConfigurationError(f"{name} is what {gives} gives, for one, not {type(value).__name__}")
 

@@ -45,8 +45,8 @@ class LongTermMemory:
 
     Messages are kept as they are; the very same message said again is kept once, with the first time it was said and
     the latest hundred: a message from between these, added again, counts as said once more. What users and assistants
-    said can be found; tool results and system prompts are kept, not searched; what was itself recalled into a prompt
-    is not kept again. Every method has an async twin with an ``a`` in front. Constructing one reads nothing.
+    said can be found; tool results, system prompts and what has no text are kept, not searched; what was recalled into
+    a prompt is not kept again. Every method has an async twin with an ``a`` in front. Constructing one reads nothing.
 
     Args:
         store: Where the memories are kept. It is the truth.

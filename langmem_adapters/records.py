@@ -165,5 +165,5 @@ class Records:
 
 def _document(key: str, text: str | Document | None) -> Document | None:
     if isinstance(text, Document):
-        return text._replace(id=key) if text.text or text.speaker else None
+        return text._replace(id=key) if text.text.strip() else None
     return Document(key, text) if text else None

@@ -203,7 +203,6 @@ _WRONG = Question("Where?", _any("m1"))  # its letters would be looked for, and 
         (lambda: _memory(weights=["words"]), "weights are a dictionary of numbers by signal, not list"),
         (lambda: _memory(weights={"words": "1"}), "the weight of a signal is a finite number, not '1'"),
         (lambda: _memory(vectors=len), "vectors is what .* gives, for one, not builtin_function_or_method"),
-        (lambda: _memory(vectors=open_index("memory:")), "vectors is what .* gives, for one, not LexicalIndex"),
         (lambda: LongTermMemory(MemoryStore(), _memory(), user="ada"), "index is what .* for one, not LongTermMemory"),
         (lambda: _memory().delete(None), "memory_ids are a list of ids, not one NoneType"),
         (lambda: _memory().delete([5]), "memory_ids are a list of ids, not of int"),

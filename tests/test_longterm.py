@@ -176,6 +176,15 @@ def test_tools_and_system_prompts_are_kept_but_not_found(memory: LongTermMemory)
 # --- what is kept
 
 
+def test_what_has_no_text_is_kept_but_not_found_by_the_name_of_who_said_it(memory: LongTermMemory) -> None:
+    call = Message(role="assistant", name="Bot", tool_calls=[ToolCall(id="1", name="weather", args={"city": "Rome"})])
+    blank = Message(role="user", name="Bot", content=" \n")
+    memory.add([user("What is the weather in Rome?"), call, blank, user("It is sunny.", name="Bot")], session="s")
+    assert memory.count() == 4
+    for query in ("Bot", "weather in Rome", "What did Bot say of the weather?"):
+        assert set(texts(memory.search(query))) == {"What is the weather in Rome?", "It is sunny."}
+
+
 def test_h1_what_is_said_again_is_kept_once_with_each_time(memory: LongTermMemory) -> None:
     for session, id_ in (("monday", "1"), ("monday", "1"), ("tuesday", "1"), ("tuesday", "2")):
         memory.add([user("My bike is red.", id_, created_at=float(id_))], session=session)
