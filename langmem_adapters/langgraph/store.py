@@ -102,7 +102,7 @@ class LongTermStore(BaseStore):
                 f" not a {type(index).__name__}"
             )
         if fields is not None:
-            checked_list(fields, "fields are a list of paths", str)
+            fields = checked_list(fields, "fields are a list of paths", str)
         _check(ttl)
         self.ttl_config = ttl
         self._store = store_of(url, store)
