@@ -117,6 +117,8 @@ _ACall = Callable[[str, str], Awaitable[Any]]
 
 
 def _ways(model: Any) -> tuple[_Call | None, _ACall | None]:
+    if isinstance(model, type) and (hasattr(model, "invoke") or hasattr(model, "complete")):
+        raise ConfigurationError(f"a model is an object, {model.__name__}(…), and not its class")
     if hasattr(model, "invoke") and hasattr(model, "ainvoke"):
         completes = hasattr(model, "agenerate") and not hasattr(model, "bind_tools")
         config = None if completes else _APART  # BaseLLM.agenerate of langchain-core 1 fails at an empty list

@@ -229,6 +229,8 @@ class _Way(NamedTuple):
 
 def _ways(model: Any) -> tuple[_Way, _Way]:
     """How to ask a model for the vectors of texts, and for that of a list of one query."""
+    if isinstance(model, type):
+        raise ConfigurationError(f"an embedder is an object, {model.__name__}(…), and not its class")
     if hasattr(model, "embed_documents") and hasattr(model, "embed_query"):
         documents = _Way(model.embed_documents, getattr(model, "aembed_documents", None))
         aquery = getattr(model, "aembed_query", None)

@@ -100,6 +100,12 @@ async def test_b5_an_async_model_answers_async_and_is_one_clear_error_in_sync(ma
     assert completer.stats["calls"] == 1
 
 
+@pytest.mark.parametrize("kind", [FakeListLLM, MockLLM])
+def test_the_class_of_a_model_is_no_model(kind: Any) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^a model is an object, {kind.__name__}\(…\), and not its class$"):
+        Completer(kind)
+
+
 def test_a_langchain_chat_model_is_told_the_system_prompt_as_such() -> None:
     asked: list[Any] = []
 

@@ -204,6 +204,15 @@ def test_impossible_sizes_are_refused(wrong: dict[str, int]) -> None:
         Embedder(Words(), **wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("kind", [DeterministicFakeEmbedding, MockEmbedding])
+def test_the_class_of_an_embedder_is_none(kind: type) -> None:
+    """It would fail at each text, and searches would go on by words."""
+    with pytest.raises(
+        ConfigurationError, match=rf"^an embedder is an object, {kind.__name__}\(…\), and not its class$"
+    ):
+        Embedder.of(kind)
+
+
 def test_one_text_is_no_list_of_texts() -> None:
     with pytest.raises(ConfigurationError, match="a list of texts"):
         Embedder(Words()).texts("bike")
