@@ -33,6 +33,8 @@ __all__ = [
     "said_by",
 ]
 
+_OF_WHAT_IS_SAID = [name for name in Message.model_fields if name not in {"role", "content"}]
+
 T = TypeVar("T")
 M = TypeVar("M", Message, "Message | MessageData")
 
@@ -136,7 +138,10 @@ def checked_messages(messages: Iterable[M]) -> list[M]:
 
 
 def said_by(role: str, content: Any, fields: Mapping[str, Any]) -> Message:
-    """A message of this role. Raises ConfigurationError, naming them, for fields that no message has so."""
+    """A message of this role. Raises ConfigurationError, naming them, for fields that no message has, or has so."""
+    if unknown := sorted(name for name in fields if name not in _OF_WHAT_IS_SAID):
+        known = ", ".join(_OF_WHAT_IS_SAID)
+        raise ConfigurationError(f"what is said has no {', '.join(unknown)}; beside the text it has {known}")
     try:
         return Message(role=role, content=content, **fields)
     except ValidationError as error:

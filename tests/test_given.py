@@ -145,6 +145,14 @@ async def test_what_is_said_is_a_text(fields: dict[str, Any], names: str) -> Non
     assert brain.messages() == []
 
 
+@pytest.mark.parametrize("name", ["metdata", "role", "content", "session"])
+def test_what_is_said_has_the_fields_of_a_message_and_no_others(name: str) -> None:
+    brain = BrainMemory(MemoryStore(), "s")
+    with pytest.raises(ConfigurationError, match=f"^what is said has no {name}; beside the text it has id, name, .*"):
+        brain.add_talk("Hello.", **{name: SECRET})
+    assert brain.messages() == []
+
+
 def _memory(**settings: Any) -> Any:
     return LongTermMemory(MemoryStore(), open_index("memory:"), user="ada", **settings)
 
