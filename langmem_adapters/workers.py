@@ -75,11 +75,12 @@ class Hop:
         self.begun = self.over = self.given_up = False
 
     def end(self) -> None:
-        """Close the flow, as nobody waits for it."""
+        """Close the flow, as nobody waits for it, and let go of what it gave: its owner may have to know that."""
         try:
             self.flow.close()
         except Exception:  # noqa: BLE001 - nobody waits, so a log is the only place to tell
             _log.exception("a flow that was given up failed as it ended")
+        self.result = None  # now, for whoever was cancelled holds the hop by the error, until garbage is collected
 
 
 class _Landing:

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from langmem_adapters import Conflict, StoreUnavailable, cached
+from langmem_adapters import workers as module
 from langmem_adapters.codec import encode
 from langmem_adapters.experience import refresh
 from langmem_adapters.experience.flights import Flight, Flights
@@ -326,6 +327,28 @@ async def test_a_task_that_is_cancelled_as_it_gets_its_turn_leaves_nobody_waitin
     before = time.monotonic()
     assert await f(1) == 1
     assert time.monotonic() - before < 10
+
+
+async def test_a_task_that_is_cancelled_before_it_sees_that_it_has_its_turn_leaves_nobody_waiting() -> None:
+    """Also while somebody holds the error, and by it all that the task knew, as until garbage is collected."""
+    store = MemoryStore()
+
+    @cached(store=store, tag="f", wait=25)
+    async def f(n: int) -> int:
+        return n
+
+    task = asyncio.create_task(f(1))
+    await asyncio.sleep(0)
+    until = time.monotonic() + 60
+    while not (module._crew.begun and not module._crew._at_work) and time.monotonic() < until:
+        time.sleep(0.001)  # noqa: ASYNC251 - the loop is busy, and the task has its turn meanwhile
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await task
+    before = time.monotonic()
+    assert await f(1) == 1
+    assert time.monotonic() - before < 10
+    assert cancelled.tb is not None
 
 
 def test_results_that_cannot_be_kept_are_made_side_by_side() -> None:
