@@ -25,7 +25,7 @@ class _Background:
     """Daemon threads, which hold up no exit by themselves, and one that is none, which does it for a while."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # garbage may be collected within, and have something done in the background
         self._waiting: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._threads = 0

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters import Conflict, StoreUnavailable, cached
+from langmem_adapters import Conflict, StoreUnavailable, background, cached
 from langmem_adapters import workers as module
 from langmem_adapters.codec import encode
 from langmem_adapters.experience import refresh
@@ -349,6 +349,34 @@ async def test_a_task_that_is_cancelled_before_it_sees_that_it_has_its_turn_leav
     assert await f(1) == 1
     assert time.monotonic() - before < 10
     assert cancelled.tb is not None
+
+
+@pytest.mark.parametrize("where", ["flights", "background"])
+def test_garbage_that_is_collected_in_the_middle_of_a_call_holds_up_nobody(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that nobody has is given up by whoever collects it, which may be the one who begins another."""
+    store = MemoryStore()
+    monkeypatch.setitem(background._lanes, "work", background._Background())
+
+    @cached(store=store, tag="f")
+    def f(n: int) -> int:
+        return n
+
+    turn: Any = run(f.cache.begin((1,), {}))
+    assert turn.flight.lease is not None
+    lock = f.cache._flights._lock if where == "flights" else background._lanes["work"]._lock
+
+    def collect() -> None:
+        nonlocal turn
+        with lock:
+            turn = None
+
+    collector = threading.Thread(target=collect, daemon=True)
+    collector.start()
+    collector.join(30)
+    assert not collector.is_alive()
+    assert f(1) == 1
 
 
 def test_results_that_cannot_be_kept_are_made_side_by_side() -> None:

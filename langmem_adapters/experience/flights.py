@@ -86,7 +86,7 @@ class Flights:
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # garbage may be collected within, and with it a call that nobody has
         self._flights: dict[str, Flight] = {}
 
     def join(self, key: str) -> tuple[Flight | None, bool]:
@@ -96,10 +96,9 @@ class Flights:
         if self._pid != os.getpid():  # those who lead them are on the other side
             self._start()
         with self._lock:
-            if key in self._flights:
-                return self._flights[key], False
-            flight = self._flights[key] = Flight(self, key)
-            return flight, True
+            fresh = Flight(self, key)
+            flight = self._flights.setdefault(key, fresh)
+            return flight, flight is fresh
 
     def of(self, key: str) -> Flight | None:
         """The call for this key that is in the air."""
