@@ -154,6 +154,8 @@ def test_a_key_with_a_nul_is_refused() -> None:
         pool.create(Experience(resp=1), key="used\0x")
     with pytest.raises(ConfigurationError, match="NUL"):
         pool.lookup(key="bytes\0")
+    with pytest.raises(ConfigurationError, match="a key of an experience is a text, not int"):
+        pool.lookup(key=5)  # type: ignore[arg-type]
 
 
 # --- bounds
@@ -408,9 +410,11 @@ def test_export_and_import(any_store: Store) -> None:
         b'{"type":"experience","v":1,"experience":{"v":1}}',
         b'{"type":"experience","v":1,"key":"used\\u0000k","experience":{"v":1}}',
         b"[" * 100_000,
+        5,
+        {"type": "experience"},
     ],
 )
-def test_a_bad_line_is_named_and_nothing_is_imported(bad: bytes) -> None:
+def test_a_bad_line_is_named_and_nothing_is_imported(bad: Any) -> None:
     pool = ExperiencePool(MemoryStore())
     keep(pool, "q")
     good = next(pool.export())
@@ -419,6 +423,8 @@ def test_a_bad_line_is_named_and_nothing_is_imported(bad: bytes) -> None:
         other.import_([good, b"", bad])
     assert "my-secret" not in str(caught.value) + str(caught.value.__cause__) + str(caught.value.__context__)
     assert other.count() == 0
+    with pytest.raises(ConfigurationError, match="an export is given as its lines, or as one text, not int"):
+        other.import_(5)  # type: ignore[arg-type]
 
 
 METAGPT = {

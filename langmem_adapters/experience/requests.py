@@ -7,6 +7,7 @@ from typing import Any
 
 from langmem_adapters.codec import encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.given import check_text
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Experience
 
@@ -19,6 +20,7 @@ def key_of(req: Any, key: str | None) -> str:
     """The key of a request: its fingerprint, or what the caller gives instead."""
     if key is None:
         return fingerprint(req)
+    check_text("a key of an experience", key)
     if "\0" in key:
         raise ConfigurationError("a key of an experience cannot have a NUL character in it")
     return key
