@@ -1176,6 +1176,13 @@ def test_what_says_nothing_is_not_kept(blocks: list[Any]) -> None:
 # --- copies and pickles -------------------------------------------------------------------------------------
 
 
+def test_a_field_of_the_model_is_not_changed_in_a_copy_of_its_cache() -> None:
+    llm = cached(Scripted())
+    with pytest.raises(ConfigurationError, match="no temperature: change the model, and wrap it again"):
+        llm.model_copy(update={"temperature": 0.5})
+    assert llm.model_copy(update={"system_prompt": "Be short."}).system_prompt == "Be short."
+
+
 def test_a_copy_has_the_same_cache_and_a_deep_one_a_model_of_its_own() -> None:
     inner = MockLLM(max_tokens=2)
     llm = cached(inner, store=MemoryStore())

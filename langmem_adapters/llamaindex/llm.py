@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -140,6 +140,13 @@ class CachedLLM(Switches, LLM):
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         """A copy of the model, with the same cache, as connections are not copied."""
         return super().__deepcopy__({**(memo or {}), id(self._answers): self._answers})
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with the same cache. Raises ConfigurationError for what is the model's to change."""
+        foreign = sorted((update or {}).keys() - type(self).model_fields.keys())
+        if foreign:
+            raise ConfigurationError(f"a CachedLLM has no {', '.join(foreign)}: change the model, and wrap it again")
+        return super().model_copy(update=update, deep=deep)
 
     def __reduce__(self) -> Any:
         """The model and the settings, for another process to open the same cache with."""
