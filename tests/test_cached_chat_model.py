@@ -560,6 +560,22 @@ def test_c4_what_a_model_does_not_tell_of_itself_is_part_of_the_key() -> None:
         assert CachedChatModel(small, cache).invoke("Hi").content == {"small": "a", "large": "b"}[name]
 
 
+def test_c8_threads_that_begin_with_a_new_model_do_not_disturb_each_other(server: OpenAIServer) -> None:
+    often = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for n in range(8):
+            model, cache, gate = _openai(server), _cache(), threading.Event()
+
+            def ask(model: Any = model, cache: Any = cache, gate: Any = gate, n: int = n) -> str:
+                assert gate.wait(60)
+                return str(CachedChatModel(model, cache).invoke(f"Hi {n}").content)
+
+            assert set(on_threads(ask, gate.set)) == {f"You said: Hi {n}"}
+    finally:
+        sys.setswitchinterval(often)
+
+
 def test_c4_a_copy_with_another_field_of_the_models_is_a_copy_of_the_model(server: OpenAIServer) -> None:
     model = CachedChatModel(_openai(server), _cache())
     other = model.model_copy(update={"temperature": 0.5, "tags": ["a"]})

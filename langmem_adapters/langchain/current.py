@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import functools
+import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import SecretStr
 
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.forks import in_child
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.request import OF_THE_CALL
 
@@ -20,7 +23,7 @@ ModelT = TypeVar("ModelT", bound=BaseChatModel)
 
 _TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers of a model; a cached property
 _SEEN = "_langmem_seen"
-_UNTOLD = "_langmem_untold"
+_lock = threading.Lock()
 _PLACES = frozenset({"api_base", "azure_endpoint", "base_url", "endpoint", "endpoint_url", "openai_api_base"})
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
 _OF_ANY_CALL = frozenset(
@@ -34,14 +37,7 @@ def as_it_is_now(model: ModelT) -> ModelT:
     ``model.model_copy(update={"model_name": …})`` takes along what was told of the first model, and would be given its
     answers; so would a model with a field set to something else.
     """
-    held = model.__dict__
-    whose, seen = held.get(_SEEN, (0, {}))
-    changed = [name for name, value in held.items() if name[0] != "_" and _differs(seen.get(name), value)]
-    if changed or whose != id(model):
-        held.pop(_TOLD, None)
-        if whose != id(model) or any(type(held[name]) is not int for name in changed):  # some count their calls
-            held.pop(_UNTOLD, None)
-        held[_SEEN] = id(model), {name: _kept(value) for name, value in held.items() if name[0] != "_"}
+    _seen(model)
     return model
 
 
@@ -52,15 +48,42 @@ def with_untold(model: BaseChatModel, llm_string: str) -> str:
     """
     if model.is_lc_serializable() or not llm_string.endswith("]"):
         return llm_string
-    untold = model.__dict__.get(_UNTOLD)
-    if untold is None:
+    seen = _seen(model)
+    if seen.untold is None:
         names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys()
         if _describes(llm_string):
-            untold = list(_fields(model, names & _PLACES))
+            seen.untold = list(_fields(model, names & _PLACES))
         else:
-            untold = [("class", type(model).__qualname__), *_fields(model, names)]
-        model.__dict__[_UNTOLD] = untold
-    return f"{llm_string[:-1]}, ('untold', {untold!r})]" if untold else llm_string
+            seen.untold = [("class", type(model).__qualname__), *_fields(model, names)]
+    return f"{llm_string[:-1]}, ('untold', {seen.untold!r})]" if seen.untold else llm_string
+
+
+@dataclass
+class _Seen:
+    """What a model was when it was last looked at. It lies in the model, and lives as long; copies take it along."""
+
+    whose: int
+    fields: dict[str, Any]
+    untold: list[tuple[str, str]] | None = None
+
+
+def _seen(model: BaseChatModel) -> _Seen:
+    """The model's fields as they are; where they are others, what was remembered of it is forgotten."""
+    with _lock:  # that what one thread has just had told is not forgotten by the next
+        held = model.__dict__
+        now = [(name, value) for name, value in tuple(held.items()) if name[0] != "_"]
+        seen: _Seen | None = held.get(_SEEN)
+        if seen is not None and seen.whose == id(model):
+            changed = [value for name, value in now if _differs(seen.fields.get(name), value)]
+            if not changed:
+                return seen
+            counted = all(type(value) is int for value in changed)  # some models count their calls
+        else:
+            counted = False
+        held.pop(_TOLD, None)
+        untold = seen.untold if seen and counted else None
+        held[_SEEN] = new = _Seen(id(model), {name: _kept(value) for name, value in now}, untold)
+        return new
 
 
 def described(llm_string: str) -> str:
@@ -95,6 +118,15 @@ def _fields(model: BaseChatModel, names: set[str]) -> Iterator[tuple[str, str]]:
                 yield name, fingerprint(value)
         except SerializationError:
             continue
+
+
+def _begin_anew() -> None:
+    """In a forked child: the thread that held the lock did not come along."""
+    global _lock  # noqa: PLW0603 - one lock a process
+    _lock = threading.Lock()
+
+
+in_child(_begin_anew)
 
 
 def _kept(value: Any) -> Any:
