@@ -1074,6 +1074,8 @@ def test_wrong_settings_are_told() -> None:
     for wrong in ("gpt-4o", llm):
         with pytest.raises(ConfigurationError, match="wraps a model of LlamaIndex"):
             CachedLLM(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="do not wrap what that gives"):
+        CachedLLM(MockLLM().as_structured_llm(Place))  # its hits would have no object in raw
     with pytest.raises(ConfigurationError, match="a url or a store"):
         CachedLLM(MockLLM(), url="memory:", store=MemoryStore())
     with pytest.raises(ConfigurationError, match="on_error"):

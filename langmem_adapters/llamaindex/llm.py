@@ -13,6 +13,7 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import LLM
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.llms.structured_llm import StructuredLLM
 from typing_extensions import Self
 
 from langmem_adapters import views
@@ -120,6 +121,8 @@ class CachedLLM(Switches, LLM):
     ) -> None:
         if not isinstance(llm, LLM) or isinstance(llm, CachedLLM):
             raise ConfigurationError(f"CachedLLM wraps a model of LlamaIndex, not a {type(llm).__name__}")
+        if isinstance(llm, StructuredLLM):  # its answer is the object in raw, which is not kept
+            raise ConfigurationError("ask a CachedLLM for as_structured_llm(…), and do not wrap what that gives")
         if url is not None and store is not None:
             raise ConfigurationError("give CachedLLM a url or a store, not both")
         super().__init__(**{name: getattr(llm, name) for name in _SAME})
