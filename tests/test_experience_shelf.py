@@ -423,7 +423,7 @@ def test_a_bad_line_is_named_and_nothing_is_imported(bad: Any) -> None:
         other.import_([good, b"", bad])
     assert "my-secret" not in str(caught.value) + str(caught.value.__cause__) + str(caught.value.__context__)
     assert other.count() == 0
-    with pytest.raises(ConfigurationError, match="an export is given as its lines, or as one text, not int"):
+    with pytest.raises(ConfigurationError, match="what is imported are the lines of an export, or its text, not int"):
         other.import_(5)  # type: ignore[arg-type]
 
 

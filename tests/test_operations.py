@@ -917,7 +917,8 @@ def test_every_sentence_of_a_server_is_in_the_guide() -> None:
     assert [sentence for sentence in sentences if not any(words in sentence for words in told)] == []
     code = "".join(path.read_text() for path in (Path(__file__).parent.parent / "langmem_adapters").rglob("*.py"))
     joined = re.sub(r'"\s+f?"', "", code)  # sentences go over several lines
-    own = [words for words in told if "[redis]" not in words and "malformed" not in words and "5 s" not in words]
+    others = ("[redis]", "malformed", "disk I/O error", "5 s")  # said by pip and SQLite, or with a figure
+    own = [words for words in told if not any(other in words for other in others)]
     assert [words for words in own if words not in joined] == []
 
 

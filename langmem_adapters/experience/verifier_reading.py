@@ -63,7 +63,8 @@ _ASKS = {
 }  # fmt: skip
 """Without any of which a text has no such wording: to look for it takes a tenth of the time."""
 _ASKED_OF_YOU = re.compile(
-    r"^(?:please )?(?:can|could|will|would) you (?:please )?(?:tell|explain|show)(?: to)?(?: me| us)? (?=how |wh(?!ether))"
+    r"^(?:please )?(?:can|could|will|would) you (?:please )?(?:tell|explain|show)(?: to)?(?: me| us)? "
+    r"(?=how |wh(?!ether))"
 )
 _MARK = re.compile(r"(?<![\w.,:/-])\d+([^\W\d_]{1,2})(?![\w-])")
 _NO_MARKS = frozenset(UNITS) | frozenset(SCALES) | frozenset(("st", "nd", "rd", "th", "l", "x"))

@@ -23,6 +23,7 @@ from langmem_adapters.experience.switches import Switches
 from langmem_adapters.llamaindex.answers import Answers, Asked
 from langmem_adapters.llamaindex.request import chat_key, completion_key, last_said
 from langmem_adapters.llamaindex.responses import Response, worth_storing
+from langmem_adapters.llamaindex.structured import StructuredPrediction
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import cache_store, masked_url, unpicklable
 
@@ -37,10 +38,9 @@ _SAME = (
     "query_wrapper_prompt",
     "system_prompt",
 )
-_WAYS = ("achat", "acomplete", "astream_chat", "astream_complete", "chat", "complete", "stream_chat", "stream_complete")
 
 
-class CachedLLM(Switches, LLM):
+class CachedLLM(Switches, StructuredPrediction, LLM):
     """A model with its cache (implements ``llama_index.core.llms.LLM``; of a FunctionCallingLLM, that).
 
     ``chat``, ``complete``, their streams and async twins, and all that is built on them: agents, query engines,
@@ -251,32 +251,6 @@ class CachedLLM(Switches, LLM):
         except SerializationError as error:
             self._answers.pass_by(error)
             return None
-
-    # --- structured output, by the model's own means where it has such
-
-    def structured_predict(self, *args: Any, **kwargs: Any) -> Any:
-        """An object of a class; see ``LLM.structured_predict``."""
-        return self._structuring("structured_predict")(*args, **kwargs)
-
-    def astructured_predict(self, *args: Any, **kwargs: Any) -> Any:
-        """:meth:`structured_predict`, without blocking the event loop."""
-        return self._structuring("astructured_predict")(*args, **kwargs)
-
-    def stream_structured_predict(self, *args: Any, **kwargs: Any) -> Any:
-        """An object of a class, in a stream of more and more of it."""
-        return self._structuring("stream_structured_predict")(*args, **kwargs)
-
-    def astream_structured_predict(self, *args: Any, **kwargs: Any) -> Any:
-        """:meth:`stream_structured_predict`, without blocking the event loop."""
-        return self._structuring("astream_structured_predict")(*args, **kwargs)
-
-    def _structuring(self, name: str) -> Callable[..., Any]:
-        """A method of a twin of the model, whose calls go through the cache; of LLM, where the model has no other."""
-        if next(cls for cls in type(self._wrapped).__mro__ if name in vars(cls)) is LLM:
-            return cast("Callable[..., Any]", getattr(super(), name))
-        twin = self._wrapped.model_copy()
-        twin.__dict__.update({way: getattr(self, way) for way in _WAYS})
-        return cast("Callable[..., Any]", getattr(twin, name))
 
     # --- what others want to know of the model
 

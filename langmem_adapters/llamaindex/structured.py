@@ -1,0 +1,42 @@
+"""Structured output of a wrapped model: by the model's own means where it has such, and through the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from llama_index.core.llms import LLM
+
+__all__ = ["StructuredPrediction"]
+
+_WAYS = ("achat", "acomplete", "astream_chat", "astream_complete", "chat", "complete", "stream_chat", "stream_complete")
+
+
+class StructuredPrediction:
+    """What ``LLM`` has for objects of a class, of a model that is wrapped."""
+
+    _wrapped: LLM
+
+    def structured_predict(self, *args: Any, **kwargs: Any) -> Any:
+        """An object of a class; see ``LLM.structured_predict``."""
+        return self._structuring("structured_predict")(*args, **kwargs)
+
+    def astructured_predict(self, *args: Any, **kwargs: Any) -> Any:
+        """:meth:`structured_predict`, without blocking the event loop."""
+        return self._structuring("astructured_predict")(*args, **kwargs)
+
+    def stream_structured_predict(self, *args: Any, **kwargs: Any) -> Any:
+        """An object of a class, in a stream of more and more of it."""
+        return self._structuring("stream_structured_predict")(*args, **kwargs)
+
+    def astream_structured_predict(self, *args: Any, **kwargs: Any) -> Any:
+        """:meth:`stream_structured_predict`, without blocking the event loop."""
+        return self._structuring("astream_structured_predict")(*args, **kwargs)
+
+    def _structuring(self, name: str) -> Callable[..., Any]:
+        """A method of a twin of the model, whose calls go through the cache; of LLM, where the model has no other."""
+        if next(cls for cls in type(self._wrapped).__mro__ if name in vars(cls)) is LLM:
+            return cast("Callable[..., Any]", getattr(super(), name))
+        twin = self._wrapped.model_copy()
+        twin.__dict__.update({way: getattr(self, way) for way in _WAYS})
+        return cast("Callable[..., Any]", getattr(twin, name))
