@@ -410,11 +410,9 @@ def test_export_and_import(any_store: Store) -> None:
         b'{"type":"experience","v":1,"experience":{"v":1}}',
         b'{"type":"experience","v":1,"key":"used\\u0000k","experience":{"v":1}}',
         b"[" * 100_000,
-        5,
-        {"type": "experience"},
     ],
 )
-def test_a_bad_line_is_named_and_nothing_is_imported(bad: Any) -> None:
+def test_a_bad_line_is_named_and_nothing_is_imported(bad: bytes) -> None:
     pool = ExperiencePool(MemoryStore())
     keep(pool, "q")
     good = next(pool.export())
@@ -423,8 +421,18 @@ def test_a_bad_line_is_named_and_nothing_is_imported(bad: Any) -> None:
         other.import_([good, b"", bad])
     assert "my-secret" not in str(caught.value) + str(caught.value.__cause__) + str(caught.value.__context__)
     assert other.count() == 0
+
+
+def test_what_is_no_line_of_an_export_is_named() -> None:
+    pool = ExperiencePool(MemoryStore())
+    keep(pool, "q")
+    other = ExperiencePool(MemoryStore())
+    for bad, what in ((5, "int"), ({"type": "experience"}, "dict")):
+        with pytest.raises(ConfigurationError, match=f"a line of an export is text or bytes, not {what}"):
+            other.import_([*pool.export(), bad])  # type: ignore[list-item]
     with pytest.raises(ConfigurationError, match="what is imported are the lines of an export, or its text, not int"):
         other.import_(5)  # type: ignore[arg-type]
+    assert other.count() == 0
 
 
 METAGPT = {
