@@ -27,8 +27,10 @@ Redactor: TypeAlias = Callable[[str], str]
 _DAMAGED = b"\0"  # nothing that is stored: whoever reads it finds it damaged
 _log = logging.getLogger("langmem_adapters")
 _LOOKS = 64  # at what a guarded write replaces, while other writers are quicker
-_IDS = frozenset({"id", "uuid", "covers", "message_id", "session"})  # fields of the library's records
-_INNER = frozenset({"message", "occurrences"})  # fields of theirs that hold records themselves
+# Kinds of the library's records, by a field that each of the kind has, and those of their fields that are ids.
+_IDS = {"role": ["id"], "message": ["id"], "text": ["covers"], "data": ["id"], "uuid": ["uuid"]}
+_IDS |= {name: ["session", "message_id"] for name in ("session", "message_id")}
+_INNER = ("message", "occurrences")  # fields of a memory that hold records themselves
 _MARKS = frozenset({"departed", "deleted"})  # values of a session that are made of hashes, as a floor above has them
 
 
@@ -289,8 +291,9 @@ def _clean_record(record: Any, redactor: Redactor) -> Any:
         return record if all(map(_is, parts, record)) else parts
     if not isinstance(record, dict):
         return _clean(record, redactor)
-    ids = {name: record[name] for name in _IDS if isinstance(record.get(name), str)}
-    inner = {name: _clean_record(record[name], redactor) for name in _INNER & record.keys()}
+    kind = next((kind for kind in _IDS if kind in record), "")
+    ids = {name: record[name] for name in _IDS.get(kind, ()) if isinstance(record.get(name), str)}
+    inner = {name: _clean_record(record[name], redactor) for name in _INNER if kind == "message" and name in record}
     rest = {name: part for name, part in record.items() if name not in ids and name not in inner}
     clean = _clean(rest, redactor)
     changed = clean is not rest or any(part is not record[name] for name, part in inner.items())

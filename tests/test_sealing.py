@@ -365,6 +365,16 @@ def test_a_message_that_a_redactor_of_digits_sees_is_kept_once_and_deleted_where
     assert [message.id for message in brain.messages()] == ["id-3"]
 
 
+def test_a_field_of_ones_own_is_redacted_though_it_has_the_name_of_an_id() -> None:
+    kept = MemoryStore()
+    named = dict.fromkeys(("session", "uuid", "covers", "message_id"), SECRET)
+    nested: Any = {"message": {"id": SECRET}, "occurrences": [{"session": SECRET}]}
+    BrainMemory(SealedStore(kept, redactor=redact), "s").add_messages([Message(role="user", **named, **nested)])
+    (item,) = kept.scan(("brain", "", "", "s")).items
+    assert SECRET.encode() not in item.data
+    assert b'"covers"' in item.data
+
+
 def test_a_summary_that_a_redactor_of_digits_sees_ends_at_the_same_message() -> None:
     store = SealedStore(MemoryStore(), redactor=without_digits)
     store.write(NS, put={"summary": Summary(text="at 10 o'clock", covers="m42").to_bytes()})
