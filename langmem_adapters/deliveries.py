@@ -60,7 +60,7 @@ class Delivery:
             same = self._is_same(n, known)
             if n < self._first and (same or left[n]):
                 continue
-            if same and self._is_given_back(n, repeated):
+            if same and self._is_given_back(n, known, repeated):
                 repeated.add(n)
             else:
                 others[n] = message.model_copy(update={"id": self._other_id(n, others)})
@@ -75,12 +75,17 @@ class Delivery:
         old, message = known.get(self._ids[n]), self._messages[n]
         return old is not None and content_id(old.model_copy(update={"id": message.id})) == content_id(message)
 
-    def _is_given_back(self, n: int, repeated: set[int]) -> bool:
-        """Whether this stands among what was said before: a question with what followed it, or the new one again."""
+    def _is_given_back(self, n: int, known: Mapping[str, Message], repeated: set[int]) -> bool:
+        """Whether this was said before, as was what follows, up to a question that has an answer, or is the new one."""
         if n - 1 in repeated:
             return True
-        followed = n + 1 < len(self._ids) and not self._new[n + 1]
-        return self._messages[n].role == "user" and (followed or self._ids[n] in self._ids[:n])
+        for m in range(n, len(self._ids)):
+            if self._new[m] or not self._is_same(m, known):
+                return False
+            followed = m + 1 < len(self._ids) and not self._new[m + 1]
+            if self._messages[m].role == "user" and (followed or self._ids[m] in self._ids[:m]):
+                return True
+        return False
 
     def _other_id(self, n: int, others: Mapping[int, Message]) -> str:
         """The same one when it is delivered again, and not when it is said again, behind something else.

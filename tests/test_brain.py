@@ -161,6 +161,18 @@ def test_what_a_chain_gives_back_behind_its_question_is_known(any_store: Store) 
     assert texts(brain.messages()) == texts(shown)
 
 
+def test_what_a_chain_gives_back_is_known_though_it_begins_with_an_answer(any_store: Store) -> None:
+    """As where an assistant greets first, or the window begins behind a question."""
+    brain = BrainMemory(any_store, SESSION)
+    shown = [Message(id="g", role="assistant", content="Welcome."), Message(id="h", role="assistant", content="Ask.")]
+    brain.add_messages(shown)
+    for n in range(3):
+        asked = user(f"question {n}", f"q{n}")
+        shown += [asked, Message(id=f"a{n}", role="assistant", content=f"answer {n}")]
+        brain.add_messages([asked, *shown])
+    assert texts(brain.messages()) == texts(shown)
+
+
 @pytest.mark.parametrize("meanwhile", ["deleted", "summarised", "both stay"])
 def test_what_left_before_it_was_put_in_order_does_not_come_again(any_store: Store, meanwhile: str) -> None:
     other = BrainMemory(any_store, SESSION, model=lambda _: "They spoke of one and two.")
