@@ -515,6 +515,31 @@ def test_a_repair_is_overtaken_by_a_removal(
     assert sizes(raw, store) == (1, 1)
 
 
+def test_a_log_that_entries_leave_all_the_time_is_read_and_written_all_the_same(
+    store: RedisStore, raw: Administrator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append(NS, [("a", b"1"), ("b", b"2")])
+    raw.xadd(keys(store)["log"], {"i": "a", "d": b"again"})  # by a writer who died before it took it back
+    send = store._wire.send
+
+    def overtaken(*commands: tuple[bytes, bytes]) -> list[Any]:
+        replies = send(*commands)
+        if b"SMEMBERS" in commands[0][1]:  # of what was counted, something leaves before it can be changed
+            raw.xdel(keys(store)["log"], leaving.pop())
+            leaving.append(raw.xadd(keys(store)["log"], {"i": "c", "d": b""}))
+        return replies
+
+    leaving = [raw.xadd(keys(store)["log"], {"i": "c", "d": b""})]
+    raw.sadd(keys(store)["ids"], "c")
+    monkeypatch.setattr(store._wire, "send", overtaken)
+    assert [item.id for item in store.scan(NS, limit=2).items] == ["a", "b"]
+    assert store.append(NS, [("b", b"again")]).new == [False]
+    monkeypatch.undo()
+    raw.xdel(keys(store)["log"], leaving.pop())
+    raw.srem(keys(store)["ids"], "c")
+    assert [(item.id, item.data) for item in store.scan(NS).items] == [("a", b"1"), ("b", b"2")]
+
+
 def test_no_reader_sees_an_id_twice_while_writers_repeat_them(store: RedisStore, raw: Administrator) -> None:
     names = [str(n) for n in range(30)]
     seen: list[list[str]] = []
