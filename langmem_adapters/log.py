@@ -178,8 +178,9 @@ class SessionLog:
         missing = len(known) < len(delivery.unclear)  # they have left since they were appended
         left = have_departed((yield from self.session.get(self._moves)) if missing else {}, messages)
         others = delivery.others(known, left)
-        if back := delivery.returned(known):
-            yield from self.session.write(remove=[items[id_] for id_ in back])
+        own = dict(reversed(entries))  # by now, another delivery may have something else under an id that left
+        if back := [items[id_] for id_ in delivery.returned(known) if items[id_].data == own[id_]]:
+            yield from self.session.write(remove=back)
         if not others:
             return 0
         new = {n: self._entry(message) for n, message in others.items()}
@@ -192,17 +193,20 @@ class SessionLog:
     def _in_order(self, new: dict[int, _Entry], later: dict[int, _Entry]) -> Flow[bool]:
         """Append the new entries, by their places; the later ones, which are there, leave and come again behind them.
 
-        False: some of these have left by now.
+        False: some of these have left by now, and what has their ids is of another delivery.
         """
-        ids, keys = {id_ for id_, _ in later.values()}, [SUMMARY, *WATCHED]
+        own, keys = dict(later.values()), [SUMMARY, *WATCHED]
         entries = [entry for _, entry in sorted({**new, **later}.items())]
         while True:
             values = yield from self.session.get(keys)
-            items = [item for item, _ in (yield from self._stored(ids))]
-            if len(items) < len(ids) or covers(read_summary(values.get(SUMMARY))) in ids:
+            found = [each for each in (yield from self._stored(set(own))) if each[0].data == own[each[0].id]]
+            items = [item for item, _ in found]
+            if len(items) < len(own) or covers(read_summary(values.get(SUMMARY))) in own:
                 return False
+            put = with_departed(values, [message for _, message in found])  # so nobody removes them where they were
+            guard = dict.fromkeys(keys) | values
             try:
-                yield from self.session.write(remove=items, append=entries, guard=dict.fromkeys(keys) | values)
+                yield from self.session.write(put=put, remove=items, append=entries, guard=guard)
             except Conflict:
                 continue
             return True

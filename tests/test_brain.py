@@ -186,6 +186,40 @@ def test_what_left_before_it_was_put_in_order_does_not_come_again(any_store: Sto
         assert texts(other.context().messages) == ["another"]
 
 
+def test_what_another_delivery_has_under_an_id_that_left_stays_as_messages_are_put_in_order(any_store: Store) -> None:
+    other = BrainMemory(any_store, SESSION)
+
+    def first() -> None:
+        other.delete(["2"])
+        other.add_messages([user("theirs", "2")])
+
+    other.add_messages([user("one", "1")])
+    overtaken = cast("Store", Overtaken(any_store, first))
+    BrainMemory(overtaken, SESSION).add_messages([user("another", "1"), user("two", "2")])
+    assert texts(other.messages()) == ["one", "theirs", "another"]
+
+
+def test_what_is_put_in_order_while_it_is_deleted_is_deleted_where_it_is_then(any_store: Store) -> None:
+    looked, moved = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        looked.set()
+        assert moved.wait(60)
+
+    def first() -> None:
+        deleting.start()
+        assert looked.wait(60)
+
+    brain, deleter = BrainMemory(any_store, SESSION), cast("Store", Overtaken(any_store, wait))
+    deleting = threading.Thread(target=lambda: BrainMemory(deleter, SESSION).delete(["2"]))
+    brain.add_messages([user("one", "1")])
+    overtaken = cast("Store", Overtaken(any_store, first))
+    BrainMemory(overtaken, SESSION).add_messages([user("another", "1"), user("two", "2")])
+    moved.set()
+    deleting.join()
+    assert texts(brain.messages()) == ["one", "another"]
+
+
 def test_a_summary_does_not_take_what_was_put_in_order_while_it_was_made(any_store: Store) -> None:
     asked, goes_on = threading.Event(), threading.Event()
 
