@@ -271,8 +271,8 @@ def test_a_message_that_comes_soon_after_another_leaves_the_row_of_its_namespace
     for n, seconds in enumerate((59, 0.9, 0.2, 30, 0)):
         assert store.append(NS, [(str(n), b"")]).total == n + 1
         with sqlite3.connect(tmp_path / "soon.db") as raw:
-            select = "SELECT next, total, updated_at - ?1, listed_at - ?1 FROM langmem_namespaces"
-            rows += raw.execute(select, (FakeClock()(),))
+            select = "SELECT next, total, updated_at - :began, listed_at - :began FROM langmem_namespaces"
+            rows += raw.execute(select, {"began": FakeClock()()})
         raw.close()
         clock.advance(seconds)
     at_first, after_a_minute = (2, 1, 0, 0), (5, 4, pytest.approx(60.1), pytest.approx(60.1))
