@@ -499,13 +499,16 @@ def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> N
         assert [asked(**change) for change in other] == [0] * len(other)
 
 
-@pytest.mark.parametrize("made", ["model_copy", "copy", "in place", "in a mapping of its own"])
+@pytest.mark.parametrize("made", ["model_copy", "copy", "in place", "in a mapping of its own", "deep in a mapping"])
 def test_c4_a_model_that_was_changed_after_its_first_call_is_another_one(server: OpenAIServer, made: str) -> None:
-    cache, first = _cache(), _openai(server, model_kwargs={"user": "a"})
+    body = {"of": {"whom": "a"}}
+    cache, first = _cache(), _openai(server, model_kwargs={"user": "a"}, extra_body=body)
     assert CachedChatModel(first, cache).invoke("Hi").response_metadata["model_name"].startswith("gpt-4o")
     other = first.model_copy(update={"model_name": "gpt-5"}) if made == "model_copy" else copy.copy(first)
     if made == "in a mapping of its own":
         other.model_kwargs["user"] = "b"
+    elif made == "deep in a mapping":
+        body["of"]["whom"] = "b"
     elif made != "model_copy":
         other = first if made == "in place" else other
         other.model_name = "gpt-5"
@@ -513,7 +516,10 @@ def test_c4_a_model_that_was_changed_after_its_first_call_is_another_one(server:
         CachedChatModel(other, cache).invoke("Hi")
         assert len(server.requests) == asked
     changed = server.requests[1]
-    assert changed.get("user") == "b" if made == "in a mapping of its own" else changed["model"] == "gpt-5"
+    told = changed["user"], changed["of"]["whom"], changed["model"] == "gpt-5"
+    assert told == {"in a mapping of its own": ("b", "a", False), "deep in a mapping": ("a", "b", False)}.get(
+        made, ("a", "a", True)
+    )
 
 
 class Silent(Scripted):
@@ -521,6 +527,7 @@ class Silent(Scripted):
 
     model: str = "small"
     temperature: float | None = None
+    num_predict: int | None = None
     base_url: str | None = None
     api_key: str = "k"
     calls: int = 0
@@ -558,6 +565,17 @@ def test_c4_what_a_model_does_not_tell_of_itself_is_part_of_the_key() -> None:
     for name in ("small", "large"):  # found by what was asked above
         small.model = name
         assert CachedChatModel(small, cache).invoke("Hi").content == {"small": "a", "large": "b"}[name]
+    limited = Silent(script=[lambda _: AIMessage(next(said))], num_predict=100)
+    assert CachedChatModel(limited, cache).invoke("Hi").content == "g"
+    limited.num_predict = 500  # a number as calls is, but not what a model counts in
+    assert CachedChatModel(limited, cache).invoke("Hi").content == "h"
+    assert b"langmem_adapters" not in pickle.dumps(_looked_at())
+
+
+def _looked_at() -> Any:
+    model = FakeListChatModel(responses=["Hello."])
+    CachedChatModel(model, _cache()).invoke("Hi")
+    return model
 
 
 def test_c8_threads_that_begin_with_a_new_model_do_not_disturb_each_other(server: OpenAIServer) -> None:

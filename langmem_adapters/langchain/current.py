@@ -23,7 +23,7 @@ ModelT = TypeVar("ModelT", bound=BaseChatModel)
 
 _TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers of a model; a cached property
 _SEEN = "_langmem_seen"
-_lock = threading.Lock()
+_lock = threading.RLock()  # garbage may be collected within, and with it what asks a model
 _PLACES = frozenset({"api_base", "azure_endpoint", "base_url", "endpoint", "endpoint_url", "openai_api_base"})
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
 _OF_ANY_CALL = frozenset(
@@ -66,24 +66,32 @@ class _Seen:
     fields: dict[str, Any]
     untold: list[tuple[str, str]] | None = None
 
+    def __reduce__(self) -> Any:
+        """Nothing: who unpickles a model need not have this library."""
+        return type(None), ()
+
 
 def _seen(model: BaseChatModel) -> _Seen:
     """The model's fields as they are; where they are others, what was remembered of it is forgotten."""
     with _lock:  # that what one thread has just had told is not forgotten by the next
         held = model.__dict__
-        now = [(name, value) for name, value in tuple(held.items()) if name[0] != "_"]
+        now = {name: value for name, value in tuple(held.items()) if name[0] != "_"}
         seen: _Seen | None = held.get(_SEEN)
+        untold = None
         if seen is not None and seen.whose == id(model):
-            changed = [value for name, value in now if _differs(seen.fields.get(name), value)]
-            if not changed:
+            if seen.fields == now:
                 return seen
-            counted = all(type(value) is int for value in changed)  # some models count their calls
-        else:
-            counted = False
+            if all(_counts(model, name) for name in now if _differs(seen.fields.get(name), now[name])):
+                untold = seen.untold
         held.pop(_TOLD, None)
-        untold = seen.untold if seen and counted else None
-        held[_SEEN] = new = _Seen(id(model), {name: _kept(value) for name, value in now}, untold)
+        held[_SEEN] = new = _Seen(id(model), _kept(now), untold)
         return new
+
+
+def _counts(model: BaseChatModel, name: str) -> bool:
+    """Whether a field is a number that the model may count its calls in; settings begin with something else than 0."""
+    field = type(model).model_fields.get(name)
+    return field is not None and type(field.default) is int and field.default == 0
 
 
 def described(llm_string: str) -> str:
@@ -123,16 +131,18 @@ def _fields(model: BaseChatModel, names: set[str]) -> Iterator[tuple[str, str]]:
 def _begin_anew() -> None:
     """In a forked child: the thread that held the lock did not come along."""
     global _lock  # noqa: PLW0603 - one lock a process
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 in_child(_begin_anew)
 
 
 def _kept(value: Any) -> Any:
-    """A value that stays as it is, whatever is done to a list or mapping of the model."""
-    return value.copy() if isinstance(value, dict | list) else value
+    """A value that stays as it is, whatever is done to a list or mapping of the model, or to one within it."""
+    if isinstance(value, dict):
+        return {name: _kept(part) for name, part in value.items()}
+    return [_kept(part) for part in value] if isinstance(value, list) else value
 
 
 def _differs(one: Any, other: Any) -> bool:
-    return one is not other and not (isinstance(one, dict | list) and bool(one == other))
+    return one is not other and bool(one != other)
