@@ -181,6 +181,23 @@ def test_what_has_no_value_yet_at_the_first_call_counts_as_soon_as_it_has_one() 
     assert [made(tenant)("name") for tenant in ("acme", "globex")] == ["acme", "globex"]
 
 
+def test_what_cannot_be_told_when_it_has_its_value_is_said_at_each_call_and_no_others_result_is_served() -> None:
+    store = MemoryStore()
+
+    def made(tenant: str) -> Any:
+        @cached(store=store)
+        def look_up(what: str) -> str:
+            return f"{thread.name}: {what}"
+
+        thread = threading.Thread(name=tenant)
+        return look_up
+
+    for look_up in (made("acme"), made("globex")):
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match="holds a Thread of the function that made it"):
+                look_up("revenue")
+
+
 def test_partials_are_told_apart_by_what_they_have() -> None:
     partial = functools.partial
     assert both([partial(operator.add, 1), partial(operator.sub, 1)], 5) == [6, -4]

@@ -111,8 +111,9 @@ class Arguments:
     def _named(self) -> str:
         """What tells the function from others; with what it holds that had no value yet when it was decorated."""
         if not self._is_whole:
-            self._is_whole = is_whole(self._decorated)
+            whole = is_whole(self._decorated)
             self._function = _fingerprint_of(self._decorated, trusted=False)
+            self._is_whole = whole  # last: the above may raise, and another thread reads it
         return self._function
 
     def _explained(self, counted: Mapping[str, Any]) -> ConfigurationError:
