@@ -132,6 +132,7 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("negation", "Which rows are empty?", "Which rows are not empty?"),
         ("negation", "Cake with eggs", "Cake without eggs"),
         ("negation", "Guests who have signed the form", "Guests who have yet to sign the form"),
+        ("negation", "Which files are yet to be deleted?", "Which files are not to be deleted?"),
         ("opposites", "Is the current owner liable?", "Is the previous owner liable?"),
         ("opposites", "How do I lock a cell?", "How do I unlock a cell?"),
         ("opposites", "How do I gain weight?", "How do I lose weight?"),
@@ -314,6 +315,7 @@ def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
         ("How do a debit card and a credit card differ?", "How do a credit card and a debit card differ?"),
         ("The roof has been repaired in May", "The roof is repaired in May"),
         ("How many eggs can I eat a day?", "How many eggs can I eat per day?"),
+        ("Guests who have not signed the form", "Guests who have yet to sign the form"),
         ("How do heat pumps work?", "Could you tell me how heat pumps work?"),
         ("Is tea more popular than ever in Berlin?", "Has Berlin taken to drinking a lot of tea?"),
         (

@@ -34,7 +34,7 @@ CONTRACTIONS = (
     (r"\bwanna\b", "want to", "wanna"),
     (r"\bw/o\b", "without", "w/o"),
     (r"\be-mail", "email", "e-mail"),
-    (r"\b(has|have|had|is|are|was|were) yet to\b", r"\1 not", "yet"),
+    (r"\b(has|have|had) yet to\b", r"\1 not", "yet"),
     (r"\bper (?=(?:second|minute|hour|day|night|week|month|year|person)\b)", "a ", "per"),
 )
 """What is replaced, by what, and what a text has of all this at least: a whole word, or, with a sign in it, a part."""
