@@ -41,6 +41,7 @@ from langmem_adapters.experience.policies import age_of
 from langmem_adapters.experience.requests import key_of
 from langmem_adapters.experience.shelf import Shelf
 from langmem_adapters.flow import run, submit
+from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -744,6 +745,27 @@ def test_a_function_is_neither_served_nor_shown_what_another_gave_to_a_similar_r
     assert got == ["the kingdom of France again"]
     assert other("the kingdom of France once again", got) == "population of the kingdom of France again"
     assert Facts().ask("the kingdom of France again", []).startswith("capital of ")
+
+
+def test_for_its_own_experiences_a_function_does_not_read_all_that_others_have_in_the_pool() -> None:
+    asked: list[int] = []
+
+    class Counted(LexicalIndex):  # counts what is found
+        def search(self, *args: Any, **kwargs: Any) -> Any:
+            found = super().search(*args, **kwargs)
+            asked.append(len(found))
+            return found
+
+    pool = ExperiencePool(MemoryStore(), index=Counted(":memory:"))
+    for n in range(1000):
+        pool.create(Experience(req=f"the kingdom of France {n}", resp="served", made_by="another"))
+
+    @cached(pool=pool, query_type="semantic", judge=lambda experience, req: True)
+    def ask(req: str) -> str:
+        return "asked"
+
+    assert ask("the kingdom of France") == "asked"
+    assert max(asked) < 500
 
 
 def test_an_experience_without_a_time_is_as_old_as_none() -> None:

@@ -21,6 +21,7 @@ from langmem_adapters.protocols import Index, Item, Store
 __all__ = ["Evicted", "Shelf"]
 
 _MORE = 8  # hits that are asked for beyond four times as many, where too few of them could be served
+_FAR = 300  # entries of others: what is found behind so many is like nothing
 _SELDOM = 4  # writes that drop nothing, of which one looks for what nobody can be served
 _log = logging.getLogger("langmem_adapters")
 
@@ -218,7 +219,7 @@ class Shelf:
     ) -> list[tuple[str, float, bytes]]:
         """The ``k`` best of the readable entries as (key, score, data), best first; unreadable ones that are found go.
 
-        Of these, only those that are ``wanted``.
+        Of these, only those that are ``wanted``, as far as they do not stand behind hundreds that are not.
         """
         if self._found is None:
             raise ConfigurationError("a pool that is searched by meaning needs an index: give it index=")
@@ -232,7 +233,7 @@ class Shelf:
             found = [each for each in there if wanted(each[2])]
             self._remove(spent)
             self._found.forget([hit.id for hit in hits if hit.id in spent or hit.id not in data])
-            if len(found) >= k or len(hits) < ask:
+            if len(found) >= k or len(hits) < ask or len(there) - len(found) >= _FAR:
                 return found[:k]
             ask = 4 * ask + _MORE
 
