@@ -30,7 +30,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PrivateAttr, SecretStr, create_model
+from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PrivateAttr, SecretStr, TypeAdapter, create_model
 
 import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
@@ -548,6 +548,26 @@ def test_what_a_model_has_worked_out_of_its_fields_does_not_count() -> None:
     assert (count.cache.stats()["hits"], count.cache.stats()["refused"]) == (2, 0)
 
 
+@dataclasses.dataclass
+class Counted:
+    words: str
+
+    @functools.cached_property
+    def count(self) -> int:
+        return len(self.words.split())
+
+
+def test_what_a_dataclass_has_worked_out_of_its_fields_does_not_count() -> None:
+    @cached(store=MemoryStore())
+    def count(words: str) -> Counted:
+        counted = Counted(words)
+        assert counted.count
+        return counted
+
+    assert [count("one two"), count("one two")] == [Counted("one two")] * 2
+    assert count.cache.stats()["hits"] == 1
+
+
 SUMMER = dt.datetime(2026, 7, 1, tzinfo=dt.timezone.utc)
 
 
@@ -573,6 +593,13 @@ def test_c4_what_differs_beside_its_words_is_another_argument(one: Any, other: A
     """An hour that comes twice, another zone with the same offset now, flags without a name."""
     assert fingerprint(identity(one)) != fingerprint(identity(other))
     assert fingerprint(identity(one)) == fingerprint(identity(copy.deepcopy(one)))
+
+
+def test_a_time_that_pydantic_read_is_the_argument_that_python_makes() -> None:
+    for zone in ("Z", "+02:00"):
+        text = f"2026-07-01T00:00:00{zone}"
+        made = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
+        assert fingerprint(identity(TypeAdapter(dt.datetime).validate_python(text))) == fingerprint(identity(made))
 
 
 def _circle(kind: type[Any]) -> Any:

@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 from collections import deque
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel
@@ -72,11 +73,14 @@ def fields_of(model: BaseModel) -> dict[str, Any]:
 
 
 def _held(value: Any) -> dict[str, Any]:
-    """What an instance holds by name, its items aside."""
-    if type(value) in _BUILTIN:
+    """What an instance holds by name, its items aside, and what was worked out of them."""
+    cls = type(value)
+    if cls in _BUILTIN:
         return {}
-    slots = [slot for cls in type(value).__mro__ for slot in _slots(cls) if hasattr(value, slot)]
-    return {slot: getattr(value, slot) for slot in slots} | getattr(value, "__dict__", {})
+    slots = [slot for each in cls.__mro__ for slot in _slots(each) if hasattr(value, slot)]
+    held = getattr(value, "__dict__", {})
+    own = {name: part for name, part in held.items() if not isinstance(getattr(cls, name, None), cached_property)}
+    return {slot: getattr(value, slot) for slot in slots} | own
 
 
 def _slots(cls: type) -> list[str]:

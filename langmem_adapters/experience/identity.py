@@ -12,14 +12,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, PydanticUserError
+from pydantic import BaseModel, PydanticUserError, TypeAdapter
 
 from langmem_adapters.experience.equality import fields_of
 from langmem_adapters.keys import fingerprint
 
 __all__ = ["by_name", "identity", "name_of"]
 
-_PLAIN_ZONES = (type(None), dt.timezone)  # what is written of a time says all of these
+_READ = TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z")  # has an offset of a class of pydantic's own
+_PLAIN_ZONES = (type(None), dt.timezone, type(_READ.tzinfo))  # what is written of a time says all of these
 _SCALARS = (str, int, float, bool, bytes, type(None))
 
 
