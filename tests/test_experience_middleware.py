@@ -19,7 +19,7 @@ from langchain.agents.structured_output import ToolStrategy
 from langchain.chat_models import init_chat_model
 from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import ConfigurableField, Runnable
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
@@ -197,6 +197,8 @@ def test_a_model_that_the_run_chooses_and_one_with_fallbacks_or_settings_bound_t
             (choosing, 2),
             (cold.with_fallbacks([other]), 1),
             (cold.bind(temperature=1), 1),
+            (cold.configurable_fields(model_name=ConfigurableField("model")), 2),
+            (cold.configurable_fields(model_name=ConfigurableField("model")).bind(temperature=1), 3),  # not seen into
         ]
         for model, makes in models:
             cache = memory()
@@ -206,8 +208,10 @@ def test_a_model_that_the_run_chooses_and_one_with_fallbacks_or_settings_bound_t
                 agent.invoke({"messages": [HumanMessage("Hi")]}, {"configurable": {"model": name}})
             assert len(server.requests) - before == makes
             assert cache.stats()["hits"] == 3 - makes
-        assert [request["model"] for request in server.requests] == ["gpt-4o", "gpt-5", "gpt-4o", "gpt-4o"]
-        assert [request.get("temperature") for request in server.requests] == [None, None, 0, 1]
+        asked_for = ["gpt-4o", "gpt-5", "gpt-4o", "gpt-4o", "gpt-4o", "gpt-5", "gpt-4o", "gpt-5", "gpt-4o"]
+        assert [request["model"] for request in server.requests] == asked_for
+        temperatures = [None, None, 0, 1, 0, None, 1, 1, 1]  # LangChain gives gpt-5 none by itself
+        assert [request.get("temperature") for request in server.requests] == temperatures
 
 
 def test_a_model_in_which_none_can_be_seen_goes_by_the_cache() -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import Generation
+from langchain_core.runnables.configurable import DynamicRunnable
 
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
@@ -241,7 +242,10 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any]):
 
 
 def _chosen(model: Any) -> Any:
-    """Of a model of ``init_chat_model(configurable_fields=…)``, the one that the run's configuration asks for."""
+    """Of a model with configurable fields or alternatives, the one that the run's configuration asks for."""
+    if isinstance(model, DynamicRunnable):
+        chosen, _ = model.prepare()
+        return chosen.with_config(model.config) if model.config else chosen
     choose = None if isinstance(model, BaseChatModel) else getattr(type(model), "_model", None)
     return choose(model) if callable(choose) else model
 

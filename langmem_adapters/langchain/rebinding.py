@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
+from langchain_core.runnables.configurable import RunnableConfigurableFields
 from pydantic import BaseModel
 
 __all__ = ["replaced_models"]
@@ -16,6 +17,8 @@ def replaced_models(runnable: Any, replace: Callable[[BaseChatModel], BaseChatMo
     """A runnable with other chat models in it; the same object, where it has none. The given one is left alone."""
     if isinstance(runnable, BaseChatModel):
         return replace(runnable)
+    if isinstance(runnable, RunnableConfigurableFields):  # makes another model of the class of its own
+        return runnable
     if not (isinstance(runnable, Runnable) and isinstance(runnable, BaseModel)):
         return runnable
     changed = {}
