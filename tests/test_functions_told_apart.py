@@ -181,6 +181,28 @@ def test_what_has_no_value_yet_at_the_first_call_counts_as_soon_as_it_has_one() 
     assert [made(tenant)("name") for tenant in ("acme", "globex")] == ["acme", "globex"]
 
 
+@pytest.mark.parametrize("held", [functools.lru_cache, functools.partial, lambda inner: inner])
+def test_what_stands_below_a_helper_counts_too_however_it_is_held(held: Any) -> None:
+    store = MemoryStore()
+
+    def made(tenant: str) -> list[Any]:
+        def name(what: str) -> str:
+            return f"{tenant_name}: {what}"
+
+        helper, helpers = held(name), [held(name)]
+        functions: list[Any] = [
+            lambda what: helper(what) + "?",
+            lambda what: helpers[0](what) + "!",
+            functools.partial(helper),
+        ]
+        functions = [cached(store=store)(function) for function in functions]
+        tenant_name = tenant
+        return functions
+
+    for tenant in ("acme", "globex"):
+        assert [f("revenue") for f in made(tenant)] == [f"{tenant}: revenue{end}" for end in ("?", "!", "")]
+
+
 def test_what_cannot_be_told_when_it_has_its_value_is_said_at_each_call_and_no_others_result_is_served() -> None:
     store = MemoryStore()
 

@@ -57,8 +57,7 @@ class Arguments:
         self.stands_for_itself = bool(owner) and self._whole is None
         self._defined_by = name_of(function).rpartition(".")[0]
         self._decorated = function
-        self._function = _fingerprint_of(function, trusted=trusted)
-        self._is_whole = trusted or is_whole(function)
+        self._function, self._is_whole = _fingerprint_of(function, trusted=trusted)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments | None:
         """Arguments by name, defaults included; None, where the function cannot be called with these."""
@@ -111,9 +110,7 @@ class Arguments:
     def _named(self) -> str:
         """What tells the function from others; with what it holds that had no value yet when it was decorated."""
         if not self._is_whole:
-            whole = is_whole(self._decorated)
-            self._function = _fingerprint_of(self._decorated, trusted=False)
-            self._is_whole = whole  # last: the above may raise, and another thread reads it
+            self._function, self._is_whole = _fingerprint_of(self._decorated, trusted=False)  # the latter last
         return self._function
 
     def _explained(self, counted: Mapping[str, Any]) -> ConfigurationError:
@@ -145,9 +142,11 @@ class Arguments:
         return next(iter(values.values())) if len(values) == 1 else values
 
 
-def _fingerprint_of(function: Callable[..., Any], *, trusted: bool) -> str:
+def _fingerprint_of(function: Callable[..., Any], *, trusted: bool) -> tuple[str, bool]:
+    """A function's fingerprint, and whether it says all: see :func:`is_whole`."""
     try:
-        return fingerprint(identity(told_apart(function, trusted=trusted)))
+        told = told_apart(function, trusted=trusted)
+        return fingerprint(identity(told)), is_whole(told)
     except (SerializationError, RecursionError) as error:
         raise ConfigurationError(
             f"{name_of(function)} has arguments already, or holds values, that are no data, and tell it from no other:"

@@ -22,6 +22,7 @@ from langmem_adapters.keys import fingerprint
 __all__ = ["is_whole", "told_apart"]
 
 _LAMBDA = "<lambda>"
+_NO_VALUE = "no value yet"
 _SAY_NOTHING = (  # of a result: what the calls themselves use up, and what lets one wait for another
     Iterator,
     *(type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore),
@@ -56,20 +57,11 @@ def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
     return ["called", _owner(function, name_of(type(function)))] if inner is None else told_apart(inner)
 
 
-def is_whole(function: Any, within: frozenset[Any] = frozenset()) -> bool:
-    """Whether all that a function holds has its value: what stands below it, where it is made, has none yet."""
-    if not isinstance(function, types.FunctionType) or function in within:
-        return True
-    for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            held = cell.cell_contents
-        except ValueError:  # noqa: PERF203 - each try may fail
-            if variable not in {function.__name__, "__class__"}:  # itself, and the class in which it stands
-                return False
-        else:
-            if not is_whole(held, within | {function}):
-                return False
-    return True
+def is_whole(told: Any) -> bool:
+    """Whether all of which a function was told had its value: what stands below it, where it is made, has none yet."""
+    if isinstance(told, dict):
+        return all(map(is_whole, told.values()))
+    return all(map(is_whole, told)) if isinstance(told, list | tuple) else told is not _NO_VALUE
 
 
 def _own_name(function: Callable[..., Any]) -> Any:
@@ -106,8 +98,8 @@ def _plain(function: types.FunctionType, within: frozenset[types.FunctionType]) 
             continue  # what a function changes itself is no part of what it is
         try:
             held = cell.cell_contents
-        except ValueError:  # of a function that calls itself, when it is decorated
-            told.append(None)
+        except ValueError:  # what calls itself, and the class in which it stands, have none when it is decorated
+            told.append(None if variable in {function.__name__, "__class__"} else _NO_VALUE)
         else:
             told += [] if held is cache else [_told(held, function, within | {function})]
     return told
