@@ -528,6 +528,7 @@ class Silent(Scripted):
     model: str = "small"
     temperature: float | None = None
     num_predict: int | None = None
+    stop_when: Any = None
     base_url: str | None = None
     api_key: str = "k"
     calls: int = 0
@@ -570,6 +571,15 @@ def test_c4_what_a_model_does_not_tell_of_itself_is_part_of_the_key() -> None:
     limited.num_predict = 500  # a number as calls is, but not what a model counts in
     assert CachedChatModel(limited, cache).invoke("Hi").content == "h"
     assert b"langmem_adapters" not in pickle.dumps(_looked_at())
+    for limited.stop_when in (_Array(), _Array()):  # another each time, which may not break the call
+        assert CachedChatModel(limited, cache).invoke("Hi").content
+
+
+class _Array:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
 
 
 def _looked_at() -> Any:

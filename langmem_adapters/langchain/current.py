@@ -79,7 +79,7 @@ def _seen(model: BaseChatModel) -> _Seen:
         seen: _Seen | None = held.get(_SEEN)
         untold = None
         if seen is not None and seen.whose == id(model):
-            if seen.fields == now:
+            if not _differs(seen.fields, now):
                 return seen
             if all(_counts(model, name) for name in now if _differs(seen.fields.get(name), now[name])):
                 untold = seen.untold
@@ -122,7 +122,7 @@ def _fields(model: BaseChatModel, names: set[str]) -> Iterator[tuple[str, str]]:
         if field.exclude or isinstance(value, SecretStr) or name.endswith("api_key"):
             continue
         try:
-            if field.default_factory is not None or value != field.default:
+            if field.default_factory is not None or _differs(value, field.default):
                 yield name, fingerprint(value)
         except SerializationError:
             continue
@@ -145,4 +145,7 @@ def _kept(value: Any) -> Any:
 
 
 def _differs(one: Any, other: Any) -> bool:
-    return one is not other and bool(one != other)
+    try:
+        return one is not other and bool(one != other)
+    except Exception:  # noqa: BLE001 - arrays, for instance, are equal item by item, which is no answer
+        return True
