@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.caches import BaseCache
-from langchain_core.language_models import FakeListChatModel, FakeListLLM, GenericFakeChatModel
+from langchain_core.language_models import LLM, FakeListChatModel, FakeListLLM, GenericFakeChatModel, SimpleChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, Generation
@@ -31,7 +31,7 @@ from pydantic import BaseModel
 
 from langmem_adapters import ConfigurationError, Embedder, SerializationError, StoreUnavailable
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.langchain import BrainChatMessageHistory, ExperienceCache
+from langmem_adapters.langchain import BrainChatMessageHistory, CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.generations import read_generations, worth_storing
 from langmem_adapters.langchain.request import request_key
 from langmem_adapters.protocols import Store
@@ -65,20 +65,14 @@ def looked_up(cache: ExperienceCache, prompt: str = "p") -> ChatGeneration:
     return generation
 
 
-class Generic(GenericFakeChatModel):
-    """Tells a cache which model it is, as those of most providers do."""
-
-    @property
-    def _identifying_params(self) -> dict[str, Any]:
-        return {"model": "generic"}
-
-
 # --- C1, C2, C9: what a hit is ------------------------------------------------------------------------------
 
 
 def test_c1_two_hits_in_one_thread_leave_four_messages_in_order(any_store: Store) -> None:
     cache = ExperienceCache(store=any_store)
-    model = Generic(messages=iter([AIMessage("Hello!", id="a1"), AIMessage("Hello again!", id="a2")]), cache=cache)
+    model = GenericFakeChatModel(
+        messages=iter([AIMessage("Hello!", id="a1"), AIMessage("Hello again!", id="a2")]), cache=cache
+    )
     agent = create_agent(model, checkpointer=InMemorySaver())
     for thread in ("asked", "served"):
         for _ in range(2):
@@ -95,7 +89,7 @@ class _ShowsTheLastMessage(AgentMiddleware):
 
 
 def test_c1_one_entry_served_twice_in_a_thread_does_not_replace_its_first_answer(any_store: Store) -> None:
-    model = Generic(messages=iter([AIMessage("Hello!", id="a1")]), cache=ExperienceCache(store=any_store))
+    model = GenericFakeChatModel(messages=iter([AIMessage("Hello!", id="a1")]), cache=ExperienceCache(store=any_store))
     agent = create_agent(model, middleware=[_ShowsTheLastMessage()], checkpointer=InMemorySaver())
     config: RunnableConfig = {"configurable": {"thread_id": "t"}}
     for _ in range(3):
@@ -129,7 +123,7 @@ def test_c1_a_tool_calling_agent_runs_from_the_cache_and_keeps_its_results_match
     assert cache.stats()["hits"] == 2
 
 
-class _WithTools(Generic):
+class _WithTools(GenericFakeChatModel):
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:  # noqa: ARG002 - the script knows what it calls
         return self
 
@@ -264,12 +258,58 @@ def test_c4_what_is_asked_does() -> None:
     assert len(set(keys)) == len(keys)
 
 
-def test_c4_a_model_that_tells_nothing_of_itself_is_asked_each_time(caplog: pytest.LogCaptureFixture) -> None:
+class Silent(SimpleChatModel):
+    """Tells LangChain nothing of itself but its class, as models of Ollama do."""
+
+    model: str = "small"
+    asked: list[str] = []  # noqa: RUF012 - as many a stand-in has it
+    calls: int = 0
+
+    @property
+    def _llm_type(self) -> str:
+        return "silent"
+
+    def _call(self, messages: list[BaseMessage], *_: Any, **__: Any) -> str:
+        self.asked.append(messages[-1].text)
+        self.calls += 1
+        return f"{self.model} {self.calls}"
+
+
+class SilentLLM(LLM):
+    """The same for text."""
+
+    model: str = "small"
+
+    @property
+    def _llm_type(self) -> str:
+        return "silent text"
+
+    def _call(self, prompt: str, *_: Any, **__: Any) -> str:
+        return f"{self.model} {prompt}"
+
+
+async def test_c4_what_a_model_does_not_tell_of_itself_is_found_in_the_model_that_asks() -> None:
     cache = ExperienceCache(store=MemoryStore())
-    said = [GenericFakeChatModel(messages=iter([AIMessage(text)]), cache=cache).invoke("Hi").content for text in "ab"]
-    assert said == ["a", "b"]  # as models of two names would be one to LangChain
-    assert (cache.stats()["unkeyed"], cache.stats()["stored"]) == (2, 0)
-    assert "wrap it in a CachedChatModel" in caplog.text
+    small, large = Silent(cache=cache), Silent(model="large", cache=cache)
+    assert [small.invoke("Hi").content, large.invoke("Hi").content] == ["small 1", "large 1"]
+    assert [small.invoke("Hi").content, (await large.ainvoke("Hi")).content] == ["small 1", "large 1"]
+    assert Silent(cache=cache).invoke("Hi").content == "small 1"  # another one that is the same
+    assert CachedChatModel(Silent(), cache).invoke("Hi").content == "small 1"
+    bound = Silent(cache=cache)
+    assert bound.bind(style="loud").invoke("Hi").content == "small 1"
+    bound.model = "large"
+    assert [bound.bind(style="loud").invoke("Hi").content, bound.invoke("Hi").content] == ["large 2", "large 3"]
+    texts = [SilentLLM(cache=cache), SilentLLM(model="large", cache=cache)]
+    assert [await model.ainvoke("Hi") for model in texts] == ["small Hi", "large Hi"]
+    assert cache.stats()["hits"] == 4
+
+
+def test_c4_who_asks_a_cache_is_no_model(any_store: Store) -> None:
+    cache = ExperienceCache(store=any_store)
+    told = "[('_type', 'silent'), ('stop', None)]"
+    cache.update("Hi", told, [Generation(text="Hello!")])
+    (hit,) = cache.lookup("Hi", told) or []
+    assert hit.text == "Hello!"
 
 
 def test_c4_what_a_tool_gives_beside_its_answer_does_not_change_the_key() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.language_models import BaseChatModel, FakeListChatModel, GenericFakeChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, Generation
@@ -31,7 +31,6 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
-from tests.test_langchain_cache import Generic
 
 ASKED, ALIKE = "How do I learn to speak Hindi?", "How can I learn to speak Hindi?"
 TOPICS = ("hindi", "chess", "weather", "paris", "london", "rome")
@@ -141,7 +140,7 @@ def test_the_exact_answer_goes_first_and_nothing_is_embedded_for_it(any_store: S
 
 
 def test_a_model_is_not_asked_again(build: Callable[..., ExperienceCache]) -> None:
-    model = Generic(messages=iter([AIMessage("Take a course.")]), cache=build())
+    model = GenericFakeChatModel(messages=iter([AIMessage("Take a course.")]), cache=build())
     assert model.invoke(ASKED).content == model.invoke(ALIKE).content == "Take a course."
 
 
@@ -301,7 +300,7 @@ def test_d3_an_agent_runs_its_tool_again_for_the_next_thread(build: Callable[...
         ran.append(len(ran))
         return f"t{len(ran)}"
 
-    class Model(Generic):
+    class Model(GenericFakeChatModel):
         def bind_tools(self, *_: Any, **__: Any) -> Any:
             return self
 

@@ -25,7 +25,7 @@ from langmem_adapters.given import check_plain
 from langmem_adapters.langchain.asked import asked_in
 from langmem_adapters.langchain.classes import with_fields
 from langmem_adapters.langchain.costs import metric_of
-from langmem_adapters.langchain.current import described
+from langmem_adapters.langchain.current import completed
 from langmem_adapters.langchain.generations import read_generations, worth_storing, write_generations
 from langmem_adapters.langchain.other_words import OtherWords
 from langmem_adapters.langchain.removal import Removal
@@ -136,21 +136,21 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """The answer to this request, or None."""
-        return self._recently(prompt, llm_string) or run(self._lookup(prompt, llm_string))
+        return self._recently(prompt, llm_string) or run(self._lookup(prompt, self._told(llm_string)))
 
     async def alookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """:meth:`lookup`, without blocking the event loop."""
-        return self._recently(prompt, llm_string) or await arun(self._lookup(prompt, llm_string))
+        return self._recently(prompt, llm_string) or await arun(self._lookup(prompt, self._told(llm_string)))
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Keep an answer, if it is worth keeping."""
-        kept = run(self._update(prompt, llm_string, return_val))
+        kept = run(self._update(prompt, self._told(llm_string), return_val))
         if kept is not None:
             self._scoring.begin(kept)
 
     async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """:meth:`update`, without blocking the event loop."""
-        kept = await arun(self._update(prompt, llm_string, return_val))
+        kept = await arun(self._update(prompt, self._told(llm_string), return_val))
         if kept is not None:
             self._scoring.abegin(kept)
 
@@ -199,8 +199,7 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
             self._count_tokens(generations)
         return generations
 
-    def _lookup(self, prompt: str, llm_string: str) -> Flow[list[Generation] | None]:
-        told = self._told(llm_string)
+    def _lookup(self, prompt: str, told: str | None) -> Flow[list[Generation] | None]:
         if told is None:
             self._counts["unkeyed"] += 1
             return None
@@ -222,9 +221,9 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
         return generations
 
     def _told(self, llm_string: str) -> str | None:
-        """What is told of a call; None, where the model, or a class in it, may be one of several."""
+        """What is told of a call, and what its caller knows; None, where a class in it may be one of several."""
         try:
-            return with_fields(described(llm_string))
+            return with_fields(completed(llm_string))
         except SerializationError as error:
             self._warn("requests without a key bypass the cache", error)
             return None
@@ -234,9 +233,8 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
             self._asked_at.clear()
         self._asked_at[key] = self._timer()
 
-    def _update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> Flow[Kept | None]:
+    def _update(self, prompt: str, told: str | None, return_val: Sequence[Generation]) -> Flow[Kept | None]:
         """Keep an answer; what is to be scored, if it was kept and anybody scores."""
-        told = self._told(llm_string)
         if told is None:
             return None
         key = request_key(prompt, told)

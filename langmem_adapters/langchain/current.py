@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import functools
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from pydantic import SecretStr
 
 from langmem_adapters.errors import SerializationError
@@ -17,18 +16,16 @@ from langmem_adapters.forks import in_child
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.request import OF_THE_CALL
 
-__all__ = ["as_it_is_now", "described", "with_untold"]
+__all__ = ["as_it_is_now", "completed", "with_untold"]
 
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
 
 _TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers of a model; a cached property
 _SEEN = "_langmem_seen"
+_UNTOLD = "[('_type', "  # how LangChain begins what it tells of a model that is not serializable
 _lock = threading.RLock()  # garbage may be collected within, and with it what asks a model
 _PLACES = frozenset({"api_base", "azure_endpoint", "base_url", "endpoint", "endpoint_url", "openai_api_base"})
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
-_OF_ANY_CALL = frozenset(
-    {"_type", "functions", "ls_structured_output_format", "parallel_tool_calls", "response_format", "stop", "tools"}
-) | {"function_call", "strict", "stream", "tool_choice"}
 
 
 def as_it_is_now(model: ModelT) -> ModelT:
@@ -41,7 +38,20 @@ def as_it_is_now(model: ModelT) -> ModelT:
     return model
 
 
-def with_untold(model: BaseChatModel, llm_string: str) -> str:
+def completed(llm_string: str) -> str:
+    """:func:`with_untold` of the model that asks. LangChain shows a cache no more than this text: it is a caller's."""
+    if not llm_string.startswith(_UNTOLD):
+        return llm_string
+    frame = sys._getframe(1)  # noqa: SLF001 - the documented way
+    while frame is not None:
+        model = frame.f_locals.get("self")
+        if isinstance(model, BaseLanguageModel):
+            return with_untold(model, llm_string)
+        frame = frame.f_back  # type: ignore[assignment] # None above the first
+    return llm_string
+
+
+def with_untold(model: BaseLanguageModel[Any], llm_string: str) -> str:
     """What LangChain tells a cache of a call, and with it where a model is, and of one that tells nothing, its fields.
 
     A model that is not serializable tells what its author thought of: ``ChatOllama`` not even its name.
@@ -51,7 +61,7 @@ def with_untold(model: BaseChatModel, llm_string: str) -> str:
     seen = _seen(model)
     if seen.untold is None:
         names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys()
-        if _describes(llm_string):
+        if model._identifying_params:  # noqa: SLF001 - what it tells of itself
             seen.untold = list(_fields(model, names & _PLACES))
         else:
             seen.untold = [("class", type(model).__qualname__), *_fields(model, names)]
@@ -63,7 +73,8 @@ class _Seen:
     """What a model was when it was last looked at. It lies in the model, and lives as long; copies take it along."""
 
     whose: int
-    fields: dict[str, Any]
+    held: dict[str, Any]
+    fields: dict[str, Any]  # as they were
     untold: list[tuple[str, str]] | None = None
 
     def __reduce__(self) -> Any:
@@ -71,7 +82,7 @@ class _Seen:
         return type(None), ()
 
 
-def _seen(model: BaseChatModel) -> _Seen:
+def _seen(model: BaseLanguageModel[Any]) -> _Seen:
     """The model's fields as they are; where they are others, what was remembered of it is forgotten."""
     with _lock:  # that what one thread has just had told is not forgotten by the next
         held = model.__dict__
@@ -81,48 +92,35 @@ def _seen(model: BaseChatModel) -> _Seen:
         if seen is not None and seen.whose == id(model):
             if not _differs(seen.fields, now):
                 return seen
-            if all(_counts(model, name) for name in now if _differs(seen.fields.get(name), now[name])):
+            changed = [name for name in now if _differs(seen.fields.get(name), now[name])]
+            if all(_notes(model, name, is_same=now[name] is seen.held.get(name)) for name in changed):
                 untold = seen.untold
         held.pop(_TOLD, None)
-        held[_SEEN] = new = _Seen(id(model), _kept(now), untold)
+        held[_SEEN] = new = _Seen(id(model), now, _kept(now), untold)
         return new
 
 
-def _counts(model: BaseChatModel, name: str) -> bool:
-    """Whether a field is a number that the model may count its calls in; settings begin with something else than 0."""
-    field = type(model).model_fields.get(name)
-    return field is not None and type(field.default) is int and field.default == 0
+def _notes(model: BaseLanguageModel[Any], name: str, *, is_same: bool) -> bool:
+    """Whether the model may count its calls in a field, or list them, and it is no setting.
+
+    That is a number that begins with 0, and the same list as before that began empty.
+    """
+    own = type(model).model_fields.get(name)
+    if own is None:
+        return False
+    if type(own.default) is int:
+        return own.default == 0
+    return is_same and (own.default_factory is list or (type(own.default) is list and not own.default))
 
 
-def described(llm_string: str) -> str:
-    """What a cache is told of a call. Raises SerializationError, where any model of that class would tell the same."""
-    if not _describes(llm_string):
-        raise SerializationError(
-            "the model tells LangChain nothing of itself but its class: wrap it in a CachedChatModel, or give it"
-            " _identifying_params"
-        )
-    return llm_string
-
-
-@functools.lru_cache(maxsize=512)
-def _describes(llm_string: str) -> bool:
-    """Whether a model tells more of itself than of which class it is."""
-    if not llm_string.startswith("[('_type', "):
-        return True
-    try:
-        return not dict(ast.literal_eval(llm_string)).keys() <= _OF_ANY_CALL
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return True
-
-
-def _fields(model: BaseChatModel, names: set[str]) -> Iterator[tuple[str, str]]:
+def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[str, str]]:
     """The fields of a model that are data and not what they are by default, by their hashes."""
     for name in sorted(names):
-        field, value = type(model).model_fields[name], getattr(model, name)
-        if field.exclude or isinstance(value, SecretStr) or name.endswith("api_key"):
+        own, value = type(model).model_fields[name], getattr(model, name)
+        if own.exclude or isinstance(value, SecretStr) or name.endswith("api_key"):
             continue
         try:
-            if field.default_factory is not None or _differs(value, field.default):
+            if own.default_factory is not None or _differs(value, own.default):
                 yield name, fingerprint(value)
         except SerializationError:
             continue
