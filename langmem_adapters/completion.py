@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -11,7 +10,7 @@ from typing import Any
 
 from langmem_adapters.endings import field, is_cut
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.flow import Flow, answered
+from langmem_adapters.flow import Flow, answered, is_coroutine
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
 __all__ = ["Completer", "is_apology", "is_refusal"]
@@ -135,7 +134,7 @@ def _ways(model: Any) -> tuple[_Call | None, _ACall | None]:
         raise ConfigurationError(
             f"a model is a LangChain or LlamaIndex model or a function from prompt to text, not {type(model).__name__}"
         )
-    if inspect.iscoroutinefunction(model) or inspect.iscoroutinefunction(getattr(model, "__call__", None)):  # noqa: B004
+    if is_coroutine(model):
         return None, lambda system, text: model(f"{system}\n\n{text}")
     return (lambda system, text: model(f"{system}\n\n{text}")), None
 

@@ -21,7 +21,8 @@ from langmem_adapters.experience.rules import Rules
 from langmem_adapters.experience.savings import Prices
 from langmem_adapters.experience.serializers import DataSerializer, as_serializer
 from langmem_adapters.experience.wrappers import wrapped
-from langmem_adapters.given import check_seconds, is_coroutine
+from langmem_adapters.flow import is_coroutine
+from langmem_adapters.given import check_seconds
 from langmem_adapters.indexes import cache_index, open_index
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Index, Store

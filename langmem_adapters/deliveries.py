@@ -54,13 +54,13 @@ class Delivery:
         """
         others: dict[int, Message] = {}
         repeated: set[int] = set()
+        same = [not new and self._is_same(n, known) for n, new in enumerate(self._new)]
         for n, message in enumerate(self._messages):
             if self._new[n]:
                 continue
-            same = self._is_same(n, known)
-            if n < self._first and (same or left[n]):
+            if n < self._first and (same[n] or left[n]):
                 continue
-            if same and self._is_given_back(n, known, repeated):
+            if same[n] and self._is_given_back(n, same, repeated):
                 repeated.add(n)
             else:
                 others[n] = message.model_copy(update={"id": self._other_id(n, others)})
@@ -75,12 +75,12 @@ class Delivery:
         old, message = known.get(self._ids[n]), self._messages[n]
         return old is not None and content_id(old.model_copy(update={"id": message.id})) == content_id(message)
 
-    def _is_given_back(self, n: int, known: Mapping[str, Message], repeated: set[int]) -> bool:
+    def _is_given_back(self, n: int, same: Sequence[bool], repeated: set[int]) -> bool:
         """Whether this was said before, as was what follows, up to a question that has an answer, or is the new one."""
         if n - 1 in repeated:
             return True
         for m in range(n, len(self._ids)):
-            if self._new[m] or not self._is_same(m, known):
+            if not same[m]:
                 return False
             followed = m + 1 < len(self._ids) and not self._new[m + 1]
             if self._messages[m].role == "user" and (followed or self._ids[m] in self._ids[:m]):

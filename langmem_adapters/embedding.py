@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import math
 from array import array
 from collections import Counter, OrderedDict
@@ -12,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.flow import Flow, answered, arun, run
+from langmem_adapters.flow import Flow, answered, arun, is_coroutine, run
 from langmem_adapters.given import check_count
 from langmem_adapters.locks import ForkSafeLock
 
@@ -246,7 +245,7 @@ def _ways(model: Any) -> tuple[_Way, _Way]:
             "an embedder is a LangChain or LlamaIndex embedding model or a function from texts to vectors, "
             f"not {type(model).__name__}"
         )
-    if inspect.iscoroutinefunction(model) or inspect.iscoroutinefunction(getattr(model, "__call__", None)):  # noqa: B004
+    if is_coroutine(model):
         return _Way(None, model), _Way(None, model)
     return _Way(model), _Way(model)
 

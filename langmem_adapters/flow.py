@@ -19,7 +19,20 @@ from langmem_adapters.background import submit
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.workers import Answer, Flow, Line, Step, ask, give_up, set_off
 
-__all__ = ["Answer", "Flow", "Line", "Step", "answered", "arun", "blocking", "run", "settled", "step", "submit"]
+__all__ = [
+    "Answer",
+    "Flow",
+    "Line",
+    "Step",
+    "answered",
+    "arun",
+    "blocking",
+    "is_coroutine",
+    "run",
+    "settled",
+    "step",
+    "submit",
+]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -37,7 +50,7 @@ def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
     flow = getattr(call, "__flow__", None)
     if flow is not None:
         return (yield from flow(cast("types.MethodType", call).__self__, *args, **kwargs))
-    if _is_async(call):
+    if is_coroutine(call):
         return (yield Step(_async_only(call), lambda: cast("Awaitable[Any]", call(*args, **kwargs))))
     return (yield Step(lambda: call(*args, **kwargs)))
 
@@ -75,8 +88,10 @@ def _is_plain(call: Callable[..., Any]) -> bool:
     )
 
 
-def _is_async(call: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
+def is_coroutine(value: object) -> bool:
+    """Whether it is a coroutine function, or an object that is called like one."""
+    call = None if isinstance(value, type) else getattr(value, "__call__", None)  # noqa: B004 - asked what it is
+    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(call)
 
 
 def _async_only(call: Callable[..., Any]) -> Callable[[], Any]:

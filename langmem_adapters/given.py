@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 from collections.abc import Iterable, Mapping
@@ -12,6 +11,7 @@ from typing import Any, TypeGuard, TypeVar, cast
 from pydantic import ValidationError
 
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.flow import is_coroutine
 from langmem_adapters.model import Message, MessageData, Scope
 from langmem_adapters.protocols import Index
 
@@ -28,7 +28,6 @@ __all__ = [
     "checked_messages",
     "checked_scope",
     "has_methods_of",
-    "is_coroutine",
     "lines_of",
     "said_by",
 ]
@@ -92,12 +91,6 @@ def check_plain(name: str, value: object) -> None:
     check_function(name, value)
     if is_coroutine(value):
         raise ConfigurationError(f"{name} is a coroutine function: give it a plain one")
-
-
-def is_coroutine(value: object) -> bool:
-    """Whether it is a coroutine function, or an object that is called like one."""
-    call = None if isinstance(value, type) else getattr(value, "__call__", None)  # noqa: B004 - asked what it is
-    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(call)
 
 
 def check_seconds(name: str, value: object) -> None:

@@ -29,9 +29,9 @@ _log = logging.getLogger("langmem_adapters")
 def parse_lines(lines: Iterable[bytes | str]) -> Iterator[Line]:
     """Read and check the lines of an export. Raises SerializationError, naming the line, at the first wrong one."""
     for number, raw in enumerate(lines_of(lines), start=1):
+        if not raw.strip():
+            continue
         try:
-            if not raw.strip():
-                continue
             line = _checked(json.loads(raw), number)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SerializationError) as error:
             raise SerializationError(f"line {number} is not a session or a message: {error!s:.200}") from error

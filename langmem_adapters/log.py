@@ -172,10 +172,11 @@ class SessionLog:
         """Tell repeated deliveries from what says something new; gives how many were added beside."""
         departed = have_departed(appended.values, messages)
         delivery = Delivery(messages, [id_ for id_, _ in entries], appended.new, departed)
-        stored = yield from self._stored(delivery.unclear)
+        unclear = delivery.unclear
+        stored = yield from self._stored(unclear)
         items = {item.id: item for item, _ in stored}
         known = {item.id: message for item, message in stored}
-        missing = len(known) < len(delivery.unclear)  # they have left since they were appended
+        missing = len(known) < len(unclear)  # they have left since they were appended
         left = have_departed((yield from self.session.get(self._moves)) if missing else {}, messages)
         others = delivery.others(known, left)
         own = dict(reversed(entries))  # by now, another delivery may have something else under an id that left

@@ -179,8 +179,8 @@ class Keeping:
                 read[data] = experience
             return experience is not None
 
-        wanted = step(self._shelf.search, searched_by(req), k, is_readable, lambda data: where(read[data]))
-        found = yield from wanted
+        query = searched_by(req)
+        found = yield from step(self._shelf.search, query, k, is_readable, lambda data: where(read[data]))
         return _listed([Similar(read[data], score) for _, score, data in found], req)
 
     def exact_flow(self, req: Any) -> Flow[list[Similar]]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, ModelError
-from langmem_adapters.flow import Flow, settled, step
-from langmem_adapters.given import check_plain, is_coroutine
+from langmem_adapters.flow import Flow, is_coroutine, settled, step
+from langmem_adapters.given import check_plain
 from langmem_adapters.model import Experience, Score
 
 __all__ = [

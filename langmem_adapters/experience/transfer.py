@@ -25,14 +25,14 @@ def read_lines(lines: Iterable[bytes | str]) -> list[tuple[str, Experience]]:
     """Read and check lines. Raises SerializationError, which quotes nothing, naming the first wrong one."""
     found = []
     for number, raw in enumerate(lines_of(lines), start=1):
+        if not raw.strip():
+            continue
         try:
-            if not raw.strip():
-                continue
             line = json.loads(raw)
             is_ours = line["type"] == "experience" and line["v"] == _VERSION
             experience = Experience.from_bytes(json.dumps(line["experience"]).encode())
             found.append((key_of(None, str(line["key"])), experience))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SerializationError):
+        except (ValueError, KeyError, TypeError, RecursionError, SerializationError):
             is_ours = False
         if not is_ours:  # outside of the except, as the parser's own error holds the line
             raise SerializationError(f"line {number} is not an experience of this version's export")

@@ -10,8 +10,7 @@ from typing import Any, TypeVar, cast
 from langmem_adapters.codec import encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.cached import FunctionCache
-from langmem_adapters.flow import arun, run
-from langmem_adapters.given import is_coroutine
+from langmem_adapters.flow import arun, is_coroutine, run
 
 __all__ = ["wrapped"]
 

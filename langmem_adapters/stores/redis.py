@@ -99,12 +99,8 @@ class RedisStore:
         place = self._keys.place(namespace)
         start = [*place.sizes, *([_values(place, keys)] if keys else [])]
         small = limit is not None and limit <= _FEW
-        if limit == 0 or (before is not None and max(after, 0) + 1 >= before):
-            read, more = [], []
-        else:
-            read = [redis_log.reading(place, after, before, limit, reverse=reverse)]
-            spare = None if limit is None else limit + _SPARE
-            more = [redis_log.reading(place, after, before, spare, reverse=reverse)]
+        is_asked = limit != 0 and (before is None or max(after, 0) + 1 < before)
+        read = [redis_log.reading(place, after, before, limit, reverse=reverse)] if is_asked else []
         until = None
         for pause in redis_log.PAUSES:
             total, ids, *rest = yield self._wire.reading(place[:3], [*start, *read], small=small)
@@ -113,10 +109,12 @@ class RedisStore:
             until = until or (yield from step(redis_log.last, self._wire, place))
             yield from step(time.sleep, pause)  # in which the writer of a repeated id takes it back
         first = yield from step(redis_log.repair, self._wire, place, until=until)
-        total, ids, *rest = yield self._wire.reading(place[:3], [*start, *more], small=small)
-        if total != ids and more:  # writers repeat ids all the time
+        if is_asked and limit is not None:
+            read = [redis_log.reading(place, after, before, limit + _SPARE, reverse=reverse)]
+        total, ids, *rest = yield self._wire.reading(place[:3], [*start, *read], small=small)
+        if total != ids and is_asked:  # writers repeat ids all the time
             rest[-1] = redis_log.without_repeats(rest[-1], first)
-        return _page(keys, ids, [*rest[:-1], rest[-1][:limit]] if more else rest)
+        return _page(keys, ids, [*rest[:-1], rest[-1][:limit]] if is_asked else rest)
 
     @blocking
     def append(

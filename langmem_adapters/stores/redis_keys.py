@@ -78,7 +78,8 @@ class Keys:
     def of(self, namespace: Namespace) -> tuple[bytes, bytes, bytes]:
         """Name the keys of a namespace alone, of which many are looked at once."""
         start = self._start(namespace)
-        return start + b"log", start + b"ids", start + b"val"
+        log, ids, values = (start + kind.encode() for kind in _KINDS)
+        return log, ids, values
 
     def directory(self, parent: Namespace) -> bytes:
         """Name the key that lists a namespace's children."""
