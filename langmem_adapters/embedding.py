@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -290,4 +291,8 @@ def _normalised(row: Any) -> Vector:
     length = math.hypot(*values)
     if not math.isfinite(length):
         raise ValueError
+    if 0 < length < sys.float_info.min:  # too small to be told exactly
+        largest = max(map(abs, values))
+        values = [value / largest for value in values]
+        length = math.hypot(*values)
     return array("f", [value / length for value in values] if length else values)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -346,6 +346,7 @@ def test_integers_and_truths_are_numbers() -> None:
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=64), min_size=1, max_size=40))
+@example([5e-324, 5e-324])
 def test_every_vector_has_length_one_or_is_none(values: list[float]) -> None:
     embedder = Embedder(lambda texts: [values for _ in texts], name="any")
     try:
