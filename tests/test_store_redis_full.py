@@ -164,6 +164,19 @@ def test_an_entry_that_was_appended_again_is_taken_back(
     assert room.raw.xlen(keys(store)["log"]) == 2
 
 
+def test_what_a_writer_has_left_is_read_past(store: RedisStore, room: Room) -> None:
+    store.append(NS, [("a", b"1"), ("b", b"2"), ("c", b"3")])
+    room.raw.xadd(keys(store)["log"], {"i": "b", "d": b"again"})  # it died before it took it back
+    room.end()
+    page = store.scan(NS, limit=2, reverse=True)
+    assert [(item.id, item.data) for item in page.items] == [("c", b"3"), ("b", b"2")]
+    assert page.total == 3
+    after = page.items[1].seq
+    assert [item.id for item in store.scan(NS, after=after).items] == ["c"]
+    assert [item.id for item in store.scan(NS, before=after).items] == ["a"]
+    assert store.scan(NS, limit=0).total == 3
+
+
 def test_what_needs_a_guard_to_remove_a_part_is_refused_and_changes_nothing(store: RedisStore, room: Room) -> None:
     brain = a_full_session(store, room)
     with pytest.raises(StoreError, match=FULL):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency
+from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, StoreError, StoreUnavailable
 from langmem_adapters.flow import Flow, blocking, run, step
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, to_bytes, to_text
@@ -17,6 +17,7 @@ from langmem_adapters.protocols import Appended, Item, Listed, Page
 try:
     from langmem_adapters.stores import redis_dates, redis_log, redis_report
     from langmem_adapters.stores.redis_directory import Directory
+    from langmem_adapters.stores.redis_errors import is_full
     from langmem_adapters.stores.redis_keys import Keys, Place
     from langmem_adapters.stores.redis_packing import pack
     from langmem_adapters.stores.redis_url import connect
@@ -29,7 +30,6 @@ __all__ = ["RedisStore"]
 _REMEMBERED = 256  # directories
 _FEW = 100  # entries or values that are read together with what others want
 _SMALL = 1 << 14  # bytes that are sent together with those of others
-_SPARE = 64  # entries that are read beyond a limit, where some may be repeats
 _LONGEST = 1e10  # seconds that a server can count in milliseconds
 
 
@@ -108,13 +108,18 @@ class RedisStore:
                 return _page(keys, total, rest)
             until = until or (yield from step(redis_log.last, self._wire, place))
             yield from step(time.sleep, pause)  # in which the writer of a repeated id takes it back
-        first = yield from step(redis_log.repair, self._wire, place, until=until)
-        if is_asked and limit is not None:
-            read = [redis_log.reading(place, after, before, limit + _SPARE, reverse=reverse)]
-        total, ids, *rest = yield self._wire.reading(place[:3], [*start, *read], small=small)
-        if total != ids and is_asked:  # writers repeat ids all the time
-            rest[-1] = redis_log.without_repeats(rest[-1], first)
-        return _page(keys, ids, [*rest[:-1], rest[-1][:limit]] if is_asked else rest)
+        try:
+            yield from step(redis_log.repair, self._wire, place, until)
+        except StoreError as error:  # a full server and a replica can be read all the same
+            if not (isinstance(error, StoreUnavailable) or is_full(error)):
+                raise
+        # Writers may repeat ids all the time, so that only the whole log tells which came first.
+        read = [redis_log.reading(place, 0, before, None, reverse=False)] if is_asked else []
+        _, total, *rest = yield self._wire.reading(place[:3], [*start, *read], small=False)
+        if is_asked:
+            entries = redis_log.without_repeats(rest[-1], after)
+            rest[-1] = (entries[::-1] if reverse else entries)[:limit]
+        return _page(keys, total, rest)
 
     @blocking
     def append(

@@ -2,22 +2,23 @@
 
 Both change in one transaction, so their sizes differ only when something is wrong: an id was appended again
 (the writer sees it in the answer, and takes its own entry back), a writer died before it could do so, or the server
-evicted one of the two keys. A reader who meets a difference waits, and repairs what its writers have left so for a
-while. A writer touches its own entries alone: where the first of an id has left the log meanwhile, another writer's
-repeated entry may stand before one that is new by now.
+evicted one of the two keys. A reader who meets a difference waits, and repairs what has been so for a while: what
+came lately is left to its writers, as where the first of an id has left the log, a repeated entry that is about to be
+taken back may stand before one that is new by now.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 from langmem_adapters.errors import Conflict, StoreError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Item
-from langmem_adapters.stores.redis_errors import is_full
 from langmem_adapters.stores.redis_keys import Place
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
@@ -30,8 +31,6 @@ _RESTARTS = 8
 PAUSES = (0.0, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 """Seconds between a reader's looks: the time that writers have to take back what they repeated."""
 _Entry: TypeAlias = "tuple[bytes, list[bytes]]"  # its stream id and its fields
-_Place: TypeAlias = "tuple[int, int]"  # in the stream
-_START, _END = (0, 0), (1 << 64, 0)
 
 
 def reading(place: Place, after: int, before: int | None, limit: int | None, *, reverse: bool) -> bytes:
@@ -46,26 +45,24 @@ def reading(place: Place, after: int, before: int | None, limit: int | None, *, 
 
 def item(stream_id: bytes, fields: list[bytes]) -> Item:
     """Read one entry of the reply to :func:`reading`."""
-    milliseconds, _, number = stream_id.partition(b"-")
-    seq = int(milliseconds) << _BITS | int(number)
-    return Item(seq, to_text(fields[1]), fields[3])
+    return Item(_seq(stream_id), to_text(fields[1]), fields[3])
 
 
 def appending(place: Place, entries: Mapping[str, bytes]) -> list[bytes]:
     """Append entries, known or not: :func:`settle` looks at the replies. Without any, make an empty log."""
     if not entries:
         create = pack("XGROUP", "CREATE", place.log, "touch", "$", "MKSTREAM")
-        return [create, pack("XGROUP", "DESTROY", place.log, "touch"), place.sizes[0]]
+        return [create, pack("XGROUP", "DESTROY", place.log, "touch"), place.sizes[1]]
     if len(entries) == 1:  # SADD says itself whether it was known
         ((id_, data),) = entries.items()
         id_bytes = to_bytes(id_)
         size = len(id_bytes)
-        return [place.add_id % (size, id_bytes), place.add_entry % (size, id_bytes, len(data), data), place.sizes[0]]
+        return [place.add_id % (size, id_bytes), place.add_entry % (size, id_bytes, len(data), data), place.sizes[1]]
     ids = [to_bytes(id_) for id_ in entries]
     added = [
         place.add_entry % (len(id_), id_, len(data), data) for id_, data in zip(ids, entries.values(), strict=True)
     ]
-    return [pack("SMISMEMBER", place.ids, *ids), pack("SADD", place.ids, *ids), *added, place.sizes[0]]
+    return [pack("SMISMEMBER", place.ids, *ids), pack("SADD", place.ids, *ids), *added, place.sizes[1]]
 
 
 def removing(place: Place, items: Sequence[Item]) -> list[bytes]:
@@ -89,136 +86,113 @@ def settle(
     known = replies[0] if len(entries) > 1 else [not replies[0]]
     if not any(known):
         return dict.fromkeys(entries, True), total
-    written = replies[-1 - len(entries) : -1]
-    repeated = [stream_id for stream_id, old in zip(written, known, strict=True) if old]
-    try:
-        left = yield from step(_take_back, wire, place, repeated)
-    except Conflict:  # too busy a log; whoever reads it next leaves each id once
-        left = total - len(repeated)
+    own = list(zip(entries, replies[-1 - len(entries) : -1], known, strict=True))
+    left = yield from step(_take_back, wire, place, [stream_id for _, stream_id, old in own if old])
     if left is not None:
-        return {id_: not old for id_, old in zip(entries, known, strict=True)}, left
-    kept = yield from step(repair, wire, place, frozenset(repeated))
-    own = zip(entries, written, known, strict=True)
+        return {id_: not old for id_, _, old in own}, left
+    kept = yield from step(repair, wire, place)
     return {id_: not old or kept.get(to_bytes(id_)) == stream_id for id_, stream_id, old in own}, len(kept)
 
 
 def _take_back(wire: Wire, place: Place, repeated: list[bytes]) -> int | None:
-    """Remove the entries that were just written again, if they are all that is wrong; give the log's length.
+    """Remove the entries that were just written again; give the log's length.
 
-    If they are not (None), the set of ids may know of entries that the log has lost: then one of these is the
-    only copy, and the whole log must be looked at.
+    None, if the set of ids knows of entries that the log has lost: then one of these may be the only copy.
     """
+    removal = pack("XDEL", place.log, *repeated)
 
     def decide(replies: list[Any]) -> list[bytes] | None:
         total, ids, *found = replies
-        if total - ids != len(repeated) or not all(found):
-            return None
-        return [pack("XDEL", place.log, *repeated), *place.sizes]
+        return None if total - ids < sum(map(bool, found)) else [removal, place.sizes[1]]
 
     own = [pack("XRANGE", place.log, stream_id, stream_id) for stream_id in repeated]
     try:
         replies = wire.optimistic(place.log, [*place.sizes, *own], decide)
-    except StoreError as error:
-        if not is_full(error):
-            raise
-        # Our own entries are superfluous whatever others do meanwhile, so they need no transaction to be removed.
-        replies = wire.send((place.log, pack("XDEL", place.log, *repeated)), (place.log, place.sizes[0]))
+    except StoreError:
+        # Others were quicker each time, the server is full, or the answer was lost. They are superfluous whatever
+        # others do meanwhile, so they need no transaction to be removed, and may be removed again.
+        replies = wire.send((place.log, removal), (place.ids, place.sizes[1]))
     return None if replies is None else int(replies[1])
 
 
-def last(wire: Wire, place: Place) -> _Place:
-    """Where the log ends now."""
+def last(wire: Wire, place: Place) -> int:
+    """The newest entry's sequence number."""
     (newest,) = wire.send((place.log, pack("XREVRANGE", place.log, b"+", b"-", "COUNT", 1)))
-    return _parts(newest[0][0]) if newest else _START
+    return _seq(newest[0][0]) if newest else 0
 
 
-def repair(
-    wire: Wire, place: Place, own: AbstractSet[bytes] = frozenset(), *, until: _Place | None = None
-) -> dict[bytes, bytes]:
-    """Leave each id once, where it came first, and make the set agree. Gives id -> stream id.
+def repair(wire: Wire, place: Place, until: float = math.inf) -> dict[bytes, bytes]:
+    """Leave each id once, where it came first, and make the set agree; what came after ``until`` is left as it is.
 
-    With ``own``, a writer's repeated entries: these give way to any other of their id, and all else is left as it is.
-    With ``until``, entries behind are left as they are.
-
-    The log is read page by page, unwatched; then only its growth since, watched: other writers need not stop. Where
-    they leave no gap for the change itself, what is given holds all the same, and the next who meets the
-    difference tries again.
+    Gives id -> stream id. The log is read page by page, unwatched; then only its growth since, watched: other writers
+    need not stop. Where they leave no gap for the change itself, what is given holds all the same, and the next who
+    meets the difference tries again.
     """
-    census = _Census(place, own, until)
-    for _ in range(_RESTARTS):
-        census = _Census(place, own, until)
-        while census.count_page(wire.send((place.log, census.rest(_PAGE)))[0]):
-            pass
-        (members,) = wire.send((place.ids, pack("SMEMBERS", place.ids)))
-        reads = [census.rest(None), pack("XLEN", place.log), pack("PTTL", place.log)]
-        try:
-            cured = wire.optimistic(place.log, reads, lambda replies: census.cure(replies, members))  # noqa: B023 - called at once
-        except Conflict:
-            break
-        if cured is not None:
-            return census.first
-    if own and census.repeats:  # superfluous whatever others do meanwhile
-        wire.send((place.log, pack("XDEL", place.log, *census.repeats)))
+    with suppress(Conflict):
+        for _ in range(_RESTARTS):
+            census = _Census(place, until)
+            while census.count_page(wire.send((place.log, census.rest(_PAGE)))[0]):
+                pass
+            (members,) = wire.send((place.ids, pack("SMEMBERS", place.ids)))
+            reads = [census.rest(None), pack("XLEN", place.log), pack("PTTL", place.log)]
+            if wire.optimistic(place.log, reads, partial(census.cure, members)) is not None:
+                break
     return census.first
 
 
-def without_repeats(entries: Sequence[_Entry], first: Mapping[bytes, bytes]) -> list[_Entry]:
-    """Of each id the entry that a repair found first; of what came since, all."""
-    return [entry for entry in entries if first.get(entry[1][1], entry[0]) == entry[0]]
+def without_repeats(entries: Sequence[_Entry], after: int) -> list[_Entry]:
+    """What came ``after`` a sequence number, of each id only if it came first; of entries from the log's beginning."""
+    first: dict[bytes, _Entry] = {}
+    for entry in entries:
+        first.setdefault(entry[1][1], entry)
+    return [entry for entry in first.values() if _seq(entry[0]) > after]
 
 
 class _Census:
     """What the entries of a log say about its ids."""
 
-    def __init__(self, place: Place, own: AbstractSet[bytes], until: _Place | None) -> None:
+    def __init__(self, place: Place, until: float) -> None:
         self.first: dict[bytes, bytes] = {}
-        self.repeats: list[bytes] = []  # what may be removed
+        self._repeats: list[bytes] = []  # what may be removed
         self._place = place
-        self._own = own
-        self._until = until or _END
-        self._last = _START
+        self._until = until
+        self._last = 0
         self._seen = 0
 
     def rest(self, limit: int | None) -> bytes:
         count = () if limit is None else ("COUNT", limit)
-        return pack("XRANGE", self._place.log, b"(%d-%d" % self._last, b"+", *count)
+        return pack("XRANGE", self._place.log, b"(" + _stream_id(self._last), b"+", *count)
 
     def count_page(self, page: list[_Entry]) -> bool:
         for stream_id, fields in page:
-            place = _parts(stream_id)
-            if place <= self._last:
+            seq = _seq(stream_id)
+            if seq <= self._last:
                 continue  # read once already, before the watch failed
-            self._last = place
+            self._last = seq
             self._seen += 1
-            first = self.first.setdefault(fields[1], stream_id)
-            if first in self._own and first != stream_id:
-                self.first[fields[1]], stream_id = stream_id, first  # noqa: PLW2901 - they change places
-            if self.first[fields[1]] != stream_id and self._may_touch(stream_id):
-                self.repeats.append(stream_id)
+            if self.first.setdefault(fields[1], stream_id) != stream_id and seq <= self._until:
+                self._repeats.append(stream_id)
         return bool(page)
 
-    def cure(self, replies: list[Any], members: Sequence[bytes]) -> list[bytes] | None:
+    def cure(self, members: Sequence[bytes], replies: list[Any]) -> list[bytes] | None:
         growth, total, left = replies
         self.count_page(growth)
         if total != self._seen:
             return None  # some were removed meanwhile, and nobody knows which
         log, ids = self._place.log, self._place.ids
         known = set(members)
-        missing = [id_ for id_, first in self.first.items() if id_ not in known and self._may_touch(first)]
-        lost = [] if self._own else [id_ for id_ in known if id_ not in self.first]
-        commands = [pack("XDEL", log, *self.repeats)] if self.repeats else []
+        missing = [id_ for id_, first in self.first.items() if id_ not in known and _seq(first) <= self._until]
+        lost = [id_ for id_ in known if id_ not in self.first]
+        commands = [pack("XDEL", log, *self._repeats)] if self._repeats else []
         commands += [pack("SADD", ids, *missing)] if missing else []
         commands += [pack("SREM", ids, *lost)] if lost else []
         return [*commands, pack("PEXPIRE", ids, left) if left > 0 else pack("PERSIST", ids)]
-
-    def _may_touch(self, stream_id: bytes) -> bool:
-        return stream_id in self._own if self._own else _parts(stream_id) <= self._until
 
 
 def _stream_id(seq: int) -> bytes:
     return b"%d-%d" % (seq >> _BITS, seq & ((1 << _BITS) - 1))
 
 
-def _parts(stream_id: bytes) -> _Place:
+def _seq(stream_id: bytes) -> int:
     milliseconds, _, number = stream_id.partition(b"-")
-    return int(milliseconds), int(number)
+    return int(milliseconds) << _BITS | int(number)
