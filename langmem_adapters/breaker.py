@@ -68,14 +68,8 @@ class Breaker:
 
     def guard(self, call: Callable[[], T]) -> T:
         """Make a call, unless it is known to be down: then raise StoreUnavailable."""
-        before = self._begun()
-        try:
-            result = call()
-        except Exception as error:
-            self._failed(before, error)
-            raise
-        self._succeeded()
-        return result
+        with self.watching():
+            return call()
 
     @contextmanager
     def watching(self, *, tells: bool = True) -> Iterator[None]:
@@ -83,36 +77,25 @@ class Breaker:
 
         ``tells`` whether its success says that what failed would succeed too.
         """
-        before = self._begun()
+        if self._sentence is not None:
+            self._look()
+        before = self._successes
         try:
             yield
         except Exception as error:
-            self._failed(before, error)
+            if self._successes == before and self._is_down(error):
+                self._break(self._said(error))
             raise
         if tells:
-            self._succeeded()
+            self._successes += 1
+            if self._sentence is not None:
+                self._mend()
 
-    def _begun(self) -> int:
-        if self._sentence is not None:
-            self._look()
-        return self._successes
-
-    def _failed(self, before: int, error: Exception) -> None:
-        if self._successes == before and self._is_down(error):
-            self._break(error)
-
-    def _succeeded(self) -> None:
-        self._successes += 1
-        if self._sentence is not None:
-            self._mend()
-
-    def _break(self, error: Exception) -> None:
+    def _break(self, sentence: str) -> None:
         if self._sentence is None:
             self._rests_until = 0.0
-            _log.info(  # no warning, as the caller is told by the error
-                "%s; calls fail at once until it answers", self._said(error)
-            )
-        self._sentence = self._said(error)
+            _log.info("%s; calls fail at once until it answers", sentence)  # no warning, as the error tells the caller
+        self._sentence = sentence
 
     def _mend(self) -> None:
         sentence, self._sentence = self._sentence, None

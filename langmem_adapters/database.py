@@ -63,19 +63,14 @@ class Database:
         self._timeout = timeout
         self._in_memory = self.path == _IN_MEMORY
         self.place = Place(self.path, in_memory=self._in_memory)
-        self._fails_fast = fails_fast
-        self._breaker = self._breaker_of_the_file() if fails_fast else self._breaker_of_its_own()
+        self._breaker = self._breaker_of_the_file() if fails_fast else None
         self._start()
-
-    def _breaker_of_its_own(self) -> Breaker:
-        return Breaker(self._take_turn, is_down=lambda error: isinstance(error, StoreUnavailable), grace=0)
 
     def _breaker_of_the_file(self) -> Breaker:
         """One for all who are in a hurry: a call that needs a store and an index in one file waits for it once."""
-        if self._in_memory:
-            return self._breaker_of_its_own()
+        own = Breaker(self._take_turn, is_down=lambda error: isinstance(error, StoreUnavailable), grace=0)
         with _breaking:
-            return _breakers.setdefault(self.place.path, self._breaker_of_its_own())
+            return _breakers.setdefault(self.place.path, own)
 
     def _start(self) -> None:
         self._pid = os.getpid()
@@ -93,11 +88,11 @@ class Database:
         return self._transaction(_IMMEDIATE)
 
     def _transaction(self, begin: str) -> contextlib.AbstractContextManager[sqlite3.Connection]:
-        return self._watched(begin) if self._fails_fast else _Transaction(self, begin)
+        return _Transaction(self, begin) if self._breaker is None else self._watched(self._breaker, begin)
 
     def look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Give the rows of one statement, which is a consistent look by itself and needs no transaction around it."""
-        if not self._fails_fast:
+        if self._breaker is None:
             return self._look(select, values)
         with self._breaker.watching(tells=False):
             return self._look(select, values)
@@ -112,9 +107,9 @@ class Database:
             self._give_back(connection)
 
     @contextlib.contextmanager
-    def _watched(self, begin: str) -> Iterator[sqlite3.Connection]:
+    def _watched(self, breaker: Breaker, begin: str) -> Iterator[sqlite3.Connection]:
         """A locked file lets everybody read, so that one who could read knows nothing of its lock."""
-        with self._breaker.watching(tells=begin == _IMMEDIATE), _Transaction(self, begin) as connection:
+        with breaker.watching(tells=begin == _IMMEDIATE), _Transaction(self, begin) as connection:
             yield connection
 
     def _take_turn(self) -> None:
@@ -139,17 +134,13 @@ class Database:
     def _undo(self, connection: sqlite3.Connection, error: BaseException) -> None:
         """Roll back, and raise the error if it is SQLite's, in plain words."""
         try:
-            self._roll_back(connection)
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as failure:
+            raise self._explained(failure) from failure
         finally:
             self._give_back(connection)
         if isinstance(error, (sqlite3.Error, UnicodeEncodeError)):
-            raise self._explained(error) from error
-
-    def _roll_back(self, connection: sqlite3.Connection) -> None:
-        try:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        except sqlite3.Error as error:
             raise self._explained(error) from error
 
     def _begin(self, connection: sqlite3.Connection, begin: str) -> None:
@@ -157,7 +148,7 @@ class Database:
 
         SQLite itself looks again after up to 0.1 s, which is too seldom among many writers.
         """
-        if not self._fails_fast:
+        if self._breaker is None:
             connection.execute(begin)
             return
         start = time.monotonic()
@@ -227,7 +218,7 @@ class Database:
             if not self._ready:
                 self._prepare(connection)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
-            if self._fails_fast:
+            if self._breaker is not None:
                 connection.execute("PRAGMA busy_timeout=1")  # from here on, the waiting is done in _begin
             self.place.note(connection)
         except BaseException:

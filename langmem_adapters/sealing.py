@@ -10,13 +10,14 @@ sessions, tags), keys and ids stay as they are.
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, Conflict, Damaged, NotSealed, SerializationError
-from langmem_adapters.keys import Namespace, encode_namespace
+from langmem_adapters.keys import Namespace, encode_namespace, to_bytes
 from langmem_adapters.protocols import Appended, Item, Listed, Page, Store
 
 __all__ = ["BindingCodec", "Codec", "Redactor", "SealedStore"]
@@ -108,32 +109,16 @@ class SealedStore:
         """:meth:`Store.get`."""
         return self._opened(namespace, self.store.get(namespace, keys))
 
-    def scan(
-        self,
-        namespace: Namespace,
-        *,
-        after: int = 0,
-        before: int | None = None,
-        limit: int | None = None,
-        reverse: bool = False,
-        keys: Sequence[str] = (),
-    ) -> Page:
+    def scan(self, namespace: Namespace, **which: Any) -> Page:
         """:meth:`Store.scan`."""
-        page = self.store.scan(namespace, after=after, before=before, limit=limit, reverse=reverse, keys=keys)
+        page = self.store.scan(namespace, **which)
         items = [item._replace(data=self._open_entry(namespace, item)) for item in page.items]
         return Page(items, page.total, self._opened(namespace, page.values))
 
-    def append(
-        self,
-        namespace: Namespace,
-        entries: Sequence[tuple[str, bytes]],
-        *,
-        keys: Sequence[str] = (),
-        ttl: float | None = None,
-    ) -> Appended:
+    def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
         """:meth:`Store.append`."""
         sealed = self._sealed(namespace, entries, {id_ for id_, _ in entries})
-        appended = self.store.append(namespace, sealed, keys=keys, ttl=ttl)
+        appended = self.store.append(namespace, sealed, **options)
         return appended._replace(values=self._opened(namespace, appended.values))
 
     def write(
@@ -143,9 +128,8 @@ class SealedStore:
         put: Mapping[str, bytes] | None = None,
         delete: Sequence[str] = (),
         append: Sequence[tuple[str, bytes]] = (),
-        remove: Sequence[Item] = (),
         guard: Mapping[str, bytes | None] | None = None,
-        ttl: float | None = None,
+        **rest: Any,
     ) -> None:
         """:meth:`Store.write`."""
         names = {*(put or ()), *delete, *(id_ for id_, _ in append)}
@@ -153,8 +137,7 @@ class SealedStore:
             "put": {key: self._sealed_value(namespace, key, data, names) for key, data in (put or {}).items()},
             "delete": delete,
             "append": self._sealed(namespace, append, names),
-            "remove": remove,
-            "ttl": ttl,
+            **rest,
         }
         if not guard or all(expected is None for expected in guard.values()):
             self.store.write(namespace, guard=guard, **change)
@@ -189,9 +172,9 @@ class SealedStore:
         """:meth:`Store.clear`."""
         self.store.clear(namespace)
 
-    def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
+    def recent(self, parent: Namespace, **which: Any) -> list[Listed]:
         """:meth:`Store.recent`."""
-        return self.store.recent(parent, limit=limit, before=before)
+        return self.store.recent(parent, **which)
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
         """:meth:`Store.namespaces`."""
@@ -250,11 +233,11 @@ def _handed_on(damage: Damaged) -> bytes:
 
 
 def _value(namespace: Namespace, key: str) -> bytes:
-    return f"{encode_namespace(namespace)}v{key}".encode("utf-8", "surrogatepass")
+    return to_bytes(f"{encode_namespace(namespace)}v{key}")
 
 
 def _entry(namespace: Namespace, id_: str) -> bytes:
-    return f"{encode_namespace(namespace)}e{id_}".encode("utf-8", "surrogatepass")
+    return to_bytes(f"{encode_namespace(namespace)}e{id_}")
 
 
 # --- redaction
@@ -288,7 +271,7 @@ def _clean_record(record: Any, redactor: Redactor) -> Any:
     """A record of the library's own without what must not be kept; its ids stay, as others know it by them."""
     if isinstance(record, list):
         parts = [_clean_record(part, redactor) for part in record]
-        return record if all(map(_is, parts, record)) else parts
+        return record if all(map(operator.is_, parts, record)) else parts
     if not isinstance(record, dict):
         return _clean(record, redactor)
     kind = next((kind for kind in _IDS if kind in record), "")
@@ -312,7 +295,7 @@ def _clean(value: Any, redactor: Redactor) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         parts = list(value)
         clean = [_clean(part, redactor) for part in parts]
-        return value if all(map(_is, clean, parts)) else type(value)(clean)
+        return value if all(map(operator.is_, clean, parts)) else type(value)(clean)
     return value
 
 
@@ -337,8 +320,4 @@ def _without(data: bytes, redactor: Redactor) -> bytes:
         utf8 = data.decode("utf-8", "replace")
         return data if redactor(text) == text and redactor(utf8) == utf8 else b""
     clean = redactor(text)
-    return data if clean == text else clean.encode("utf-8", "surrogatepass")
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
+    return data if clean == text else to_bytes(clean)

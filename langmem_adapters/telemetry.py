@@ -10,13 +10,13 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.keys import Namespace
-from langmem_adapters.protocols import Appended, Item, Listed, Page, Store
+from langmem_adapters.protocols import Appended, Listed, Page, Store
 
 __all__ = ["Traced", "is_wanted"]
 
@@ -82,58 +82,32 @@ class Traced:
             found(bool(values))
             return values
 
-    def scan(
-        self,
-        namespace: Namespace,
-        *,
-        after: int = 0,
-        before: int | None = None,
-        limit: int | None = None,
-        reverse: bool = False,
-        keys: Sequence[str] = (),
-    ) -> Page:
+    def scan(self, namespace: Namespace, **which: Any) -> Page:
         """:meth:`Store.scan`."""
         with self._telling("scan", namespace) as found:
-            page = self.store.scan(namespace, after=after, before=before, limit=limit, reverse=reverse, keys=keys)
+            page = self.store.scan(namespace, **which)
             found(bool(page.items or page.values))
             return page
 
-    def append(
-        self,
-        namespace: Namespace,
-        entries: Sequence[tuple[str, bytes]],
-        *,
-        keys: Sequence[str] = (),
-        ttl: float | None = None,
-    ) -> Appended:
+    def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
         """:meth:`Store.append`."""
         with self._telling("append", namespace):
-            return self.store.append(namespace, entries, keys=keys, ttl=ttl)
+            return self.store.append(namespace, entries, **options)
 
-    def write(
-        self,
-        namespace: Namespace,
-        *,
-        put: Mapping[str, bytes] | None = None,
-        delete: Sequence[str] = (),
-        append: Sequence[tuple[str, bytes]] = (),
-        remove: Sequence[Item] = (),
-        guard: Mapping[str, bytes | None] | None = None,
-        ttl: float | None = None,
-    ) -> None:
+    def write(self, namespace: Namespace, **change: Any) -> None:
         """:meth:`Store.write`."""
         with self._telling("write", namespace):
-            self.store.write(namespace, put=put, delete=delete, append=append, remove=remove, guard=guard, ttl=ttl)
+            self.store.write(namespace, **change)
 
     def clear(self, namespace: Namespace) -> None:
         """:meth:`Store.clear`."""
         with self._telling("clear", namespace):
             self.store.clear(namespace)
 
-    def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
+    def recent(self, parent: Namespace, **which: Any) -> list[Listed]:
         """:meth:`Store.recent`."""
         with self._telling("recent", parent) as found:
-            rows = self.store.recent(parent, limit=limit, before=before)
+            rows = self.store.recent(parent, **which)
             found(bool(rows))
             return rows
 

@@ -13,7 +13,7 @@ from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, Conflict
 from langmem_adapters.flow import Flow, Step, arun, run, step
 from langmem_adapters.given import check_count, check_function, check_seconds, check_store, check_text
-from langmem_adapters.keys import Namespace
+from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Item, Store
 from langmem_adapters.working_items import WorkingItem, read_item, write_item
 
@@ -266,7 +266,7 @@ class WorkingMemory:
     ) -> Flow[tuple[list[_Found], dict[str, bytes]]]:
         """The newest item, or the one of this id; before another attempt, after a pause that is never the same."""
         if attempt:
-            share = zlib.crc32(self._new_id().encode("utf-8", "surrogatepass")) / 2**32
+            share = zlib.crc32(to_bytes(self._new_id())) / 2**32
             seconds = share * min(_SHORTEST * 2**attempt, _LONGEST)
             wait = (lambda: asyncio.sleep(seconds)) if self._sleep is time.sleep else None
             yield Step(lambda: self._sleep(seconds), wait)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import Dates, bare
-from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
+from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Item, Store
 
@@ -215,13 +215,13 @@ class _Digest:
 
     def add(self, page: Sequence[Item]) -> None:
         for item in page:
-            self._parts(item.id.encode("utf-8", "surrogatepass"), item.data)
+            self._parts(to_bytes(item.id), item.data)
         self.total += len(page)
 
     def of(self, values: dict[str, bytes]) -> str:
         self._parts(b"values of %d" % self.total)
         for key, data in sorted(values.items()):
-            self._parts(key.encode("utf-8", "surrogatepass"), data)
+            self._parts(to_bytes(key), data)
         return self._hash.hexdigest()
 
     def _parts(self, *parts: bytes) -> None:
