@@ -18,12 +18,11 @@ from langmem_adapters import forks
 from langmem_adapters.breaker import Breaker
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.locks import WholeLock
-from langmem_adapters.places import Place, explained, why_not_opened
+from langmem_adapters.places import IN_MEMORY, Place, explained, why_not_opened
 
 __all__ = ["URL_VARIABLES", "Database", "default_url", "file_of"]
 
 URL_VARIABLES = ("LANGMEM_STORE_URL", "REDIS_URL")
-_IN_MEMORY = ":memory:"
 _IMMEDIATE = "BEGIN IMMEDIATE"
 _LONGEST = 5.0  # seconds to wait for writers who get on
 
@@ -61,8 +60,7 @@ class Database:
         self._name = name
         self._synchronous = synchronous.lower()
         self._timeout = timeout
-        self._in_memory = self.path == _IN_MEMORY
-        self.place = Place(self.path, in_memory=self._in_memory)
+        self.place = Place(self.path)
         self._breaker = self._breaker_of_the_file() if fails_fast else None
         self._start()
 
@@ -183,7 +181,7 @@ class Database:
             _inherited.append(self._idle)
             self._finalizer.detach()
             self._start()
-        if self._in_memory:
+        if self.place.in_memory:
             self._alone.acquire()
         while True:
             try:
@@ -200,7 +198,7 @@ class Database:
         try:
             return self._connect()
         except BaseException as error:
-            if self._in_memory:
+            if self.place.in_memory:
                 self._alone.release()
             if isinstance(error, sqlite3.Error):
                 raise self._explained(error) from error
@@ -208,7 +206,7 @@ class Database:
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         self._idle.append(connection)
-        if self._in_memory:
+        if self.place.in_memory:
             self._alone.release()
         forks.end()
 
@@ -321,7 +319,7 @@ def file_of(url: str) -> tuple[Path, dict[str, str]]:
     start, mark, rest = url.strip().partition(":///")
     name, _, query = rest.partition("?")
     path = unquote(name)
-    if start != "sqlite" or not mark or not path or path == _IN_MEMORY or "\0" in path:
+    if start != "sqlite" or not mark or not path or path == IN_MEMORY or "\0" in path:
         raise ConfigurationError(
             'a file\'s URL is "sqlite:///relative.db" or "sqlite:////absolute.db"; for no file, use "memory:"'
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from langmem_adapters.conversation import KNOWLEDGE
 from langmem_adapters.covers import SUMMARY
@@ -147,11 +147,6 @@ def _no_label(user: str) -> bool:
     return "." in user or "\0" in user
 
 
-class _Failure(NamedTuple):
-    place: str
-    error: LangmemError
-
-
 class _Erasure:
     """Blocking; meant for a flow's steps."""
 
@@ -172,22 +167,22 @@ class _Erasure:
         self._user = user
         self._prefixes = prefixes
         self._report = report
-        self._failures: list[_Failure] = []
+        self._failures: dict[str, LangmemError] = {}  # by place
 
     def attempt(self, place: str, work: Callable[[], object]) -> None:
         """Do one part; where it fails, the others are still done."""
         try:
             work()
         except LangmemError as error:
-            self._failures.append(_Failure(place, error))
+            self._failures[place] = error
 
     def conclude(self) -> None:
         """Raise what has failed."""
         if not self._failures:
             return
-        error = self._failures[0].error
+        error = next(iter(self._failures.values()))
         kind = next((kind for kind in (StoreUnavailable, SearchError) if isinstance(error, kind)), StoreError)
-        places = ", ".join(failure.place for failure in self._failures)
+        places = ", ".join(self._failures)
         raise kind(f"a user was not deleted completely, call it again to go on: {places} failed ({error})") from error
 
     def clear(self, prefix: Namespace) -> None:

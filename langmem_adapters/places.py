@@ -15,7 +15,10 @@ from typing import TypeAlias
 
 from langmem_adapters.errors import StoreUnavailable
 
-__all__ = ["Place", "explained", "why_not_opened"]
+__all__ = ["IN_MEMORY", "Place", "explained", "why_not_opened"]
+
+IN_MEMORY = ":memory:"
+"""The path of no file, as SQLite has it."""
 
 _DESCRIPTORS = 4  # that SQLite opens at once: the file, its -wal, its -shm, and one to spare
 _SENTENCES = (
@@ -35,16 +38,16 @@ class _Connection(sqlite3.Connection):
 class Place:
     """A path, which stays the same wherever the process goes; or that of no file."""
 
-    def __init__(self, path: str, *, in_memory: bool) -> None:
-        self.path = path if in_memory else str(Path(path).absolute())
-        self._in_memory = in_memory
+    def __init__(self, path: str) -> None:
+        self.in_memory = path == IN_MEMORY
+        self.path = path if self.in_memory else str(Path(path).absolute())
         self._old_wal: _Identity = None  # of a file that was replaced
         self._latest: Callable[[], _Connection | None] = lambda: None  # of those that may be in use
 
     @property
     def file(self) -> Path | None:
         """The file itself, wherever the process has gone since, and not a link to it; None in memory."""
-        return None if self._in_memory else Path(self.path).resolve()
+        return None if self.in_memory else Path(self.path).resolve()
 
     def connect(self, timeout: float) -> sqlite3.Connection:
         """Open what lies here, unless it would be taken for what it is not."""
@@ -81,7 +84,7 @@ class Place:
     def is_of(self, connection: sqlite3.Connection) -> bool:
         """Whether it is one to the file that lies here."""
         assert isinstance(connection, _Connection)  # noqa: S101 - made by connect
-        if self._in_memory or (connection.file is not None and connection.file == _identity(self.path)):
+        if self.in_memory or (connection.file is not None and connection.file == _identity(self.path)):
             return True
         self._old_wal = connection.wal
         return False

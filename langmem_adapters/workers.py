@@ -136,6 +136,7 @@ class _Crew:
     def __init__(self) -> None:
         self.begun = 0  # so many hops and exchanges
         self._lock = threading.Lock()
+        self._workers: ThreadPoolExecutor | None = None  # once they were needed
         self._at_work = 0
         self._ready: deque[Hop] = deque()
         self._asking: dict[Line, list[Hop]] = {}
@@ -171,7 +172,9 @@ class _Crew:
 
     def _engage(self, most: int = _AT_WORK) -> None:
         if self._at_work < most and (self._ready or self._asking):
-            _workers().submit(self._work)
+            if self._workers is None:
+                self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="langmem-step")
+            self._workers.submit(self._work)
             self._at_work += 1
 
     def _work(self) -> None:
@@ -268,16 +271,10 @@ class _Crew:
             hop.landing.land(hop, question, error)
 
 
-class _Here(threading.local):
-    """What belongs to a thread: the landing of the loop that runs on it."""
-
-    landing: _Landing | None = None
-
-
 def set_off(flow: Flow[Any], answer: Answer, context: contextvars.Context) -> Hop:
     """Send a flow on its way, with the answer to its last question."""
     loop = asyncio.get_running_loop()
-    landing = _here.landing
+    landing: _Landing | None = getattr(_here, "landing", None)
     if landing is None or landing.loop is not loop:
         landing = _here.landing = _Landing(loop)
     hop = Hop(flow, answer, context, landing)
@@ -290,27 +287,15 @@ def give_up(hop: Hop) -> None:
     _crew.give_up(hop)
 
 
-_lock = threading.Lock()
-_pools: list[ThreadPoolExecutor] = []  # one, once it was needed
 _crew = _Crew()
-_here = _Here()
+_here = threading.local()  # what belongs to a thread: the landing of the loop that runs on it
 
 
-def _workers() -> ThreadPoolExecutor:
-    if not _pools:
-        with _lock:
-            if not _pools:
-                _pools.append(ThreadPoolExecutor(_WORKERS, thread_name_prefix="langmem-step"))
-    return _pools[0]
-
-
-def _forget_pool() -> None:
+def _begin_again() -> None:
     """Threads do not survive a fork, and the lock may have been held by one of them."""
-    global _lock, _crew, _here  # noqa: PLW0603 - one of each a process
-    _pools.clear()
+    global _crew, _here  # noqa: PLW0603 - one of each a process
     _crew = _Crew()
-    _here = _Here()
-    _lock = threading.Lock()
+    _here = threading.local()
 
 
-in_child(_forget_pool)
+in_child(_begin_again)

@@ -353,9 +353,11 @@ def test_an_append_is_answered_though_the_answer_to_taking_it_back_is_lost(
     monkeypatch.setattr(far._wire, "optimistic", cutting)
     assert far.append(NS, [("a", b"again"), ("c", b"3")]) == Appended([False, True], 3, {})
     assert sizes(raw, far) == (3, 3)
-    # So is a reader who repairs what a writer has left.
+    # So is a reader who repairs what a writer has left, and a writer whose list of sessions has to outlive it.
     raw.xadd(keys(far)["log"], {"i": "a", "d": b"again"})
     assert ids(far) == ["a", "b", "c"]
+    assert far.append(("brain", "t", "v", "s"), [("a", b"1")], ttl=100).new == [True]
+    assert 100_000 < raw.pttl(keys(far, ("brain", "t", "v", "s"))["dir"]) <= 125_000
 
 
 def test_a_lost_answer_to_a_guarded_write_is_told(
@@ -1068,9 +1070,12 @@ def test_a_replica_and_a_restart(start_redis: Callable[..., RedisServer]) -> Non
             store.append(NS, [("b", b"")])
         assert ids(store) == ["a"]
         raw.execute_command("REPLICAOF", "NO", "ONE")
+        store.append((*NS[:-1], "gone"), [("a", b"")])
+        raw.delete(*list(keys(store, (*NS[:-1], "gone")).values())[:3])
         raw.xadd(keys(store)["log"], {"i": "a", "d": b"again"})  # by a writer who died before it took it back
         raw.execute_command("REPLICAOF", "127.0.0.1", "1")
         assert ids(store) == ["a"]  # which cannot be repaired here
+        assert [row.namespace for row in store.recent(NS[:-1])] == [NS]  # nor can the list
         raw.execute_command("REPLICAOF", "NO", "ONE")
     server.restart()
     assert store.append(NS, [("b", b"")]).total == 2

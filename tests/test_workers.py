@@ -289,12 +289,16 @@ async def test_a_loop_is_woken_once_for_all_that_was_done_while_it_was_busy(monk
     assert len(woken) <= 10
 
 
-async def test_where_no_thread_can_be_started_the_caller_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> Any:
+class Refusing:
+    """A pool that can start no thread."""
+
+    def submit(self, _call: Any) -> Any:
         raise RuntimeError("can't start new thread")
 
+
+async def test_where_no_thread_can_be_started_the_caller_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(workers, "_workers", refuse)
+        patch.setattr(workers._crew, "_workers", Refusing())
         with pytest.raises(RuntimeError, match="new thread"):
             await arun(_sum())
     assert await arun(_sum()) == 6
@@ -310,12 +314,9 @@ async def test_where_no_other_thread_can_be_started_those_that_are_there_do_the_
         reached.set()
         return held.wait(60)
 
-    def refuse() -> Any:
-        raise RuntimeError("can't start new thread")
-
     first = asyncio.create_task(arun(plain()))
     assert await asyncio.to_thread(reached.wait, 60)
-    monkeypatch.setattr(workers, "_workers", refuse)
+    monkeypatch.setattr(workers._crew, "_workers", Refusing())
     others = [asyncio.create_task(arun(_sum())) for _ in range(2 * workers._AT_WORK)]
     await asyncio.sleep(0)
     held.set()

@@ -52,7 +52,6 @@ class RedisStore:
 
     Raises:
         ConfigurationError: The URL, the client or the prefix is wrong.
-
     """
 
     def __init__(

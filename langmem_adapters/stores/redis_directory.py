@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from langmem_adapters.errors import Conflict, StoreError
+from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Listed
-from langmem_adapters.stores.redis_errors import is_full
 from langmem_adapters.stores.redis_keys import Keys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
@@ -64,8 +63,8 @@ class Directory:
                 same = now[1] == before[1] and (now[0] == _FOR_EVER) == (before[0] == _FOR_EVER)
                 return [extension] if same else None
 
-            # Where others write without a pause, it is left to the next of them.
-            with suppress(Conflict):
+            # Where others write without a pause, it is left to the next of them; a lost answer is looked for.
+            with suppress(Conflict, StoreUnavailable):
                 if self._wire.optimistic(self._key, look, decide) is not None:
                     return
 
@@ -129,7 +128,7 @@ class Directory:
         return None if _FOR_EVER in lives else max([lifetime, *lives])
 
     def _remove(self, rows: Sequence[_Row]) -> None:
-        """Remove rows of children that are gone, unless they were written since."""
+        """Remove rows of children that are gone, unless they were written since, or the server refuses it."""
         if not rows:
             return
         names = [name for _, name in rows]
@@ -139,11 +138,8 @@ class Directory:
             same = [name for (at, name), now in zip(rows, times, strict=True) if now == at]
             return [pack("ZREM", self._key, *same)] if same else None
 
-        try:
+        with suppress(StoreError):  # a later look removes them
             self._wire.optimistic(self._key, [pack("ZMSCORE", self._key, *names)], decide)
-        except StoreError as error:
-            if not (isinstance(error, Conflict) or is_full(error)):  # else a later look removes them
-                raise
 
 
 def _rows(reply: list[Any]) -> list[_Row]:

@@ -130,13 +130,9 @@ def _memory(name: str, info: dict[str, str]) -> Iterator[Finding]:
 
 
 def _persistence(name: str, info: dict[str, str], wire: Wire) -> Iterator[Finding]:
-    failed = [
-        (setting, what)
-        for setting, what in (("rdb_last_bgsave_status", "snapshot"), ("aof_last_write_status", "append-only file"))
-        if info.get(setting, "ok") != "ok"
-    ]
-    for _, what in failed:
-        yield Finding("problem", name, f"the last write of the {what} failed", "look at the server's log and disk")
+    for setting, what in (("rdb_last_bgsave_status", "snapshot"), ("aof_last_write_status", "append-only file")):
+        if info.get(setting, "ok") != "ok":
+            yield Finding("problem", name, f"the last write of the {what} failed", "look at the server's log and disk")
     if info.get("aof_enabled") == "1":
         yield Finding("ok", name, "an append-only file is kept")
         return

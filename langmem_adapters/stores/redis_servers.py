@@ -127,15 +127,12 @@ class Cluster:
             if self._client is None:
                 if self._failure is not None and self._failure[0] > began:  # all who waited for it were told the same
                     raise self._failure[1].with_traceback(None)
-                self._client = self._made()
+                try:
+                    self._client = self._make()
+                except Exception as error:
+                    self._failure = time.monotonic(), error
+                    raise
             return self._client
-
-    def _made(self) -> RedisCluster:
-        try:
-            return self._make()
-        except Exception as error:
-            self._failure = time.monotonic(), error
-            raise
 
     def _breaker_of(self, key: bytes) -> Breaker:
         name, is_node = self._asked_for(key)

@@ -69,13 +69,11 @@ class Wire:
 
     def asking(self, key: bytes, commands: Sequence[bytes], *, small: bool = True) -> Step:
         """:meth:`transact`, as a question of a flow: if it is small, several may go in the same round trip."""
-        line = self if small and self.one_slot else None
-        return Step(lambda: self.transact(key, commands), None, line, (commands, True))
+        return self._question(lambda: self.transact(key, commands), small, (commands, True))
 
     def reading(self, keys: Sequence[bytes], commands: Sequence[bytes], *, small: bool = True) -> Step:
         """:meth:`read`, as a question of a flow."""
-        line = self if small and self.one_slot else None
-        return Step(lambda: self.read(keys, commands), None, line, (commands, True))
+        return self._question(lambda: self.read(keys, commands), small, (commands, True))
 
     def read(self, keys: Sequence[bytes], commands: Sequence[bytes]) -> list[Any]:
         """:meth:`transact` what only reads these keys, also on a full server.
@@ -100,8 +98,10 @@ class Wire:
 
     def looking(self, key: bytes, command: bytes, *, small: bool = True) -> Step:
         """:meth:`send` of one command, as a question of a flow."""
-        line = self if small and self.one_slot else None
-        return Step(lambda: self.send((key, command)), None, line, ([command], False))
+        return self._question(lambda: self.send((key, command)), small, ([command], False))
+
+    def _question(self, call: Callable[[], Any], small: bool, request: tuple[Sequence[bytes], bool]) -> Step:
+        return Step(call, None, self if small and self.one_slot else None, request)
 
     def ask(self, requests: Sequence[tuple[Sequence[bytes], bool]]) -> list[Answer | None]:
         """Answer several of these questions, each for itself, in one round trip."""
