@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 
-__all__ = ["Dated", "Dates", "Examined", "Finding", "Health", "Inspected", "KindStats", "StoreStats", "bare"]
+__all__ = ["Dates", "Finding", "Health", "KindStats", "Maintained", "StoreStats", "bare"]
 
 
 class Health(NamedTuple):
@@ -59,8 +59,8 @@ class Dates(NamedTuple):
     left: float | None
 
 
-class Inspected(Protocol):
-    """A store that can be asked how it is, and what it holds."""
+class Maintained(Protocol):
+    """What a store may have beside the methods of :class:`~langmem_adapters.protocols.Store`, each by itself."""
 
     def health(self) -> Health:
         """Ask for a sign of life; an outage is an answer, not an error."""
@@ -70,17 +70,9 @@ class Inspected(Protocol):
         """Count what is there, a page at a time, beside running readers and writers."""
         ...
 
-
-class Examined(Protocol):
-    """A store that can look for what is wrong with its server or its file."""
-
     def examine(self) -> Iterator[Finding]:
-        """Look at one thing after the other, and change nothing."""
+        """Look for what is wrong with its server or its file, at one thing after the other, and change nothing."""
         ...
-
-
-class Dated(Protocol):
-    """A store whose namespaces can be moved with their times, and removed by their age."""
 
     def dates(self, namespace: Namespace) -> Dates | None:
         """The times of a namespace; None, if there is none of this name."""

@@ -733,7 +733,8 @@ def test_a_session_that_came_back_stays_listed(store: RedisStore, raw: Administr
     raw.delete(*list(keys(store).values())[:3])
     clock.advance(1)
     store.append(NS, [("id", b"")])
-    store._directory(PARENT)._remove([(row.updated_at, store._keys.place(NS).row)])  # seen gone before it came back
+    directory = redis_directory.Directory(store._wire, store._keys, PARENT)
+    directory._remove([(row.updated_at, store._keys.place(NS).row)])  # seen gone before it came back
     assert [row.namespace for row in store.recent(PARENT)] == [NS]
 
 

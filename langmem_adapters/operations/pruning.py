@@ -111,14 +111,13 @@ class Pruning:
             listing: Any = getattr(index, "namespaces", None)
             names = [] if listing is None else (yield from step(listing, (_MEMORY, *self._known())))
             for namespace in names:
-                if self._user in {None, namespace[2]} and not (yield from step(self._is_there, namespace)):
+                if self._user not in {None, namespace[2]}:
+                    continue
+                if not (yield from step(self._store.scan, namespace, limit=0)).total:
                     found.add(namespace)
                     if not self._dry_run:
                         yield from step(index.clear, namespace)
         return found
-
-    def _is_there(self, namespace: Namespace) -> bool:
-        return bool(self._store.scan(namespace, limit=0).total)
 
     def _discard(self, namespace: Namespace, before: float) -> Flow[int]:
         if self._dry_run:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
 from typing import Any
 
 from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, StoreError, StoreUnavailable
@@ -27,7 +26,6 @@ except ImportError as error:
 
 __all__ = ["RedisStore"]
 
-_REMEMBERED = 256  # directories
 _FEW = 100  # entries or values that are read together with what others want
 _SMALL = 1 << 14  # bytes that are sent together with those of others
 _LONGEST = 1e10  # seconds that a server can count in milliseconds
@@ -70,7 +68,6 @@ class RedisStore:
         self._clock = clock
         source, self._address = connect(url_or_client, max_connections=max_connections, socket_timeout=socket_timeout)
         self._wire = Wire(source, self._address, owned=isinstance(url_or_client, str), retry_for=retry_for)
-        self._directory = lru_cache(_REMEMBERED)(partial(Directory, self._wire, self._keys))
 
     @blocking
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> Flow[dict[str, bytes]]:
@@ -168,7 +165,7 @@ class RedisStore:
         redis_dates.remove(self._wire, self._keys.place(namespace))
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
-        return list(self._directory(parent).newest(limit, before))
+        return list(Directory(self._wire, self._keys, parent).newest(limit, before))
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
         seen: set[Namespace | None] = {None}
@@ -230,7 +227,7 @@ class RedisStore:
         else:
             listed = replies
         if listing and lifetime is not None:
-            directory = self._directory(namespace[:-1])
+            directory = Directory(self._wire, self._keys, namespace[:-1])
             if directory.may_end_before(lifetime, listed):
                 yield from step(directory.outlive, place.row, lifetime)
             if directory.has_grown(listed):

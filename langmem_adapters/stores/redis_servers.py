@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
@@ -32,7 +32,9 @@ class Servers(Protocol):
 
     one_slot: bool
 
-    def pool(self, key: bytes) -> ConnectionPool: ...
+    def together(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
+        """The keys that are on the same server, by their places."""
+        ...
 
     def each(self) -> list[_On]: ...
 
@@ -56,8 +58,8 @@ class OneServer:
         self._on = talk_on = lines.on if lines else partial(on, pool)
         self._breaker = breaker(lambda: talk_on(_ping), is_down)
 
-    def pool(self, key: bytes) -> ConnectionPool:  # noqa: ARG002 - as in a cluster
-        return self._pool
+    def together(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
+        return [range(len(keys))] if keys else []
 
     def each(self) -> list[_On]:
         return [self._on]
@@ -91,12 +93,13 @@ class Cluster:
         self._client: RedisCluster | None = None
         self._failure: tuple[float, Exception] | None = None  # of the last who made a client in vain, and when
 
-    def pool(self, key: bytes) -> ConnectionPool:
-        client = self._connected()
-        node = client.get_node_from_key(key)  # type: ignore[no-untyped-call]
-        if node is None:
-            raise SlotNotCoveredError(f"no node serves the slot of {key!r}")
-        return client.get_redis_connection(node).connection_pool
+    def together(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
+        if len(keys) == 1:
+            return [(0,)]  # without a look at the servers, which may be out of reach
+        places: dict[ConnectionPool, list[int]] = {}
+        for place, key in enumerate(keys):
+            places.setdefault(self._pool(key), []).append(place)
+        return places.values()
 
     def each(self) -> list[_On]:
         client = self._connected()
@@ -104,7 +107,7 @@ class Cluster:
         return [self._on(client.get_redis_connection(node).connection_pool) for node in nodes]
 
     def call(self, key: bytes, talk: _Talk[T]) -> T:
-        attempt: Callable[[], T] = lambda: self._on(self.pool(key))(talk)  # noqa: E731 - with its type
+        attempt: Callable[[], T] = lambda: self._on(self._pool(key))(talk)  # noqa: E731 - with its type
         return self._breaker_of(key).guard(
             lambda: self._patience.call(attempt, _may_pass_in_a_cluster, self._look_again)
         )
@@ -114,6 +117,13 @@ class Cluster:
             client, self._client = self._client, None
         if client is not None and self._owned:
             client.close()
+
+    def _pool(self, key: bytes) -> ConnectionPool:
+        client = self._connected()
+        node = client.get_node_from_key(key)  # type: ignore[no-untyped-call]
+        if node is None:
+            raise SlotNotCoveredError(f"no node serves the slot of {key!r}")
+        return client.get_redis_connection(node).connection_pool
 
     def _on(self, pool: ConnectionPool) -> _On:
         """As :func:`on` a pool; for one of our own, in order."""
@@ -139,7 +149,7 @@ class Cluster:
 
         def probe() -> None:
             self._look_again()  # another node may have taken over
-            self._on(self.pool(key))(partial(_is_served, key=key))
+            self._on(self._pool(key))(partial(_is_served, key=key))
 
         return self._breakers.get(name) or self._breakers.setdefault(
             name, self._breaker(probe, _is_node_down if is_node else is_down)

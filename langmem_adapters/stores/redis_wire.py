@@ -160,7 +160,7 @@ class Wire:
         """Send commands, each with its key, as they are: in one round trip to each server that is concerned."""
         replies: list[Any] = [None] * len(commands)
         with self._translated():
-            for places in self._by_server([key for key, _ in commands]):
+            for places in self._servers.together([key for key, _ in commands]):
                 chosen = [commands[place][1] for place in places]
                 answers = self._servers.call(commands[places[0]][0], partial(_pipeline, commands=chosen))
                 for place, answer in zip(places, answers, strict=True):
@@ -190,14 +190,6 @@ class Wire:
     def close(self) -> None:
         """Close the connections, unless they are those of a client that was handed in."""
         self._servers.close()
-
-    def _by_server(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
-        if self.one_slot or len(keys) == 1:  # without a look at the servers, which may be out of reach
-            return [range(len(keys))] if keys else []
-        places: dict[ConnectionPool, list[int]] = {}
-        for place, key in enumerate(keys):
-            places.setdefault(self._servers.pool(key), []).append(place)
-        return places.values()
 
     def _told(self, error: Exception) -> StoreError:
         told = translate(error, self._address)

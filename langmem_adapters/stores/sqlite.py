@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -148,11 +149,7 @@ class SQLiteStore:
             note(connection, found, added=sum(new), removed=removed, ttl=ttl, now=now)
 
     def clear(self, namespace: Namespace) -> None:
-        name = encode_namespace(namespace)
-        with self._database.writing() as connection:
-            row = connection.execute("SELECT number FROM langmem_namespaces WHERE name = ?", (name,)).fetchone()
-            if row:
-                drop(connection, row[0])
+        self.discard(namespace, math.inf)
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         last = None if before is None else (before.updated_at, encode_namespace(before.namespace))

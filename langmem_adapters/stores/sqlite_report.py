@@ -27,7 +27,8 @@ def health(database: Database) -> Health:
     began = time.perf_counter()
     problem = ""
     try:
-        if not _exists(database):
+        file = database.place.file
+        if file is not None and not file.exists():
             problem = f"there is no file {database.path} yet"
         else:
             with database.reading() as connection:
@@ -89,10 +90,6 @@ def _room(folder: Path, size: int) -> Finding:
     if free < size:
         return Finding("note", "disk", f"{free:,} bytes are free, too few for vacuum", "make room before vacuum")
     return Finding("ok", "disk", f"{free:,} bytes are free")
-
-
-def _exists(database: Database) -> bool:
-    return database.place.file is None or database.place.file.exists()
 
 
 def _sizes(database: Database) -> dict[str, int]:
