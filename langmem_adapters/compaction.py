@@ -120,16 +120,11 @@ class Compaction:
             places = list(range(places[-1] + 1))
         said = [uncovered.readable[n][1] for n in places]
         summary = yield from summarizer.flow(uncovered.summary.text, said)
-        if not (yield from self._conversation.is_still(uncovered, places)):
-            return None  # somebody else was quicker; or the session was cleared or has expired, and must not come back
-        if not (
-            yield from self._conversation.summarized(
-                uncovered, places, summary, remove=not self._archive, long_term=long_term
-            )
-        ):
-            return None
-        self._stats["summaries"] += 1
-        return summary
+        stored = yield from self._conversation.summarized(
+            uncovered, places, summary, remove=not self._archive, long_term=long_term
+        )
+        self._stats["summaries"] += stored
+        return summary if stored else None
 
 
 def _fitting(sizes: Sequence[int], tokens: int) -> int:

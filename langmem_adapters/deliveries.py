@@ -36,14 +36,10 @@ class Delivery:
 
     @property
     def unclear(self) -> set[str]:
-        """The ids of which it takes what the log has under them to tell what they are."""
-        behind = [n for n in range(self._first, len(self._ids)) if not self._new[n]]
-        given_back = behind if any(self._messages[n].role == "user" for n in behind) else []
-        return {self._ids[n] for n in (*range(self._first), *given_back)}
-
-    def returned(self, known: Mapping[str, Message]) -> list[str]:
-        """The ids of messages that had left, and were appended again; ``known`` is what the log has by now."""
-        return [self._ids[n] for n in range(self._first) if self._new[n] and self._ids[n] in known]
+        """The ids of which it takes what the log has under them to tell what they are, or to take them out again."""
+        behind = range(self._first, len(self._ids))
+        asks_again = any(self._messages[n].role == "user" for n in behind if not self._new[n])
+        return {self._ids[n] for n in range(len(self._ids)) if n < self._first or self._new[n] or asks_again}
 
     def others(self, known: Mapping[str, Message], left: Sequence[bool]) -> dict[int, Message]:
         """What says something new under a known id, by its place, under another id.
@@ -52,40 +48,30 @@ class Delivery:
             known: What the log has under the unclear ids.
             left: Of each message, whether it has left the log by now.
         """
-        others: dict[int, Message] = {}
-        repeated: set[int] = set()
         same = [not new and self._is_same(n, known) for n, new in enumerate(self._new)]
+        gives_back = any(same[n] and self._is_asked_again(n) for n in range(self._first, len(same)))
+        others: dict[int, Message] = {}
         for n, message in enumerate(self._messages):
-            if self._new[n]:
-                continue
-            if n < self._first and (same[n] or left[n]):
-                continue
-            if same[n] and self._is_given_back(n, same, repeated):
-                repeated.add(n)
-            else:
+            repeated = same[n] or left[n] if n < self._first else same[n] and gives_back
+            if not (self._new[n] or repeated):
                 others[n] = message.model_copy(update={"id": self._other_id(n, others)})
         return others
 
-    def later(self, others: Mapping[int, Message]) -> list[int]:
-        """The places of what was appended already, and belongs behind the first of those others."""
-        return [n for n in range(max(self._first, min(others)), len(self._ids)) if self._new[n]]
+    def misplaced(self, others: Mapping[int, Message]) -> tuple[list[int], list[int]]:
+        """The places of what was appended, though it had left before; and of what belongs behind the first other."""
+        appended = [n for n, new in enumerate(self._new) if new]
+        start = max(self._first, min(others, default=len(self._ids)))
+        return [n for n in appended if n < self._first], [n for n in appended if n >= start]
 
     def _is_same(self, n: int, known: Mapping[str, Message]) -> bool:
         """Whether the log has it; as it is stored, where a parsed answer is a dictionary and no model any more."""
         old, message = known.get(self._ids[n]), self._messages[n]
         return old is not None and content_id(old.model_copy(update={"id": message.id})) == content_id(message)
 
-    def _is_given_back(self, n: int, same: Sequence[bool], repeated: set[int]) -> bool:
-        """Whether this was said before, as was what follows, up to a question that has an answer, or is the new one."""
-        if n - 1 in repeated:
-            return True
-        for m in range(n, len(self._ids)):
-            if not same[m]:
-                return False
-            followed = m + 1 < len(self._ids) and not self._new[m + 1]
-            if self._messages[m].role == "user" and (followed or self._ids[m] in self._ids[:m]):
-                return True
-        return False
+    def _is_asked_again(self, n: int) -> bool:
+        """Whether it is a question that has its answer already, or is the new one: no cache replays that."""
+        answered = n + 1 < len(self._ids) and not self._new[n + 1]
+        return self._messages[n].role == "user" and (answered or self._ids[n] in self._ids[:n])
 
     def _other_id(self, n: int, others: Mapping[int, Message]) -> str:
         """The same one when it is delivered again, and not when it is said again, behind something else.

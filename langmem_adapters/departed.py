@@ -50,8 +50,7 @@ def with_departed(values: Mapping[str, bytes], leaving: Iterable[Message]) -> di
 
 def have_departed(values: Mapping[str, bytes], messages: Sequence[Message]) -> list[bool]:
     """Of each of these messages, whether it was in the log and has left it."""
-    marks = _marks(values)
-    known = {marks[start : start + _MARK] for start in range(0, len(marks), _MARK)}
+    known = _each(_marks(values))
     return [bool(known) and content_id(message)[:_MARK] in known for message in messages]
 
 
@@ -66,9 +65,8 @@ def have_been_deleted(before: Mapping[str, bytes], now: Mapping[str, bytes], ids
     """Of each of these ids, whether it was deleted between two looks at the values of a session."""
     count, marks = _tally(now)
     new = max(count - _tally(before)[0], 0)
-    latest = marks[len(marks) - _MARK * new :] if _MARK * new < len(marks) else marks
-    known = {latest[start : start + _MARK] for start in range(0, len(latest), _MARK)}
-    return [new > 0 and _id_mark(id_) in known for id_ in ids]
+    known = _each(marks[-_MARK * new :]) if new else set()
+    return [_id_mark(id_) in known for id_ in ids]
 
 
 def count_departed(values: Mapping[str, bytes]) -> str:
@@ -81,6 +79,10 @@ def count_departed(values: Mapping[str, bytes]) -> str:
 def is_departed(value: object) -> bool:
     """Whether this is what such a value decodes to."""
     return isinstance(value, str) and len(value) % _MARK == 0
+
+
+def _each(marks: str) -> set[str]:
+    return {marks[start : start + _MARK] for start in range(0, len(marks), _MARK)}
 
 
 def _marks(values: Mapping[str, bytes]) -> str:

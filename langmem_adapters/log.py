@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from langmem_adapters import text
@@ -18,7 +17,7 @@ from langmem_adapters.departed import (
     with_deleted,
     with_departed,
 )
-from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
+from langmem_adapters.errors import ConfigurationError, Conflict
 from langmem_adapters.expiry import Expiring, Refresh
 from langmem_adapters.flow import Flow
 from langmem_adapters.given import check_store, checked_messages
@@ -47,12 +46,11 @@ ARCHIVED = "archived"
 ARCHIVE = f"{ARCHIVED}/"
 """How the keys of the values begin that the archive is made of."""
 MOVES = (ARCHIVED, DEPARTED)
-"""Whatever takes messages away changes one of these values, and is guarded by both."""
-WATCHED = (CREATED, DELETED, *MOVES)
-"""What whoever lets messages leave has to read with them, to learn what became of them meanwhile."""
+"""Whatever takes messages away changes one of these values."""
+WATCHED = (SUMMARY, CREATED, DELETED, *MOVES)
+"""What whoever lets messages leave reads with them, and is guarded by, to learn what became of them meanwhile."""
 PAGE = 64
 _LONGEST_ID = 200
-_log = logging.getLogger("langmem_adapters")
 _Entry: TypeAlias = "tuple[str, bytes]"
 
 
@@ -119,22 +117,18 @@ class SessionLog:
 
     def delete(self, message_ids: set[str]) -> Flow[int]:
         """Remove messages here and in the long-term memory; gives how many there were."""
+        ids = {entry_id(id_) for id_ in message_ids}
         while True:
-            page = yield from self.scan(limit=1, keys=[SUMMARY, *WATCHED])
-            ids = {entry_id(id_) for id_ in message_ids}
-            gone = yield from self._stored(ids)
-            first = next((message.created_at for _, message in readable(page.items)), None)
-            moved = self.long_term is not None and (gone or CREATED in page.values)  # or may be on the way there
-            put = with_deleted(page.values, ids) if moved else {}
-            put |= yield from self._with_cover(page.values, gone)
-            if not (gone or put):
-                break
-            if (yield from self.leave(gone, page.values, put=put, began=first, unless=[SUMMARY])):
+            gone, values = yield from self._look(ids)
+            moved = self.long_term is not None and (gone or CREATED in values)  # or may be on the way there
+            put = with_deleted(values, ids) if moved else {}
+            put |= yield from self._with_cover(values, gone)
+            if not (gone or put) or (yield from self.leave(gone, values, put=put)):
                 break
         if self.long_term is None:
             return len(gone)
         # Where nothing has left yet, nothing else can have been moved under these ids.
-        here = len(gone) == len(ids) and CREATED not in page.values
+        here = len(gone) == len(ids) and CREATED not in values
         said = [message for _, message in gone] if here else None
         return len(gone) + (yield from self.long_term.forget_flow(self.scope.session, message_ids, said=said))
 
@@ -156,74 +150,58 @@ class SessionLog:
             messages = [Message.from_bytes(self._redacted(message.to_bytes())) for message in messages]
         entries = [self._entry(message) for message in messages]
         appended = yield from self.session.append(entries, keys=self._moves)
-        total = appended.total
         if not all(appended.new) or appended.values:
             whole = [message if isinstance(message, Message) else message.message() for message in messages]
-            total += yield from self._sort_out(whole, entries, appended)
-        if self._overflows and self.long_term is not None and total > self.memory_k:
-            yield from self._overflow(self.long_term, total - self.memory_k)
+            yield from self._sort_out(whole, entries, appended)
+        if self._overflows and self.long_term is not None and appended.total > self.memory_k:
+            yield from self._overflow(self.long_term, appended.total - self.memory_k)
 
     def _entry(self, message: Message | MessageData) -> _Entry:
         id_ = message.id or self._new_id()
         created_at = self._clock() if message.created_at is None else message.created_at
         return entry_id(id_), message.to_bytes(id=id_, created_at=created_at)
 
-    def _sort_out(self, messages: Sequence[Message], entries: Sequence[_Entry], appended: Appended) -> Flow[int]:
-        """Tell repeated deliveries from what says something new; gives how many were added beside."""
-        departed = have_departed(appended.values, messages)
-        delivery = Delivery(messages, [id_ for id_, _ in entries], appended.new, departed)
-        unclear = delivery.unclear
-        stored = yield from self._stored(unclear)
-        items = {item.id: item for item, _ in stored}
-        known = {item.id: message for item, message in stored}
-        missing = len(known) < len(unclear)  # they have left since they were appended
-        left = have_departed((yield from self.session.get(self._moves)) if missing else {}, messages)
-        others = delivery.others(known, left)
-        own = dict(reversed(entries))  # by now, another delivery may have something else under an id that left
-        if back := [items[id_] for id_ in delivery.returned(known) if items[id_].data == own[id_]]:
-            yield from self.session.write(remove=back)
-        if not others:
-            return 0
-        new = {n: self._entry(message) for n, message in others.items()}
-        later = {n: entries[n] for n in delivery.later(others)}
-        if later and (yield from self._in_order(new, later)):
-            return len(new)
-        again = yield from self.session.append([new[n] for n in sorted(new)])
-        return sum(again.new)
+    def _sort_out(self, messages: Sequence[Message], entries: Sequence[_Entry], appended: Appended) -> Flow[None]:
+        """Take out again what had left before, and add what says something new under a known id, in its place.
 
-    def _in_order(self, new: dict[int, _Entry], later: dict[int, _Entry]) -> Flow[bool]:
-        """Append the new entries, by their places; the later ones, which are there, leave and come again behind them.
-
-        False: some of these have left by now, and what has their ids is of another delivery.
+        What was appended behind that leaves and comes again behind it, in the same write.
         """
-        own, keys = dict(later.values()), [SUMMARY, *WATCHED]
-        entries = [entry for _, entry in sorted({**new, **later}.items())]
+        ids, own = [id_ for id_, _ in entries], dict(reversed(entries))
+        delivery = Delivery(messages, ids, appended.new, have_departed(appended.values, messages))
         while True:
-            values = yield from self.session.get(keys)
-            found = [each for each in (yield from self._stored(set(own))) if each[0].data == own[each[0].id]]
-            items = [item for item, _ in found]
-            if len(items) < len(own) or covers(read_summary(values.get(SUMMARY))) in own:
-                return False
-            put = with_departed(values, [message for _, message in found])  # so nobody removes them where they were
-            guard = dict.fromkeys(keys) | values
+            found, values = yield from self._look(delivery.unclear)
+            others = delivery.others({item.id: message for item, message in found}, have_departed(values, messages))
+            # By now, another delivery may have something else under an id that left.
+            there = {item.id: (item, message) for item, message in found if item.data == own[item.id]}
+            back, later = ([n for n in places if ids[n] in there] for places in delivery.misplaced(others))
+            if covers(read_summary(values.get(SUMMARY))) in {ids[n] for n in later}:
+                later = []  # a summary stands for them where they are
+            if not (back or others):
+                return
+            again = {n: self._entry(message) for n, message in others.items()} | {n: entries[n] for n in later}
             try:
-                yield from self.session.write(put=put, remove=items, append=entries, guard=guard)
+                yield from self.session.write(
+                    # so nobody removes them where they were
+                    put=with_departed(values, [there[ids[n]][1] for n in later]) if later else {},
+                    remove=[there[ids[n]][0] for n in back + later],
+                    append=[again[n] for n in sorted(again)],
+                    guard=_unchanged(values),
+                )
             except Conflict:
                 continue
-            return True
+            return
 
-    def _stored(self, ids: set[str]) -> Flow[list[tuple[Item, Message]]]:
-        found: list[tuple[Item, Message]] = []
-        missing = set(ids)
-        before: int | None = None
-        while missing:
-            page = yield from self.scan(limit=PAGE, reverse=True, before=before)
-            if not page.items:
-                break
+    def _look(self, ids: Collection[str]) -> Flow[tuple[list[tuple[Item, Message]], dict[str, bytes]]]:
+        """The entries of these ids, newest first, and the values by which one sees whether others change them."""
+        page = yield from self.scan(limit=PAGE if ids else 0, reverse=True, keys=WATCHED)
+        found, values, missing = [], page.values, set(ids)
+        while page.items:
             found += readable(item for item in page.items if item.id in ids)
             missing.difference_update(item.id for item in page.items)
-            before = page.items[-1].seq
-        return found
+            if not missing:
+                break
+            page = yield from self.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
+        return found, values
 
     def _overflow(self, long_term: LongTermMemory, least: int) -> Flow[None]:
         """Move the oldest messages to the long-term memory: first they are there, only then they leave here."""
@@ -266,15 +244,15 @@ class SessionLog:
         """The values with CREATED, without which nobody sees that the session was cleared; None: it already was."""
         if CREATED in values:
             return values
-        item, message = gone[0]
-        created = {CREATED: encode(message.created_at)}
-        guard = {key: values.get(key) for key in MOVES}
+        first = readable((yield from self.scan(limit=1)).items)
+        created = {CREATED: encode(first[0][1].created_at if first else None)}
+        begun = {**values, **created}
         try:
-            yield from self.session.write(put=created, guard={**guard, CREATED: None})
-            page = yield from self.scan(after=item.seq - 1, limit=1)
-            if page.items[:1] == [item]:
-                return {**values, **created}
-            yield from self.session.write(delete=[CREATED], guard={**guard, **created})
+            yield from self.session.write(put=created, guard=_unchanged(values))
+            item, _ = gone[0]
+            if (yield from self.scan(after=item.seq - 1, limit=1)).items == [item]:
+                return begun
+            yield from self.session.write(delete=[CREATED], guard=_unchanged(begun))
         except Conflict:
             pass  # others were quicker
         return None
@@ -283,7 +261,7 @@ class SessionLog:
         self, long_term: LongTermMemory, gone: Sequence[tuple[Item, Message]], before: dict[str, bytes]
     ) -> Flow[None]:
         """Forget there what did not leave for there; what others have moved there is theirs, and stays."""
-        now = (yield from self.scan(limit=0, keys=WATCHED)).values
+        _, now = yield from self._look(())
         messages = [message for _, message in gone]
         deleted = have_been_deleted(before, now, [item.id for item, _ in gone])
         # An archive takes and deletes without a tally; a cleared session has lost its own.
@@ -291,7 +269,7 @@ class SessionLog:
         departed = have_departed(now, messages)
         lost = {item.id for n, (item, _) in enumerate(gone) if elsewhere and not departed[n]}
         if lost:
-            lost -= {item.id for item, _ in (yield from self._stored(lost))}
+            lost -= {item.id for item, _ in (yield from self._look(lost))[0]}
         taken = [message for n, (item, message) in enumerate(gone) if deleted[n] or item.id in lost]
         if taken:
             yield from long_term.forget_flow(self.scope.session, {message.id for message in taken}, said=taken)
@@ -302,25 +280,23 @@ class SessionLog:
         values: dict[str, bytes],
         *,
         put: dict[str, bytes] | None = None,
-        began: float | None = None,
-        unless: Sequence[str] = (),
+        remove: bool = True,
     ) -> Flow[bool]:
         """Remove these from the log, and put values in their place, all or nothing; False: others were quicker.
 
         Args:
-            gone: What leaves, oldest first.
+            gone: What leaves.
             values: Those of the look that it was read with; WATCHED among them.
-            put: Values that take its place. They must not have changed since then, either.
-            began: When the session's first message was said; default: it is the first to leave.
-            unless: Values that must not have changed either, though they stay.
+            put: Values that take its place.
+            remove: False, where it stays behind what is put in its place.
         """
-        put = put or {}
-        guard = {key: values.get(key) for key in (CREATED, *MOVES, *put, *unless)}
-        created = {} if CREATED in values else {CREATED: encode(began or gone[0][1].created_at)}
-        departed = with_departed(values, (message for _, message in gone))
+        begun = yield from self._begun(gone, values)
+        if begun is None:
+            return False
+        put = {**(put or {}), **(with_departed(values, (message for _, message in gone)) if remove else {})}
         try:
-            removed = [item for item, _ in gone]
-            yield from self.session.write(put={**put, **created, **departed}, remove=removed, guard=guard)
+            removed = [item for item, _ in gone if remove]
+            yield from self.session.write(put=put, remove=removed, guard=_unchanged(begun))
         except Conflict:
             return False
         return True
@@ -330,17 +306,14 @@ class SessionLog:
         return (yield from self.session.scan(**bounds))
 
 
+def _unchanged(values: dict[str, bytes]) -> dict[str, bytes | None]:
+    return {key: values.get(key) for key in WATCHED}
+
+
 def readable(items: Iterable[Item]) -> list[tuple[Item, Message]]:
     """Log entries and their messages; one that is damaged beyond reading is passed over, with a warning."""
-    found = ((item, _read(item)) for item in items)
+    found = ((item, salvage(item.data, f"log entry {item.seq}")) for item in items)
     return [(item, message) for item, message in found if message is not None]
-
-
-def _read(item: Item) -> Message | None:
-    try:
-        return Message.from_bytes(item.data)
-    except SerializationError:
-        return salvage(item.data, f"log entry {item.seq}")
 
 
 def entry_id(id_: str) -> str:

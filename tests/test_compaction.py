@@ -24,7 +24,7 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.covers import SUMMARY
 from langmem_adapters.errors import ConfigurationError, ModelError, StoreUnavailable
 from langmem_adapters.indexes import open_index
-from langmem_adapters.log import brain_namespace
+from langmem_adapters.log import CREATED, brain_namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, ToolCall
 from langmem_adapters.protocols import Store
@@ -849,6 +849,19 @@ def test_a_session_that_is_forgotten_during_a_summary_does_not_come_back(any_sto
     assert brain.summarize() == ""
     assert (brain.get_summary(), brain.messages(), kept(brain)) == (None, [], [])
     assert brain.stats()["summaries"] == 0
+
+
+@pytest.mark.parametrize("put", [SUMMARY, CREATED])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_session_that_is_forgotten_in_the_last_moment_does_not_come_back(
+    any_store: Store, kind: str, put: str
+) -> None:
+    other = memory(any_store, kind)
+    other.add_messages(turn(0) + turn(1))
+    brain = memory(cast("Store", Overtaken(any_store, other.clear, as_is_put=put)), kind, Accountant())
+    assert brain.summarize() == ""
+    assert any_store.get(brain_namespace(brain.scope)) == {}
+    assert kept(brain) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
