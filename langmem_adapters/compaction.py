@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from langmem_adapters.conversation import Conversation, Uncovered
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.flow import Flow
-from langmem_adapters.summary import Summarizer
+from langmem_adapters.summary import WINDOW_TOKENS, Summarizer
 from langmem_adapters.text import leaving
 from langmem_adapters.tokens import TokenCounter, message_tokens
 
@@ -91,7 +91,7 @@ class Compaction:
         crowded = len(messages) > self._conversation.memory_k
         if not crowded and sum(sizes[n] for n in places) * _SMALLEST < self._summarize_at:
             return False
-        most = _fitting(sizes, _WINDOWS_A_PASS * summarizer.window_tokens)
+        most = _fitting(sizes, _WINDOWS_A_PASS * WINDOW_TOKENS)
         if most < least:
             places = leaving(messages, most)
         summary = yield from self._compact(summarizer, uncovered, places)

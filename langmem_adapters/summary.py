@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from langmem_adapters.completion import Completer, is_apology, is_refusal
-from langmem_adapters.errors import ConfigurationError, ModelError
+from langmem_adapters.errors import ModelError
 from langmem_adapters.flow import Flow
 from langmem_adapters.given import check_count
 from langmem_adapters.model import Message
@@ -15,8 +15,11 @@ from langmem_adapters.prompts import Prompts
 from langmem_adapters.text import as_text
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, elide, truncate
 
-__all__ = ["Summarizer", "looks_like_a_summary", "split_windows"]
+__all__ = ["WINDOW_TOKENS", "Summarizer", "split_windows"]
 
+WINDOW_TOKENS = 3000
+"""How much of a conversation one call is shown."""
+_OVERLAP_TOKENS = 40  # of a window are shown again with the next, so that nothing falls between
 _log = logging.getLogger("langmem_adapters")
 _TOKENS_A_WORD = 1.5
 _WINDOWS_A_MESSAGE = 8
@@ -26,11 +29,6 @@ _ASK_FOR_MARKS = (
 )
 _MARK = re.compile("</?summary>", re.IGNORECASE)
 _MARKED = re.compile(r"<summary>((?:(?!</?summary>).)*)</summary>", re.DOTALL | re.IGNORECASE)
-
-
-def looks_like_a_summary(text: str) -> bool:
-    """Whether a model's answer may stand for what was said: not a refusal, an apology or an error's text."""
-    return not is_refusal(text)
 
 
 class Summarizer:
@@ -45,12 +43,9 @@ class Summarizer:
     Args:
         completer: The model.
         max_tokens: How long a summary may be; a longer answer is shortened, by the model or else by cutting.
-        window_tokens: How much of the conversation one call is shown.
-        overlap_tokens: How much of a window is shown again with the next, so that nothing falls between.
         keep_language: Whether the summary is in the conversation's language.
         counter: Counts tokens.
         prompts: What the model is told.
-        accept: Says whether an answer may stand as a summary, in place of our own look at how it begins.
     """
 
     def __init__(
@@ -58,22 +53,14 @@ class Summarizer:
         completer: Completer,
         *,
         max_tokens: int = 400,
-        window_tokens: int = 3000,
-        overlap_tokens: int = 40,
         keep_language: bool = True,
         counter: TokenCounter = approximate_tokens,
         prompts: Prompts | None = None,
-        accept: Callable[[str], bool] | None = None,
     ) -> None:
         check_count("max_tokens", max_tokens)
-        if not 0 <= overlap_tokens < window_tokens:
-            raise ConfigurationError(f"windows of {window_tokens} tokens cannot overlap by {overlap_tokens}")
         self.max_tokens = max_tokens
-        self.window_tokens = window_tokens
         self._completer = completer
-        self._overlap_tokens = overlap_tokens
         self._counter = counter
-        self._accept = accept
         prompts = prompts or Prompts()
         words = max(int(max_tokens / _TOKENS_A_WORD), 1)
         language = f" {prompts.keep_language}" if keep_language else ""
@@ -84,7 +71,7 @@ class Summarizer:
     def flow(self, summary: str, messages: Sequence[Message]) -> Flow[str]:
         """The new summary. Raises ModelError, where the model does not give one."""
         said = as_text(map(self._bounded, messages))
-        for window in split_windows(said, self.window_tokens, self._overlap_tokens, self._counter):
+        for window in split_windows(said, WINDOW_TOKENS, _OVERLAP_TOKENS, self._counter):
             so_far = truncate(summary, 2 * self.max_tokens, self._counter)  # an answer may be of any length
             so_far = f"Summary so far:\n{so_far}\n\n" if so_far else ""
             summary = yield from self._ask(self._instruction, f"{so_far}Said next:\n{window}")
@@ -97,7 +84,7 @@ class Summarizer:
         return truncate(summary, self.max_tokens, self._counter)
 
     def _bounded(self, message: Message) -> Message:
-        most = _WINDOWS_A_MESSAGE * self.window_tokens
+        most = _WINDOWS_A_MESSAGE * WINDOW_TOKENS
         text = elide(message.text, most, self._counter)
         if text == message.text:
             return message
@@ -108,17 +95,12 @@ class Summarizer:
         answer = yield from self._completer.ask(instruction, text)
         marked = not self._completer.is_function and _MARK.search(answer) is not None
         summary = _between_marks(answer) if marked else answer
-        accept = self._accept or (_is_given if marked else looks_like_a_summary)
-        if not summary or not accept(summary):
+        # An apology may have marks all the same; no error's text has any, but a summary may begin with an error.
+        if not summary or (is_apology if marked else is_refusal)(summary):
             self._completer.stats["failures"] += 1
             flaw = "is a refusal or an error, not a summary" if summary else "has no summary between its marks"
             raise ModelError(f"the model's answer {flaw}")
         return summary
-
-
-def _is_given(marked: str) -> bool:
-    """Whether this is not an apology all the same; no error's text has marks, but a summary may begin with an error."""
-    return not is_apology(marked)
 
 
 def _between_marks(answer: str) -> str:
