@@ -149,7 +149,8 @@ def _text(response: Any) -> str:
     text = response if isinstance(response, str) else getattr(response, "text", None)
     if callable(text) and not isinstance(text, str):
         text = text()
-    answer = _THOUGHTS.sub("", str(text or "")).strip()
+    before, last, behind = str(text or "").rpartition("</think>")  # where a thought has no end, none is looked for
+    answer = (_THOUGHTS.sub("", before + last) + behind).strip()
     return "" if answer.startswith("<think>") else answer  # cut off before it came to an answer
 
 

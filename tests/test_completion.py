@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -181,6 +182,13 @@ def test_a_models_own_error_is_the_cause() -> None:
 def test_thoughts_that_a_model_speaks_out_are_not_its_answer() -> None:
     assert run(Completer(lambda _: "<think>TRUE or\nFALSE?</think>\n\nTRUE").ask("", "")) == "TRUE"
     assert run(Completer(lambda _: "The tag <think> begins it").ask("", "")) == "The tag <think> begins it"
+
+
+def test_thoughts_without_an_end_are_soon_read() -> None:
+    answer = "<think>Hm.</think>" + "The tag <think> begins it. " * 30_000
+    begin = time.perf_counter()
+    assert run(Completer(lambda _: answer).ask("", "")) == answer.removeprefix("<think>Hm.</think>").strip()
+    assert time.perf_counter() - begin < 2
 
 
 def test_b3_tokens_are_the_models_own_count_or_an_estimate() -> None:
