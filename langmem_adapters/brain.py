@@ -339,6 +339,8 @@ class BrainMemory(Remembering, Reflection):
     # --- flows
 
     def _add(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
+        if self._summarizes == "inline":
+            yield from self._thoughts.check_inline()
         yield from self._flows.add(messages)
         if self._summarizes == "inline":
             yield from self._thoughts.compact()

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import Counter
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from langmem_adapters import understanding
@@ -14,7 +15,7 @@ from langmem_adapters.compaction import Compaction
 from langmem_adapters.completion import Completer
 from langmem_adapters.conversation import Conversation
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.flow import Flow, Step, run, submit
+from langmem_adapters.flow import Flow, Step, answered, run, submit
 from langmem_adapters.forks import in_child
 from langmem_adapters.keys import Namespace
 from langmem_adapters.prompts import Prompts
@@ -24,6 +25,7 @@ from langmem_adapters.tokens import TokenCounter
 
 __all__ = ["CONTEXT_TOKENS", "Thoughts"]
 
+_ASYNC = "messages are summarised inline by a model that is a coroutine function: add them with an a-prefixed method"
 _log = logging.getLogger("langmem_adapters")
 CONTEXT_TOKENS = 2000  # of a history that a model is asked about; what is longer is summarised first
 
@@ -88,6 +90,11 @@ class Thoughts:
         """Raise ConfigurationError, if the model cannot be asked on a worker thread."""
         if not self._completer(None).blocks:
             raise ConfigurationError('a model that is a coroutine function summarises with summarize_in="inline" only')
+
+    def check_inline(self) -> Flow[None]:
+        """Raise ConfigurationError, before anything is stored, where this blocks and the model can only be awaited."""
+        if not self._completer(None).blocks:
+            yield from answered(None, partial(asyncio.sleep, 0), _ASYNC)
 
     def compact_in_background(self) -> None:
         """:meth:`compact` on a worker thread; once more, if messages were added while it was at it."""

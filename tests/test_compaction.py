@@ -989,3 +989,17 @@ def test_wrong_calls_are_one_sentence() -> None:
 
     with pytest.raises(ConfigurationError, match="a model that is a coroutine function summarises with"):
         BrainMemory(MemoryStore(), "s", model=model, summarize_at=100)
+
+
+async def test_a_model_that_is_a_coroutine_function_is_asked_inline_or_refused_before_anything_is_stored() -> None:
+    async def model(_: str) -> str:
+        await asyncio.sleep(0)
+        return "In short."
+
+    brain = memory(MemoryStore(), "behind", model, summarize_at=100)
+    with pytest.raises(ConfigurationError, match="add them with an a-prefixed method"):
+        brain.add_messages(turn(0))
+    assert brain.messages() == []
+    for n in range(9):
+        await brain.aadd_messages(turn(n))
+    assert brain.stats()["summaries"] > 0
