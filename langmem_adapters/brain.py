@@ -21,7 +21,7 @@ from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.metagpt import import_flow
 from langmem_adapters.model import Message, MessageData, Summary
 from langmem_adapters.prompts import Prompts
-from langmem_adapters.protocols import Page, Store
+from langmem_adapters.protocols import Store
 from langmem_adapters.reflection import Reflection
 from langmem_adapters.remembering import Remembering
 from langmem_adapters.thoughts import CONTEXT_TOKENS, Thoughts
@@ -317,23 +317,19 @@ class BrainMemory(Remembering, Reflection):
         """The session as a chat, by one look that neither counts as activity nor reads more than a page."""
         keys = [TITLE, SUMMARY, DEPARTED]
         page = self.store.scan(self._flows.namespace, limit=views.NEWEST, reverse=True, keys=keys)
-        if hasattr(self.store, "redacted"):  # some may have been kept before there was a redactor
-            kept, redacted = page, self.store.redacted
-            page = Page(
-                [item._replace(data=redacted(item.data)) for item in kept.items],
-                kept.total,
-                {key: redacted(data) for key, data in kept.values.items()},
-            )
-        summary = read_summary(page.values.get(SUMMARY))
-        covered = next((n for n, item in enumerate(page.items) if summary and item.id == summary.covers), page.total)
+        redacted = getattr(self.store, "redacted", lambda data: data)  # some may have been kept before there was one
+        items = [item._replace(data=redacted(item.data)) for item in page.items]
+        values = {key: redacted(data) for key, data in page.values.items()}
+        summary = read_summary(values.get(SUMMARY))
+        covered = next((n for n, item in enumerate(items) if summary and item.id == summary.covers), page.total)
         return views.conversation(
-            [message for _, message in readable(reversed(page.items))],
-            title=read_title(page.values.get(TITLE)),
+            [message for _, message in readable(reversed(items))],
+            title=read_title(values.get(TITLE)),
             details=[f"session {self.scope.session}", f"user {self.scope.user}" if self.scope.user else ""],
             summary=summary.text if summary else "",
             total=page.total,
             inside=min(covered, self.memory_k),
-            departed=count_departed(page.values),
+            departed=count_departed(values),
         )
 
     # --- flows

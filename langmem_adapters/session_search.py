@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import uuid
 from collections.abc import Callable, Sequence
 
@@ -40,8 +39,6 @@ class SessionSearch:
         self._namespace = brain_namespace(brain.scope)
         self._new_id = new_id
         self._known: dict[str, bytes] = {}
-        self._looks = itertools.count()
-        self._latest = -1
         self._following = ForkSafeLock()
 
     def search(self, query: str, k: int) -> list[tuple[Message, float]]:
@@ -61,13 +58,10 @@ class SessionSearch:
         if k <= 0 or not query.strip():
             return []
         store = self.brain.store
-        look = next(self._looks)
-        values = store.get(self._namespace)
         with self._following.held():
             follow(store, self.index, self._namespace, _said, new_id=self._new_id, begun=self._known.clear)
-            if look > self._latest or not self._known:  # else somebody who looked later has told the index already
-                self._latest = max(look, self._latest)
-                self._follow_values({key: data for key, data in values.items() if key.startswith(_VALUES)})
+            values = store.get(self._namespace)  # in turn, so nobody tells the index what was before
+            self._follow_values({key: data for key, data in values.items() if key.startswith(_VALUES)})
         ask = k
         while True:
             hits = self.index.search(self._namespace, query, ask)

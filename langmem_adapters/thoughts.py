@@ -10,11 +10,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from langmem_adapters import understanding
 from langmem_adapters.compaction import Compaction
-from langmem_adapters.completion import Completer
+from langmem_adapters.completion import Completer, is_refusal
 from langmem_adapters.conversation import Conversation
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, Step, answered, run, submit
 from langmem_adapters.forks import in_child
 from langmem_adapters.keys import Namespace
@@ -22,6 +21,7 @@ from langmem_adapters.prompts import Prompts
 from langmem_adapters.summary import Summarizer
 from langmem_adapters.text import as_text, window
 from langmem_adapters.tokens import TokenCounter
+from langmem_adapters.understanding import parse_verdict
 
 __all__ = ["CONTEXT_TOKENS", "Thoughts"]
 
@@ -77,10 +77,9 @@ class Thoughts:
 
     def compact(self, model: Any = None) -> Flow[None]:
         """Summarise, if that is due and not being done already."""
-        with _lock:
-            if self._key in _making:
-                return
-            making = _making[self._key] = _Making()
+        making = self._begin()
+        if making is None:
+            return
         try:
             yield from self._compaction.when_due(self._summarizer(model, None, keep_language=True))
         finally:
@@ -98,15 +97,22 @@ class Thoughts:
 
     def compact_in_background(self) -> None:
         """:meth:`compact` on a worker thread; once more, if messages were added while it was at it."""
-        with _lock:
-            if self._key in _making:
-                _making[self._key].again = True
-                return
-            making = _making[self._key] = _Making()
+        making = self._begin()
+        if making is None:
+            return
         try:
             submit(lambda: self._compact_and_log(making))
         except RuntimeError:  # the interpreter is shutting down
             self._made(making)
+
+    def _begin(self) -> _Making | None:
+        """None, where a summary is being made already; then another look is due."""
+        with _lock:
+            if self._key in _making:
+                _making[self._key].again = True
+                return None
+            making = _making[self._key] = _Making()
+            return making
 
     def _compact_and_log(self, making: _Making) -> None:
         try:
@@ -148,19 +154,33 @@ class Thoughts:
             return title
         context = yield from self._context("")
         completer = self._completer(model)
-        title = yield from understanding.make_title(completer, context, max_words=max_words, prompts=self._prompts)
-        if title:
+        if not context.strip():
+            return ""
+        told, instruction = "a session stays without a title", self._prompts.title.format(max_words=max_words)
+        answer = yield from _answer(completer, instruction, context, told, asked="")
+        line = answer.partition("\n")[0].strip().strip("\"'*#«»“”„ ").removesuffix(".")
+        if title := " ".join(line.split()[:max_words]):
             yield from self._conversation.set_title(title)
         return title
 
     def is_related(self, text: str, context: str, model: Any, *, default: bool) -> Flow[bool]:
-        """Whether a text depends on another."""
+        """Whether a text continues or depends on another; ``default``, where the model does not say."""
         completer = self._completer(model)
-        return (yield from understanding.is_related(completer, text, context, prompts=self._prompts, default=default))
+        if not context.strip() or not text.strip():
+            return False
+        told, both = "whether a text is related stays unknown", f"First text:\n{context}\n\nSecond text:\n{text}"
+        answer = yield from _answer(completer, self._prompts.related, both, told)
+        verdict = parse_verdict(answer)
+        self._stats["unparsed"] += bool(answer) and verdict is None
+        return default if verdict is None else verdict
 
     def rewrite(self, sentence: str, context: str, model: Any) -> Flow[str]:
-        """A sentence made plain."""
-        return (yield from understanding.rewrite(self._completer(model), sentence, context, prompts=self._prompts))
+        """The sentence, understandable without its context; the sentence itself, where the model fails."""
+        completer = self._completer(model)
+        if not context.strip() or not sentence.strip():
+            return sentence
+        told, both = "a sentence stays as it was", f"Context:\n{context}\n\nSentence:\n{sentence}"
+        return (yield from _answer(completer, self._prompts.rewrite, both, told, asked=sentence)) or sentence
 
     def refine(self, last_talk: str, model: Any) -> Flow[str]:
         """Summary, related?, rewritten: the way that MetaGPT's Assistant takes."""
@@ -195,3 +215,17 @@ class Thoughts:
             counter=self._counter,
             prompts=self._prompts,
         )
+
+
+def _answer(completer: Completer, instruction: str, text: str, told: str, *, asked: str | None = None) -> Flow[str]:
+    """A model's answer; empty, where it fails, or refuses in a way that ``asked`` does not: ``told`` is logged."""
+    try:
+        answer = yield from completer.ask(instruction, text)
+    except ModelError as failure:
+        _log.warning("%s: %s", told, failure)
+        return ""
+    if asked is None or is_refusal(asked) or not is_refusal(answer):
+        return answer
+    completer.stats["failures"] += 1
+    _log.warning("%s: the model refused", told)
+    return ""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -75,36 +73,6 @@ def test_what_is_known_is_given_to_the_index_once(monkeypatch: pytest.MonkeyPatc
     assert found(search, "bike")
     monkeypatch.setattr(LexicalIndex, "apply", None)
     assert found(search, "bike")
-
-
-class Late(MemoryStore):
-    """Lets something else happen between its first reading and the answer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.meanwhile: Callable[[], None] | None = None
-
-    def get(self, *args: Any) -> dict[str, bytes]:
-        found = super().get(*args)
-        meanwhile, self.meanwhile = self.meanwhile, None
-        if meanwhile:
-            meanwhile()
-        return found
-
-
-def test_who_looked_earlier_takes_nothing_from_who_looked_later() -> None:
-    store = Late()
-    brain = BrainMemory(store, "monday")
-    search = SessionSearch(brain, LexicalIndex(":memory:"))
-
-    def meanwhile() -> None:
-        brain.add_knowledge(["The bike is red."])
-        assert len(found(search, "bike")) == 2
-
-    brain.add_knowledge(["The bike is in the shed."])
-    store.meanwhile = meanwhile
-    found(search, "bike")
-    assert indexed(search, "bike") == 2
 
 
 class HeldIndex(LexicalIndex):
