@@ -13,7 +13,7 @@ from langmem_adapters.covers import SUMMARY, read_summary
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow
 from langmem_adapters.given import check_count, check_text, check_whole
-from langmem_adapters.log import PAGE, WATCHED, SessionLog, readable
+from langmem_adapters.log import CREATED, PAGE, WATCHED, SessionLog, readable
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled, Summary, salvage
 from langmem_adapters.protocols import Item
@@ -200,6 +200,22 @@ class Conversation(SessionLog):
         """Replace the title."""
         check_text("a title", title)
         yield from self.session.write(put={TITLE: encode(title)})
+
+    def entitle(self, title: str, newest: list[Item]) -> Flow[str]:
+        """Keep a title that a model has made, unless the session has one by now or was cleared; gives what it has.
+
+        ``newest`` is the latest entry, as it was before the model was asked.
+        """
+        after = newest[0].seq - 1 if newest else 0
+        page = yield from self.scan(after=after, limit=1, keys=[TITLE, *WATCHED])
+        begun = (yield from self._begun(newest, page.values)) if page.items == newest else None
+        try:
+            if begun is not None and TITLE not in begun:
+                guard = {TITLE: None, CREATED: begun.get(CREATED)}
+                yield from self.session.write(put={TITLE: encode(title)}, guard=guard)
+        except Conflict:
+            pass
+        return (yield from self.get_title())
 
     def get_summary(self) -> Flow[Summary | None]:
         """The summary, if there is one."""

@@ -230,7 +230,7 @@ class SessionLog:
 
         What was deleted, archived or cleared meanwhile does not stay there either.
         """
-        begun = yield from self._begun(gone, values)
+        begun = yield from self._begun([item for item, _ in gone], values)
         if begun is None:
             return False
         said, ttl = [message for _, message in gone], self.session.ttl_along
@@ -240,17 +240,16 @@ class SessionLog:
             yield from self._take_back(long_term, gone, begun)
         return left
 
-    def _begun(self, gone: Sequence[tuple[Item, Message]], values: dict[str, bytes]) -> Flow[dict[str, bytes] | None]:
+    def _begun(self, items: Sequence[Item], values: dict[str, bytes]) -> Flow[dict[str, bytes] | None]:
         """The values with CREATED, without which nobody sees that the session was cleared; None: it already was."""
-        if CREATED in values:
+        if CREATED in values or not items:
             return values
         first = readable((yield from self.scan(limit=1)).items)
         created = {CREATED: encode(first[0][1].created_at if first else None)}
         begun = {**values, **created}
         try:
             yield from self.session.write(put=created, guard=_unchanged(values))
-            item, _ = gone[0]
-            if (yield from self.scan(after=item.seq - 1, limit=1)).items == [item]:
+            if (yield from self.scan(after=items[0].seq - 1, limit=1)).items == items[:1]:
                 return begun
             yield from self.session.write(delete=[CREATED], guard=_unchanged(begun))
         except Conflict:
@@ -290,13 +289,13 @@ class SessionLog:
             put: Values that take its place.
             remove: False, where it stays behind what is put in its place.
         """
-        begun = yield from self._begun(gone, values)
+        items = [item for item, _ in gone]
+        begun = yield from self._begun(items, values)
         if begun is None:
             return False
         put = {**(put or {}), **(with_departed(values, (message for _, message in gone)) if remove else {})}
         try:
-            removed = [item for item, _ in gone if remove]
-            yield from self.session.write(put=put, remove=removed, guard=_unchanged(begun))
+            yield from self.session.write(put=put, remove=items if remove else [], guard=_unchanged(begun))
         except Conflict:
             return False
         return True

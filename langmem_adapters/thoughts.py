@@ -152,6 +152,7 @@ class Thoughts:
         title = yield from self._conversation.get_title()
         if title or (model is None and self._model is None):
             return title
+        newest = yield from self._conversation.entries(1)
         context = yield from self._context("")
         completer = self._completer(model)
         if not context.strip():
@@ -159,9 +160,8 @@ class Thoughts:
         told, instruction = "a session stays without a title", self._prompts.title.format(max_words=max_words)
         answer = yield from _answer(completer, instruction, context, told, asked="")
         line = answer.partition("\n")[0].strip().strip("\"'*#«»“”„ ").removesuffix(".")
-        if title := " ".join(line.split()[:max_words]):
-            yield from self._conversation.set_title(title)
-        return title
+        title = " ".join(line.split()[:max_words])
+        return (yield from self._conversation.entitle(title, newest)) if title else ""
 
     def is_related(self, text: str, context: str, model: Any, *, default: bool) -> Flow[bool]:
         """Whether a text continues or depends on another; ``default``, where the model does not say."""

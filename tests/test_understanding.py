@@ -6,18 +6,21 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation import TITLE
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.log import brain_namespace
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.tokens import approximate_tokens
 from langmem_adapters.understanding import extract_info, parse_verdict
+from tests.faults import Overtaken
 
 if TYPE_CHECKING:
     from langchain_openai import ChatOpenAI
@@ -275,6 +278,34 @@ def test_b5_a_title_that_is_there_costs_nothing() -> None:
     assert brain.get_title() == "Bikes"
     assert model.asked == []
     assert talked().get_title() == ""
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("when", ["while the model is asked", "in the last moment"])
+@pytest.mark.parametrize("happens", ["cleared", "begun anew", "entitled"])
+def test_b5_a_title_is_for_the_session_of_which_it_was_made(
+    any_store: Store, happens: str, when: str, *, begun: bool
+) -> None:
+    other = BrainMemory(any_store, "s")
+
+    def meanwhile() -> None:
+        if happens == "entitled":
+            other.set_title("By hand")
+            return
+        other.clear()
+        if happens == "begun anew":
+            other.add_talk("Good morning.")
+
+    other.add_talk("Ada's bike is gone.", id="1")
+    other.add_talk("And her key.")
+    if begun:
+        other.delete(["1"])
+    model, store = Assistant(), any_store
+    if when == "in the last moment":
+        store = cast("Store", Overtaken(any_store, meanwhile, as_is_put=TITLE))
+    ask: Any = model if store is not any_store else lambda prompt: [model(prompt), meanwhile()][0]
+    assert BrainMemory(store, "s").get_title(ask) == ("By hand" if happens == "entitled" else "")
+    assert (any_store.get(brain_namespace(other.scope)) == {}) == (happens != "entitled")
 
 
 def test_b5_a_session_stays_without_a_title_where_the_model_fails(caplog: pytest.LogCaptureFixture) -> None:
