@@ -94,17 +94,13 @@ class Merge:
 
     def _entries(self, held: dict[str, bytes], before: Mapping[str, bytes]) -> list[tuple[str, bytes] | None]:
         """What is to be appended for each message; None for those that have left since they were imported before."""
-        seen: dict[str, dict[str, Any]] = {}
         entries: list[tuple[str, bytes] | None] = []
         for message, left in zip(self._messages, self._have_left(before), strict=True):
-            id_ = entry_id(message["id"])
-            first = seen.setdefault(id_, message)
-            again = id_ in held or first is not message
-            if again and not self._is_same(held.setdefault(id_, dump(first)), message):  # another one, of the same id
-                other = content_id(self._read(message))
-                entries.append(None if left else (other, dump({**message, "id": other})))
-            else:
-                entries.append(None if left else (id_, dump(message)))
+            id_, data = entry_id(message["id"]), dump(message)
+            if not self._is_same(held.setdefault(id_, data), message):  # another one, of the same id
+                id_ = content_id(self._read(message))
+                data = dump({**message, "id": id_})
+            entries.append(None if left else (id_, data))
         return entries
 
     def _have_left(self, before: Mapping[str, bytes]) -> list[bool]:

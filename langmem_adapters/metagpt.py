@@ -50,14 +50,6 @@ class _Identified(NamedTuple):
     message: Message
 
 
-class _New(NamedTuple):
-    """What was not imported yet, with its id in the store's log; no message, where the log has it already."""
-
-    identity: str
-    id: str
-    message: Message | None
-
-
 class _Memory(NamedTuple):
     history: list[_Identified]
     knowledge: list[_Identified]
@@ -75,10 +67,10 @@ class _Imported(BaseModel):
     last_talk: str = ""
     last_history_id: str = ""
 
-    def with_(self, memory: _Memory, new: Sequence[_New], *, summarized: bool) -> _Imported:
+    def with_(self, memory: _Memory, new: Mapping[str, str], *, summarized: bool) -> _Imported:
         """What is to be remembered after another import."""
         return _Imported(
-            history=self.history | {identity: id_ for identity, id_, _ in new},
+            history={**self.history, **new},
             knowledge=list(dict.fromkeys([*self.knowledge, *(fact.identity for fact in memory.knowledge)])),
             summary=memory.summary if summarized else self.summary,
             last_talk=memory.last_talk,
@@ -100,13 +92,12 @@ def import_flow(session: Expiring, blob: str | bytes) -> Flow[int]:
         values = yield from session.get(None)
         log = (yield from session.scan()).items
         before = _imported(values)
-        new = _new_messages(memory, before, log)
+        new, entries = _new_messages(memory, before, log)
         put = {**_new_knowledge(memory, before, values), **_new_summary(memory, before, values, log)}
         after = before.with_(memory, new, summarized=SUMMARY in put)
         if after == before:
             return 0
         put[METAGPT] = encode(after.model_dump())
-        entries = [(id_, message.to_bytes()) for _, id_, message in new if message is not None]
         try:
             yield from session.write(put=put, append=entries, guard={key: values.get(key) for key in put})
         except Conflict:
@@ -188,24 +179,26 @@ def _imported(values: Mapping[str, bytes]) -> _Imported:
         raise SerializationError("what this session remembers of its imports from MetaGPT is damaged") from error
 
 
-def _new_messages(memory: _Memory, before: _Imported, log: Sequence[Item]) -> list[_New]:
+def _new_messages(
+    memory: _Memory, before: _Imported, log: Sequence[Item]
+) -> tuple[dict[str, str], list[tuple[str, bytes]]]:
+    """The ids in the store's log of what was not imported yet, by identity; and the entries that the log has not."""
     stored = {item.id: item.data for item in log}
     given: set[str] = set()
-    new = []
+    ids, entries = {}, []
     for identity, message in memory.history:
         if identity in before.history:
             continue
         id_ = entry_id(message.id or identity)
+        update: dict[str, Any] = {"id": message.id or identity}
         if id_ in given or (id_ in stored and not _says_the_same(stored[id_], message)):
             own = {**message.metadata.get(METAGPT, {}), "id": message.id}
-            update = {"id": identity, "metadata": {**message.metadata, METAGPT: own}}
-            new.append(_New(identity, identity, message.model_copy(update=update)))
-        elif id_ in stored:
-            new.append(_New(identity, id_, None))
-        else:
-            new.append(_New(identity, id_, message.model_copy(update={"id": message.id or identity})))
-        given.add(new[-1].id)
-    return new
+            id_, update = identity, {"id": identity, "metadata": {**message.metadata, METAGPT: own}}
+        ids[identity] = id_
+        given.add(id_)
+        if id_ not in stored:
+            entries.append((id_, message.model_copy(update=update).to_bytes()))
+    return ids, entries
 
 
 def _says_the_same(data: bytes, message: Message) -> bool:
