@@ -29,11 +29,8 @@ class Compaction:
 
     Args:
         conversation: The session.
-        summarize_at: Tokens of messages beyond which the oldest leave, so that half as many stay. So it is with
-            messages beyond those that a window shows.
-        archive: Whether messages that left are kept: in the long-term memory, where there is one, else in the
-            history, behind the window. False: they are deleted.
-        counter: Counts tokens.
+        summarize_at, archive, counter: See :class:`~langmem_adapters.brain.BrainMemory`. Beside tokens, the number of
+            messages that a window shows is a budget, too.
         stats: Where summaries are counted.
     """
 
@@ -114,15 +111,12 @@ class Compaction:
         """The new summary; None, where there is nothing to summarise or somebody else was quicker."""
         if not places:
             return None
-        long_term = self._conversation.long_term if self._archive else None
-        if self._archive and long_term is None:
+        if self._archive and self._conversation.long_term is None:
             # The summary stands for all up to a place, so none before it may be left out.
             places = list(range(places[-1] + 1))
-        said = [uncovered.readable[n][1] for n in places]
-        summary = yield from summarizer.flow(uncovered.summary.text, said)
-        stored = yield from self._conversation.summarized(
-            uncovered, places, summary, remove=not self._archive, long_term=long_term
-        )
+        gone = [uncovered.readable[n] for n in places]
+        summary = yield from summarizer.flow(uncovered.summary.text, [message for _, message in gone])
+        stored = yield from self._conversation.summarized(uncovered, gone, summary, archive=self._archive)
         self._stats["summaries"] += stored
         return summary if stored else None
 

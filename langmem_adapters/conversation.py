@@ -14,7 +14,6 @@ from langmem_adapters.errors import ConfigurationError, Conflict, SerializationE
 from langmem_adapters.flow import Flow
 from langmem_adapters.given import check_count, check_text, check_whole
 from langmem_adapters.log import CREATED, PAGE, WATCHED, SessionLog, readable
-from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled, Summary, salvage
 from langmem_adapters.protocols import Item
 from langmem_adapters.tokens import TokenCounter
@@ -121,26 +120,19 @@ class Conversation(SessionLog):
         return Uncovered(readable(reversed(found)), summary, values)
 
     def summarized(
-        self,
-        covered: Uncovered,
-        leaving: Sequence[int],
-        summary: str,
-        *,
-        remove: bool,
-        long_term: LongTermMemory | None,
+        self, covered: Uncovered, gone: Sequence[tuple[Item, Message]], summary: str, *, archive: bool
     ) -> Flow[bool]:
         """Store a summary of these messages and let them leave, at once; False, if something came in between.
 
-        ``remove`` them for good, or else to ``long_term``; without either they stay where they are.
+        With ``archive`` they go to the long-term memory, or stay where they are without one; else they are deleted.
         """
-        gone = [covered.readable[n] for n in leaving]
         new = Summary(text=summary, covers=gone[-1][0].id, updated_at=self._clock())
         put = {SUMMARY: new.to_bytes()}
         if (yield from self.session.get(WATCHED)) != covered.values:  # a model takes its time
             return False
-        if long_term is not None:
-            return (yield from self.move(long_term, gone, covered.values, put=put))
-        return (yield from self.leave(gone, covered.values, put=put, remove=remove))
+        if archive and self.long_term is not None:
+            return (yield from self.move(self.long_term, gone, covered.values, put=put))
+        return (yield from self.leave(gone, covered.values, put=put, remove=not archive))
 
     def exists(self, wanted: str) -> Flow[bool]:
         """Whether a message says exactly this."""
