@@ -150,24 +150,29 @@ class SessionLog:
             messages = [Message.from_bytes(self._redacted(message.to_bytes())) for message in messages]
         entries = [self._entry(message) for message in messages]
         appended = yield from self.session.append(entries, keys=self._moves)
+        total = appended.total
         if not all(appended.new) or appended.values:
             whole = [message if isinstance(message, Message) else message.message() for message in messages]
-            yield from self._sort_out(whole, entries, appended)
-        if self._overflows and self.long_term is not None and appended.total > self.memory_k:
-            yield from self._overflow(self.long_term, appended.total - self.memory_k)
+            total += yield from self._sort_out(whole, entries, appended)
+        if self._overflows and self.long_term is not None and total > self.memory_k:
+            yield from self._overflow(self.long_term, total - self.memory_k)
 
     def _entry(self, message: Message | MessageData) -> _Entry:
         id_ = message.id or self._new_id()
         created_at = self._clock() if message.created_at is None else message.created_at
         return entry_id(id_), message.to_bytes(id=id_, created_at=created_at)
 
-    def _sort_out(self, messages: Sequence[Message], entries: Sequence[_Entry], appended: Appended) -> Flow[None]:
+    def _sort_out(self, messages: Sequence[Message], entries: Sequence[_Entry], appended: Appended) -> Flow[int]:
         """Take out again what had left before, and add what says something new under a known id, in its place.
 
-        What was appended behind that leaves and comes again behind it, in the same write.
+        What was appended behind that leaves and comes again behind it, in the same write. Gives how many are added at
+        the most.
         """
+        gone = have_departed(appended.values, messages)
+        if all(appended.new) and not any(gone):
+            return 0
         ids, own = [id_ for id_, _ in entries], dict(reversed(entries))
-        delivery = Delivery(messages, ids, appended.new, have_departed(appended.values, messages))
+        delivery = Delivery(messages, ids, appended.new, gone)
         while True:
             found, values = yield from self._look(delivery.unclear)
             others = delivery.others({item.id: message for item, message in found}, have_departed(values, messages))
@@ -177,7 +182,7 @@ class SessionLog:
             if covers(read_summary(values.get(SUMMARY))) in {ids[n] for n in later}:
                 later = []  # a summary stands for them where they are
             if not (back or others):
-                return
+                return 0
             again = {n: self._entry(message) for n, message in others.items()} | {n: entries[n] for n in later}
             try:
                 yield from self.session.write(
@@ -189,7 +194,7 @@ class SessionLog:
                 )
             except Conflict:
                 continue
-            return
+            return len(others)
 
     def _look(self, ids: Collection[str]) -> Flow[tuple[list[tuple[Item, Message]], dict[str, bytes]]]:
         """The entries of these ids, newest first, and the values by which one sees whether others change them."""

@@ -166,6 +166,24 @@ def test_a_session_from_which_nothing_leaves_asks_for_no_marks() -> None:
     assert [list(keys) for keys in asked] == [[]]
 
 
+def test_what_is_added_beside_counts_as_ever_and_what_is_new_costs_no_look() -> None:
+    looks: list[Any] = []
+
+    class Watched(MemoryStore):
+        def scan(self, *args: Any, **options: Any) -> Any:
+            looks.append(options)
+            return super().scan(*args, **options)
+
+    brain = brain_that_lets_go(Watched(), "overflow")
+    brain.add_messages(said(0, 1, 2))
+    brain.add_messages([Message(id="id-2", role="user", content="something else")])
+    assert [message.text for message in brain.messages()] == ["m2 is what was said", "something else"]
+    brain.delete(["id-2"])
+    looks.clear()
+    brain.add_messages(said(3))
+    assert looks == []
+
+
 def test_what_leaves_while_it_is_delivered_again_is_not_added_again(any_store: Store) -> None:
     brain = brain_that_lets_go(any_store, "deleted")
     brain.add_messages(said(0, 1, 2))
