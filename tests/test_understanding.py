@@ -300,11 +300,14 @@ def test_b5_a_title_is_for_the_session_of_which_it_was_made(
     other.add_talk("And her key.")
     if begun:
         other.delete(["1"])
-    model, store = Assistant(), any_store
-    if when == "in the last moment":
-        store = cast("Store", Overtaken(any_store, meanwhile, as_is_put=TITLE))
-    ask: Any = model if store is not any_store else lambda prompt: [model(prompt), meanwhile()][0]
-    assert BrainMemory(store, "s").get_title(ask) == ("By hand" if happens == "entitled" else "")
+
+    def slow(prompt: str) -> str:
+        meanwhile()
+        return Assistant()(prompt)
+
+    overtaken = cast("Store", Overtaken(any_store, meanwhile, as_is_put=TITLE))
+    store, model = (overtaken, Assistant()) if when == "in the last moment" else (any_store, slow)
+    assert BrainMemory(store, "s").get_title(model) == ("By hand" if happens == "entitled" else "")
     assert (any_store.get(brain_namespace(other.scope)) == {}) == (happens != "entitled")
 
 
