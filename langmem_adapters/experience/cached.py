@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from langmem_adapters import views
 from langmem_adapters.experience.calls import Calls
@@ -13,6 +13,8 @@ from langmem_adapters.model import Experience
 __all__ = ["CachedFunction", "FunctionCache"]
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
+S = TypeVar("S")
 R_co = TypeVar("R_co", covariant=True)
 
 _COUNTED = ("hits", "misses", "shared", "rejected", "stored", "refused", "errors")
@@ -92,6 +94,12 @@ class CachedFunction(Protocol[P, R_co]):
         """Serve, or call the function."""
         ...
 
-    def __get__(self, instance: object, owner: type | None = None, /) -> CachedFunction[..., R_co]:
-        """The method of an instance."""
-        ...
+    # A class method is called by its class, too, where type checkers take it for a plain one: so nothing is said there.
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> CachedFunction[..., R_co]: ...
+    @overload
+    def __get__(
+        self: CachedFunction[Concatenate[S, Q], R_co], instance: S, owner: type | None = None, /
+    ) -> CachedFunction[Q, R_co]: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None, /) -> CachedFunction[..., R_co]: ...
