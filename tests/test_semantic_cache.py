@@ -518,6 +518,19 @@ def test_what_is_asked_again_after_its_answer_expired_is_found_again(build: Call
 # --- outages, and catching up -------------------------------------------------------------------------------
 
 
+def test_an_answer_is_kept_though_the_script_is_over(
+    build: Callable[..., ExperienceCache], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def over(_: object) -> None:
+        raise RuntimeError("the interpreter is shutting down")
+
+    cache = build()
+    with monkeypatch.context() as patch:
+        patch.setattr(verified, "submit", over)
+        cache.update(prompt(ASKED), "m", answer())
+    assert content(cache.lookup(prompt(ALIKE), "m")) == "Take a course."
+
+
 def test_an_embedder_that_fails_leaves_the_exact_cache(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
     embedder = Failing()
     embedder.broken = True

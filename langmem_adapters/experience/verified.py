@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from langmem_adapters.codec import decode, encode
@@ -96,7 +97,8 @@ class VerifiedAnswers:
         """Keep a request under the key of its answer; its vector follows in the background."""
         shelf, data = self._shelf(partition), encode([key, text])
         yield from step(shelf.put, key, data)
-        submit(lambda: self._embed(shelf))
+        with suppress(RuntimeError):  # the interpreter is shutting down; the next search embeds it
+            submit(lambda: self._embed(shelf))
 
     def drop_flow(self, partition: str, *keys: str) -> Flow[None]:
         """Forget requests whose answers are gone."""
