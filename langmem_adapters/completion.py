@@ -70,17 +70,13 @@ class Completer:
         self._counter = counter
         self.stats: Counter[str] = Counter() if stats is None else stats
         self._call, self._acall = _ways(model)
-        self._is_function = not (hasattr(model, "invoke") or hasattr(model, "complete"))
+        # What a plain function returns is its owner's own word, and not a model's.
+        self.is_function = not (hasattr(model, "invoke") or hasattr(model, "complete"))
 
     @property
     def blocks(self) -> bool:
         """Whether it can be asked without an event loop."""
         return self._call is not None
-
-    @property
-    def is_function(self) -> bool:
-        """Whether it is a plain function: what that returns is its owner's own word, and not a model's."""
-        return self._is_function
 
     def ask(self, system: str, text: str) -> Flow[str]:
         """The model's answer. Raises ModelError for an error and for an answer that is empty, filtered or cut off."""

@@ -129,7 +129,7 @@ exp_cache = cached
 """MetaGPT's name for it."""
 
 _POOL = ("user", "tenant", "ttl", "max_entries", "max_bytes", "prices")
-_RULES = [field.name for field in dataclasses.fields(Rules) if field.name != "serializer"]
+_RULES = {field.name for field in dataclasses.fields(Rules)} - {"serializer"}
 
 
 def _decorated(
@@ -152,10 +152,9 @@ def _decorated(
     **options: Any,
 ) -> Callable[..., Any]:
     of_pool = {name: options.pop(name) for name in _POOL if name in options}
-    given = {name: options.pop(name) for name in _RULES if options.get(name) is not None}
-    unknown = [name for name, value in options.items() if value is not None or name not in _RULES]
-    if unknown:
-        raise ConfigurationError(f"cached has no option {', '.join(unknown)}")
+    if unknown := options.keys() - _RULES:
+        raise ConfigurationError(f"cached has no option {', '.join(sorted(unknown))}")
+    given = {name: value for name, value in options.items() if value is not None}
     if sum(place is not None for place in (url, store, pool)) > 1:
         raise ConfigurationError("give cached one of url, store and pool")
     if not isinstance(pool, ExperiencePool | None):
@@ -174,11 +173,13 @@ def _decorated(
     def make_pool() -> ExperiencePool:
         if pool is not None:
             return pool
-        needs = index is None and (rules.context_builder is not None or rules.query_type == "semantic")
+        finds = index
+        if index is None and (rules.context_builder is not None or rules.query_type == "semantic"):
+            finds = cache_index(url) if store is None else open_index("memory:")
         return ExperiencePool(
             cache_store(url, store),
             tag=name_of(function) if tag is None else tag,
-            index=((open_index("memory:") if store else cache_index(url)) if needs else index),
+            index=finds,
             clock=clock,
             new_id=new_id,
             **of_pool,

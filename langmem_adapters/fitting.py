@@ -137,13 +137,9 @@ class _Ranking:
 
     def _measure(self, totals: Sequence[float]) -> float:
         ranks = {}
-        for place, answers in self._case.answers.items():
-            ranks[place] = 1 + sum(map(totals[place].__lt__, totals))
-            ranks[place] += totals[:place].count(totals[place])
-            if not answers:
-                del ranks[place]
-        if not ranks:
-            return 0.0
+        for place in self._case.answers:
+            own = totals[place]
+            ranks[place] = 1 + sum(map(own.__lt__, totals)) + totals[:place].count(own)
         shares = [
             share_found([self._case.answers[place] for place, rank in ranks.items() if rank <= cut], self._case.wanted)
             for cut in _CUTS

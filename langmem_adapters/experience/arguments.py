@@ -59,15 +59,8 @@ class Arguments:
         self._decorated = function
         self._function, self._is_whole = _fingerprint_of(function, trusted=trusted)
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments | None:
-        """Arguments by name, defaults included; None, where the function cannot be called with these."""
-        try:
-            return self.bound(args, kwargs)
-        except TypeError:  # the function itself says so best
-            return None
-
-    def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-        """:meth:`bind`; raises TypeError, where the function cannot be called with these."""
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        """Arguments by name, defaults included. Raises TypeError, where the function cannot be called with these."""
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return bound

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
@@ -47,14 +47,9 @@ class Asking:
         """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
         await self._calls.aflush()
 
-    @contextmanager
-    def _held(self, turn: Turn) -> Iterator[None]:
+    def _held(self, turn: Turn) -> AbstractContextManager[None]:
         """While the model answers: if it fails, or nobody reads on, others may try."""
-        try:
-            yield
-        except BaseException:
-            self._calls.let_go(turn)
-            raise
+        return self._calls.held(turn)
 
     @staticmethod
     def _read_by(turn: Turn, thread: int | None, *, begun: bool = True) -> None:

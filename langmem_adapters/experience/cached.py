@@ -78,7 +78,7 @@ class FunctionCache(Calls):
 
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         owner = (None,) if self._arguments.stands_for_itself else ()
-        bound = self._arguments.bound((*owner, *args), kwargs)
+        bound = self._arguments.bind((*owner, *args), kwargs)
         return self._identify(bound, self._arguments.counted(bound))
 
 

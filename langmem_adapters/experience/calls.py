@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 import logging
 import sys
 import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from langmem_adapters.causes import WarnOnce
@@ -89,9 +90,12 @@ class Calls:
     def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flow[Turn]:
         """What a call comes to: served, or to be made."""
         turn = Turn(args, kwargs)
-        bound = self._arguments.bind(args, kwargs)
         pool = self.pool
-        if bound is None or not (pool.reads or pool.writes):
+        if not (pool.reads or pool.writes):
+            return turn
+        try:
+            bound = self._arguments.bind(args, kwargs)
+        except TypeError:  # the function itself says so best
             return turn
         turn.counted = self._arguments.counted(bound)
         turn.key = self._identify(bound, turn.counted)
@@ -102,16 +106,13 @@ class Calls:
         if (yield from self._serve(turn)):
             return turn
         turn.keeps = pool.writes
-        try:
+        with self.held(turn):
             if self._shares and pool.reads and pool.writes:
                 yield from self._board(turn)
             if not turn.served:
                 if turn.req is None and (self._keeps_requests or self._rules.scorer is not None):
                     turn.req = self._request(turn.counted)
                 yield from self._add_context(turn, bound)
-        except BaseException:
-            self.let_go(turn)
-            raise
         self._counts["misses"] += not turn.served
         turn.started = self._timer()
         return turn
@@ -224,8 +225,7 @@ class Calls:
         """Wait for another process that makes the same call, if there is one; what it makes is served."""
         leases = self._leases()
         awaited: bytes | None = None
-        number = 0
-        while True:
+        for number in itertools.count():
             flight.lease = yield from leases.take(turn.key)
             if (yield from self._serve(turn, again=True)) or self._timer() >= until:
                 return
@@ -235,7 +235,6 @@ class Calls:
             if flight.lease is not None or not (yield from leases.pause(number)):
                 return
             awaited = None if leases.holder in self._returned else leases.holder
-            number += 1
 
     def _leases(self) -> Leases:
         scope = self.pool.scope
@@ -252,7 +251,7 @@ class Calls:
 
     def finish(self, turn: Turn, value: Any) -> Flow[None]:
         """Keep what the function returned, and tell those who wait for it."""
-        try:
+        with self.held(turn):
             if turn.keeps:
                 yield from self._keep(turn, value)
             if turn.flight is not None:
@@ -260,18 +259,14 @@ class Calls:
                 yield from self._give_back(turn.flight)
             elif turn.kept is not None and (slower := self.in_air(turn.key)) is not None:
                 slower.land(turn.kept.to_bytes())  # whoever waits for that one need not wait any longer
-        except BaseException:
-            self.let_go(turn)
-            raise
 
     def _keep(self, turn: Turn, value: Any) -> Flow[None]:
-        passed = self._timer() - turn.started
+        took = {"time_cost": self._timer() - turn.started}
         try:
             seen = self.responses.seen(value)
             if not decision("should_store", lambda: self._rules.should_store(seen)):
                 self._counts["refused"] += 1
                 return
-            took = {"time_cost": passed}
             metric = decision("metric", lambda: self._rules.metric(seen).model_copy(update=took))
             req = turn.req if self._keeps_requests else None
             turn.kept = turn.signed(self.responses.experience(value, req=req, metric=metric))
@@ -307,6 +302,15 @@ class Calls:
         """While the call is made: the same call from inside of it does not wait for it."""
         return self._flights.led(turn.flight)
 
+    @contextmanager
+    def held(self, turn: Turn) -> Iterator[None]:
+        """While a call is made, or its stream is read: if it fails, or nobody reads on, others may try."""
+        try:
+            yield
+        except BaseException:
+            self.let_go(turn)
+            raise
+
     def let_go(self, turn: Turn) -> None:
         """Give up a call that failed, was broken off, or need not be made. Does not wait for the store.
 
@@ -329,16 +333,13 @@ class Calls:
 
     def score_later(self, turn: Turn) -> None:
         """Have a result scored in the background."""
-        if turn.kept is not None and not turn.served:
-            self._scoring.begin(self._for_scorer(turn, turn.kept))
+        if turn.kept is not None:
+            self._scoring.begin(Kept(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))
 
     def ascore_later(self, turn: Turn) -> None:
         """:meth:`score_later` for an async function: on its event loop, where the scorer needs one."""
-        if turn.kept is not None and not turn.served:
-            self._scoring.abegin(self._for_scorer(turn, turn.kept))
-
-    def _for_scorer(self, turn: Turn, kept: Experience) -> Kept:
-        return Kept(self.pool, turn.key, kept, turn.req, self.responses.shown)
+        if turn.kept is not None:
+            self._scoring.abegin(Kept(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))
 
     # --- failures
 

@@ -6,6 +6,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from langmem_adapters import views
@@ -23,7 +24,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Experience, Metric, Score
 from langmem_adapters.progress import Progress, advancing
 
-__all__ = ["Keeping", "QueryType", "Similar"]
+__all__ = ["Keeping", "QueryType", "Seen", "Similar"]
 
 QueryType = Literal["exact", "semantic"]
 """Whether the very same request is looked for, or those that are like it."""
@@ -47,6 +48,14 @@ class Similar(NamedTuple):
         return views.attempt(self, lambda: views.experiences([self]))
 
 
+@dataclass
+class Seen:
+    """What was seen of one tag."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    saved: Saved = field(default_factory=Saved)
+
+
 class Keeping:
     """The part of :class:`~langmem_adapters.experience.ExperiencePool` that other services build on."""
 
@@ -57,8 +66,7 @@ class Keeping:
     enable_write: bool
     _shelf: Shelf
     _prices: Prices
-    _saved: Saved
-    _counts: Counter[str]
+    _own: Seen
     _clock: Callable[[], float]
     _new_id: Callable[[], str]
 
@@ -101,8 +109,8 @@ class Keeping:
             gone = yield from step(
                 self._shelf.put, key, kept.to_bytes(), evicted, has_text=has_text or kept.req is not None
             )
-            self._counts["evicted"] += gone
-            self._counts["stored"] += 1
+            self._own.counts["evicted"] += gone
+            self._own.counts["stored"] += 1
         return kept
 
     def lookup_flow(self, key: str, *, again: bool = False) -> Flow[Experience | None]:
@@ -117,10 +125,10 @@ class Keeping:
         if data is not None and experience is None:
             yield from step(self._shelf.discard, key, data)
         if experience is not None:
-            self._counts["misses"] -= again
+            self._own.counts["misses"] -= again
             self.hit(experience)
         elif not again:
-            self._counts["misses"] += 1
+            self._own.counts["misses"] += 1
         return experience
 
     def recent(self, key: str) -> Experience | None:
@@ -134,23 +142,23 @@ class Keeping:
 
     def hit(self, experience: Experience) -> None:
         """Count a hit."""
-        self._counts["hits"] += 1
+        self._own.counts["hits"] += 1
         if experience.metric is not None:
-            self._saved += cost(experience.metric, self._prices)
+            self._own.saved += cost(experience.metric, self._prices)
 
     def withdraw(self, experience: Experience) -> None:
         """Count a hit as a miss after all, as it was not served."""
-        self._counts.update({"hits": -1, "misses": 1})
-        self._saved -= cost(experience.metric, self._prices)
+        self._own.counts.update({"hits": -1, "misses": 1})
+        self._own.saved -= cost(experience.metric, self._prices)
 
     def credit(self, experience: Experience) -> None:
         """Count a miss as a hit after all, as this was served."""
-        self._counts.update({"hits": 1, "misses": -1})
-        self._saved += cost(experience.metric, self._prices)
+        self._own.counts.update({"hits": 1, "misses": -1})
+        self._own.saved += cost(experience.metric, self._prices)
 
     def heal_flow(self, key: str) -> Flow[None]:
         """Remove an entry that its reader cannot read."""
-        self._counts["unreadable"] += 1
+        self._own.counts["unreadable"] += 1
         yield from step(self._shelf.delete, [key])
 
     def score_flow(self, experience: Experience, score: Score, *, key: str) -> Flow[bool]:
@@ -222,11 +230,11 @@ class Keeping:
         try:
             experience = Experience.from_bytes(data)
         except SerializationError as damage:
-            self._counts["unreadable"] += 1
+            self._own.counts["unreadable"] += 1
             _log.warning("an experience of tag %r is treated as a miss: %s", self.tag, damage)
             return None
         if experience.expires_at is not None and experience.expires_at <= self._clock():
-            self._counts["expired"] += 1
+            self._own.counts["expired"] += 1
             return None
         return experience
 

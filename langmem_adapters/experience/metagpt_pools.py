@@ -120,13 +120,11 @@ def _valid(fields: dict[str, Any]) -> Experience:
     try:
         return Experience.model_validate(fields)
     except ValidationError as error:
-        wrong = {flaw["loc"][:2] for flaw in error.errors(include_input=False, include_url=False)}
-        metric = fields.get("metric")
-        if isinstance(metric, dict):
-            right = {name: part for name, part in metric.items() if ("metric", name) not in wrong}
-            fields = {**fields, "metric": right}
-        left_out = {loc[0] for loc in wrong if loc[0] != "metric" or len(loc) == 1} - {"req", "resp"}
-        return Experience.model_validate({name: value for name, value in fields.items() if name not in left_out})
+        for flaw in error.errors(include_input=False, include_url=False):
+            name, *part = flaw["loc"]
+            of, wrong = (fields["metric"], part[0]) if name == "metric" and part else (fields, name)
+            of.pop(str(wrong), None)
+        return Experience.model_validate(fields)
 
 
 def _is_dummy(experience: Experience) -> bool:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from typing import Any
 
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.experience.keeping import Keeping, QueryType, Similar
+from langmem_adapters.experience.keeping import Keeping, QueryType, Seen, Similar
 from langmem_adapters.experience.recent import Recent
 from langmem_adapters.experience.requests import key_of, text_of
 from langmem_adapters.experience.savings import Prices, Saved, check
@@ -30,14 +29,6 @@ __all__ = ["ExperiencePool", "QueryType", "Similar"]
 _COUNTED = ("hits", "misses", "stored", "unreadable", "expired", "evicted")
 _PAGE = 500  # lines that a worker reads at once
 _TAGS = 256  # the latest, of which it is known what was seen of them
-
-
-class _Seen:
-    """What was seen of one tag."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.saved = Saved()
 
 
 class ExperiencePool(Keeping):
@@ -94,10 +85,8 @@ class ExperiencePool(Keeping):
         new_id: Callable[[], str] = lambda: os.urandom(16).hex(),
     ) -> None:
         check_seconds("ttl", ttl)
-        check_text("tag", tag)
         check_store(store)
         check(prices or {})
-        self.tag = tag
         self.scope = checked_scope(tenant=tenant, user=user)
         self.ttl = ttl
         self.max_bytes = max_bytes
@@ -107,34 +96,34 @@ class ExperiencePool(Keeping):
         self._prices = prices or {}
         self._clock = clock
         self._new_id = new_id
-        self._look_to({})
-        self._like_this = partial(
-            ExperiencePool,
-            store,
-            user=user,
-            tenant=tenant,
-            index=index,
-            ttl=ttl,
-            max_entries=max_entries,
-            max_bytes=max_bytes,
-            keep=keep,
-            prices=prices,
-            clock=clock,
-            new_id=new_id,
-        )
-        namespace = ("experience", tenant, user, tag)
+        self._seen: dict[str, Seen] = {}
         # Seconds are counted by a clock that nobody sets, unless time is given.
         ticks = time.monotonic if clock is time.time else clock
-        self._shelf = Shelf(
-            store,
-            namespace,
-            max_entries=max_entries,
-            max_bytes=max_bytes,
-            worth=self._worth,
-            index=index,
-            text_of=text_of,
-            recent=None if keep is None else Recent(namespace, keep, clock=ticks),
-        )
+
+        def shelf_of(pool: ExperiencePool) -> Shelf:
+            namespace = ("experience", tenant, user, pool.tag)
+            return Shelf(
+                store,
+                namespace,
+                max_entries=max_entries,
+                max_bytes=max_bytes,
+                worth=pool._worth,
+                index=index,
+                text_of=text_of,
+                recent=None if keep is None else Recent(namespace, keep, clock=ticks),
+            )
+
+        self._shelf_of = shelf_of
+        self._open(tag)
+
+    def _open(self, tag: str) -> None:
+        """Keep experiences under this tag; they are counted together with the pools of other tags."""
+        check_text("tag", tag)
+        self.tag = tag
+        self._shelf = self._shelf_of(self)
+        self._own = self._seen.setdefault(tag, Seen())
+        if len(self._seen) > _TAGS:
+            del self._seen[next(iter(self._seen))]
 
     @property
     def store(self) -> Store:
@@ -271,29 +260,11 @@ class ExperiencePool(Keeping):
 
     def at(self, tag: str | None) -> ExperiencePool:
         """The pool like this one under another tag; this one, for its own tag or None."""
-        if tag in {None, self.tag}:
+        if tag is None or tag == self.tag:
             return self
-        pool = self._like_this(
-            tag=tag, enabled=self.enabled, enable_read=self.enable_read, enable_write=self.enable_write
-        )
-        pool._look_to(self._seen)  # noqa: SLF001 - a pool like this one
+        pool = copy.copy(self)
+        pool._open(tag)  # noqa: SLF001 - a pool like this one
         return pool
-
-    def _look_to(self, seen: dict[str, _Seen]) -> None:
-        """Count together with the pools of other tags, so that each can tell of all."""
-        self._seen = seen
-        self._own = seen.setdefault(self.tag, _Seen())
-        self._counts = self._own.counts
-        if len(seen) > _TAGS:
-            del seen[next(iter(seen))]
-
-    @property
-    def _saved(self) -> Saved:
-        return self._own.saved
-
-    @_saved.setter
-    def _saved(self, saved: Saved) -> None:
-        self._own.saved = saved
 
     def stats(self, tag: str | None = None) -> dict[str, Any]:
         """What this object, and what :meth:`at` made of it, have seen of its tag (or of ``tag``).
@@ -310,8 +281,8 @@ class ExperiencePool(Keeping):
         """What the hits of :meth:`stats` have saved: seconds, tokens, money."""
         return self._of(tag).saved
 
-    def _of(self, tag: str | None) -> _Seen:
-        return self._own if tag in {None, self.tag} else self._seen.get(str(tag), _Seen())
+    def _of(self, tag: str | None) -> Seen:
+        return self._own if tag is None or tag == self.tag else self._seen.get(tag, Seen())
 
     def __repr__(self) -> str:
         return f"ExperiencePool({self._shelf.store!r}, tag={self.tag!r})"

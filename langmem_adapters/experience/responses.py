@@ -31,7 +31,6 @@ __all__ = ["Responses"]
 
 Form = Literal["plain", "typed", "loose"]
 _FORMS: Final[tuple[Form, ...]] = ("plain", "typed", "loose")
-_NONE: Final = object()  # no value at all
 _STREAMS = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator)
 
 
@@ -97,45 +96,47 @@ class Responses:
 
     def freeze(self, value: Any) -> tuple[Form, Any]:
         """A response's form and data. Raises SerializationError for one that would not come back equal."""
-        try:
-            for form in _FORMS:
+        why: Exception | None = None
+        for form in _FORMS:
+            try:
                 data = self._data(form, value)
-                if data is not _NONE and same(self._restored(form, data), value):
+                if same(self._restored(form, data), value):
                     return form, data
-        except Exception as error:
-            raise SerializationError(f"a response of {type(value).__qualname__} cannot be stored") from error
-        raise SerializationError(f"a response of {type(value).__qualname__} would not come back equal")
+            except Exception as error:  # noqa: BLE001, PERF203 - another form may do
+                why = error
+        raise SerializationError(f"a response of {type(value).__qualname__} would not come back equal") from why
 
     def restore(self, form: Any, data: Any) -> Any:
         """The response. Raises SerializationError, where the data is not what the function returns."""
         try:
-            value = self._restored(form, data)
+            return self._restored(form, data)
         except Exception as error:
             raise SerializationError("a stored response is not what the function returns") from error
-        if value is _NONE:
-            raise SerializationError("a stored response is not what the function returns")
-        return value
 
     def _data(self, form: Form, value: Any) -> Any:
+        """A response as data that nobody else can change."""
         value = self._serializer.serialize_resp(value)
-        if form != "typed":
-            return _written(value)
-        if self._adapter is None:
-            return _NONE
+        if form != "typed" or self._adapter is None:
+            return decode(encode(value))
         dump = partial(self._adapter.dump_python, value, by_alias=True, round_trip=True, warnings=False)
-        data = _written(_by_value(dump()))
-        return data if data is not _NONE else _written(dump(mode="json"))  # of paths and URLs, for instance
+        try:
+            return decode(encode(_by_value(dump())))
+        except SerializationError:
+            return decode(encode(dump(mode="json")))  # of paths and URLs, for instance
 
-    def _restored(self, form: Form, data: Any) -> Any:
-        if form not in _FORMS:
-            return _NONE
-        if form == "plain" and self._adapter is not None:
-            value = self._adapter.validate_python(data, strict=True) if _conforms(self._adapter, data) else _NONE
-        elif form == "typed":
-            value = _NONE if self._adapter is None else self._adapter.validate_python(data)
-        else:
+    def _restored(self, form: Any, data: Any) -> Any:
+        adapter = self._adapter
+        if form == "loose" or (form == "plain" and adapter is None):
             value = data
-        return _NONE if value is _NONE else self._serializer.deserialize_resp(value)
+        elif form == "plain" and adapter is not None:
+            value = adapter.validate_python(data, strict=True)
+            if not same(value, data):
+                raise ValueError("pydantic makes something else of it")
+        elif form == "typed" and adapter is not None:
+            value = adapter.validate_python(data)
+        else:
+            raise ValueError("it has no such form")
+        return self._serializer.deserialize_resp(value)
 
     @property
     def _adapter(self) -> TypeAdapter[Any] | None:
@@ -169,14 +170,6 @@ def _adapter(annotation: Any) -> TypeAdapter[Any] | None:
         return None
 
 
-def _written(value: Any) -> Any:
-    """A value as data that nobody else can change; nothing, for what is none."""
-    try:
-        return decode(encode(value))
-    except SerializationError:
-        return _NONE
-
-
 def _by_value(dumped: Any) -> Any:
     """What pydantic dumped, with the values of enum members in their places."""
     if isinstance(dumped, enum.Enum):
@@ -186,11 +179,3 @@ def _by_value(dumped: Any) -> Any:
     if type(dumped) in {list, tuple, set, frozenset}:
         return type(dumped)(map(_by_value, dumped))
     return dumped
-
-
-def _conforms(adapter: TypeAdapter[Any], data: Any) -> bool:
-    """Whether data is itself of the type, and not only something that pydantic would make into it."""
-    try:
-        return same(adapter.validate_python(data, strict=True), data)
-    except ValueError:
-        return False

@@ -39,12 +39,8 @@ def _plain(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., 
         turn = run(cache.begin(args, kwargs))
         if turn.served:
             return turn.value
-        try:
-            with cache.led(turn):
-                value = function(*turn.args, **turn.kwargs)
-        except BaseException:
-            cache.let_go(turn)
-            raise
+        with cache.held(turn), cache.led(turn):
+            value = function(*turn.args, **turn.kwargs)
         run(cache.finish(turn, value))
         cache.score_later(turn)
         return value
@@ -58,12 +54,8 @@ def _coroutine(function: Callable[..., Any], cache: FunctionCache) -> Callable[.
         turn = await arun(cache.begin(args, kwargs))
         if turn.served:
             return turn.value
-        try:
-            with cache.led(turn):
-                value = await function(*turn.args, **turn.kwargs)
-        except BaseException:
-            cache.let_go(turn)
-            raise
+        with cache.held(turn), cache.led(turn):
+            value = await function(*turn.args, **turn.kwargs)
         await arun(cache.finish(turn, value))
         cache.ascore_later(turn)
         return value
@@ -80,7 +72,26 @@ def _stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[...,
                 _hears_nothing((yield item))
             return None
         items = _Items(cache, keeps=turn.keeps)
-        returned = yield from _Recorded(function(*turn.args, **turn.kwargs), items)
+        stream = function(*turn.args, **turn.kwargs)
+        returned = None
+        try:
+            item = next(stream)
+            while True:
+                items.add(item)
+                try:
+                    sent = yield item
+                except GeneratorExit:
+                    raise
+                except BaseException as error:  # noqa: BLE001 - it is the stream's to deal with
+                    items.spoil()
+                    item = stream.throw(error)
+                else:
+                    items.note(sent)
+                    item = stream.send(sent)
+        except StopIteration as end:
+            returned = end.value
+        finally:
+            stream.close()
         items.end(returned)
         if items.whole:
             run(cache.finish(turn, items.frozen))
@@ -171,24 +182,3 @@ class _Items:
     def spoil(self) -> None:
         self.whole = False
         self.frozen.clear()
-
-
-class _Recorded(Generator[Any, Any, Any]):
-    """A generator, of which all that it gives is noted."""
-
-    def __init__(self, stream: Generator[Any, Any, Any], items: _Items) -> None:
-        self._stream = stream
-        self._items = items
-
-    def send(self, value: Any) -> Any:
-        self._items.note(value)
-        item = self._stream.send(value)
-        self._items.add(item)
-        return item
-
-    def throw(self, *error: Any) -> Any:  # Python 3.10 and 3.11 hand over three parts of it
-        self._items.spoil()
-        return self._stream.throw(*error)
-
-    def close(self) -> None:
-        self._stream.close()

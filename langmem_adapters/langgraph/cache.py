@@ -187,14 +187,13 @@ class ExperienceNodeCache(BaseCache[ValueT]):
         return encode({"v": _VERSION, "kind": kind, "data": bytes(data), "expires_at": expires_at})
 
     def _forget(self, namespaces: Sequence[Namespace] | None) -> None:
-        places = [self._place] if namespaces is None else [(*self._place, *namespace) for namespace in namespaces]
-        for place in places:
-            found = self._store.namespaces(place) if namespaces is None else self._children(place)
-            for entry in list(found):
-                self._store.clear(entry)
-
-    def _children(self, place: Namespace) -> list[Namespace]:
-        return [row.namespace for row in self._store.recent(place)]
+        if namespaces is None:
+            found = list(self._store.namespaces(self._place))
+        else:
+            places = [(*self._place, *namespace) for namespace in namespaces]
+            found = [row.namespace for place in places for row in self._store.recent(place)]
+        for entry in found:
+            self._store.clear(entry)
 
     def _degrade(self, error: LangmemError) -> None:
         if self._on_error == "raise":
