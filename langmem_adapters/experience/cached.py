@@ -21,19 +21,7 @@ _COUNTED = ("hits", "misses", "shared", "rejected", "stored", "refused", "errors
 
 
 class FunctionCache(Calls):
-    """The cache of one function, which has it as its attribute ``cache``. Made by :func:`langmem_adapters.cached`.
-
-    Args:
-        function: Whose results are kept.
-        make_pool: Gives the pool in which they are; asked at the first call.
-        rules: What decides about them.
-        arguments: What makes two calls the same.
-        responses: What a response is as data.
-        keep_requests: Whether the requests are kept beside their hashes; default: only if something reads them.
-        scoring: Has the results scored; default: one of its own, by the scorer of the rules.
-        counts: Where it is counted what was seen; default: counts of its own.
-        clock: Gives Unix seconds. ``timer`` gives seconds that pass, ``sleep`` waits for some.
-    """
+    """The cache of one function, which has it as its attribute ``cache``. Made by :func:`langmem_adapters.cached`."""
 
     def lookup(self, *args: Any, **kwargs: Any) -> Experience | None:
         """The experience of a call with these arguments (of a method: without ``self``); None, if there is none."""

@@ -39,13 +39,13 @@ class Calls:
     def __init__(
         self,
         function: Callable[..., Any],
-        make_pool: Callable[[], ExperiencePool],
+        make_pool: Callable[[], ExperiencePool],  # asked at the first call
         *,
         rules: Rules,
         arguments: Arguments,
         responses: Responses,
         keep_requests: bool | None = None,
-        scoring: BackgroundScoring | None = None,
+        scoring: BackgroundScoring | None = None,  # that of others; as the counts, it is its own else
         counts: Counter[str] | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,

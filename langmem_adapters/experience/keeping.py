@@ -179,17 +179,8 @@ class Keeping:
             raise ConfigurationError(f"k is a whole number, not {k!r:.50}")
         if not self.reads or k < 1:
             return views.Listing([], views.experiences)
-        read: dict[bytes, Experience] = {}
-
-        def is_readable(data: bytes) -> bool:
-            experience = self._read(data)
-            if experience is not None:
-                read[data] = experience
-            return experience is not None
-
-        query = searched_by(req)
-        found = yield from step(self._shelf.search, query, k, is_readable, lambda data: where(read[data]))
-        return _listed([Similar(read[data], score) for _, score, data in found], req)
+        found = yield from step(self._shelf.search, searched_by(req), k, self._read, where)
+        return _listed([Similar(experience, score) for _, score, experience in found], req)
 
     def exact_flow(self, req: Any) -> Flow[list[Similar]]:
         """The experience of exactly this request, if there is one."""
@@ -201,8 +192,7 @@ class Keeping:
             return bool((yield from step(self._shelf.delete, [key_of(req, key)])))
 
         def is_it(data: bytes) -> bool:
-            experience = self._read(data)
-            return experience is not None and experience.uuid == uuid
+            return (found := self._read(data)) is not None and found.uuid == uuid
 
         return bool((yield from step(self._shelf.drop, is_it)))
 
@@ -246,8 +236,7 @@ class Keeping:
         check_plain("where", where)
 
         def unwanted(data: bytes) -> bool:
-            experience = self._read(data)
-            return experience is None or where(experience)
+            return (found := self._read(data)) is None or where(found)
 
         return (yield from step(self._shelf.drop, unwanted))
 

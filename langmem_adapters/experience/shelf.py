@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, StoreError
 from langmem_adapters.experience.found import Found
@@ -24,6 +25,8 @@ _MORE = 8  # hits that are asked for beyond four times as many, where too few of
 _FAR = 300  # entries of others: what is found behind so many is like nothing
 _SELDOM = 4  # writes that drop nothing, of which one looks for what nobody can be served
 _log = logging.getLogger("langmem_adapters")
+
+T = TypeVar("T")
 
 
 class Shelf:
@@ -211,13 +214,9 @@ class Shelf:
             yield from ((key, found[key]) for key in keys if key in found)
 
     def search(
-        self,
-        query: str,
-        k: int,
-        readable: Callable[[bytes], bool] = lambda _: True,
-        wanted: Callable[[bytes], bool] = lambda _: True,
-    ) -> list[tuple[str, float, bytes]]:
-        """The ``k`` best of the readable entries as (key, score, data), best first; unreadable ones that are found go.
+        self, query: str, k: int, read: Callable[[bytes], T | None], wanted: Callable[[T], bool] = lambda _: True
+    ) -> list[tuple[str, float, T]]:
+        """The ``k`` best entries as (key, score, what is read of it), best first; of which None is read, those go.
 
         Of these, only those that are ``wanted``, as far as they do not stand behind hundreds that are not.
         """
@@ -228,11 +227,11 @@ class Shelf:
         while True:
             hits = self._found.search(query, ask)
             data = self.store.get(self.namespace, [hit.id for hit in hits])
-            spent = {key: value for key, value in data.items() if not readable(value)}
-            there = [(hit.id, hit.score, data[hit.id]) for hit in hits if hit.id in data and hit.id not in spent]
+            entries = {key: read(value) for key, value in data.items()}
+            there = [(hit.id, hit.score, entry) for hit in hits if (entry := entries.get(hit.id)) is not None]
             found = [each for each in there if wanted(each[2])]
-            self._remove(spent)
-            self._found.forget([hit.id for hit in hits if hit.id in spent or hit.id not in data])
+            self._remove({key: data[key] for key, entry in entries.items() if entry is None})
+            self._found.forget([hit.id for hit in hits if entries.get(hit.id) is None])
             if len(found) >= k or len(hits) < ask or len(there) - len(found) >= _FAR:
                 return found[:k]
             ask = 4 * ask + _MORE

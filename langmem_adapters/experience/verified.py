@@ -82,10 +82,10 @@ class VerifiedAnswers:
 
     def find_flow(self, partition: str, text: str) -> Flow[list[Match]]:
         """The kept requests of a partition that mean the same, the surest first."""
-        found = yield from step(self._shelf(partition).search, text, self._candidates)
+        found = yield from step(self._shelf(partition).search, text, self._candidates, _read)
         matches = []
-        for key, near, data in found:
-            kept, cosine = _text(data), 2 * near - 1
+        for key, near, (_, kept) in found:
+            cosine = 2 * near - 1
             verdict = yield from self.verifier.flow(text, kept, cosine)
             if verdict.accepted:
                 matches.append(Match(key, kept, verdict.score, cosine))
@@ -156,7 +156,7 @@ class VerifiedAnswers:
 
     def _embed(self, shelf: Shelf) -> None:
         try:
-            shelf.search("", 1)  # a blank query finds nothing; that the index follows is all
+            shelf.search("", 1, _read)  # a blank query finds nothing; that the index follows is all
         except LangmemError as error:
             self.counts["behind"] += 1
             _log.info("what was asked is embedded later: %s", type(error).__name__)
