@@ -745,6 +745,16 @@ def test_a_lease_of_a_clock_that_is_ahead_is_respected(any_store: Store) -> None
     assert run(leases.take("k")) is None
 
 
+def test_a_short_lease_does_not_end_a_long_one() -> None:
+    clock, ids = FakeClock(), iter("abc")
+    store = MemoryStore(clock=clock)
+    long, short = (Leases(store, ("l",), seconds=seconds, clock=clock, new_id=lambda: next(ids)) for seconds in (60, 1))
+    assert run(long.take("k")) is not None
+    assert run(short.take("other")) is not None
+    clock.advance(30)
+    assert run(long.take("k")) is None
+
+
 @pytest.mark.parametrize("nonsense", [b"", b"\xff", b"[]", b'{"until":"x"}', encode({"until": 9e99})])
 def test_a_lease_that_makes_no_sense_is_none(nonsense: bytes) -> None:
     store = MemoryStore()

@@ -30,7 +30,7 @@ class Leases:
     """Leases of a pool's keys, beside the pool. One that nobody gives back ends after ``seconds``.
 
     Args:
-        store, namespace: Where they are; the namespace expires when nobody has taken a lease for that long.
+        store, namespace: Where they are, also those that last longer; it expires when nobody has taken one for long.
         seconds: How long a lease lasts.
         clock: Gives Unix seconds; the clocks of several machines should agree.
         sleep: Waits for seconds; async callers wait on their event loop unless it is another than the default.
@@ -50,6 +50,7 @@ class Leases:
         self._store = store
         self._namespace = namespace
         self._seconds = seconds
+        self._ttl = seconds + _ODD  # of all of them together, and so not only of those that last as long as these
         self._clock = clock
         self._sleep = sleep
         self._new_id = new_id
@@ -63,7 +64,7 @@ class Leases:
         for _ in range(2):
             try:
                 put, guard = {key: lease.data}, {key: known}
-                yield from step(self._store.write, self._namespace, put=put, guard=guard, ttl=self._seconds)
+                yield from step(self._store.write, self._namespace, put=put, guard=guard, ttl=self._ttl)
             except Conflict:  # noqa: PERF203 - each try may fail
                 known = (yield from step(self._store.get, self._namespace, [key])).get(key)
                 now = self._clock()  # the write may have waited
@@ -79,7 +80,7 @@ class Leases:
         """End a lease before its time, unless it is another's by now."""
         try:
             guard: dict[str, bytes | None] = {lease.key: lease.data}
-            yield from step(self._store.write, self._namespace, delete=[lease.key], guard=guard, ttl=self._seconds)
+            yield from step(self._store.write, self._namespace, delete=[lease.key], guard=guard, ttl=self._ttl)
         except Conflict:
             return
 
