@@ -22,7 +22,7 @@ import tracemalloc
 import typing
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
@@ -283,6 +283,23 @@ def test_what_the_annotation_does_not_say_comes_back_equal_too(value: Any, retur
     assert same(call(), value)
     assert same(call(), value)
     assert (len(calls), cache.stats()["hits"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("make_value", "returns"),
+    [
+        (lambda: (n for n in (1, 2)), Iterable[int]),
+        (lambda: (n for n in (1, 2)), Generator[int, None, None]),
+        (lambda: map(abs, [1, 2]), Iterable[int]),
+        (lambda: map(abs, [1, 2]), Any),
+    ],
+)
+def test_what_can_be_read_once_is_left_to_the_caller(make_value: Callable[[], Any], returns: Any) -> None:
+    call, calls, cache = make("function", make_value, store=MemoryStore(), returns=returns)
+    assert [list(call()), list(call())] == [[1, 2], [1, 2]]
+    assert (len(calls), cache.stats()["refused"]) == (2, 2)
+    call, _, _ = make("function", lambda: {"a": [make_value()]}, store=MemoryStore(), returns=dict[str, list[Any]])
+    assert list(call()["a"][0]) == [1, 2]
 
 
 class Page(BaseModel):

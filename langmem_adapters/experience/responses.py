@@ -171,7 +171,9 @@ def _adapter(annotation: Any) -> TypeAdapter[Any] | None:
 
 
 def _by_value(dumped: Any) -> Any:
-    """What pydantic dumped, with the values of enum members in their places."""
+    """What pydantic dumped, with the values of enum members in their places. Raises for what reading uses up."""
+    if isinstance(dumped, Iterator):  # it is the caller's to read, and as JSON it would be read here
+        raise TypeError("an iterator cannot be kept")
     if isinstance(dumped, enum.Enum):
         return dumped.value
     if isinstance(dumped, dict):
