@@ -69,8 +69,8 @@ class Arguments:
         """The arguments that make the call what it is, by name."""
         if self._whole is not None:
             return {"key": self._whole(*bound.args, **bound.kwargs)}
-        values = bound.arguments
-        return {name: self._parts.get(name, _itself)(values[name]) for name in self._counted}
+        counted = {name: bound.arguments[name] for name in self._counted}
+        return counted | {name: part(counted[name]) for name, part in self._parts.items() if name in counted}
 
     def as_given(self, counted: Mapping[str, Any]) -> dict[str, Any]:
         """What counts, as the function itself is called with it: each of ``**kwargs`` by its own name."""
@@ -162,7 +162,3 @@ def _is_method(function: Callable[..., Any], first: str) -> bool:
     """Whether a function stands in the body of a class, as far as its names tell."""
     place, _, _ = getattr(function, "__qualname__", "").rpartition(".")
     return first in _SELF and bool(place) and not place.endswith("<locals>")
-
-
-def _itself(value: Any) -> Any:
-    return value

@@ -90,7 +90,8 @@ def _plain(function: types.FunctionType, within: frozenset[types.FunctionType]) 
     if function.__name__ == _LAMBDA or told[0].startswith("__main__."):
         told.append(_code(function.__code__))
     if within:  # of the one that is called, defaults are arguments
-        told += [_told(value, function, within) for value in _defaults(function)]
+        defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        told += [_told(value, function, within) for value in defaults]
     own = {found.argval for found in dis.get_instructions(function.__code__) if found.opname == "STORE_DEREF"}
     cache = getattr(function, "cache", function)  # of one that is decorated already
     for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -103,10 +104,6 @@ def _plain(function: types.FunctionType, within: frozenset[types.FunctionType]) 
         else:
             told += [] if held is cache else [_told(held, function, within | {function})]
     return told
-
-
-def _defaults(function: types.FunctionType) -> list[Any]:
-    return [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
 
 
 def _told(value: Any, holder: types.FunctionType, within: frozenset[types.FunctionType]) -> Any:

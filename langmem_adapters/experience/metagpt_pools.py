@@ -19,7 +19,7 @@ from langmem_adapters.model import Experience
 __all__ = ["read_metagpt_pool"]
 
 _CHROMA, _DOCSTORE = "chroma.sqlite3", "docstore.json"
-_DUMMY = "req"  # of the made-up experience that MetaGPT's BM25 pool begins with
+_DUMMY = ("req", "resp")  # of the made-up experience that MetaGPT's BM25 pool begins with
 _MILLISECONDS = 1000
 _ROWS = """SELECT m.id, m.string_value FROM embedding_metadata AS m
     JOIN embeddings AS e ON e.id = m.id JOIN segments AS s ON s.id = e.segment_id
@@ -55,7 +55,7 @@ def read_metagpt_pool(path: str | Path, *, collection: str = "") -> list[Experie
     found = [_experience(record) for record in records]
     if None in found:
         _log.warning("%d records of %s are no experiences, and are left out", found.count(None), path)
-    return [experience for experience in found if experience is not None and not _is_dummy(experience)]
+    return [experience for experience in found if experience and (experience.req, experience.resp) != _DUMMY]
 
 
 def _docstore(path: Path) -> list[Any]:
@@ -125,7 +125,3 @@ def _valid(fields: dict[str, Any]) -> Experience:
             of, wrong = (fields["metric"], part[0]) if name == "metric" and part else (fields, name)
             of.pop(str(wrong), None)
         return Experience.model_validate(fields)
-
-
-def _is_dummy(experience: Experience) -> bool:
-    return (experience.req, experience.resp) == (_DUMMY, "resp")
