@@ -140,7 +140,7 @@ def test_what_is_kept_while_a_thread_embeds_is_embedded_without_another_search(g
     assert gated.at_it.wait(60)
     for n in range(3):
         cache.update(prompt(f"{ASKED} {n}"), "m", answer(str(n)))
-    until(lambda: cache._verified is not None and all(shelf._found._is_behind for shelf in _shelves(cache)))
+    until(lambda: cache._verified is not None and all(shelf._found._is_late for shelf in _shelves(cache)))
     gated.gate.set()
     until(lambda: {f"{ASKED} {n}" for n in range(3)} <= set(gated.texts))
 

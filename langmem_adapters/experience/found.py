@@ -45,8 +45,8 @@ class Found:
         self._text_of = text_of
         self._following = ForkSafeLock()
         self._patience = _MOMENT if isinstance(index, SemanticIndex) else -1  # for ever: no model takes its time
-        self._is_late = False  # whether somebody has waited in vain for the one who follows, as the next one need not
-        self._is_behind = False  # whether somebody has left it to that one to look once more
+        # Whether somebody has waited in vain for the one who follows: the next one need not, and that one looks again.
+        self._is_late = False
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The ``k`` best, of which some may be gone."""
@@ -55,16 +55,16 @@ class Found:
     def follow(self) -> None:
         """Bring the index up to the log, unless another thread is at it, and not done in a moment."""
         if not self._followed(0.0 if self._is_late else self._patience):
-            self._is_late = self._is_behind = True
+            self._is_late = True
             self._followed(0.0)  # who was at it may have gone before it could see that
 
     def _followed(self, seconds: float) -> bool:
         """Wait so long at the most to be the one who follows; False, if another is."""
         with self._following.taken(seconds) as alone:
             if alone:
-                self._is_late = self._is_behind = False
+                self._is_late = False
                 self._follow()
-        if alone and self._is_behind:
+        if alone and self._is_late:
             with suppress(RuntimeError):  # the interpreter is shutting down
                 submit(self._catch_up)
         return alone
