@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 __all__ = ["fields_of", "lost", "same"]
 
+_ATOMS = frozenset({str, int, bool, bytes, type(None)})  # of which most values are made in the end
 _BUILTIN = frozenset({dict, list, tuple, deque})  # what most values are made of, and holds nothing by name
 
 
@@ -55,6 +56,8 @@ def lost(value: Any, copy: Any, *, tuples_as_lists: bool = False) -> str:
 
 def _parts(value: Any) -> dict[Any, Any] | None:
     """What a value is made of; None for one that is equal or not as a whole."""
+    if type(value) in _ATOMS:
+        return None
     if isinstance(value, Mapping):
         keys, items = enumerate(value), enumerate(value.values())
         return {**{("key", n): key for n, key in keys}, **{("item", n): item for n, item in items}, **_held(value)}
@@ -90,6 +93,8 @@ def _slots(cls: type) -> list[str]:
 
 def _equal(a: Any, b: Any) -> bool:
     """Whether two values of one class are equal as a whole."""
+    if type(a) in _ATOMS:
+        return bool(a == b)
     if isinstance(a, float):
         return bool(a == b or (a != a and b != b))  # noqa: PLR0124 - NaN
     if isinstance(a, set | frozenset):
