@@ -481,6 +481,16 @@ def test_a_long_request_reaches_the_function_whole_and_examples_have_their_end()
     assert len(got[1]) < len(LONG) + 11_000
 
 
+def test_a_request_of_which_there_can_be_no_copy_reaches_the_function_as_it_is() -> None:
+    @cached(store=MemoryStore(), context_builder=simple_context, key={"req": lambda req: req["question"]})
+    def ask(req: dict[str, Any]) -> str:
+        return str(req["question"])
+
+    questions = [f"What is the capital of {country}?" for country in ("Spain", "Peru")]
+    assert [ask({"question": question, "gate": threading.Lock()}) for question in questions] == questions
+    assert ask.cache.stats()["errors"] == 1
+
+
 def test_who_judges_and_scores_is_shown_all_that_was_asked() -> None:
     shown: list[str] = []
 

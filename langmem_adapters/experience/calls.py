@@ -180,10 +180,10 @@ class Calls:
         try:
             similar = yield from self.pool.similar_flow(turn.req, self._rules.k, turn.may_have)
             if similar:
-                given = bound.arguments[name]
-                own = copy.deepcopy(given) if isinstance(given, list | dict) else given
-                found = [each.experience for each in similar]
-                bound.arguments[name] = yield from attempt("the context builder", builder, own, found)
+                found, given = [each.experience for each in similar], bound.arguments[name]
+                if isinstance(given, list | dict):
+                    given = decision("a copy of the request", lambda: copy.deepcopy(bound.arguments[name]))
+                bound.arguments[name] = yield from attempt("the context builder", builder, given, found)
                 turn.args, turn.kwargs = bound.args, bound.kwargs
         except LangmemError as error:
             self._degrade(error)
