@@ -102,8 +102,6 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
         timer: Callable[[], float] = time.monotonic,
         new_id: Callable[[], str] = lambda: os.urandom(16).hex(),
     ) -> None:
-        if url is not None and store is not None:
-            raise ConfigurationError("give ExperienceCache a url or a store, not both")
         if on_error not in {"degrade", "raise"}:
             raise ConfigurationError(f'on_error is "degrade" or "raise", not {on_error!r}')
         self.pool = ExperiencePool(

@@ -13,7 +13,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import Generation
 from langchain_core.runnables.configurable import DynamicRunnable
 
-from langmem_adapters.errors import ConfigurationError, MissingDependency
+from langmem_adapters.errors import MissingDependency
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.savings import Saved
 from langmem_adapters.experience.switches import Switches
@@ -111,8 +111,6 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any]):
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         super().__init__()
-        if url is not None and store is not None:
-            raise ConfigurationError("give ExperienceMiddleware a url or a store, not both")
         check_count("examples", examples, least=0)
         self._store = cache_store(url, store)
         if examples and index is None:

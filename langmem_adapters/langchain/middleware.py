@@ -146,8 +146,6 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         super().__init__()
-        if url is not None and store is not None:
-            raise ConfigurationError("give BrainMemoryMiddleware a url or a store, not both")
         if on_error not in {"degrade", "raise"}:
             raise ConfigurationError(f'on_error is "degrade" or "raise", not {on_error!r}')
         check_count("recall_k", recall_k, least=0)

@@ -73,8 +73,6 @@ class ExperienceNodeCache(BaseCache[ValueT]):
         on_error: Literal["degrade", "raise"] = "degrade",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if url is not None and store is not None:
-            raise ConfigurationError("give ExperienceNodeCache a url or a store, not both")
         if on_error not in {"degrade", "raise"}:
             raise ConfigurationError(f'on_error is "degrade" or "raise", not {on_error!r}')
         if getattr(serde, "pickle_fallback", False):

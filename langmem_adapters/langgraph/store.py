@@ -94,8 +94,6 @@ class LongTermStore(BaseStore):
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        if url is not None and store is not None:
-            raise ConfigurationError("give LongTermStore a url or a store, not both")
         if not (index is None or has_methods_of(Index, index)):
             raise ConfigurationError(
                 "the index of a LongTermStore is what open_vectors(url, embedder) gives, for one, beside fields=[…],"

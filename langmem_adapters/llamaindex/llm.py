@@ -123,8 +123,6 @@ class CachedLLM(Switches, StructuredPrediction, LLM):
             raise ConfigurationError(f"CachedLLM wraps a model of LlamaIndex, not a {type(llm).__name__}")
         if isinstance(llm, StructuredLLM):  # its answer is the object in raw, which is not kept
             raise ConfigurationError("ask a CachedLLM for as_structured_llm(…), and do not wrap what that gives")
-        if url is not None and store is not None:
-            raise ConfigurationError("give CachedLLM a url or a store, not both")
         super().__init__(**{name: getattr(llm, name) for name in _SAME})
         self._wrapped = llm
         rules: dict[str, Any] = {"should_store": should_store, "scorer": scorer, "judge": judge}

@@ -73,9 +73,11 @@ def shared_store(url: str | None = None, *, timeout: float | None = None) -> Sto
 
 
 def store_of(url: str | None, store: Store | None, *, timeout: float | None = None) -> Store:
-    """Give a caller's own store, or else the one that is shared for the URL."""
+    """Give a caller's own store, or else the one that is shared for the URL. Raises ConfigurationError for both."""
     if store is None:
         return shared_store(url, timeout=timeout)
+    if url is not None:
+        raise ConfigurationError("give a url or a store, not both")
     check_store(store)
     return store
 
