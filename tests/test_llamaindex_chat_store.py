@@ -725,7 +725,7 @@ def test_the_default_is_that_of_the_library(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_wrong_arguments_are_named() -> None:
-    with pytest.raises(ConfigurationError, match="one of url and store"):
+    with pytest.raises(ConfigurationError, match="a url or a store, not both"):
         BrainChatStore("memory:", store=MemoryStore())
     with pytest.raises(ConfigurationError, match="ttl"):
         BrainChatStore("memory:", ttl=0)

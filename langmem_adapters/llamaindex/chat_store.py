@@ -17,7 +17,6 @@ from pydantic import BaseModel, Field, PrivateAttr
 from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.llamaindex.session import ChatSession
@@ -42,12 +41,20 @@ class _OnStore(BaseModel):
     _store: Store = PrivateAttr()
     _opens_again: bool = PrivateAttr()
 
-    def __init__(self, url: str | None, store: Store | None, **settings: Any) -> None:
-        if url is not None and store is not None:
-            raise ConfigurationError(f"give {type(self).__name__} one of url and store")
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        store: Store | None = None,
+        user: str = "",
+        tenant: str = "",
+        ttl: float | None = None,
+        refresh: Refresh = "write",
+    ) -> None:
         kept = store_of(url, store)
         # A dump that names a store of the caller's own cannot be loaded: nobody gets another one unawares.
-        super().__init__(url=masked_url(url) if store is None else repr(store), **settings)
+        named = masked_url(url) if store is None else repr(store)
+        super().__init__(url=named, user=user, tenant=tenant, ttl=ttl, refresh=refresh)
         self._store = kept
         self._opens_again = store is None and masked_url(url) == url
         self._session("any")  # refuses what is wrong
@@ -101,18 +108,6 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
     ['Where is my bike?']
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        store: Store | None = None,
-        user: str = "",
-        tenant: str = "",
-        ttl: float | None = None,
-        refresh: Refresh = "write",
-    ) -> None:
-        super().__init__(url, store, user=user, tenant=tenant, ttl=ttl, refresh=refresh)
-
     async def get_messages(
         self, key: str, status: MessageStatus | None = _ACTIVE, limit: int | None = None, offset: int | None = None
     ) -> list[ChatMessage]:
@@ -159,7 +154,8 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
 class SyncBrainChatStore(_OnStore, BaseChatStore):
     """The same sessions for LlamaIndex's older memories, as ``ChatMemoryBuffer`` (implements ``BaseChatStore``).
 
-    It shows the active messages, and is made as a :class:`BrainChatStore` is. Every method has an async twin.
+    It shows the active messages, and is made as a :class:`BrainChatStore` is. The async twins are those of
+    LlamaIndex, which call the methods in a thread.
 
     >>> from llama_index.core.llms import ChatMessage
     >>> from llama_index.core.memory import ChatMemoryBuffer
@@ -171,70 +167,30 @@ class SyncBrainChatStore(_OnStore, BaseChatStore):
     ['Where is my bike?']
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        store: Store | None = None,
-        user: str = "",
-        tenant: str = "",
-        ttl: float | None = None,
-        refresh: Refresh = "write",
-    ) -> None:
-        super().__init__(url, store, user=user, tenant=tenant, ttl=ttl, refresh=refresh)
-
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Replace all messages of the key, archived ones too, in one write."""
         run(self._session(key).replace(messages))
-
-    async def aset_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """:meth:`set_messages`, without blocking the event loop."""
-        await arun(self._session(key).replace(messages))
 
     def get_messages(self, key: str) -> list[ChatMessage]:
         """The messages, oldest first."""
         return run(self._session(key).read(_ACTIVE, None, None))
 
-    async def aget_messages(self, key: str) -> list[ChatMessage]:
-        """:meth:`get_messages`, without blocking the event loop."""
-        return await arun(self._session(key).read(_ACTIVE, None, None))
-
     def add_message(self, key: str, message: ChatMessage) -> None:
         """Append a message."""
         run(self._session(key).add([message]))
-
-    async def async_add_message(self, key: str, message: ChatMessage) -> None:
-        """:meth:`add_message`, without blocking the event loop."""
-        await arun(self._session(key).add([message]))
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
         """Delete the session, its archive, summary and title too; gives its messages, None if there were none."""
         return run(self._session(key).forget())
 
-    async def adelete_messages(self, key: str) -> list[ChatMessage] | None:
-        """:meth:`delete_messages`, without blocking the event loop."""
-        return await arun(self._session(key).forget())
-
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Delete the message at a position, from 0 or, counted from the end, -1; None if there is none."""
         return run(self._session(key).remove_at(idx))
-
-    async def adelete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """:meth:`delete_message`, without blocking the event loop."""
-        return await arun(self._session(key).remove_at(idx))
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
         """Delete the newest message; None if there is none."""
         return run(self._session(key).remove_at(-1))
 
-    async def adelete_last_message(self, key: str) -> ChatMessage | None:
-        """:meth:`delete_last_message`, without blocking the event loop."""
-        return await arun(self._session(key).remove_at(-1))
-
     def get_keys(self) -> list[str]:
         """The sessions of the user, the latest written first."""
         return run(self._keys())
-
-    async def aget_keys(self) -> list[str]:
-        """:meth:`get_keys`, without blocking the event loop."""
-        return await arun(self._keys())
