@@ -301,6 +301,10 @@ _WHERE, _REFINED = "Where is it?", "Where is Ada's bike?"
             [SystemMessage("Be kind."), HumanMessage("Hi"), AIMessage("Hi"), HumanMessage(_WHERE), AIMessage("Hm.")],
             [SystemMessage("Be kind."), HumanMessage("Hi"), AIMessage("Hi"), HumanMessage(_REFINED), AIMessage("Hm.")],
         ),
+        (
+            (("system", "Be kind."), {"role": "user", "content": _WHERE}),
+            [SystemMessage("Be kind."), HumanMessage(_REFINED)],
+        ),
         ([SystemMessage("Be kind.")], [SystemMessage("Be kind.")]),
         ([], []),
         ({"question": _WHERE}, {"question": _REFINED}),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from langmem_adapters.brain import BrainMemory
@@ -20,8 +21,8 @@ def refine_with(
 ) -> Runnable[Any, Any]:
     """A step that refines the question with :meth:`BrainMemory.refine`: ``refine_with(brain) | prompt | model``.
 
-    What comes out is of the kind that came in: a text, a message, a list of messages (its last HumanMessage is
-    refined) or a dictionary that holds one of these. A question that depends on nothing stays as it is.
+    What comes out is of the kind that came in: a text, a message, a list of messages (its last question of the user
+    is refined) or a dictionary that holds one of these. A question that depends on nothing stays as it is.
 
     Args:
         brain: The session, or what makes it of the ``session_id`` in the config's ``configurable``.
@@ -36,12 +37,12 @@ def refine_with(
     """
 
     def refine(value: Any, config: RunnableConfig) -> Any:
-        session, question = _session(brain, config), _question(value, key)
-        return _replaced(value, key, session.refine(question, model)) if question else value
+        question, reworded = _question(value, key)
+        return reworded(_session(brain, config).refine(question, model)) if question else value
 
     async def arefine(value: Any, config: RunnableConfig) -> Any:
-        session, question = _session(brain, config), _question(value, key)
-        return _replaced(value, key, await session.arefine(question, model)) if question else value
+        question, reworded = _question(value, key)
+        return reworded(await _session(brain, config).arefine(question, model)) if question else value
 
     return RunnableLambda(refine, arefine, name="refine_with")
 
@@ -55,37 +56,26 @@ def _session(brain: BrainMemory | Callable[[str], BrainMemory], config: Runnable
     return brain(session)
 
 
-def _question(value: Any, key: str | None) -> str:
-    """The text of the last question; empty, where there is none."""
+def _question(value: Any, key: str | None) -> tuple[str, Callable[[str], Any]]:
+    """The text of the last question, empty where there is none; and what makes the same with another question."""
     if isinstance(value, str):
-        return value
+        return value, str
     if isinstance(value, BaseMessage):
-        return to_message(value).text
+        return to_message(value).text, partial(_reworded, value)
     if isinstance(value, Mapping):
-        place = _place(value, key)
+        place = key or (next(iter(value)) if len(value) == 1 else "input")
         if place not in value:
             raise ConfigurationError(f"the question is looked for under {place!r}, which is not there: give key=")
-        return _question(value[place], key)
-    if isinstance(value, list | tuple):
-        return next((to_message(message).text for message in reversed(value) if isinstance(message, HumanMessage)), "")
-    raise ConfigurationError(f"a question is a text, a message or a list of messages, not {type(value).__name__}")
-
-
-def _replaced(value: Any, key: str | None, question: str) -> Any:
-    """The same with another question; only what holds it is copied."""
-    if isinstance(value, str):
-        return question
-    if isinstance(value, BaseMessage):
-        return _reworded(value, question)
-    if isinstance(value, Mapping):
-        place = _place(value, key)
-        return {**value, place: _replaced(value[place], key, question)}
-    last = max(n for n, message in enumerate(value) if isinstance(message, HumanMessage))
-    return [*value[:last], _reworded(value[last], question), *value[last + 1 :]]
-
-
-def _place(value: Mapping[str, Any], key: str | None) -> str:
-    return key or (next(iter(value)) if len(value) == 1 else "input")
+        question, reworded = _question(value[place], key)
+        return question, lambda other: {**value, place: reworded(other)}
+    if not isinstance(value, list | tuple):
+        raise ConfigurationError(f"a question is a text, a message or a list of messages, not {type(value).__name__}")
+    messages = convert_to_messages(value)
+    last = max((n for n, message in enumerate(messages) if isinstance(message, HumanMessage)), default=-1)
+    if last < 0:
+        return "", str
+    asked = messages[last]
+    return to_message(asked).text, lambda other: [*messages[:last], _reworded(asked, other), *messages[last + 1 :]]
 
 
 def _reworded(message: BaseMessage, question: str) -> BaseMessage:
