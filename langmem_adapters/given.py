@@ -20,6 +20,7 @@ __all__ = [
     "check_function",
     "check_index",
     "check_plain",
+    "check_scope",
     "check_seconds",
     "check_store",
     "check_text",
@@ -106,6 +107,13 @@ def checked_scope(*, tenant: str = "", user: str = "", session: str = "") -> Sco
     for name, value in (("tenant", tenant), ("user", user), ("session", session)):
         check_text(name, value)
     return Scope(tenant=tenant, user=user, session=session)
+
+
+def check_scope(own: Scope, *, tenant: str, user: str, session: str) -> None:
+    """Raise ConfigurationError where a brain is given beside a session, user or tenant that it is not of."""
+    for name, value in (("session", session), ("user", user), ("tenant", tenant)):
+        if value not in ("", getattr(own, name)):
+            raise ConfigurationError(f"this brain is {name} {getattr(own, name)!r}, not {value!r}")
 
 
 def checked_list(values: Any, wanted: str, *kinds: type[T]) -> list[T]:

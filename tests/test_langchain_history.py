@@ -738,6 +738,8 @@ def test_ten_kilobytes_of_session_id(any_store: Store) -> None:
         ({"session_id": "s", "store": MemoryStore(), "refresh": "always"}, "not 'always'"),
         ({"session_id": "s", "store": MemoryStore(), "summarize_at": 5}, "needs a model="),
         ({"session_id": "x", "brain": BrainMemory(MemoryStore(), "s")}, "session 's', not 'x'"),
+        ({"brain": BrainMemory(MemoryStore(), "s", user="bob"), "user": "ada"}, "user 'bob', not 'ada'"),
+        ({"brain": BrainMemory(MemoryStore(), "s"), "tenant": "t"}, "tenant '', not 't'"),
         ({"session_id": "s", "url": "mysql://x"}, "'mysql' is none of them"),
     ],
 )

@@ -519,6 +519,8 @@ def test_an_empty_query_finds_nothing(query: str) -> None:
 def test_wrong_settings_are_one_clear_sentence() -> None:
     with pytest.raises(ConfigurationError, match="one of url, store and brain"):
         BrainRetriever("s", store=MemoryStore(), url="memory:")
+    with pytest.raises(ConfigurationError, match="this brain is user 'bob', not 'ada'"):
+        BrainRetriever(brain=BrainMemory(MemoryStore(), "s", user="bob"), user="ada")
     for wrong in (None, "sqlite:///x.db"):
         with pytest.raises(ConfigurationError, match="LongTermRetriever searches a LongTermMemory, not"):
             LlamaIndexRetriever(cast(Any, wrong))

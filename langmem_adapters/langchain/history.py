@@ -13,7 +13,7 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.given import checked_list
+from langmem_adapters.given import check_scope, checked_list
 from langmem_adapters.langchain.convert import from_message, from_summary, to_message, writable
 from langmem_adapters.langchain.reading import Seen, read, seen
 from langmem_adapters.langchain.snapshots import Reader, Snapshots
@@ -104,8 +104,8 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
             )
         elif not isinstance(brain, BrainMemory):
             raise ConfigurationError(f"brain is a BrainMemory, not {type(brain).__name__}")
-        elif session_id not in {"", brain.scope.session}:
-            raise ConfigurationError(f"this brain is session {brain.scope.session!r}, not {session_id!r}")
+        else:
+            check_scope(brain.scope, session=session_id, user=user, tenant=tenant)
         bounded = brain.long_term or brain.max_tokens is not None or brain.model is not None
         if brain.long_term or (bounded and memory_k is None):
             memory_k = brain.memory_k

@@ -10,6 +10,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.given import check_scope
 from langmem_adapters.indexes import open_index
 from langmem_adapters.llamaindex.filters import metadata_predicate, one_value
 from langmem_adapters.longterm import LongTermMemory
@@ -64,9 +65,9 @@ class BrainRetriever(BaseRetriever):
             brain = BrainMemory(store_of(url, store), session_id, user=user, tenant=tenant)
         elif not isinstance(brain, BrainMemory):
             raise ConfigurationError(f"brain is a BrainMemory, not {type(brain).__name__}")
-        elif session_id not in {"", brain.scope.session}:
-            raise ConfigurationError(f"this brain is session {brain.scope.session!r}, not {session_id!r}")
-        self._search = SessionSearch(brain, index or open_index("memory:"))
+        else:
+            check_scope(brain.scope, session=session_id, user=user, tenant=tenant)
+        self._search = SessionSearch(brain, open_index("memory:") if index is None else index)
         self._similarity_top_k = similarity_top_k
         super().__init__(callback_manager=callback_manager)
 
