@@ -24,7 +24,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
 from langmem_adapters import ConfigurationError, LongTermMemory, Message, StoreUnavailable, open_store
-from langmem_adapters.langchain import BrainMemoryMiddleware, history_to_thread, to_message
+from langmem_adapters.langchain import BrainMemoryMiddleware, ExperienceMiddleware, history_to_thread, to_message
 from langmem_adapters.protocols import Page
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.tokens import message_tokens
@@ -548,6 +548,24 @@ def test_h5_without_a_user_or_a_session_the_run_is_refused_before_the_model_is_a
 def test_wrong_settings_are_told_at_once(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         memory(**options)
+
+
+class _Counted(MemoryStore):
+    """A store of somebody's own that tells how many sessions of it are open; none is."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+def test_h5_a_store_of_ones_own_has_an_index_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGMEM_STORE_URL", f"sqlite:///{tmp_path}/default.db")
+    ours = BrainMemoryMiddleware(store=_Counted(), memory_k=2)
+    experience = ExperienceMiddleware(store=_Counted(), examples=1)
+    agent = create_agent(Scripted(), middleware=[ours, experience])
+    for text in ("My bike is in the shed.", "And my boat?", "Where is my bike?"):
+        agent.invoke({"messages": [HumanMessage(text)]}, **of("ada", "s"))
+    assert ours.stats()["recalled"] > 0
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- streams, structured answers, outages -------------------------------------------------------------------

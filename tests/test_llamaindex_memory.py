@@ -475,6 +475,10 @@ def test_wrong_settings_are_one_clear_sentence() -> None:
     async def coroutine(_: str) -> LongTermMemory:
         raise AssertionError
 
+    class Called:
+        async def __call__(self, _: str) -> LongTermMemory:
+            raise AssertionError
+
     kept = long_term(MemoryStore())
     with pytest.raises(ConfigurationError, match="one of memory, url and store"):
         LongTermMemoryBlock(kept, store=MemoryStore())
@@ -482,7 +486,8 @@ def test_wrong_settings_are_one_clear_sentence() -> None:
         LongTermMemoryBlock(kept, user="ada")
     with pytest.raises(ValueError, match="similarity_top_k"):
         LongTermMemoryBlock(kept, similarity_top_k=0)
-    for wrong, told in (("sqlite:///x.db", "not str"), (coroutine, "not a coroutine function")):
+    not_plain = "not a coroutine function"
+    for wrong, told in (("sqlite:///x.db", "not str"), (coroutine, not_plain), (Called(), not_plain)):
         with pytest.raises(ConfigurationError, match=f"memory of a LongTermMemoryBlock is a LongTermMemory.*{told}"):
             LongTermMemoryBlock(cast(Any, wrong))
     with pytest.raises(ConfigurationError, match="has no setting nonsense"):

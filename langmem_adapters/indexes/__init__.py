@@ -14,12 +14,21 @@ from langmem_adapters.given import check_text
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.locks import WholeLock
-from langmem_adapters.protocols import Index
+from langmem_adapters.protocols import Index, Store
 
 if TYPE_CHECKING:
     from langmem_adapters.indexes.vector import VectorIndex, Vectors
 
-__all__ = ["cache_index", "cache_vectors", "open_index", "open_vectors", "shared_index", "shared_vectors"]
+__all__ = [
+    "cache_index",
+    "cache_vectors",
+    "index_of",
+    "open_index",
+    "open_vectors",
+    "shared_index",
+    "shared_vectors",
+    "vectors_of",
+]
 
 
 def open_index(url: str | None = None) -> Index:
@@ -113,6 +122,18 @@ def shared_vectors(url: str | None, embedder: Any) -> VectorIndex:
 def cache_vectors(url: str | None, embedder: Any) -> VectorIndex:
     """Give the one vector index that all caches in this process share for a URL and an embedder."""
     return _shared_vectors_of(url or default_url(), embedder, PATIENCE)
+
+
+def index_of(url: str | None, store: Store | None) -> Index:
+    """Give the index that is shared for the URL; a caller's own store has one of its own in memory."""
+    return shared_index(url) if store is None else open_index("memory:")
+
+
+def vectors_of(url: str | None, store: Store | None, embedder: Any) -> VectorIndex | None:
+    """:func:`index_of` for vectors; None, where there is no embedder."""
+    if embedder is None:
+        return None
+    return shared_vectors(url, embedder) if store is None else open_vectors("memory:", embedder)
 
 
 def _shared_vectors_of(url: str, embedder: Any, timeout: float | None) -> VectorIndex:

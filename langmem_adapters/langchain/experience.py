@@ -114,7 +114,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any]):
         check_count("examples", examples, least=0)
         self._store = cache_store(url, store)
         if examples and index is None:
-            index = open_index("memory:") if store else cache_index(url)
+            index = cache_index(url) if store is None else open_index("memory:")
         self._scope = ScopeOf(user, "-", tenant, needs_user=False)
         self._strict = strict
         self._pools: dict[str, Any] = {

@@ -21,7 +21,7 @@ from langmem_adapters.covers import covers
 from langmem_adapters.errors import ConfigurationError, MissingDependency, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.given import check_count
-from langmem_adapters.indexes import open_index, open_vectors, shared_index, shared_vectors
+from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.convert import from_message
 from langmem_adapters.langchain.overlap import is_said, joined
 from langmem_adapters.langchain.recording import (
@@ -154,10 +154,8 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
         if model is not None and summarize_at is None:
             summarize_at = max((max_tokens or _TOKENS) // 2, 1)
         self._store = store_of(url, store)
-        self._index = index or (open_index("memory:") if store else shared_index(url))
-        self._vectors = None
-        if embedder is not None:
-            self._vectors = open_vectors("memory:", embedder) if store else shared_vectors(url, embedder)
+        self._index = index_of(url, store) if index is None else index
+        self._vectors = vectors_of(url, store, embedder)
         self._scope = ScopeOf(user, session, tenant, needs_user=long_term)
         self._long_term, self._recall_k = long_term, recall_k
         self._memory_k, self._max_tokens, self._counter = memory_k, max_tokens, counter

@@ -27,7 +27,7 @@ from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.given import checked_list, has_methods_of
-from langmem_adapters.indexes import open_index, shared_index
+from langmem_adapters.indexes import index_of
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.langgraph.matching import check, common_prefix, item_filter, matches
 from langmem_adapters.langgraph.shelf import Kept, Shelf
@@ -104,7 +104,7 @@ class LongTermStore(BaseStore):
         _check(ttl)
         self.ttl_config = ttl
         self._store = store_of(url, store)
-        self._index = index or (shared_index(url) if store is None else open_index("memory:"))
+        self._index = index_of(url, store) if index is None else index
         self._place = ("langgraph", tenant, "items")
         self._fields = fields
         self._clock = clock

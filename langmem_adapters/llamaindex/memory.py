@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import uuid
 from collections import Counter
@@ -17,7 +16,8 @@ from pydantic import Field, PrivateAttr
 
 from langmem_adapters.causes import WarnOnce
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
-from langmem_adapters.indexes import open_index, open_vectors, shared_index, shared_vectors
+from langmem_adapters.flow import is_coroutine
+from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.llamaindex.convert import to_message
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, Recalled
@@ -100,19 +100,19 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     ) -> None:
         if sum(given is not None for given in (memory, url, store)) > 1:
             raise ConfigurationError("give LongTermMemoryBlock one of memory, url and store")
-        if memory is not None and (user or tenant or index or embedder is not None):
+        if memory is not None and (user or tenant or index is not None or embedder is not None):
             raise ConfigurationError("a memory has its user, tenant, index and embedder itself")
-        _check(memory, settings.keys() - type(self).model_fields.keys())
+        if not (memory is None or isinstance(memory, LongTermMemory)):
+            _check_function(memory)
+        if unknown := settings.keys() - type(self).model_fields.keys():
+            raise ConfigurationError(f"LongTermMemoryBlock has no setting {', '.join(sorted(unknown))}")
         super().__init__(**settings)
         if all(own is None for own in (memory, store, index)) and masked_url(url) == url:
             self._made_by = {"url": url, "embedder": embedder, "user": user, "tenant": tenant}
         if memory is None:
             kept = store_of(url, store)
-            found_by = index or (shared_index(url) if store is None else open_index("memory:"))
-
-            vectors = None
-            if embedder is not None:
-                vectors = shared_vectors(url, embedder) if store is None else open_vectors("memory:", embedder)
+            found_by = index_of(url, store) if index is None else index
+            vectors = vectors_of(url, store, embedder)
 
             def memory_of(session: str) -> LongTermMemory:
                 own = "" if user else session
@@ -210,17 +210,13 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         self._warn("the conversation goes on without its long-term memory", error)
 
 
-def _check(memory: object, unknown: set[str]) -> None:
-    """Raise ConfigurationError for what no block can be made with."""
-    is_function = callable(memory) and not inspect.iscoroutinefunction(memory)
-    if not (memory is None or is_function or isinstance(memory, LongTermMemory)):
+def _check_function(memory: object) -> None:
+    if not callable(memory) or is_coroutine(memory):
         kind = "a coroutine function" if callable(memory) else type(memory).__name__
         raise ConfigurationError(
             "the memory of a LongTermMemoryBlock is a LongTermMemory, or a plain function that gives that of a"
             f" session, not {kind}"
         )
-    if unknown:
-        raise ConfigurationError(f"LongTermMemoryBlock has no setting {', '.join(sorted(unknown))}")
 
 
 def _storable(chat: ChatMessage) -> Message | None:
