@@ -70,17 +70,14 @@ class Removal:
             yield from self._verified.clear_flow()
 
     def _delete(self, key: str) -> Flow[bool]:
-        kept = yield from step(self._kept, key)
+        kept = yield from step(self.pool.store.get, self._place(), [key])
         there = yield from step(self.pool.delete, key=key)
-        partition = None if kept is None else partition_of(kept)
+        partition = partition_of(kept[key]) if key in kept else None
         if self._verified is not None and partition is not None:
             yield from self._verified.drop_flow(partition, key)
         elif self._verified is not None:  # nobody knows where its question is
             yield from self._verified.sweep_flow(lambda named: named == key)
         return there
-
-    def _kept(self, key: str) -> bytes | None:
-        return self.pool.store.get(self._place(), [key]).get(key)
 
     def _invalidate(self, where: Callable[[list[Generation]], bool] | None, tag: str | None) -> Flow[int]:
         if where is None and tag is None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -12,7 +11,6 @@ from pydantic import ConfigDict, Field
 
 from langmem_adapters import views
 from langmem_adapters.analysis import matching
-from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.filters import MetadataFilter, metadata_predicate, one_value
 from langmem_adapters.longterm import LongTermMemory
@@ -60,9 +58,7 @@ class LongTermRetriever(BaseRetriever):
         run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002 - LangChain passes it by name
         k: int | None = None,
         filter: MetadataFilter | None = None,  # noqa: A002 - as LangChain's vector stores call it
-        **unknown: Any,
     ) -> list[Document]:
-        _refuse(unknown)
         return run(self._find(query, k, filter))
 
     async def _aget_relevant_documents(
@@ -72,9 +68,7 @@ class LongTermRetriever(BaseRetriever):
         run_manager: AsyncCallbackManagerForRetrieverRun,  # noqa: ARG002 - LangChain passes it by name
         k: int | None = None,
         filter: MetadataFilter | None = None,  # noqa: A002 - as LangChain's vector stores call it
-        **unknown: Any,
     ) -> list[Document]:
-        _refuse(unknown)
         return await arun(self._find(query, k, filter))
 
     def _find(self, query: str, k: int | None, narrower: MetadataFilter | None) -> Flow[list[Document]]:
@@ -96,11 +90,6 @@ class LongTermRetriever(BaseRetriever):
         said = ((recalled, wanted(recalled.memory)) for recalled in found)
         documents = [_document(recalled, occurrence) for recalled, occurrence in said if occurrence is not None]
         return views.Listing(documents, _view, query=query)
-
-
-def _refuse(unknown: Mapping[str, Any]) -> None:
-    if unknown:
-        raise ConfigurationError(f"a search takes k= and filter= by themselves, and not {', '.join(unknown)}=")
 
 
 def _document(found: Recalled, said: Occurrence) -> Document:
