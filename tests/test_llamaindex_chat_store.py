@@ -733,11 +733,11 @@ def test_wrong_arguments_are_named() -> None:
         SyncBrainChatStore(store=MemoryStore()).get_messages("")
 
 
-@pytest.mark.parametrize("wrong", [{"limit": -1}, {"offset": -1}])
+@pytest.mark.parametrize("wrong", [{"limit": -1}, {"offset": -1}, {"limit": 2.5}])
 async def test_wrong_numbers_are_named(wrong: dict[str, Any]) -> None:
     ours = await three_of(MemoryStore())
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
         await ours.get_messages("s", **wrong)
-    with pytest.raises(ConfigurationError, match="n is a number"):
+    with pytest.raises(ConfigurationError, match="n is a whole number"):
         await ours.delete_oldest_messages("s", -1)
     assert await ours.count_messages("s") == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -80,10 +81,10 @@ def _checks(wanted: Any) -> list[Callable[[Any], bool]]:
     return [_check(_OPERATORS[name], value) for name, value in wanted.items()]
 
 
-def _check(operator: Callable[[Any, Any], bool], wanted: Any) -> Callable[[Any], bool]:
+def _check(compare: Callable[[Any, Any], bool], wanted: Any) -> Callable[[Any], bool]:
     def check(found: Any) -> bool:
         try:
-            return bool(operator(found, wanted))
+            return bool(compare(found, wanted))
         except TypeError:  # None, or a number and a text, have no order
             return False
 
@@ -91,12 +92,12 @@ def _check(operator: Callable[[Any, Any], bool], wanted: Any) -> Callable[[Any],
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "$eq": lambda found, wanted: found == wanted,
-    "$ne": lambda found, wanted: found != wanted,
-    "$gt": lambda found, wanted: found > wanted,
-    "$gte": lambda found, wanted: found >= wanted,
-    "$lt": lambda found, wanted: found < wanted,
-    "$lte": lambda found, wanted: found <= wanted,
+    "$eq": operator.eq,
+    "$ne": operator.ne,
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
     "$in": lambda found, wanted: any(found == value for value in wanted),
     "$nin": lambda found, wanted: all(found != value for value in wanted),
 }

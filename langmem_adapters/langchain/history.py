@@ -106,8 +106,7 @@ class BrainChatMessageHistory(BaseChatMessageHistory):
             raise ConfigurationError(f"brain is a BrainMemory, not {type(brain).__name__}")
         else:
             check_scope(brain.scope, session=session_id, user=user, tenant=tenant)
-        bounded = brain.long_term or brain.max_tokens is not None or brain.model is not None
-        if brain.long_term or (bounded and memory_k is None):
+        if brain.long_term or (memory_k is None and (brain.model is not None or brain.max_tokens is not None)):
             memory_k = brain.memory_k
         self.brain = brain
         self.session_id = brain.scope.session

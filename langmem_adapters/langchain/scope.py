@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from langgraph.config import get_config
 from langgraph.runtime import Runtime
 
 from langmem_adapters.errors import ConfigurationError
@@ -23,15 +22,8 @@ def _user_of(runtime: Runtime[Any]) -> object:
 
 
 def _session_of(runtime: Runtime[Any]) -> object:
-    if session := _of_context(runtime, "session_id"):
-        return session
-    info = getattr(runtime, "execution_info", None)  # early versions of LangGraph have none
-    if info is not None and info.thread_id:
-        return info.thread_id
-    try:
-        return get_config().get("configurable", {}).get("thread_id")
-    except RuntimeError:  # outside of a run
-        return None
+    info = runtime.execution_info  # None outside of a run
+    return _of_context(runtime, "session_id") or (info and info.thread_id)
 
 
 def _of_context(runtime: Runtime[Any], name: str) -> object:

@@ -79,8 +79,7 @@ def memory_section(summary: str, recalled: Sequence[Recalled], max_tokens: int, 
     """
     room = max_tokens - counter(f"{_HEADER}{_FOOTER}")
     parts: list[str] = []
-    lines = [(f"{day(found)} " if day(found) else "", found) for found in recalled]
-    for name, texts in (("summary", [summary] if summary else []), ("recalled", [_line(*line) for line in lines])):
+    for name, texts in (("summary", [summary] if summary else []), ("recalled", map(_line, recalled))):
         kept: list[str] = []
         room -= counter(f"<{name}>\n</{name}>\n")
         for text in texts:
@@ -91,9 +90,9 @@ def memory_section(summary: str, recalled: Sequence[Recalled], max_tokens: int, 
     return _HEADER + "\n".join(parts) + f"\n{_FOOTER}" if parts else ""
 
 
-def _line(said_on: str, found: Recalled) -> str:
-    message = found.memory.message
-    return f"- {said_on}{message.name or message.role}: {' '.join(message.text.split())}"
+def _line(found: Recalled) -> str:
+    message, said_on = found.memory.message, day(found)
+    return f"- {said_on and f'{said_on} '}{message.name or message.role}: {' '.join(message.text.split())}"
 
 
 def day(found: Recalled) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -113,10 +114,10 @@ def _number(value: Any) -> float | None:
 
 
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
-    "$gt": _ordered(lambda left, right: left > right),
-    "$gte": _ordered(lambda left, right: left >= right),
-    "$lt": _ordered(lambda left, right: left < right),
-    "$lte": _ordered(lambda left, right: left <= right),
+    "$gt": _ordered(operator.gt),
+    "$gte": _ordered(operator.ge),
+    "$lt": _ordered(operator.lt),
+    "$lte": _ordered(operator.le),
 }
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "$eq": lambda found, wanted: bool(found == wanted),

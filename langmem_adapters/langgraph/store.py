@@ -262,11 +262,9 @@ def _kept(op: PutOp, now: float) -> Kept:
     ttl = _seconds(op.ttl)
     if not isinstance(op.value, Mapping):
         raise ConfigurationError(f"an item's value is a dictionary, not {type(op.value).__name__}")
-    if not (op.index is None or op.index is False or isinstance(op.index, list | tuple)):
-        raise ConfigurationError(f"the index of an item is a list of paths, or False, not {type(op.index).__name__}")
     fields: list[str] | Literal[False] | None = op.index
     if fields is not None and fields is not False:
-        fields = checked_list(fields, "the index of an item is a list of paths", str)
+        fields = checked_list(fields, "the index of an item is a list of paths, or False", str)
     return Kept(dict(op.value), now, now, ttl, None if ttl is None else now + ttl, fields)
 
 

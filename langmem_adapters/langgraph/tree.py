@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Literal, NamedTuple
 
 from langmem_adapters.errors import Conflict
@@ -68,14 +69,11 @@ class Tree:
         child: _Kind = "items"
         with suppress(Conflict):
             while namespace and self._remove(namespace, child, if_):
-                namespace = namespace[:-1]
-                child = "below"
-                node = namespace
+                namespace, child = namespace[:-1], "below"
+                if_ = partial(self._is_bare, namespace)
 
-                def is_bare(node: Namespace = node) -> bool:
-                    return not self._children(node)
-
-                if_ = is_bare
+    def _is_bare(self, node: Namespace) -> bool:
+        return not self._children(node)
 
     def _remove(self, namespace: Namespace, kind: _Kind, if_: Callable[[], bool]) -> bool:
         """Remove a child of a node; says whether the node has none any more."""

@@ -108,6 +108,8 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
     ['Where is my bike?']
     """
 
+    __init__ = _OnStore.__init__  # named, since type checkers make one of the fields for a model without
+
     async def get_messages(
         self, key: str, status: MessageStatus | None = _ACTIVE, limit: int | None = None, offset: int | None = None
     ) -> list[ChatMessage]:
@@ -166,6 +168,8 @@ class SyncBrainChatStore(_OnStore, BaseChatStore):
     >>> [message.content for message in memory.get()]
     ['Where is my bike?']
     """
+
+    __init__ = _OnStore.__init__  # as above
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Replace all messages of the key, archived ones too, in one write."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -59,7 +60,7 @@ def _part(part: MetadataFilter | MetadataFilters) -> Predicate:
     if part.operator == FilterOperator.IS_EMPTY:
         return lambda metadata: metadata.get(key) in (None, "", [])
     if part.operator not in _OPERATORS:
-        known = ", ".join(operator.value for operator in FilterOperator)
+        known = ", ".join(each.value for each in FilterOperator)
         raise ConfigurationError(f"a metadata filter's operator is one of {known}, not {part.operator!r:.50}")
     check, without = _OPERATORS[part.operator], part.operator in {FilterOperator.NE, FilterOperator.NIN}
 
@@ -84,17 +85,17 @@ def _text_match_insensitive(found: Any, wanted: Any) -> bool:
 
 
 _OPERATORS: dict[FilterOperator, Callable[[Any, Any], bool]] = {
-    FilterOperator.EQ: lambda found, wanted: found == wanted,
-    FilterOperator.NE: lambda found, wanted: found != wanted,
-    FilterOperator.GT: lambda found, wanted: found > wanted,
-    FilterOperator.GTE: lambda found, wanted: found >= wanted,
-    FilterOperator.LT: lambda found, wanted: found < wanted,
-    FilterOperator.LTE: lambda found, wanted: found <= wanted,
+    FilterOperator.EQ: operator.eq,
+    FilterOperator.NE: operator.ne,
+    FilterOperator.GT: operator.gt,
+    FilterOperator.GTE: operator.ge,
+    FilterOperator.LT: operator.lt,
+    FilterOperator.LTE: operator.le,
     FilterOperator.IN: lambda found, wanted: found in wanted,
     FilterOperator.NIN: lambda found, wanted: found not in wanted,
     FilterOperator.ANY: lambda found, wanted: any(value in found for value in wanted),
     FilterOperator.ALL: lambda found, wanted: all(value in found for value in wanted),
-    FilterOperator.CONTAINS: lambda found, wanted: wanted in found,
+    FilterOperator.CONTAINS: operator.contains,
     FilterOperator.TEXT_MATCH: _text_match,
     FilterOperator.TEXT_MATCH_INSENSITIVE: _text_match_insensitive,
 }

@@ -13,8 +13,9 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.covers import SUMMARY, moved_back, read_summary
-from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
+from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.flow import Flow, step
+from langmem_adapters.given import check_count
 from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_message
 from langmem_adapters.log import ARCHIVE, ARCHIVED, CREATED, MOVES
 from langmem_adapters.model import Message, salvage
@@ -49,8 +50,11 @@ class ChatSession:
 
     def read(self, status: MessageStatus | None, limit: int | None, offset: int | None) -> Flow[list[ChatMessage]]:
         """Messages of a status, archived before active ones."""
-        start = _natural(offset or 0, "offset")
-        stop = None if limit is None else start + _natural(limit, "limit")
+        for name, number in (("offset", offset), ("limit", limit)):
+            if number is not None:
+                check_count(name, number, least=0)
+        start = offset or 0
+        stop = None if limit is None else start + limit
         n = stop if status == _ACTIVE else 0 if status else None
         page = yield from self._look(n, archive=status != _ACTIVE)
         return _chats((_archive(page) + page.items)[start:stop])
@@ -72,7 +76,8 @@ class ChatSession:
         def plan(page: Page) -> _Change:
             return {"remove": page.items, "archive": [(item.id, item.data) for item in page.items if archive]}
 
-        return _chats((yield from self._change(plan, _natural(n, "n"))).items)
+        check_count("n", n, least=0)
+        return _chats((yield from self._change(plan, n)).items)
 
     def remove_at(self, idx: int) -> Flow[ChatMessage | None]:
         """Remove the active message at a position, and give it."""
@@ -164,9 +169,3 @@ def _cover_moved(page: Page, gone: Sequence[Item]) -> dict[str, bytes]:
         return {}
     ids = [item.id for item in page.items]
     return moved_back(summary, [item.id for item in gone], reversed(ids[: ids.index(summary.covers)]))
-
-
-def _natural(number: int, name: str) -> int:
-    if number < 0:
-        raise ConfigurationError(f"{name} is a number of messages, 0 or more, not {number}")
-    return number

@@ -103,44 +103,32 @@ class NodeVectors:
     ) -> None:
         """Note the vectors, change the store, and then remember the position; done again, it comes to the same."""
         with self._changing.held():
-            self._change(name, maker, upsert=upsert, delete=delete, position=position, since=since)
-
-    def _change(
-        self,
-        name: str,
-        maker: Maker,
-        *,
-        upsert: Mapping[str, Vector],
-        delete: Sequence[str],
-        position: Position | None,
-        since: Position | None = None,
-    ) -> None:
-        space = self._begun(name, maker, since)
-        added = {_node(space.generation, id_): (id_, vector) for id_, vector in upsert.items()}
-        gone = [_node(space.generation, id_) for id_ in delete]
-        with search_errors("vector"), self._ledger.writing() as connection:
-            connection.executemany(
-                "INSERT OR REPLACE INTO langmem_nodes VALUES (?, ?, ?, ?)",
-                [(node, space.number, to_bytes(id_), vector.tobytes()) for node, (id_, vector) in added.items()],
-            )
-        self._delete(list(dict.fromkeys([*gone, *added])))
-        self._add(space.generation, {node: vector for node, (_, vector) in added.items()})
-        try:
+            space = self._begun(name, maker, since)
+            added = {_node(space.generation, id_): (id_, vector) for id_, vector in upsert.items()}
+            gone = [_node(space.generation, id_) for id_ in delete]
             with search_errors("vector"), self._ledger.writing() as connection:
-                check(_mark(connection, name), maker, since)
-                left = [(node,) for node in gone if node not in added]
-                connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", left)
-                if position is not None:
-                    connection.execute(
-                        "UPDATE langmem_node_namespaces SET seq = ?, entry = ? WHERE number = ?",
-                        (position[0], to_bytes(position[1]), space.number),
-                    )
-        except Conflict:
-            self._clear(name)  # what there is now is of both
-            self._delete([*added])
-            with search_errors("vector"), self._ledger.writing() as connection:
-                connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", [(node,) for node in added])
-            raise
+                connection.executemany(
+                    "INSERT OR REPLACE INTO langmem_nodes VALUES (?, ?, ?, ?)",
+                    [(node, space.number, to_bytes(id_), vector.tobytes()) for node, (id_, vector) in added.items()],
+                )
+            self._delete(list(dict.fromkeys([*gone, *added])))
+            self._add(space.generation, {node: vector for node, (_, vector) in added.items()})
+            try:
+                with search_errors("vector"), self._ledger.writing() as connection:
+                    check(_mark(connection, name), maker, since)
+                    left = [(node,) for node in gone if node not in added]
+                    connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", left)
+                    if position is not None:
+                        connection.execute(
+                            "UPDATE langmem_node_namespaces SET seq = ?, entry = ? WHERE number = ?",
+                            (position[0], to_bytes(position[1]), space.number),
+                        )
+            except Conflict:
+                self._clear(name)  # what there is now is of both
+                self._delete([*added])
+                with search_errors("vector"), self._ledger.writing() as connection:
+                    connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", [(node,) for node in added])
+                raise
 
     def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
         """The ``k`` ids that the store finds nearest, by their cosine."""
