@@ -41,20 +41,10 @@ class _OnStore(BaseModel):
     _store: Store = PrivateAttr()
     _opens_again: bool = PrivateAttr()
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        store: Store | None = None,
-        user: str = "",
-        tenant: str = "",
-        ttl: float | None = None,
-        refresh: Refresh = "write",
-    ) -> None:
+    def __init__(self, url: str | None, store: Store | None, **settings: Any) -> None:
         kept = store_of(url, store)
         # A dump that names a store of the caller's own cannot be loaded: nobody gets another one unawares.
-        named = masked_url(url) if store is None else repr(store)
-        super().__init__(url=named, user=user, tenant=tenant, ttl=ttl, refresh=refresh)
+        super().__init__(url=masked_url(url) if store is None else repr(store), **settings)
         self._store = kept
         self._opens_again = store is None and masked_url(url) == url
         self._session("any")  # refuses what is wrong
@@ -108,7 +98,17 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
     ['Where is my bike?']
     """
 
-    __init__ = _OnStore.__init__  # named, since type checkers make one of the fields for a model without
+    def __init__(  # in each class, as else type checkers make one of the fields for it
+        self,
+        url: str | None = None,
+        *,
+        store: Store | None = None,
+        user: str = "",
+        tenant: str = "",
+        ttl: float | None = None,
+        refresh: Refresh = "write",
+    ) -> None:
+        super().__init__(url, store, user=user, tenant=tenant, ttl=ttl, refresh=refresh)
 
     async def get_messages(
         self, key: str, status: MessageStatus | None = _ACTIVE, limit: int | None = None, offset: int | None = None
@@ -169,7 +169,17 @@ class SyncBrainChatStore(_OnStore, BaseChatStore):
     ['Where is my bike?']
     """
 
-    __init__ = _OnStore.__init__  # as above
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        store: Store | None = None,
+        user: str = "",
+        tenant: str = "",
+        ttl: float | None = None,
+        refresh: Refresh = "write",
+    ) -> None:
+        super().__init__(url, store, user=user, tenant=tenant, ttl=ttl, refresh=refresh)
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Replace all messages of the key, archived ones too, in one write."""
