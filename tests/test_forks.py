@@ -15,6 +15,8 @@ import pytest
 from langmem_adapters import forks, indexes, stores
 from langmem_adapters.database import Database
 from langmem_adapters.indexes import shared_index
+from langmem_adapters.langchain import BrainMemoryMiddleware, ExperienceMiddleware
+from langmem_adapters.model import Scope
 from langmem_adapters.stores import shared_store
 from langmem_adapters.stores.memory import MemoryStore
 
@@ -140,4 +142,33 @@ def test_a_child_forked_beside_a_change_in_memory_has_all_of_it() -> None:
         assert store.append(("n",), [("c", b"")]).total == 3
 
     assert forked(look) == 0
+    thread.join()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("make", "ask"),
+    [
+        (BrainMemoryMiddleware, lambda ours, user: ours.brain("s", user=user)),
+        (ExperienceMiddleware, lambda ours, user: ours._of(Scope(user=user), None)),
+    ],
+)
+def test_g1_a_child_forked_beside_an_agent_has_the_memory_of_others(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], ask: Callable[[Any, str], object]
+) -> None:
+    ours, pause = make(store=MemoryStore()), Pause()
+    original = ours._made
+
+    def slowly(scope: Scope, *more: Any) -> Any:
+        if scope.user == "slow":
+            pause()
+        return original(scope, *more)
+
+    monkeypatch.setattr(ours, "_made", slowly)
+    thread = threading.Thread(target=ask, args=(ours, "slow"))
+    thread.start()
+    assert pause.inside.wait(20)
+    threading.Timer(0.05, pause.finish.set).start()
+    assert forked(lambda: ask(ours, "ada")) == 0
     thread.join()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections import OrderedDict
@@ -24,6 +23,7 @@ from langmem_adapters.langchain.chat_model import CachedChatModel
 from langmem_adapters.langchain.generations import worth_storing
 from langmem_adapters.langchain.rebinding import replaced_models
 from langmem_adapters.langchain.tools import Tools
+from langmem_adapters.locks import WholeLock
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores import cache_store
@@ -139,7 +139,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any]):
             "new_id": new_id,
         }
         self._bypassed = 0
-        self._lock = threading.Lock()
+        self._lock = WholeLock()
         self._answers: OrderedDict[tuple[Scope, str | None], Answers] = OrderedDict()
         self._gone: dict[str, Any] = {}  # what was counted by those that are not kept any more
         self._gone_saved = Saved()

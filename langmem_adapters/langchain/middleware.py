@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections import Counter, OrderedDict
@@ -41,6 +40,7 @@ from langmem_adapters.langchain.shown import Frame, memory_section, with_section
 from langmem_adapters.langchain.storable import legible
 from langmem_adapters.langchain.thread import SUMMARY_KEY
 from langmem_adapters.langchain.thread_view import Thread
+from langmem_adapters.locks import WholeLock
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled, Scope, Summary
 from langmem_adapters.prompts import Prompts
@@ -175,7 +175,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
         self._words = words_in(self._store)
         self._counts: Counter[str] = Counter()
         self._warn = WarnOnce()
-        self._lock = threading.Lock()
+        self._lock = WholeLock()
         self._brains: OrderedDict[Scope, BrainMemory] = OrderedDict()
         self._made(Scope(user="check", session="check"))  # so that a wrong setting is told here
 

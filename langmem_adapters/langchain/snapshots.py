@@ -7,7 +7,6 @@ from what the model was shown as the second read has. So that read is answered f
 from __future__ import annotations
 
 import inspect
-import threading
 from collections import deque
 from types import FrameType
 from typing import Final, NamedTuple
@@ -15,6 +14,8 @@ from uuid import UUID
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import var_child_runnable_config
+
+from langmem_adapters.locks import WholeLock
 
 __all__ = ["Reader", "Snapshots"]
 
@@ -76,7 +77,7 @@ class Snapshots:
     """The reads that stand: those of turns until they end, and the latest of a step until something is written."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = WholeLock()
         self._begun: deque[_Begun] = deque(maxlen=_TURNS)
         self._read: tuple[UUID, list[BaseMessage]] | None = None
 
