@@ -2,13 +2,6 @@
 
 Inputs are taken by attribute (``conversation_id``, ``memory_type``, ``data``, ``metadata``, ``limit``), so arshai's
 own ``IMemoryInput`` does, and so does any object like it. arshai itself is never imported.
-
->>> from types import SimpleNamespace
->>> manager = InMemoryManager(ttl=60)
->>> manager.store(SimpleNamespace(conversation_id="c1", data=[MemoryText(working_memory="looks for a bike")]))
-'memory:SHORT_TERM_MEMORY:c1'
->>> manager.retrieve(SimpleNamespace(conversation_id="c1"))[0].working_memory
-'looks for a bike'
 """
 
 from __future__ import annotations
@@ -189,6 +182,11 @@ class RedisWorkingMemoryManager(_Manager):
             each turn, and each starts the time anew.
         clock: Gives Unix seconds.
         ignored: arshai takes any further setting, and none has an effect there either.
+
+    >>> from types import SimpleNamespace
+    >>> manager = RedisWorkingMemoryManager("memory:", ttl=60)
+    >>> manager.store(SimpleNamespace(conversation_id="c1", data=[MemoryText(working_memory="looks for a bike")]))
+    'memory:SHORT_TERM_MEMORY:c1'
     """
 
     def __init__(
@@ -205,7 +203,15 @@ class RedisWorkingMemoryManager(_Manager):
 
 
 class InMemoryManager(_Manager):
-    """arshai's class of this name: texts of this object alone, in this process's memory; arguments as above."""
+    """arshai's class of this name: texts of this object alone, in this process's memory; arguments as above.
+
+    >>> from types import SimpleNamespace
+    >>> manager = InMemoryManager(ttl=60)
+    >>> given = SimpleNamespace(conversation_id="c1", data=[MemoryText(working_memory="looks for a bike")])
+    >>> key = manager.store(given)
+    >>> manager.retrieve(given)[0].working_memory
+    'looks for a bike'
+    """
 
     def __init__(
         self,

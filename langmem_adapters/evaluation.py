@@ -31,6 +31,9 @@ class Question(NamedTuple):
     """A question and what answers it: the id of a message or of a memory, or the text of one, for each answer.
 
     ``user`` says whose memory is asked; "": the one that there is.
+
+    >>> Question("Where is the bike?", frozenset({"m1"})).evidence
+    frozenset({'m1'})
     """
 
     text: str

@@ -48,10 +48,7 @@ class _Data(BaseModel):
     model_config = ConfigDict(extra="allow", ser_json_inf_nan="constants", protected_namespaces=())
 
     def to_bytes(self, **instead: Any) -> bytes:
-        """Write the fields that differ from their defaults, with the version of the format.
-
-        ``instead`` are values of fields in place of this object's own.
-        """
+        """Write the fields that differ from their defaults, those of ``instead`` in their place, and a version."""
         fields = self.to_data()
         if "v" in fields:
             raise SerializationError(f'a {type(self).__name__} cannot have a field "v": that is the format\'s version')
@@ -122,6 +119,9 @@ class Scope(BaseModel):
     Short-term memory belongs to the session; long-term memory and experiences belong to the user, or to the
     tenant when asked. What a scope does not name is never searched: without a user, long-term memory stays
     inside the session.
+
+    >>> Scope(user="ada", session="monday")
+    Scope(tenant='', user='ada', session='monday')
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -291,10 +291,8 @@ class Recalled(NamedTuple):
         return self.memory.message.text
 
     def __repr__(self) -> str:
-        message = self.memory.message
-        return (
-            f"Recalled({self.score:.2f}, {views.one_line(message.name or message.role)}: {views.one_line(self.text)!r})"
-        )
+        said = self.memory.message
+        return f"Recalled({self.score:.2f}, {views.one_line(said.name or said.role)}: {views.one_line(said.text)!r})"
 
     def _repr_html_(self) -> str:
         return views.attempt(self, lambda: views.memories([self]))
@@ -331,6 +329,9 @@ class Experience(_Data):
     """A request, the response it got and how good that was (MetaGPT's ``Experience``).
 
     ``req`` and ``resp`` are plain data, kept with their types. ``timestamp`` is Unix time in seconds.
+
+    >>> Experience(req="the capital of France", resp="Paris", metric=Metric(score=Score(val=9))).metric.score.val
+    9
     """
 
     req: Any = None

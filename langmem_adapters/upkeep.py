@@ -200,11 +200,9 @@ def migrate(
     source, target = existing_settings(from_url, None), settings_for(to_url, None)
     if _place(source) == _place(target):
         raise ConfigurationError("a store cannot be migrated into itself: give two different URLs")
-    total = sum(kind.namespaces for kind in Checkup(source.store).stats().kinds.values())
-    with _advancing("migrating", 2 * total) as advance:
+    with progress() as bar:
         name = fingerprint(repr(bare(source.store)))
-        migration = Migration(source.store, target.store, name=name, report=lambda _: advance(1))
-        migrated = migration.run()
+        migrated = Migration(source.store, target.store, name=name, progress=bar).run()
     if as_json:
         typer.echo(json.dumps(migrated._asdict()))
     else:
@@ -238,10 +236,10 @@ def vacuum(*, url: Url = None) -> None:
 
 
 @contextmanager
-def _advancing(what: str, total: int | None = None) -> Iterator[Any]:
+def _advancing(what: str) -> Iterator[Any]:
     """A progress bar, and what moves it on."""
     with progress() as bar:
-        task = bar.add_task(what, total=total)
+        task = bar.add_task(what, total=None)
         yield lambda count: bar.advance(task, count)
 
 

@@ -17,7 +17,11 @@ _MILLION = 1_000_000
 
 
 class Saved(NamedTuple):
-    """Seconds, tokens, and money in the unit of ``Metric.money_cost`` and of the price table."""
+    """Seconds, tokens, and money in the unit of ``Metric.money_cost`` and of the price table.
+
+    >>> Saved(tokens=100) + Saved(seconds=1.5, tokens=20)
+    Saved(seconds=1.5, tokens=120, money=0.0)
+    """
 
     seconds: float = 0.0
     tokens: int = 0

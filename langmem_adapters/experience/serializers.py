@@ -27,7 +27,11 @@ _USEFUL = "Command Editor.read executed: file_path"
 
 
 class DataSerializer:
-    """Keeps data as it is: the request is the only argument that counts, or all of them by name."""
+    """Keeps data as it is: the request is the only argument that counts, or all of them by name.
+
+    >>> DataSerializer().serialize_req(country="France"), DataSerializer().serialize_req(a=1, b=2)
+    ('France', {'a': 1, 'b': 2})
+    """
 
     def serialize_req(self, **arguments: Any) -> Any:
         """Give the arguments."""
@@ -81,7 +85,12 @@ class JsonSerializer(DataSerializer):
 
 
 class PydanticSerializer(DataSerializer):
-    """Responses that are models of one class, where the function does not say so."""
+    """Responses that are models of one class, where the function does not say so.
+
+    >>> from langmem_adapters.model import Score
+    >>> PydanticSerializer(Score).deserialize_resp({"val": 9}).val
+    9
+    """
 
     def __init__(self, model: type[BaseModel]) -> None:
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
@@ -100,7 +109,11 @@ class PydanticSerializer(DataSerializer):
 class MessagesSerializer(DataSerializer):
     """Requests that hold chat messages: of each only what was said and called, so that ids and usage do not count.
 
-    Messages are LangChain's, or dictionaries with ``role`` and ``content``, anywhere in the arguments.
+    Messages are LangChain's, anywhere in the arguments; dictionaries stay as they are.
+
+    >>> from langchain_core.messages import HumanMessage
+    >>> MessagesSerializer().serialize_req(messages=[HumanMessage("Hello.", id="m1")])
+    [{'role': 'user', 'content': 'Hello.'}]
     """
 
     def serialize_req(self, **arguments: Any) -> Any:
@@ -113,6 +126,9 @@ class RoleZeroSerializer(TextSerializer):
 
     That is, messages that show a file which was read, and ``state_data`` or, without one, the last message. Plan,
     time and the rest of the state, which change on each call, are left out.
+
+    >>> RoleZeroSerializer().serialize_req(req=[{"role": "user", "content": "plan"}], state_data="the task")
+    '[{"role": "user", "content": "the task"}]'
     """
 
     def serialize_req(self, **arguments: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.importing.transcript import flaw, is_json
+from langmem_adapters.importing.transcript import flaw
 from langmem_adapters.model import Message
 
 __all__ = ["chat_message"]
@@ -43,7 +43,8 @@ def _tool_call(call: Any) -> dict[str, Any]:
     if not isinstance(function, dict):
         raise SerializationError("a tool call has no function")
     arguments = function.get("arguments") or "{}"
-    if isinstance(arguments, str) and not is_json(arguments):
-        raise SerializationError("the arguments of a tool call are not JSON")
-    args = json.loads(arguments) if isinstance(arguments, str) else arguments
+    try:
+        args = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError) as error:
+        raise SerializationError("the arguments of a tool call are not JSON") from error
     return {"id": call.get("id"), "name": function.get("name", ""), "args": args}

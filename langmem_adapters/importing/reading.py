@@ -15,7 +15,7 @@ from langmem_adapters.importing.hosts import langchain_message, llamaindex_messa
 from langmem_adapters.importing.locomo import read_locomo
 from langmem_adapters.importing.metagpt import read_collections
 from langmem_adapters.importing.openai import chat_message
-from langmem_adapters.importing.transcript import Numbered, Transcript, conversations, is_json
+from langmem_adapters.importing.transcript import Numbered, Transcript, conversations
 from langmem_adapters.sessions import Line, parse_lines
 
 __all__ = ["FileFormat", "read_transcripts"]
@@ -86,12 +86,20 @@ def _values(text: str, *, lines: bool) -> list[Numbered]:
         whole = json.loads(text)
     except (ValueError, RecursionError) as error:
         first = next((line for line in text.split("\n") if line.strip()), "")
-        if is_json(first) or not first:
+        if _is_json(first) or not first:
             return list(_json_lines(text))
         raise _not_json(getattr(error, "lineno", 1), error) from error
     if isinstance(whole, list):
         return [Numbered(f"item {number}", value) for number, value in enumerate(whole, start=1)]
     return [Numbered("line 1", whole)]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _json_lines(text: str) -> Iterator[Numbered]:

@@ -13,7 +13,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message
 from langmem_adapters.sessions import Line
 
-__all__ = ["Numbered", "Transcript", "conversation", "conversations", "flaw", "is_json", "line"]
+__all__ = ["Numbered", "Transcript", "conversation", "conversations", "flaw", "line"]
 
 
 class Transcript(NamedTuple):
@@ -71,12 +71,3 @@ def flaw(error: ValidationError) -> str:
     """The first place that is wrong, and why; without the value, which may be long or secret."""
     first = error.errors(include_input=False)[0]
     return f"{'.'.join(str(part) for part in first['loc']) or 'value'}: {first['msg']}"
-
-
-def is_json(text: str) -> bool:
-    """Whether a text is JSON as a whole."""
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True

@@ -56,18 +56,10 @@ class Recorder:
         stats = self._cache.stats()
         if not {"hits", "misses"} <= stats.keys():
             raise ConfigurationError(f"{type(self._cache).__name__} does not count hits and misses")
-        saved = self._saved()
-        told = {name: stats[f"saved_{name}"] for name in saved._fields if f"saved_{name}" in stats}
-        saved = saved._replace(**told)
+        saved = Saved(**{name: stats[f"saved_{name}"] for name in Saved._fields if f"saved_{name}" in stats})
         snapshot = Snapshot(self._clock(), stats["hits"], stats["misses"], saved)
         self.snapshots.append(snapshot)
         return snapshot
-
-    def _saved(self) -> Saved:
-        for place in (self._cache, getattr(self._cache, "pool", None)):
-            if callable(getattr(place, "saved", None)):
-                return place.saved()  # type: ignore[no-any-return, union-attr]
-        return Saved()
 
     def __repr__(self) -> str:
         return f"Recorder({self._cache!r}, snapshots={len(self.snapshots)})"

@@ -42,19 +42,10 @@ def hit_rate(looks: Recorder | Sequence[Snapshot], *, ax: Axes | None = None) ->
     ax = axes(ax)
     times = _times(snapshots)
     shares = [100 * h / n if n else float("nan") for h, n in zip(hits, asked, strict=True)]
-    ax.stairs(shares, _numbers(times), color=GREY, alpha=0.35, fill=True, label="between two looks")
-    numbers = _numbers(times)
-    overall = [
-        (at, 100 * h / n) for at, h, n in zip(numbers[1:], accumulate(hits), accumulate(asked), strict=True) if n
-    ]
-    ax.plot(
-        [at for at, _ in overall],
-        [share for _, share in overall],
-        color=BLUE,
-        marker="o",
-        ms=4,
-        label="since the first look",
-    )
+    ax.stairs(shares, times, color=GREY, alpha=0.35, fill=True, label="between two looks")
+    so_far = zip(times[1:], accumulate(hits), accumulate(asked), strict=True)
+    since, overall = zip(*((at, 100 * h / n) for at, h, n in so_far if n), strict=True)
+    ax.plot(since, overall, color=BLUE, marker="o", ms=4, label="since the first look")
     ax.set_ylim(0, 103)
     ax.yaxis.set_major_formatter("{x:.0f} %")
     share = 100 * sum(hits) / sum(asked)
@@ -81,8 +72,8 @@ def savings(
     grown = [getattr(_grown(before, after).saved, of) for before, after in pairwise(snapshots)]
     ax = axes(ax)
     times, totals = _times(snapshots), [0, *accumulate(grown)]
-    ax.fill_between(_numbers(times), totals, color=GREEN, alpha=0.25, linewidth=0)
-    ax.plot(_numbers(times), totals, color=GREEN, marker="o", ms=4)
+    ax.fill_between(times, totals, color=GREEN, alpha=0.25, linewidth=0)
+    ax.plot(times, totals, color=GREEN, marker="o", ms=4)
     ax.set_ylim(0, max(totals) * 1.08 or 1)
     ax.yaxis.set_major_formatter("{x:,g}")
     unit = currency or of if of == "money" else of
@@ -111,12 +102,10 @@ def _grown(before: Snapshot, after: Snapshot) -> Snapshot:
     return Snapshot(after.at, max(hits, 0), max(misses, 0), saved)
 
 
-def _times(snapshots: Sequence[Snapshot]) -> list[datetime]:
-    return [datetime.fromtimestamp(snapshot.at).astimezone() for snapshot in snapshots]
-
-
-def _numbers(times: Sequence[datetime]) -> list[float]:
-    return [float(number) for number in importlib.import_module("matplotlib.dates").date2num(times)]
+def _times(snapshots: Sequence[Snapshot]) -> list[float]:
+    """As matplotlib counts time."""
+    dates = importlib.import_module("matplotlib.dates")
+    return [float(dates.date2num(datetime.fromtimestamp(one.at).astimezone())) for one in snapshots]
 
 
 def _dated(ax: Axes) -> None:

@@ -34,6 +34,9 @@ class Configuration:
         weights: Other weights of the signals of the search; see :data:`langmem_adapters.signals.SIGNALS`.
         serve_above: Serve a former answer without a call, where the same was asked, with the same before it, in any
             words that a Verifier with this threshold accepts. Needs an embedder. None: every answer is a call.
+
+    >>> Configuration(memory_k=20, recall_k=3).recall_k
+    3
     """
 
     memory_k: int = 200

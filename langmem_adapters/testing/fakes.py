@@ -6,7 +6,13 @@ __all__ = ["FakeClock"]
 
 
 class FakeClock:
-    """Unix time that moves when told to."""
+    """Unix time that moves when told to.
+
+    >>> clock = FakeClock(100.0)
+    >>> clock.advance(5)
+    >>> clock()
+    105.0
+    """
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self.now = now

@@ -13,7 +13,7 @@ __all__ = ["items", "rows", "sessions", "statistics"]
 _MOST = 30  # rows
 _LONG = 300  # characters of a cell
 _SHORT = 20  # of one that is not broken into lines
-_SAVED = frozenset({"saved_tokens", "saved_seconds", "saved_money"})
+_SAVED = {"saved_tokens": ",.0f", "saved_seconds": ",.1f", "saved_money": ",.4g"}
 
 if TYPE_CHECKING:  # what is shown has these; to make classes of it costs time at every start
 
@@ -80,15 +80,7 @@ def _cell(value: Any) -> Html:
     return element("td", clipped(text, _LONG), class_="lm-short" if len(text) <= _SHORT else "", dir="auto")
 
 
-def statistics(
-    counts: Mapping[str, float],
-    *,
-    title: str = "",
-    details: Sequence[str] = (),
-    seconds: float = 0.0,
-    tokens: int = 0,
-    money: float = 0.0,
-) -> str:
+def statistics(counts: Mapping[str, float], *, title: str = "", details: Sequence[str] = ()) -> str:
     """Show what was counted: the hit rate, where hits and misses are among it, what was saved, and the rest."""
     parts: list[Html] = [header(title or "Statistics", *details)]
     if "hits" in counts and "misses" in counts:
@@ -96,16 +88,9 @@ def statistics(
         share = counts["hits"] / asked if asked else 0.0
         said = f"hit rate {100 * share:.0f} %: {counts['hits']:,} of {asked:,} requests" if asked else "no requests yet"
         parts += [element("div", said), bar(share, width="lm-wide")]
-    tokens = tokens or int(counts.get("saved_tokens", 0))
-    seconds = seconds or counts.get("saved_seconds", 0.0)
-    money = money or counts.get("saved_money", 0.0)
-    saved = {
-        "tokens saved": f"{tokens:,}" if tokens else "",
-        "seconds saved": f"{seconds:,.1f}" if seconds else "",
-        "money saved": f"{money:,.4g}" if money else "",
-    }
+    saved = [(name, format(counts[name], form)) for name, form in _SAVED.items() if counts.get(name)]
+    shown = [_figure(f"{name.removeprefix('saved_')} saved", said) for name, said in saved]
     others = {name: count for name, count in counts.items() if name not in _SAVED}
-    shown = [_figure(name, said) for name, said in saved.items() if said]
     shown += [_figure(name, f"{count:,}", is_zero=not count) for name, count in others.items()]
     return frame(*parts, element("div", *shown, class_="lm-figures"))
 
