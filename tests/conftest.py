@@ -37,6 +37,7 @@ _FOREIGN_SETTINGS = ("LANGCHAIN_", "LANGGRAPH_", "LANGMEM_", "LANGSMITH_", "OPEN
 hypothesis.settings.register_profile("langmem", deadline=None)
 hypothesis.settings.register_profile("brief", deadline=None, max_examples=15)
 hypothesis.settings.load_profile("langmem")
+_EXAMPLES = "_hypothesis_internal_use_settings"  # where Hypothesis keeps what a test's decorator says
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -234,3 +235,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("recorded")
         if _is_own(item.path):
             item.add_marker("own")
+        _shorten(getattr(item, "obj", None))
+
+
+def _shorten(test: Any) -> None:
+    """With the profile "brief", a test that asks for many examples has no more than the others."""
+    most, own = hypothesis.settings().max_examples, getattr(test, _EXAMPLES, None)
+    if own is not None and own.max_examples > most and hypothesis.settings.get_current_profile_name() == "brief":
+        setattr(test, _EXAMPLES, hypothesis.settings(own, max_examples=most))

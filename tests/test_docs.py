@@ -11,8 +11,9 @@ import shlex
 import subprocess
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import cache
 from importlib.metadata import metadata
 from pathlib import Path
 
@@ -34,13 +35,21 @@ def files(page: Path) -> dict[str, str]:
     return dict(re.findall(r'^```python title="([\w.]+)"\n(.*?)^```', page.read_text(), re.MULTILINE | re.DOTALL))
 
 
-def run_page(page: Path, folder: Path) -> str:
-    """Run the blocks of a page as one program, beside the files that it shows; what it printed."""
-    for name, text in files(page).items():
-        (folder / name).write_text(text)
-    (folder / "page.py").write_text("\n".join(blocks(page, "python")))
-    # LlamaIndex's own calls ask for a loop where there is none, of which Python warns since 3.12.
-    return python(["-W", "error", "-W", "ignore:There is no current event loop:DeprecationWarning", "page.py"], folder)
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], tuple[str, Path]]:
+    """Run the blocks of a page as one program, beside the files that it shows, once: what it printed, and where."""
+
+    @cache
+    def run(page: Path) -> tuple[str, Path]:
+        folder = tmp_path_factory.mktemp(page.stem)
+        for name, text in files(page).items():
+            (folder / name).write_text(text)
+        (folder / "page.py").write_text("\n".join(blocks(page, "python")))
+        # LlamaIndex's own calls ask for a loop where there is none, of which Python warns since 3.12.
+        quiet = ["-W", "error", "-W", "ignore:There is no current event loop:DeprecationWarning"]
+        return python([*quiet, "page.py"], folder), folder
+
+    return run
 
 
 def python(arguments: Sequence[str], folder: Path, **environment: str) -> str:
@@ -65,9 +74,9 @@ def commands(page: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
-def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+def test_the_code_of_a_page_runs(page: Path, ran: Callable[[Path], tuple[str, Path]]) -> None:
     """And prints what the page says it does, where it says so."""
-    printed = run_page(page, tmp_path)
+    printed, _ = ran(page)
     if told := "".join(blocks(page, "text")):
         assert printed == told
 
@@ -79,10 +88,10 @@ def test_the_commands_of_a_page_are_those_of_the_program(page: Path) -> None:
         command.make_context(name, arguments)  # an option that there is not, or one argument too many, raises
 
 
-def test_the_commands_of_the_tutorial_work_in_its_file(tmp_path: Path) -> None:
+def test_the_commands_of_the_tutorial_work_in_its_file(ran: Callable[[Path], tuple[str, Path]]) -> None:
     page = ROOT / "docs" / "tutorial.md"
-    run_page(page, tmp_path)
-    shown = [python(["-W", "error", "-m", "langmem_adapters.cli", *line], tmp_path) for line in commands(page)]
+    _, folder = ran(page)
+    shown = [python(["-W", "error", "-m", "langmem_adapters.cli", *line], folder) for line in commands(page)]
     sessions, show, recall, deleted = shown
     assert {"monday", "tuesday"} < set(sessions.split())
     assert "On Friday I see the dentist." in show
@@ -90,6 +99,7 @@ def test_the_commands_of_the_tutorial_work_in_its_file(tmp_path: Path) -> None:
     assert re.search(r"^sessions +3$", deleted, re.MULTILINE)
 
 
+@pytest.mark.own
 def test_the_store_of_the_contributing_page_passes_the_kit_and_one_that_errs_does_not(tmp_path: Path) -> None:
     shown = files(ROOT / "docs" / "contributing.md")
     kit = shown["test_shelf_store.py"]
@@ -104,17 +114,16 @@ def test_the_store_of_the_contributing_page_passes_the_kit_and_one_that_errs_doe
         python([*pytest_, "-k", "numbers"], tmp_path)  # without the walk, which would look long for its shortest way
 
 
-def test_the_readme_prints_what_it_promises(tmp_path: Path) -> None:
-    (tmp_path / "first.py").write_text(blocks(ROOT / "README.md", "python")[0])
-    done = subprocess.run([sys.executable, "first.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [
+def test_the_readme_prints_what_it_promises(ran: Callable[[Path], tuple[str, Path]]) -> None:
+    printed, folder = ran(ROOT / "README.md")
+    assert printed.splitlines()[:5] == [
         "user: My bike is in the shed.",
         "assistant: Noted!",
         "user: Where is the shed?",
         "assistant: Behind the house.",
         "My bike is in the shed.",
     ]
-    assert (tmp_path / "langmem.db").is_file()
+    assert (folder / "langmem.db").is_file()
     code = [line for line in blocks(ROOT / "README.md", "python")[0].splitlines() if line.strip()]
     assert len(code) <= 12
 
