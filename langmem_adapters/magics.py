@@ -33,7 +33,7 @@ class _Answer(NamedTuple):
     kind: Literal["served", "cached", "not kept"]
     request: str
     answer: str
-    key: str
+    key: str | None  # under which it is kept, if it is
     age: float | None = None
 
 
@@ -60,39 +60,44 @@ class _TellingCache(ExperienceCache):
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """The answer to this request, or None."""
-        return self._tell_served(prompt, llm_string, super().lookup(prompt, llm_string))
+        key = self._key(prompt, llm_string)
+        return self._tell_served(prompt, key, super().lookup(prompt, llm_string))
 
     async def alookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """:meth:`lookup`, without blocking the event loop."""
-        return self._tell_served(prompt, llm_string, await super().alookup(prompt, llm_string))
+        key = self._key(prompt, llm_string)
+        return self._tell_served(prompt, key, await super().alookup(prompt, llm_string))
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Keep an answer, if it is worth keeping."""
-        before = self._failures()
+        key, before = self._key(prompt, llm_string), self._failures()
         super().update(prompt, llm_string, return_val)
-        self._tell_updated(prompt, llm_string, return_val, is_kept=before == self._failures())
+        self._tell_updated(prompt, key if before == self._failures() else None, return_val)
 
     async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """:meth:`update`, without blocking the event loop."""
-        before = self._failures()
+        key, before = self._key(prompt, llm_string), self._failures()
         await super().aupdate(prompt, llm_string, return_val)
-        self._tell_updated(prompt, llm_string, return_val, is_kept=before == self._failures())
+        self._tell_updated(prompt, key if before == self._failures() else None, return_val)
+
+    def _key(self, prompt: str, llm_string: str) -> str | None:
+        """Under which an answer is kept; None: it is not."""
+        told = self._told(llm_string)
+        return None if told is None else request_key(prompt, told)
 
     def _failures(self) -> int:
         counts = self.stats()
         return int(counts["refused"] + counts["errors"])
 
-    def _tell_served(self, prompt: str, llm_string: str, found: list[Generation] | None) -> list[Generation] | None:
+    def _tell_served(self, prompt: str, key: str | None, found: list[Generation] | None) -> list[Generation] | None:
         if found is not None:
             metadata = found[0].message.response_metadata if isinstance(found[0], ChatGeneration) else {}
-            key = request_key(prompt, llm_string)
             self._tell(_Answer("served", asked_in(prompt), _answered(found), key, metadata.get("cache_age")))
         return found
 
-    def _tell_updated(self, prompt: str, llm_string: str, kept: Sequence[Generation], *, is_kept: bool) -> None:
+    def _tell_updated(self, prompt: str, key: str | None, given: Sequence[Generation]) -> None:
         if self.pool.writes:
-            key = request_key(prompt, llm_string)
-            self._tell(_Answer("cached" if is_kept else "not kept", asked_in(prompt), _answered(kept), key))
+            self._tell(_Answer("cached" if key else "not kept", asked_in(prompt), _answered(given), key))
 
 
 class Notebook:
@@ -180,7 +185,7 @@ class Notebook:
     def _clear(self, words: list[str]) -> Report:
         cache = self._current()
         if words == ["last"]:
-            gone = sum(cache.delete(key) for key in dict.fromkeys(answer.key for answer in self._answers()))
+            gone = sum(cache.delete(key) for key in {answer.key for answer in self._answers()} if key)
             return Report(f"{gone} answer{'' if gone == 1 else 's'} forgotten.")
         _none("clear", words)
         cache.clear()

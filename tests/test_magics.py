@@ -16,8 +16,9 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import get_llm_cache, set_llm_cache
-from langchain_core.language_models import FakeListChatModel, FakeListLLM
+from langchain_core.language_models import FakeListChatModel, FakeListLLM, SimpleChatModel
 from nbclient import NotebookClient
+from pydantic import create_model
 from traitlets.config import Config
 
 import langmem_adapters
@@ -308,6 +309,36 @@ def test_clear_forgets_all_and_clear_last_what_the_last_cell_used(notebook: Note
     assert cache.pool.count() == 1
     assert repr(notebook.run("%langmem clear")) == "All answers are forgotten."
     assert cache.pool.count() == 0
+
+
+def test_clear_last_forgets_what_a_model_said_that_tells_langchain_little(notebook: Notebook, url: str) -> None:
+    class Quiet(SimpleChatModel):
+        base_url: str = "http://127.0.0.1:1"
+
+        @property
+        def _llm_type(self) -> str:
+            return "quiet"
+
+        def _call(self, *_: Any, **__: Any) -> str:
+            return "Yes."
+
+    notebook.shell.user_ns["quiet"] = Quiet()
+    notebook.run(f"%langmem on {url}")
+    notebook.run("for _ in range(2): quiet.invoke('Where?')")
+    assert repr(notebook.run("%langmem last")).splitlines()[0].endswith("1 served, 1 cached")
+    assert repr(notebook.run("%langmem clear last")) == "1 answer forgotten."
+
+
+def test_what_had_no_key_is_not_told_as_cached(notebook: Notebook, url: str) -> None:
+    notebook.shell.user_ns["one"] = create_model("Answer", yes=(bool, ...))
+    notebook.shell.user_ns["other"] = create_model("Answer", no=(bool, ...))  # LangChain tells them by their name
+    notebook.run(f"%langmem on {url}")
+    notebook.run("model.invoke('Where?', response_format=one)")
+    cache = get_llm_cache()
+    assert isinstance(cache, ExperienceCache)
+    assert (cache.stats()["unkeyed"], cache.pool.count()) == (1, 0)
+    assert repr(notebook.run("%langmem last")).splitlines()[0].endswith("1 not kept")
+    assert repr(notebook.run("%langmem clear last")) == "0 answers forgotten."
 
 
 # --- what goes wrong
