@@ -289,9 +289,9 @@ async def test_a3_nothing_is_lost_while_older_turns_are_summarised(
     assert len(make("session").messages) < len(questions)
 
 
-# One of eight processes: five turns through a chain, with summaries in between.
-_PROCESS = """
-import sys, warnings
+# Eight processes, which share nothing but their imports: five turns of each through a chain, with summaries in between.
+_PROCESSES = """
+import os, sys, warnings
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables.history import RunnableWithMessageHistory
@@ -299,15 +299,19 @@ from langmem_adapters import BrainMemory, open_store
 from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.stores.redis import RedisStore
 
-url, prefix, number = sys.argv[1:]
-store = RedisStore(url, prefix=prefix) if prefix else open_store(url)
-brain = BrainMemory(store, "session", model=lambda _: "They count.", summarize_at=40, summarize_in="inline")
+url, prefix = sys.argv[1:]
 warnings.simplefilter("ignore")
-for n in range(5):
-    model = FakeListChatModel(responses=[f"re: {number}/{n}"])
-    chain = RunnableWithMessageHistory(model, lambda _: BrainChatMessageHistory(brain=brain))
-    chain.invoke([HumanMessage(f"{number}/{n}")], {"configurable": {"session_id": "session"}})
-print(brain.stats()["summaries"])
+for number in range(8):
+    if not os.fork():
+        store = RedisStore(url, prefix=prefix) if prefix else open_store(url)
+        brain = BrainMemory(store, "session", model=lambda _: "They count.", summarize_at=40, summarize_in="inline")
+        for n in range(5):
+            model = FakeListChatModel(responses=[f"re: {number}/{n}"])
+            chain = RunnableWithMessageHistory(model, lambda _: BrainChatMessageHistory(brain=brain))
+            chain.invoke([HumanMessage(f"{number}/{n}")], {"configurable": {"session_id": "session"}})
+        os.write(1, f"{brain.stats()['summaries']} ".encode())
+        os._exit(0)
+sys.exit(any(os.wait()[1] for _ in range(8)))
 """
 
 
@@ -318,11 +322,10 @@ def test_a3_eight_processes_lose_nothing_while_they_summarise(
     url, prefix = f"sqlite:///{tmp_path}/store.db", ""
     if kind == "redis":
         url, prefix = request.getfixturevalue("redis_server").url(), key_prefix
-    commands = [[sys.executable, "-c", _PROCESS, url, prefix, str(n)] for n in range(8)]
-    processes = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for c in commands]
-    ended = [process.communicate(timeout=60) for process in processes]
-    assert [process.returncode for process in processes] == [0] * 8, ended
-    assert sum(int(out) for out, _ in ended) > 1
+    command = [sys.executable, "-c", _PROCESSES, url, prefix]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sum(map(int, done.stdout.split())) > 1
     store: Store = RedisStore(url, prefix=prefix) if prefix else SQLiteStore(tmp_path / "store.db")
     questions = [f"{number}/{n}" for number in range(8) for n in range(5)]
     _assert_all_turns(history(store).messages, questions)
