@@ -13,6 +13,7 @@ from rich.text import Text
 from langmem_adapters.inspection import Finding, Health, StoreStats
 from langmem_adapters.model import Message, Recalled, SessionInfo
 from langmem_adapters.views import when
+from langmem_adapters.views.chat import other_blocks
 from langmem_adapters.views.plain import harmless
 
 __all__ = [
@@ -95,18 +96,13 @@ def spoken(message: Message) -> Text:
     for detail in (message.name, message.tool_call_id, when(message.created_at)):
         if detail:
             shown.append(f" · {one_line(detail)}", "dim")
-    for line in (message.text, *_other_blocks(message)):
+    for line in (message.text, *(f"[{kind}]" for kind in other_blocks(message.content))):
         if line:
             shown.append(f"\n{harmless(line)}", "none")
     for call in message.tool_calls:
         arguments = ", ".join(f"{name}={value!r}" for name, value in call.args.items())
         shown.append(f"\n→ {one_line(f'{call.name}({arguments})')}", "yellow")
     return shown
-
-
-def _other_blocks(message: Message) -> list[str]:
-    blocks = message.content if isinstance(message.content, list) else []
-    return [f"[{block.get('type', 'block')}]" for block in blocks if isinstance(block, dict) and "text" not in block]
 
 
 def hits(found: Sequence[Recalled]) -> Text:

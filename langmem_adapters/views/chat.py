@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from langmem_adapters.views.markup import Html, clipped, element, escaped, frame, header, joined, note, spaced
 from langmem_adapters.views.plain import as_text, one_line, when
 
-__all__ = ["NEWEST", "conversation"]
+__all__ = ["NEWEST", "conversation", "other_blocks"]
 
 NEWEST = 30
 """How many messages are shown at the most."""
@@ -138,7 +138,7 @@ def _turn(message: _Said, results: Mapping[int, _Said], *, is_outside: bool) -> 
     beside = [element("span", one_line(part, 40), class_="lm-dim") for part in small]
     who = element("div", spaced(one_line(message.role, 24), *beside), class_="lm-who")
     said = [element("div", clipped(message.text, _LONG), class_="lm-text", dir="auto")] if message.text else []
-    said += [element("div", f"[{kind}]", class_="lm-dim") for kind in _other_blocks(message.content)]
+    said += [element("div", f"[{kind}]", class_="lm-dim") for kind in other_blocks(message.content)]
     calls = list(message.tool_calls)
     said += [_called(call, results.get(n)) for n, call in enumerate(calls[:_MOST_CALLS])]
     if len(calls) > _MOST_CALLS:
@@ -171,7 +171,7 @@ def _remarks(message: _Said) -> Iterator[str]:
             yield remark
 
 
-def _other_blocks(content: Any) -> Iterator[str]:
+def other_blocks(content: Any) -> Iterator[str]:
     """What stands beside the text, by kind: a picture is named, never fetched."""
     for block in content if isinstance(content, list) else []:
         if isinstance(block, dict) and not isinstance(block.get("text"), str):
