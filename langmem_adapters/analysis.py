@@ -18,7 +18,7 @@ __all__ = ["ANALYZER_ID", "STOP_WORDS", "Analyzer", "analyze", "matching", "stem
 Analyzer = Callable[[str], list[str]]
 """Turns a text into terms, in order and with repetitions. It must be pure: the same text, the same terms."""
 
-ANALYZER_ID = "langmem-5"
+ANALYZER_ID = "langmem-6"
 """The version of :func:`analyze`. It changes with every change of a document's terms, so that indexes are rebuilt."""
 
 STOP_WORDS = frozenset(
@@ -40,11 +40,11 @@ _LONGEST = 64  # characters of a word; what is longer is no word but data, and i
 def analyze(text: str) -> list[str]:
     """Split a text into terms.
 
-    The text is normalised (NFKC) and case-folded. Words are runs of letters, combining marks and digits. Latin letters
-    lose their accents, unless an English stop word is left: "thé" is no "the". ASCII words are then stemmed
-    (:func:`stem`), and those of one English family give one stem; words of other alphabets are kept. Han, kana and
-    hangul give every character and every pair of neighbours; Thai, Lao, Khmer and Burmese, whose characters mean
-    little alone, give the pairs.
+    The text is normalised (NFKC) and case-folded. Words are runs of letters, combining marks and digits. Latin and
+    Greek letters lose their accents, unless an English stop word is left: "thé" is no "the"; Cyrillic vowels lose their
+    stress, and Hebrew and Arabic words their points. ASCII words are then stemmed (:func:`stem`), and those of one
+    English family give one stem; words of other alphabets are kept. Han, kana and hangul give every character and every
+    pair of neighbours; Thai, Lao, Khmer and Burmese, whose characters mean little alone, give the pairs.
     """
     if text.isascii():
         text = text.lower()
@@ -105,7 +105,8 @@ def _terms_of(run: re.Match[str]) -> list[str]:
     return [*text, *pairs] if run.lastgroup == "single" or not pairs else pairs
 
 
-_SHOWN = re.compile(f"[{_SINGLE}]|[^\\W{_SINGLE}]+(?:['\u2019][^\\W{_SINGLE}]+)*")
+_PART = f"[^\\s'\u2019{_SINGLE}]+"
+_SHOWN = re.compile(f"[{_SINGLE}]|{_PART}(?:['\u2019]{_PART})*")
 
 
 def matching(query: str, text: str) -> list[tuple[int, int]]:
@@ -117,11 +118,16 @@ def matching(query: str, text: str) -> list[tuple[int, int]]:
     """
     terms = set(analyze(query))
     terms = terms - STOP_WORDS or terms
-    return [found.span() for found in _SHOWN.finditer(text) if not terms.isdisjoint(analyze(found[0]))]
+    words = "".join([" " if _LETTERS[ord(letter)] == " " and letter not in "'\u2019" else letter for letter in text])
+    return [found.span() for found in _SHOWN.finditer(words) if not terms.isdisjoint(analyze(found[0]))]
 
 
-_ACCENTS = re.compile("(?<=[a-z])[\u0300-\u036f]+")
-_STROKES = {"æ": "ae", "đ": "d", "ð": "d", "\u0131": "i", "ł": "l", "ø": "o", "œ": "oe", "þ": "th"}
+_ACCENTS = re.compile(  # of Latin and Greek; the stress of Cyrillic vowels; the points of Hebrew and Arabic
+    "(?<=[a-z\u03b1-\u03c9])[\u0300-\u036f]+"
+    "|(?<=[\u0430\u0435\u0438\u043e\u0443\u044b\u044d\u044e\u044f\u0454\u0456])[\u0300\u0301]"
+    "|[\u0591-\u05c7\u064b-\u0652]"
+)
+_STROKES = {"æ": "ae", "đ": "d", "ð": "d", "\u0131": "i", "ł": "l", "ø": "o", "œ": "oe", "þ": "th", "\u0451": "\u0435"}
 _PLAIN = str.maketrans(_STROKES)  # letters of their own to Unicode
 
 
@@ -129,7 +135,7 @@ def _unaccented(word: str) -> str:
     """The word as it is written where a keyboard has no accents."""
     apart = unicodedata.normalize("NFD", word.translate(_PLAIN))
     plain = unicodedata.normalize("NFC", _ACCENTS.sub("", apart))
-    return word if plain in STOP_WORDS else plain
+    return word if plain in STOP_WORDS or not plain else plain
 
 
 @lru_cache(maxsize=1 << 16)

@@ -149,6 +149,9 @@ def test_e4_chinese_and_japanese_are_found(memory: LongTermMemory) -> None:
         ("A naïve idea.", "naive", "naïve"),
         ("A naive idea.", "naïve", "naive"),
         ("In İstanbul.", "istanbul", "İstanbul"),
+        ("Λέω καλημέρα.", "καλημερα", "καλημέρα"),
+        ("Вот за\u0301мок.", "замок", "за\u0301мок"),  # noqa: RUF001 - Russian
+        ("मैं हिन्दी बोलता हूँ।", "हिन्दी", "हिन्दी"),
     ],
 )
 def test_e4_accents_are_no_difference(memory: LongTermMemory, text: str, asked: str, shown: str) -> None:
