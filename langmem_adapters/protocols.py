@@ -275,17 +275,6 @@ class Evidence(NamedTuple):
         """The stretch in which a place is."""
         return place >> 8
 
-    def joined(self, other: Evidence) -> Evidence | None:
-        """With what was gathered of other documents for the same query; None, if a change came in between."""
-        if (*self[:5], *self[-2:]) != (*other[:5], *other[-2:]):
-            return None
-        return self._replace(
-            candidates=sorted({*self.candidates, *other.candidates}),
-            turns=self.turns | other.turns,
-            words=self.words | other.words,
-            stretches=self.stretches | other.stretches,
-        )
-
 
 @runtime_checkable
 class ConversationIndex(Index, Protocol):

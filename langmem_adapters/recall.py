@@ -76,6 +76,7 @@ class _Search:
         self._index = index
         self._semantic = asking
         self._signals = signals
+        self._near: dict[str, float] = {}  # how near what was looked at is in meaning, by id
 
     def best(
         self, query: str, k: int, wanted: Callable[[str, bytes], bool], thread: str, *, explain: bool
@@ -90,16 +91,17 @@ class _Search:
         if not isinstance(index, ConversationIndex):
             return choice.best(lambda ask: self._by_scores(query, ask), k)
         ask = k + SPARE
-        evidence, near = self._gathered(index, query, ask)
-        hits = ranked(evidence, near, self._signals, ask, explain=explain) if evidence else []
+        nearest = self._nearest(index, query, ask)
+        evidence = self._gathered(index, query, ask, nearest)
+        hits = ranked(evidence, self._near, self._signals, ask, explain=explain) if evidence else []
         found = choice.first(hits, k)
         if evidence is None or len(found) == k or len(hits) < ask:
             return found
         said = evidence.query
         also = self._inside(index, said, thread, ask, choice) if thread else self._among(index, said, ask, choice)
-        evidence, near = self._widened(index, query, ask, evidence, near, also)
+        evidence = self._gathered(index, query, ask, [*nearest, *also])
         most = len(evidence.candidates) if evidence else 0
-        ranking = ranked(evidence, near, self._signals, most, explain=explain) if evidence else []
+        ranking = ranked(evidence, self._near, self._signals, most, explain=explain) if evidence else []
         return choice.first(ranking, k)
 
     def _among(self, index: ConversationIndex, said: str, k: int, choice: Wanted) -> list[str]:
@@ -120,50 +122,27 @@ class _Search:
             found += choice.first(_near(hits), k)
         return [hit.id for hit, _ in found]
 
-    def _widened(  # noqa: PLR0917 - what is known, and of what more is to be
-        self,
-        index: ConversationIndex,
-        query: str,
-        k: int,
-        evidence: Evidence,
-        near: dict[str, float],
-        also: Sequence[str],
-    ) -> tuple[Evidence | None, dict[str, float]]:
-        """What was gathered for ``k``, with what there is of these others."""
-        more = index.gather(self._records.namespace, query, 0, also)
-        if more is None:
-            return evidence, near
-        both = evidence.joined(more)
-        if both is None:
-            return self._gathered(index, query, k, also)
-        if self._semantic is None:
-            return both, near
-        ids = [turn.id for turn in more.turns.values() if turn.id not in near]
-        return both, near | self._semantic.score(evidence.query, ids)
-
     def candidates(self, query: str, k: int) -> dict[str, dict[str, float]]:
         """See :meth:`Recall.candidates`."""
         self._records.follow()
         if not isinstance(self._index, ConversationIndex):
             return {}
-        evidence, near = self._gathered(self._index, query, k)
-        return candidates(evidence, near) if evidence else {}
+        evidence = self._gathered(self._index, query, k, self._nearest(self._index, query, k))
+        return candidates(evidence, self._near) if evidence else {}
 
-    def _gathered(
-        self, index: ConversationIndex, query: str, k: int, also: Sequence[str] = ()
-    ) -> tuple[Evidence | None, dict[str, float]]:
-        """What is known of what may be meant, and of these others ``also``, and how near it is in meaning."""
-        pool = max(k, _POOL)
-        namespace = self._records.namespace
-        if self._semantic is None:
-            return index.gather(namespace, query, pool, also), {}
-        said = _said(index, namespace, query)
-        near = {hit.id: hit.score for hit in self._semantic.search(said, max(k, _POOL // 2))}
-        evidence = index.gather(namespace, query, pool, [*near, *also])
-        if evidence is None:
-            return None, {}
-        ids = [turn.id for turn in evidence.turns.values() if turn.id not in near]
-        return evidence, near | self._semantic.score(said, ids)
+    def _nearest(self, index: ConversationIndex, query: str, k: int) -> list[str]:
+        if self._semantic is not None:
+            said = _said(index, self._records.namespace, query)
+            self._near = {hit.id: hit.score for hit in self._semantic.search(said, max(k, _POOL // 2))}
+        return list(self._near)
+
+    def _gathered(self, index: ConversationIndex, query: str, k: int, also: Sequence[str]) -> Evidence | None:
+        """What is known of what may be meant, and of these others ``also``; how near it is in meaning is noted."""
+        evidence = index.gather(self._records.namespace, query, max(k, _POOL), also)
+        if evidence is not None and self._semantic is not None:
+            ids = [turn.id for turn in evidence.turns.values() if turn.id not in self._near]
+            self._near |= self._semantic.score(evidence.query, ids)
+        return evidence
 
     def _by_scores(self, query: str, k: int) -> list[Ranked]:
         """An index that knows of words only: half of a score comes from it, and half from the meaning."""

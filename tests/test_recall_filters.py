@@ -28,7 +28,7 @@ from langmem_adapters.langchain import LongTermRetriever as LangChainRetriever
 from langmem_adapters.llamaindex import LongTermRetriever as LlamaIndexRetriever
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Hit, Memory, Message, Recalled, Scope
-from langmem_adapters.protocols import Document, Evidence, Store
+from langmem_adapters.protocols import Document, Store
 from langmem_adapters.signals import ranked, weights_of
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing.vectors import word_vectors
@@ -488,24 +488,6 @@ def test_what_is_added_in_the_middle_of_a_search_does_no_harm(with_vectors: bool
         return one.message.text.endswith(" 77")
 
     assert texts(memory.search("zebra bike number", where=where)) == [BUSY[77]]
-
-
-def test_evidence_of_two_states_is_not_joined(index: LexicalIndex) -> None:
-    index.apply(NOTES, upsert=[Document(str(n), f"word w{n}", thread="t" * (n % 2)) for n in range(9)])
-    whole = index.gather(NOTES, "word w1 w8", 9)
-    parts = [index.gather(NOTES, "word w1 w8", 0, [str(n)]) for n in range(9)]
-    assert whole is not None
-    joined: Evidence | None = parts[0]
-    for part in parts[1:]:
-        assert joined is not None
-        assert part is not None
-        joined = joined.joined(part)
-    assert joined == whole
-    assert index.gather(NOTES, "word", 0) is None
-    index.apply(NOTES, upsert=[Document("new", "another word")])
-    after = index.gather(NOTES, "word w1 w8", 0, ["new"])
-    assert after is not None
-    assert whole.joined(after) is None
 
 
 # --- what an index knows of threads
