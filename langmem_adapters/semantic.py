@@ -144,11 +144,14 @@ class Semantic:
     def _is_recent(self, failed_at: float | None) -> bool:
         return failed_at is not None and 0 <= self._clock() - failed_at < _PAUSE
 
-    def keep_up(self) -> None:
-        """Have the vectors follow, if they do not stand where the index of words does, which each search brings up."""
+    def keep_up(self, found: Sequence[Hit]) -> None:
+        """Have the vectors follow, if they do not stand where the index of words does, which each search brings up.
+
+        Where they are known to, and nothing was ``found``, somebody may have thrown away the place where they were.
+        """
         words = self._records.index
         end = START if words is None else self._stands(words)
-        if end == self._level:
+        if end == self._level and (found or self._holds()):
             return
         if self._stands(self._index) == end:
             self._level = end
@@ -161,6 +164,11 @@ class Semantic:
             self.follow()
         elif not self._is_recent(failed_at):
             self.follow_later()
+
+    def _holds(self) -> bool:
+        """Also where another embedder's vectors are: two would replace each other's with every search."""
+        holds = getattr(self._index, "holds", None)
+        return holds is None or bool(holds(self._records.namespace))
 
     def _stands(self, index: Index) -> Position:
         return index.position(self._records.namespace) or START
@@ -204,7 +212,7 @@ class Asking:
     def search(self, query: str, k: int) -> list[Hit]:
         """The ``k`` memories nearest in meaning among those embedded so far; none, where that fails."""
         found: list[Hit] = self._try(lambda index: index.search(self._namespace, query, k), [])
-        self._try(lambda _: self._semantic.keep_up(), None)
+        self._try(lambda _: self._semantic.keep_up(found), None)
         return found
 
     def score(self, query: str, ids: Sequence[str]) -> dict[str, float]:

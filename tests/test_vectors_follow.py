@@ -152,6 +152,18 @@ def test_vectors_that_are_level_are_not_looked_at_again_until_something_is_added
 
 
 @pytest.mark.usefixtures("at_once")
+def test_vectors_that_somebody_threw_away_are_made_anew_by_a_search_that_finds_none() -> None:
+    vectors = Watched(Model())
+    memory = memory_of(vectors)
+    memory.add([say("The automobile is parked.")])
+    assert texts(memory.search("car")) == ["The automobile is parked."]
+    vectors.clear(ADA)  # as who deletes a collection of Chroma, or removes its folder
+    assert memory.search("car") == []
+    assert texts(memory.search("car")) == ["The automobile is parked."]
+    assert memory.stats()["behind"] == 1
+
+
+@pytest.mark.usefixtures("at_once")
 def test_vectors_that_were_brought_up_by_a_search_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     LongTermMemory(store, open_index("memory:"), user="ada").add([say("The automobile is parked.")])

@@ -178,6 +178,10 @@ class VectorIndex:
             self.embedder.query("dimension")
         return mark.position if self._maker.fits(mark.maker) else None
 
+    def holds(self, namespace: Namespace) -> bool:
+        """Whether a namespace was begun, by whichever embedder."""
+        return self._vectors.mark(encode_namespace(namespace)) is not None
+
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         """The ``k`` documents nearest to the query, best first."""
         name = encode_namespace(namespace)
@@ -194,8 +198,7 @@ class VectorIndex:
         if not vector:
             return {}
         found = self._vectors.cosines(name, self._maker, vector, wanted)
-        scores = {id_: (1 + found[id_]) / 2 for id_ in wanted if id_ in found}  # as _score, without a call for each
-        return {id_: score if 0 <= score <= 1 else _score(found[id_]) for id_, score in scores.items()}
+        return {id_: _score(found[id_]) for id_ in wanted if id_ in found}
 
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
         """Those that begin with ``prefix`` and of which anything is kept; none, where the place cannot say (Chroma)."""
