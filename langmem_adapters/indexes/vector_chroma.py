@@ -7,7 +7,6 @@ import json
 import os
 import sqlite3
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -67,21 +66,18 @@ class ChromaVectors:
     """
 
     def __init__(self, place: Any) -> None:
-        self._url = place if isinstance(place, str) else None
-        self._given = None if isinstance(place, str) else place
-        if self._url is None and not hasattr(place, "get_or_create_collection"):
+        if not isinstance(place, str) and not hasattr(place, "get_or_create_collection"):
             raise ConfigurationError(f"Chroma is given as {FORMS} or as a client, not as {type(place).__name__}")
-        self._folder = folder_of(self._url) if self._url else ""
-        self._name = self._folder or (
-            "the given client" if self._url is None else "{}:{}".format(*server_of(self._url))
-        )
+        self._given = None if isinstance(place, str) else place
+        self._folder = folder_of(place) if isinstance(place, str) else ""
+        self._server = server_of(place) if isinstance(place, str) and not self._folder else None
+        self._name = self._folder or ("{}:{}".format(*self._server) if self._server else "the given client")
         self._changing = ForkSafeLock()
         self._start()
 
     def _start(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._failed_at = 0.0
         self._client: Any = None
         self._collections: OrderedDict[str, Any] = OrderedDict()
 
@@ -226,10 +222,13 @@ class ChromaVectors:
     # ---- the client
 
     def _connected(self) -> Any:
-        began = time.monotonic()
+        if self._client is None and self._server:
+            # Chroma's own client would wait for ever; and not under the lock, where everybody waits in turn.
+            host, port, ssl = self._server
+            httpx.get(f"http{'s' * ssl}://{host}:{port}/api/v2/heartbeat", timeout=_PATIENCE)
         with self._lock:
             if self._client is None:
-                self._client = self._given or (self._opened() if self._folder else self._reached(began))
+                self._client = self._given or (self._reached(*self._server) if self._server else self._opened())
             return self._client
 
     def _opened(self) -> Any:
@@ -246,17 +245,9 @@ class ChromaVectors:
             let_go(folder)
             raise
 
-    def _reached(self, began: float) -> Any:
-        """A client of the server. Chroma's own would wait for ever; here, those who queued for it wait once."""
-        if self._failed_at > began:
-            raise SearchError(f"{self._name} cannot be reached: somebody else has just waited for it")
-        host, port, ssl = server_of(str(self._url))
-        try:
-            httpx.get(f"http{'s' * ssl}://{host}:{port}/api/v2/heartbeat", timeout=_PATIENCE)
-            client = chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=_settings())
-        except BaseException:
-            self._failed_at = time.monotonic()
-            raise
+    @staticmethod
+    def _reached(host: str, port: int, ssl: bool) -> Any:
+        client = chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=_settings())
         for session in _sessions(client):
             session.timeout = _TIMEOUT
             session.event_hooks = {"request": [_hurry]}

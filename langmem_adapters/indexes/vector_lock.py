@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 from pathlib import Path
 
-from langmem_adapters.forks import in_child
+from langmem_adapters.locks import ForkSafeLock
 
 __all__ = ["hold", "let_go"]
 
@@ -20,7 +19,7 @@ def hold(folder: str) -> bool:
     SQLite's locks are the operating system's: they end with the process, however it ends, and a forked child does
     not inherit them. Each ``hold`` that was granted is ended by one :func:`let_go`.
     """
-    with _lock:
+    with _lock.held():
         key = (os.getpid(), folder)
         if key not in _held:
             # No reference is dropped in a forked child, as closing a file there would end the parent's locks.
@@ -40,7 +39,7 @@ def hold(folder: str) -> bool:
 
 def let_go(folder: str) -> None:
     """End one :func:`hold` of this process."""
-    with _lock:
+    with _lock.held():
         key = (os.getpid(), folder)
         connection, count = _held[key]
         if count > 1:
@@ -50,13 +49,4 @@ def let_go(folder: str) -> None:
 
 
 _held: dict[tuple[int, str], tuple[sqlite3.Connection, int]] = {}
-_lock = threading.Lock()
-
-
-def _forget_lock() -> None:
-    """Threads do not survive a fork, and the lock may have been held by one of them."""
-    global _lock  # noqa: PLW0603 - one lock a process
-    _lock = threading.Lock()
-
-
-in_child(_forget_lock)
+_lock = ForkSafeLock()
