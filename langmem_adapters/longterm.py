@@ -219,7 +219,7 @@ class LongTermMemory:
         await arun(self._flush(report, progress))
 
     def rebuild(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:
-        """Drop the index of this scope and make it anew from the store."""
+        """Drop the index of this scope and make it anew from the store, also where a server's index file is damaged."""
         run(self._rebuild(report, progress))
 
     async def arebuild(self, report: Callable[[int], None] | None = None, *, progress: Progress = False) -> None:

@@ -19,10 +19,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from langmem_adapters import semantic
 from langmem_adapters.analysis import matching
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.errors import ConfigurationError, SearchError
 from langmem_adapters.flow import run
-from langmem_adapters.indexes import open_index
+from langmem_adapters.indexes import open_index, open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.journal import TIDIED, tidy
 from langmem_adapters.keys import Namespace
@@ -395,6 +397,41 @@ def test_a_users_memory_is_the_same_in_every_session(any_store: Store, index: Le
 
 
 # --- an index that is behind, lost, or somewhere else
+
+
+@pytest.mark.parametrize("damaged", ["the beginning", "the rest"])
+def test_rebuild_makes_a_damaged_index_file_of_a_server_anew(
+    damaged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(semantic, "submit", lambda call: call())
+    url, store = "redis://127.0.0.1:1/0", MemoryStore()
+    ones = Embedder(lambda texts: [[1.0] for _ in texts], name="ones")
+
+    def opened() -> LongTermMemory:
+        return LongTermMemory(store, open_index(url), vectors=open_vectors(url, ones), user="ada", strict=True)
+
+    def close(memory: LongTermMemory) -> None:
+        for index in (memory._records.index, memory._records.vectors):
+            assert index is not None
+            index.close()
+
+    memory = opened()
+    memory.add([user(f"My bike number {n} is in the shed.") for n in range(200)])
+    memory.flush()
+    close(memory)
+    (file,) = tmp_path.glob("langmem-*-index.db")
+    data = file.read_bytes()
+    half = 4096 if damaged == "the rest" else 0
+    file.write_bytes(data[:half] + b"\xff" * (len(data) - half))
+    memory, other = opened(), opened()
+    for each in (memory, other):
+        with pytest.raises(SearchError, match=r"malformed|not an SQLite database"):
+            each.search("bike")
+    memory.rebuild()
+    assert len(memory.search("bike", 500)) == len(other.search("bike", 500)) == 200
+    close(memory)
+    close(other)
 
 
 def test_rebuild_and_flush_report_what_they_did(memory: LongTermMemory, index: LexicalIndex) -> None:

@@ -42,7 +42,7 @@ def open_index(url: str | None = None) -> Index:
     """
     if url is not None:
         check_text("a store's URL", url)
-    return LexicalIndex(_file(url or default_url()))
+    return _index(url or default_url())
 
 
 def open_vectors(url: Any, embedder: Any) -> VectorIndex:
@@ -72,7 +72,16 @@ def _vectors(url: Any, timeout: float | None = None) -> Vectors:
 
     from langmem_adapters.indexes.vector_sqlite import SQLiteVectors  # noqa: PLC0415 - imports NumPy
 
-    return SQLiteVectors(_file(url), timeout=timeout)
+    return SQLiteVectors(_file(url), timeout=timeout, disposable=_is_a_server_s(url))
+
+
+def _index(url: str, timeout: float | None = None) -> LexicalIndex:
+    return LexicalIndex(_file(url), timeout=timeout, disposable=_is_a_server_s(url))
+
+
+def _is_a_server_s(url: str) -> bool:
+    """Whether the store itself is elsewhere, and not in the file of the index."""
+    return not url.startswith(("memory:", "sqlite:"))
 
 
 def _file(url: str) -> str | Path:
@@ -101,7 +110,7 @@ def _shared_index(url: str, timeout: float | None) -> Index:
     key = (url, _hurry(url, timeout))
     with _lock:
         if key not in _shared:
-            _shared[key] = LexicalIndex(_file(url), timeout=key[1])
+            _shared[key] = _index(*key)
         return _shared[key]
 
 

@@ -20,6 +20,7 @@ from langmem_adapters.cues import marks, named
 from langmem_adapters.database import Database
 from langmem_adapters.dates import date_words, spoken_date_words
 from langmem_adapters.errors import ConfigurationError, Conflict, search_errors
+from langmem_adapters.indexes.disposal import clearing
 from langmem_adapters.indexes.lexical_kept import Kept
 from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, drop, ids_of, remove, speakers_of
 from langmem_adapters.indexes.lexical_scores import Corpus, best, weigh
@@ -58,6 +59,7 @@ class LexicalIndex:
             document that has a word, and 400 for each candidate of a conversation.
         timeout: For caches: seconds that a call waits for a file that is locked, after which calls fail at once until
             it is free. Default: each waits for 5.
+        disposable: The file holds nothing but indexes: one that is damaged is removed by :meth:`clear`.
 
     >>> from langmem_adapters.protocols import Document
     >>> index = LexicalIndex(":memory:")
@@ -77,6 +79,7 @@ class LexicalIndex:
         b: float = 0.4,
         megabytes: float = 16,
         timeout: float | None = None,
+        disposable: bool = False,
     ) -> None:
         if not (0 <= k1 < math.inf and 0 <= b <= 1):
             raise ConfigurationError(f"k1 is at least 0 and b from 0 to 1, not k1={k1!r}, b={b!r}")
@@ -85,6 +88,7 @@ class LexicalIndex:
         self._database = Database(
             path, schema=SCHEMA, name="lexical", timeout=timeout or 5.0, fails_fast=timeout is not None
         )
+        self._disposable = disposable
         self._kept = Kept(megabytes)
         self._nameless_last: tuple[str, list[str], _Nameless] | None = None
         self._analyzer = analyzer
@@ -200,7 +204,8 @@ class LexicalIndex:
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
         name = encode_namespace(namespace)
-        with search_errors("lexical"), self._database.writing() as connection:
+        undamaged = clearing(self._database, disposable=self._disposable)
+        with search_errors("lexical"), undamaged, self._database.writing() as connection:
             row = connection.execute("SELECT number FROM langmem_lexical_namespaces WHERE name = ?", (name,)).fetchone()
             if row is not None:
                 drop(connection, row[0])

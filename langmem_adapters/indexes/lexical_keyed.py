@@ -34,7 +34,7 @@ class KeyedLexicalIndex(LexicalIndex):
         path: The file, or ":memory:".
         key: 16 bytes or more; ``index_key()`` of an encrypting codec gives one.
         analyzer, analyzer_id, stop_words: As for :class:`LexicalIndex`.
-        settings: ``k1`` and ``b``.
+        settings: What else a :class:`LexicalIndex` takes, as ``k1`` and ``b``.
 
     >>> index = KeyedLexicalIndex(":memory:", key=bytes(32))
     >>> index.apply(("notes",), upsert=[Document("n1", "My bike is in the shed.")])
@@ -75,7 +75,7 @@ class KeyedLexicalIndex(LexicalIndex):
     def beside(cls, index: LexicalIndex, *, key: bytes) -> KeyedLexicalIndex:
         """The keyed index in the file of another one."""
         database = index._database  # noqa: SLF001 - one of this class
-        return cls(database.place.file or database.path, key=key)
+        return cls(database.place.file or database.path, key=key, disposable=index._disposable)  # noqa: SLF001 - same
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
         """:meth:`LexicalIndex.within`."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 from langmem_adapters.database import Database
 from langmem_adapters.embedding import Vector
 from langmem_adapters.errors import search_errors
+from langmem_adapters.indexes.disposal import clearing
 from langmem_adapters.indexes.vector import Maker, Mark, check
 from langmem_adapters.indexes.vector_matrix import Matrix, packed
 from langmem_adapters.keys import to_bytes, to_text
@@ -51,13 +52,16 @@ class SQLiteVectors:
         megabytes: How much memory the matrices may take together; those searched longest ago are dropped and read
             again when they are needed. 100,000 vectors of 384 numbers take 170; with simsimd, which is used where
             it is installed and searches them in a third of the time, 210.
-        timeout: As of a :class:`~langmem_adapters.indexes.lexical.LexicalIndex`.
+        timeout, disposable: As of a :class:`~langmem_adapters.indexes.lexical.LexicalIndex`.
     """
 
-    def __init__(self, path: str | Path, *, megabytes: float = 1024, timeout: float | None = None) -> None:
+    def __init__(
+        self, path: str | Path, *, megabytes: float = 1024, timeout: float | None = None, disposable: bool = False
+    ) -> None:
         self._database = Database(
             path, schema=_SCHEMA, name="vectors", timeout=timeout or 5.0, fails_fast=timeout is not None
         )
+        self._disposable = disposable
         self._limit = megabytes * _MEGABYTE
         self._start()
 
@@ -118,7 +122,8 @@ class SQLiteVectors:
             return [name for (name,) in self._database.look(_NAMES, (start, f"{start}\x7f"))]
 
     def clear(self, name: str) -> None:
-        with search_errors("vector"), self._database.writing() as connection:
+        undamaged = clearing(self._database, disposable=self._disposable)
+        with search_errors("vector"), undamaged, self._database.writing() as connection:
             space = _find(connection, name)
             if space is not None:
                 _drop(connection, space.number)
