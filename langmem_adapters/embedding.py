@@ -23,7 +23,6 @@ Vector: TypeAlias = "array[float]"
 
 _MODEL = ("model_name", "model", "model_id", "deployment", "repo_id", "model_path")
 _ASYNC = "this embedder is a coroutine function: use the a-prefixed twin of this method"
-_WRAPPED = ("underlying_embeddings",)  # LangChain's CacheBackedEmbeddings
 
 
 class Embedder:
@@ -76,7 +75,6 @@ class Embedder:
         self._lock = ForkSafeLock()
         self._known_texts = _Remembered(remembered)
         self._known_queries = _Remembered(remembered)
-        self._remembers = remembered > 0
 
     @classmethod
     def of(cls, model: Any) -> Embedder:
@@ -122,7 +120,7 @@ class Embedder:
     @property
     def awaits(self) -> bool:
         """Whether :meth:`ahead_flow` is of any use: a query can be awaited, and its vector is remembered."""
-        return self._queries.acall is not None and self._remembers
+        return self._queries.acall is not None and self._known_queries.size > 0
 
     def ahead_flow(self, text: str) -> Flow[None]:
         """Ask for a query's vector where it can be awaited: the index, which blocks, then finds it remembered.
@@ -131,8 +129,6 @@ class Embedder:
         ``NotImplementedError``) or none for this loop (a ``RuntimeError``) leaves it to the index. Other errors as of
         :meth:`texts`.
         """
-        if not self.awaits:
-            return
         try:
             yield from self.query_flow(text)
         except ModelError as error:
@@ -205,7 +201,7 @@ class _Remembered:
     """The vectors used last, by the hash of their text."""
 
     def __init__(self, size: int) -> None:
-        self._size = size
+        self.size = size
         self._vectors: OrderedDict[bytes, Vector] = OrderedDict()
 
     def get(self, key: bytes) -> Vector | None:
@@ -215,7 +211,7 @@ class _Remembered:
 
     def put(self, vectors: dict[bytes, Vector]) -> None:
         self._vectors.update(vectors)
-        while len(self._vectors) > self._size:
+        while len(self._vectors) > self.size:
             self._vectors.popitem(last=False)
 
 
@@ -257,9 +253,8 @@ async def _one(answer: Awaitable[Any]) -> list[Any]:
 
 def _name(model: Any) -> str:
     """The class and the model of a host's embedder, which mean the same vectors tomorrow and on another machine."""
-    for attribute in _WRAPPED:
-        if hasattr(model, attribute):
-            return _name(getattr(model, attribute))
+    if hasattr(model, "underlying_embeddings"):  # LangChain's CacheBackedEmbeddings
+        return _name(model.underlying_embeddings)
     if not (hasattr(model, "embed_documents") or hasattr(model, "get_text_embedding_batch")):
         raise ConfigurationError('a function that embeds needs a name for its model: Embedder(function, name="…")')
     models = (getattr(model, attribute, None) for attribute in _MODEL)

@@ -87,11 +87,9 @@ def _families(table: str) -> Iterator[list[str]]:
 
 
 def _plural(word: str) -> str:
-    return (
-        word[:-1] + "ies"
-        if word.endswith("y")
-        else word + ("es" if word.endswith(("s", "x", "z", "ch", "sh")) else "s")
-    )
+    if word.endswith("y"):
+        return word[:-1] + "ies"
+    return word + ("es" if word.endswith(("s", "x", "z", "ch", "sh")) else "s")
 
 
 BASES = {form: base for base, *forms in _families(_RELATED + "," + _SHORT) for form in forms}

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from langmem_adapters import given, views
@@ -18,9 +19,8 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.memories import RECALLED, Reading, normal, session_within
 from langmem_adapters.model import Memory, Message, Recalled, Scope
 from langmem_adapters.progress import Progress, advancing
-from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Index, SemanticIndex, Store
-from langmem_adapters.recall import Recall
+from langmem_adapters.recall import searching
 from langmem_adapters.records import Records
 from langmem_adapters.reranking import Reranker
 from langmem_adapters.semantic import Semantic
@@ -96,18 +96,13 @@ class LongTermMemory:
         self.similarity_top_k = similarity_top_k
         self._clock = clock
         namespace = longterm_namespace(self.scope)
-        self._counts = Counter({"searches": 0, "degraded": 0, "behind": 0, "refused": 0, "damaged": 0})
-        self._reading = reading = Reading(self._counts, strict=strict)
+        self._counts = counts = Counter({"searches": 0, "degraded": 0, "behind": 0, "refused": 0, "damaged": 0})
+        self._reading = reading = Reading(counts, strict=strict)
         self._records = Records(store, namespace, index=index, vectors=vectors, text_of=reading.document, new_id=new_id)
-        self._reranker = (
-            None if ranker is None else Reranker(ranker, prompts=Prompts(), stats=self._counts, strict=strict)
-        )
-        self._semantic = (
-            None
-            if vectors is None
-            else Semantic(self._records, vectors, strict=strict, counts=self._counts, clock=clock)
-        )
-        self._recall = Recall(self._records, index, self._semantic, weights_of(weights))
+        self._reranker = None if ranker is None else Reranker(ranker, stats=counts, strict=strict)
+        semantic = partial(Semantic, self._records, strict=strict, counts=counts, clock=clock)
+        self._semantic = None if vectors is None else semantic(vectors)
+        self._begin = partial(searching, self._records, index, self._semantic, weights_of(weights))
 
     def add(self, messages: Sequence[Message], *, session: str = "") -> None:
         """Keep messages. ``session`` says where they were said; adding the same ones again changes nothing."""
@@ -282,15 +277,19 @@ class LongTermMemory:
             return True
 
         ask = k if self._reranker is None else self._reranker.candidates(k)
-        found = yield from self._recall.best(query[:_LONGEST_QUERY], ask, wanted, session, explain=explain)
+        query = query[:_LONGEST_QUERY]
+        best = (yield from self._begin(query)).best
+        found = yield from step(best, query, ask, wanted, session, explain=explain)
         recalled = [Recalled(memories[data], one.score, one.signals if explain else {}) for one, data in found]
         if self._reranker is not None:
-            recalled = yield from self._reranker.flow(query[:_LONGEST_QUERY], recalled)
+            recalled = yield from self._reranker.flow(query, recalled)
         return views.Listing(recalled[:k], views.memories, query=query, matching=matching, meaning_of=meaning_of)
 
     def candidates_flow(self, query: str, k: int) -> Flow[dict[str, dict[str, float]]]:
         """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1."""
-        return (yield from self._recall.candidates(query[:_LONGEST_QUERY], k))
+        query = query[:_LONGEST_QUERY]
+        search = yield from self._begin(query)
+        return (yield from step(search.candidates, query, k))
 
     def known_flow(self, messages: Sequence[Message]) -> Flow[list[bool]]:
         """Of each of these messages, whether the very same is remembered, whatever its index says."""
@@ -304,8 +303,7 @@ class LongTermMemory:
         ``said``: the messages themselves, where nothing else can be meant, so that not all memories are gone through.
         """
         among = None if said is None else (yield from ids_of(self._records, said))
-        forgetting = forget(self._records, session, message_ids, self._reading, among=among, ttl=self.ttl)
-        touched = yield from forgetting
+        touched = yield from forget(self._records, session, message_ids, self._reading, among=among, ttl=self.ttl)
         self._changed()
         return touched
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from langmem_adapters.flow import Flow, step
+from langmem_adapters.flow import Flow
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import ConversationIndex, Evidence, Index
@@ -13,54 +13,28 @@ from langmem_adapters.semantic import Asking, Semantic
 from langmem_adapters.signals import Ranked, Signal, candidates, ranked
 from langmem_adapters.wanted import SPARE, Wanted
 
-__all__ = ["Recall"]
+__all__ = ["Search", "searching"]
 
 _POOL = 32  # the best by words, and half as many by meaning; with what stands beside, some five times as many
 _NOWHERE = 0.5  # the score of a cosine of 0
 
 
-class Recall:
-    """Searches one memory.
+def searching(
+    records: Records, index: Index, semantic: Semantic | None, signals: Mapping[str, Signal], query: str
+) -> Flow[Search]:
+    """Begin a search for a query: of an embedder that can be awaited, its vector is asked for here.
 
     Args:
         records: What is searched.
         index: Follows the records, and finds by words.
         semantic: Finds by meaning, if anything does.
         signals: The weights of what tells that a memory fits.
+        query: What is looked for.
     """
-
-    def __init__(
-        self, records: Records, index: Index, semantic: Semantic | None, signals: Mapping[str, Signal]
-    ) -> None:
-        self._records = records
-        self._index = index
-        self._semantic = semantic
-        self._signals = signals
-
-    def best(
-        self, query: str, k: int, wanted: Callable[[str, bytes], bool], thread: str = "", *, explain: bool = True
-    ) -> Flow[list[tuple[Ranked, bytes]]]:
-        """The ``k`` best of the wanted records with their data, best first, from an index that is up to date.
-
-        ``thread`` names the one in which all of the wanted were said, if it is known. ``explain`` as in
-        :func:`~langmem_adapters.signals.ranked`.
-        """
-        search = yield from self._begun(query)
-        return (yield from step(search.best, query, k, wanted, thread, explain=explain))
-
-    def candidates(self, query: str, k: int) -> Flow[dict[str, dict[str, float]]]:
-        """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1.
-
-        An index that knows of words only has none.
-        """
-        search = yield from self._begun(query)
-        return (yield from step(search.candidates, query, k))
-
-    def _begun(self, query: str) -> Flow[_Search]:
-        asking = None if self._semantic is None else self._semantic.asking()
-        if asking is not None:
-            yield from asking.ahead(lambda: _said(self._index, self._records.namespace, query))
-        return _Search(self._records, self._index, asking, self._signals)
+    asking = None if semantic is None else semantic.asking()
+    if asking is not None:
+        yield from asking.ahead(lambda: _said(index, records.namespace, query))
+    return Search(records, index, asking, signals)
 
 
 def _said(index: Index, namespace: Namespace, query: str) -> str:
@@ -68,8 +42,8 @@ def _said(index: Index, namespace: Namespace, query: str) -> str:
     return index.nameless(namespace, query) if isinstance(index, ConversationIndex) else query
 
 
-class _Search:
-    """One search. Blocking; meant for a flow's steps."""
+class Search:
+    """One search, from an index that is up to date. Blocking; meant for a flow's steps."""
 
     def __init__(self, records: Records, index: Index, asking: Asking | None, signals: Mapping[str, Signal]) -> None:
         self._records = records
@@ -81,10 +55,12 @@ class _Search:
     def best(
         self, query: str, k: int, wanted: Callable[[str, bytes], bool], thread: str, *, explain: bool
     ) -> list[tuple[Ranked, bytes]]:
-        """See :meth:`Recall.best`. Where too few of the first hits are wanted, the best of the wanted are looked for.
+        """The ``k`` best of the wanted records with their data, best first.
 
-        That is by words and by meaning, and they are weighed together with what would be weighed without a filter: the
-        same conversations around them, the same scales.
+        ``thread`` names the one in which all of the wanted were said, if it is known. ``explain`` as in
+        :func:`~langmem_adapters.signals.ranked`. Where too few of the first hits are wanted, the best of the wanted are
+        looked for. That is by words and by meaning, and they are weighed together with what would be weighed without a
+        filter: the same conversations around them, the same scales.
         """
         self._records.follow()
         index, choice = self._index, Wanted(self._records.get, wanted)
@@ -123,7 +99,10 @@ class _Search:
         return [hit.id for hit, _ in found]
 
     def candidates(self, query: str, k: int) -> dict[str, dict[str, float]]:
-        """See :meth:`Recall.candidates`."""
+        """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1.
+
+        An index that knows of words only has none.
+        """
         self._records.follow()
         if not isinstance(self._index, ConversationIndex):
             return {}

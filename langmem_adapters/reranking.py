@@ -31,14 +31,12 @@ class Reranker:
 
     Args:
         model: Any LangChain or LlamaIndex model, or a function from prompt to text, which may be async.
-        prompts: What the model is told.
         stats: Where calls, failures, unparsed answers and tokens are counted.
         strict: Raise ModelError instead.
     """
 
-    def __init__(self, model: Any, *, prompts: Prompts, stats: Counter[str], strict: bool = False) -> None:
+    def __init__(self, model: Any, *, stats: Counter[str], strict: bool = False) -> None:
         self._completer = Completer(model, stats=stats)
-        self._prompts = prompts
         self._strict = strict
 
     @staticmethod
@@ -55,7 +53,7 @@ class Reranker:
     def _order(self, query: str, found: Sequence[Recalled]) -> Flow[list[int]]:
         listed = "\n".join(f"[{n}] {_line(recalled.text)}" for n, recalled in enumerate(found, start=1))
         try:
-            answer = yield from self._completer.ask(self._prompts.rank, f"Question:\n{query}\n\nStatements:\n{listed}")
+            answer = yield from self._completer.ask(Prompts().rank, f"Question:\n{query}\n\nStatements:\n{listed}")
             numbers = self._numbers(answer)
         except ModelError as failure:
             if self._strict:

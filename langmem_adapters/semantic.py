@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -50,7 +49,7 @@ class Semantic:
         *,
         strict: bool,
         counts: dict[str, int],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self._records = records
         self._index = index

@@ -6,7 +6,6 @@ import contextlib
 import multiprocessing
 import os
 import random
-import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -174,23 +173,6 @@ def test_a_forked_child_searches(index: LexicalIndex) -> None:
     process.join(120)
     assert process.exitcode == 0
     assert found(index, "bike") == {"a", "b"}
-
-
-def test_an_older_file_gets_numbers_that_no_other_file_has(tmp_path: Path) -> None:
-    path = tmp_path / "index.db"
-    with contextlib.closing(LexicalIndex(path)) as index:
-        index.apply(NOTES, upsert=[Document("a", "red bike", thread="t"), Document("b", "car", thread="u")])
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        for table in ("terms", "stretches"):
-            connection.execute(f"ALTER TABLE langmem_lexical_{table} DROP COLUMN changed")
-        connection.execute("DROP TABLE langmem_lexical_again")
-        connection.execute("UPDATE langmem_schema SET version = version - 7 WHERE name = 'lexical'")
-    with contextlib.closing(LexicalIndex(path)) as index:
-        assert found(index, "bike") == {"a"}
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        for table, count in (("terms", 3), ("stretches", 2)):
-            rows = connection.execute(f"SELECT changed FROM langmem_lexical_{table}").fetchall()
-            assert len({changed for (changed,) in rows} - {0}) == count
 
 
 # ---- worth it

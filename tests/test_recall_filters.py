@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -538,24 +537,3 @@ def test_a_keyed_index_shows_no_name_of_a_thread(tmp_path: Path) -> None:
     data = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"monday" not in data
     assert b"tuesday" not in data
-
-
-def test_an_index_from_before_learns_what_was_said_again(tmp_path: Path) -> None:
-    store, path = MemoryStore(), tmp_path / "index.db"
-    with contextlib.closing(LexicalIndex(path)) as index:
-        memory = LongTermMemory(store, index, user="ada")
-        for session in ("busy", "other"):
-            memory.add([say("Once more the bike, after all that there was.")], session=session)
-        memory.add([say(text) for text in BUSY], session="busy")
-        memory.flush()
-        index.apply(NOTES, upsert=[Document("n", "no thread")], position=(7, "e"))
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("DROP TABLE langmem_lexical_again")
-        connection.execute("UPDATE langmem_schema SET version = version - 3 WHERE name = 'lexical'")
-    with contextlib.closing(LexicalIndex(path)) as index:
-        assert index.position(NOTES) == (7, "e")
-        memory = LongTermMemory(store, index, user="ada")
-        assert texts(memory.search("bike number", scope=ada("other"))) == [
-            "Once more the bike, after all that there was."
-        ]
-        assert len(memory.search("bike", 500)) == 401

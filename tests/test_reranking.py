@@ -31,7 +31,7 @@ def found(texts: list[str]) -> list[Recalled]:
 
 def reranker(model: Any, **settings: Any) -> tuple[Reranker, Counter[str]]:
     stats: Counter[str] = Counter()
-    return Reranker(model, prompts=Prompts(), stats=stats, **settings), stats
+    return Reranker(model, stats=stats, **settings), stats
 
 
 def texts(recalled: list[Recalled]) -> list[str]:

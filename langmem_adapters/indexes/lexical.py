@@ -23,7 +23,7 @@ from langmem_adapters.errors import ConfigurationError, Conflict, search_errors
 from langmem_adapters.indexes.disposal import clearing
 from langmem_adapters.indexes.lexical_kept import Kept
 from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, drop, ids_of, remove, speakers_of
-from langmem_adapters.indexes.lexical_scores import Corpus, best, weigh
+from langmem_adapters.indexes.lexical_scores import Corpus, Term, best, weigh
 from langmem_adapters.indexes.lexical_turns import evidence, within
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes, to_text
 from langmem_adapters.model import Hit
@@ -86,7 +86,7 @@ class LexicalIndex:
         if analyzer is not analyze and analyzer_id == ANALYZER_ID:
             raise ConfigurationError("an analyzer of your own needs an analyzer_id of its own")
         self._database = Database(
-            path, schema=SCHEMA, name="lexical", timeout=timeout or 5.0, fails_fast=timeout is not None
+            path, schema=SCHEMA, name="words", timeout=timeout or 5.0, fails_fast=timeout is not None
         )
         self._disposable = disposable
         self._kept = Kept(megabytes)
@@ -143,10 +143,7 @@ class LexicalIndex:
             if corpus is None:
                 return []
             weighed = weigh(connection, corpus, terms)
-            found = best(connection, self._kept, corpus, weighed, k)
-            ids = ids_of(connection, [number for _, number in found])
-        ideal = sum(term.weight for term in weighed)
-        return [Hit(ids[number], min(score / ideal, 1.0)) for score, number in found]
+            return _hits(connection, weighed, best(connection, self._kept, corpus, weighed, k))
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
         """All documents that were said in a thread, there first or again: the best of :meth:`search` first.
@@ -159,10 +156,7 @@ class LexicalIndex:
             if corpus is None:
                 return []
             weighed = weigh(connection, corpus, terms)
-            found = within(connection, self._kept, corpus, weighed, thread)
-            ids = ids_of(connection, [number for _, number in found])
-        ideal = sum(term.weight for term in weighed) or 1.0
-        return [Hit(ids[number], min(score / ideal, 1.0)) for score, number in found]
+            return _hits(connection, weighed, within(connection, self._kept, corpus, weighed, thread))
 
     def nameless(self, namespace: Namespace, query: str) -> str:
         """The query without the names of those who speak in the namespace, unless nothing else is in it."""
@@ -264,6 +258,12 @@ class _Nameless(NamedTuple):
 
 _NAMES = "SELECT name FROM langmem_lexical_namespaces WHERE name >= ? AND name < ? ORDER BY name"
 _POSITION = "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AND analyzer = ? AND seq IS NOT NULL"
+
+
+def _hits(connection: sqlite3.Connection, terms: Sequence[Term], found: Sequence[tuple[float, int]]) -> list[Hit]:
+    ids = ids_of(connection, [number for _, number in found])
+    ideal = sum(term.weight for term in terms) or 1.0
+    return [Hit(ids[number], min(score / ideal, 1.0)) for score, number in found]
 
 
 def _position(rows: Sequence[tuple[int, bytes]]) -> Position | None:

@@ -20,19 +20,17 @@ __all__ = ["SCHEMA", "STRETCH", "Row", "add", "drop", "ids_of", "remove", "speak
 STRETCH = 256  # documents
 _SPEAKERS = 1000  # so many names of a namespace are looked for in a query
 
-_FIRST_SCHEMA = ("SELECT 'the tables of the first version are made anew below'",) * 3
+_TABLES = ("postings", "terms", "documents", "stretches", "speakers", "again", "namespaces")
 SCHEMA = (
-    *_FIRST_SCHEMA,
-    "DROP TABLE IF EXISTS langmem_lexical_namespaces",
-    "DROP TABLE IF EXISTS langmem_lexical_documents",
-    "DROP TABLE IF EXISTS langmem_lexical_postings",
+    *(f"DROP TABLE IF EXISTS langmem_lexical_{table}" for table in _TABLES),  # of the schema before, named "lexical"
     """CREATE TABLE langmem_lexical_namespaces (
         number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, analyzer TEXT NOT NULL,
         documents INTEGER NOT NULL DEFAULT 0, length INTEGER NOT NULL DEFAULT 0,
         stretches INTEGER NOT NULL DEFAULT 0, seq INTEGER, entry BLOB)""",
     """CREATE TABLE langmem_lexical_stretches (
         number INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, thread BLOB NOT NULL,
-        used INTEGER NOT NULL DEFAULT 0, documents INTEGER NOT NULL DEFAULT 0, length INTEGER NOT NULL DEFAULT 0)""",
+        used INTEGER NOT NULL DEFAULT 0, documents INTEGER NOT NULL DEFAULT 0, length INTEGER NOT NULL DEFAULT 0,
+        changed INTEGER NOT NULL DEFAULT 0)""",
     "CREATE INDEX langmem_lexical_threads ON langmem_lexical_stretches (namespace, thread, number)",
     """CREATE TABLE langmem_lexical_documents (
         number INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, id BLOB NOT NULL, length INTEGER NOT NULL,
@@ -46,22 +44,12 @@ SCHEMA = (
         PRIMARY KEY (namespace, name)) WITHOUT ROWID""",
     """CREATE TABLE langmem_lexical_terms (
         namespace INTEGER NOT NULL, term BLOB NOT NULL, documents INTEGER NOT NULL,
-        tf INTEGER NOT NULL, length INTEGER NOT NULL,
+        tf INTEGER NOT NULL, length INTEGER NOT NULL, changed INTEGER NOT NULL,
         PRIMARY KEY (namespace, term)) WITHOUT ROWID""",
-    """INSERT INTO langmem_lexical_terms
-        SELECT namespace, term, COUNT(*), MAX(tf), MIN(length) FROM langmem_lexical_postings
-        GROUP BY namespace, term""",
-    "ALTER TABLE langmem_lexical_terms ADD COLUMN changed INTEGER NOT NULL DEFAULT 0",
-    "UPDATE langmem_lexical_terms SET changed = random()",
-    "ALTER TABLE langmem_lexical_stretches ADD COLUMN changed INTEGER NOT NULL DEFAULT 0",
-    "UPDATE langmem_lexical_stretches SET changed = random()",
     """CREATE TABLE langmem_lexical_again (
         document INTEGER NOT NULL, namespace INTEGER NOT NULL, thread BLOB NOT NULL,
         PRIMARY KEY (document, thread)) WITHOUT ROWID""",
     "CREATE INDEX langmem_lexical_again_threads ON langmem_lexical_again (namespace, thread, document)",
-    # What was said again is told with the document only: what has threads is followed from the beginning.
-    """UPDATE langmem_lexical_namespaces SET seq = NULL
-        WHERE number IN (SELECT namespace FROM langmem_lexical_stretches WHERE thread != x'')""",
 )
 
 
@@ -189,8 +177,8 @@ def _count(
 
 def drop(connection: sqlite3.Connection, namespace: int) -> None:
     """Remove a namespace with all it holds."""
-    tables = ("postings", "terms", "documents", "stretches", "speakers", "again")
-    for table, key in (*((table, "namespace") for table in tables), ("namespaces", "number")):
+    for table in _TABLES:
+        key = "number" if table == "namespaces" else "namespace"
         connection.execute(f"DELETE FROM langmem_lexical_{table} WHERE {key} = ?", (namespace,))  # noqa: S608 - ours
 
 

@@ -88,7 +88,7 @@ class Matrix:
         self.namespace = namespace
         self.last_gone = 0
         self._count = 0
-        self._living = 0
+        self.living = 0  # rows that are there
         self._vectors: _Array = np.empty((0, 0), "<f4")
         self._numbers: _Array = np.empty(0, "i8")
         self._alive: _Array = np.empty(0, bool)
@@ -107,11 +107,6 @@ class Matrix:
         """The highest number that was ever added."""
         return int(self._numbers[self._count - 1]) if self._count else 0
 
-    @property
-    def living(self) -> int:
-        """How many rows are there."""
-        return self._living
-
     def extend(self, rows: list[tuple[int, bytes, bytes]], expected: int) -> None:
         """Add ``(number, id, stored vector)``; altogether there will be ``expected``, or more."""
         start, end = self._count, self._count + len(rows)
@@ -128,7 +123,7 @@ class Matrix:
         self._ids.extend(row[1] for row in rows)
         self._rows.update((row[1], n) for n, row in enumerate(rows, start))
         self._count = end
-        self._living += len(rows)
+        self.living += len(rows)
 
     def _round(self, start: int, end: int) -> None:
         """Keep new rows in 8 bits too, where there is a use for them."""
@@ -156,12 +151,12 @@ class Matrix:
         vectors, alive, rough = self._vectors[: self._count], self._alive[: self._count], self._rough
         if rough is not None:
             rough = Rough(rough.codes[: self._count], rough.worth[: self._count], rough.error)
-        return Seen(vectors, self._ids, alive, self._living, rough)
+        return Seen(vectors, self._ids, alive, self.living, rough)
 
     def cosines(self, vector: Sequence[float], ids: Sequence[bytes]) -> list[float | None]:
         """The cosine of each id; None for one that is not there."""
         rows: list[int | None] = list(map(self._rows.get, ids))
-        if self._living < self._count:
+        if self.living < self._count:
             rows = [n if n is not None and self._alive[n] else None for n in rows]
         there = [n for n in rows if n is not None]
         near: list[float | None] = _exact(self._vectors, np.array(there, "i8"), np.asarray(vector, "f4")).tolist()
@@ -172,8 +167,8 @@ class Matrix:
 
     def _keep(self, kept: _Array) -> None:
         alive = self._alive[: self._count] & kept
-        self._living = int(alive.sum())
-        if 2 * self._living >= self._count:
+        self.living = int(alive.sum())
+        if 2 * self.living >= self._count:
             self._alive = _grown(alive, len(self._numbers))
             return
         self._vectors = self._vectors[: self._count][alive]
@@ -183,7 +178,7 @@ class Matrix:
             self._rough = Rough(codes[: self._count][alive], worth[: self._count][alive], error)
         self._ids = [id_ for id_, lives in zip(self._ids, alive.tolist(), strict=True) if lives]
         self._rows = {id_: n for n, id_ in enumerate(self._ids)}
-        self._count = self._living
+        self._count = self.living
         self._alive = np.ones(self._count, bool)
 
 
