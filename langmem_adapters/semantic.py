@@ -74,7 +74,7 @@ class Semantic:
             if isinstance(self._index, SelectiveIndex):
                 self._offer_again(self._index)
         except BaseException:
-            self._failed_at = self._clock()
+            self._failed_at, self._level = self._clock(), None
             raise
         self._failed_at = self._away_since = None
         self._level = noticed
@@ -184,13 +184,7 @@ class Semantic:
 
 
 class Asking:
-    """What one search asks of the vectors; once they have failed, it goes on without them.
-
-    Args:
-        semantic: What is told of a failure.
-        index: Holds the vectors; None: it is away.
-        namespace: What is searched.
-    """
+    """What one search asks of the vectors; once they have failed, and ``index`` is None, it goes on without them."""
 
     def __init__(self, semantic: Semantic, index: SemanticIndex | None, namespace: Namespace) -> None:
         self._semantic = semantic

@@ -220,23 +220,10 @@ class _Values:
         around: _Words = [None] * len(self._words)
         past: _Words = [None] * len(self._words)
         for cell, words in enumerate(self._words):
-            if words is None:
-                continue
-            for near, weight in enumerate(_PAST_OF, cell - _FAR):
-                here = around[near]
-                if here is None:
-                    around[near] = dict(words)
-                else:
-                    for term, count in words.items():
-                        here[term] = here.get(term, 0) + count
-                if not weight:
-                    continue
-                before = past[near]
-                if before is None:
-                    past[near] = {term: weight * count for term, count in words.items()}
-                else:
-                    for term, count in words.items():
-                        before[term] = before.get(term, 0) + weight * count
+            for near, weight in enumerate(_PAST_OF, cell - _FAR) if words else ():
+                _add(around, near, words, 1)
+                if weight:
+                    _add(past, near, words, weight)
         return around, past
 
     def _in_windows(self, cells: Sequence[int], around: _Words, past: _Words) -> tuple[Sequence[float], ...]:
@@ -321,6 +308,15 @@ def _cells(evidence: Evidence) -> list[int | None]:
         cells.append(place)
         last, before = place, stretch
     return cells + apart
+
+
+def _add(cells: _Words, cell: int, words: Mapping[int, float], times: float) -> None:
+    here = cells[cell]
+    if here is None:
+        cells[cell] = {term: times * count for term, count in words.items()}
+    else:
+        for term, count in words.items():
+            here[term] = here.get(term, 0) + times * count
 
 
 def _norm(length: float, average: float) -> float:

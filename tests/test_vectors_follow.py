@@ -237,6 +237,21 @@ def test_a_strict_search_tries_itself_what_failed_in_the_background_and_raises()
     assert texts(memory.search("sofa")) == ["My couch is red."]
 
 
+@pytest.mark.usefixtures("at_once")
+def test_what_a_rebuild_could_not_embed_is_embedded_by_a_search() -> None:
+    now, model = [1000.0], Model()
+    memory = memory_of(Watched(model, remembered=0), clock=lambda: now[0])
+    memory.add([say("My couch is red.")])
+    assert texts(memory.search("sofa")) == ["My couch is red."]
+    model.down = True
+    with pytest.raises(ModelError):
+        memory.rebuild()
+    model.down = False
+    now[0] += 31
+    assert memory.search("sofa") == []
+    assert texts(memory.search("sofa")) == ["My couch is red."]
+
+
 def test_a_message_is_kept_though_the_script_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     def over(_: object) -> None:
         raise RuntimeError("the interpreter is shutting down")

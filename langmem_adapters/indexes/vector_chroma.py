@@ -28,7 +28,7 @@ try:
     from chromadb.config import Settings
     from chromadb.errors import InternalError, NotFoundError
 
-    from langmem_adapters.indexes.vector_chroma_nearest import nearest  # imports NumPy, which Chroma brings
+    from langmem_adapters.indexes.vector_chroma_nearest import cosines, nearest  # imports NumPy, which Chroma brings
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
 except RuntimeError as error:  # of chromadb itself, which speaks of SQLite in several coloured lines
@@ -116,16 +116,14 @@ class ChromaVectors:
         return [(unquote(id_[1:], errors="surrogatepass"), cosine) for id_, cosine in found]
 
     def cosines(self, name: str, maker: Maker, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
-        def read(collection: Any) -> dict[str, Any]:
-            found: dict[str, Any] = {}
+        def read(collection: Any) -> dict[str, float]:
+            found: dict[str, float] = {}
             for part in _parts([_encoded(id_) for id_ in ids], self._batch(maker.dimension)):
-                rows = collection.get(ids=part, include=["embeddings"])
-                found |= zip(rows["ids"], rows["embeddings"], strict=True)
+                found |= cosines(collection, vector, ids=part)
             return found
 
         found = self._read(name, maker, read) or {}
-        known = {id_: found[code] for id_ in ids if (code := _encoded(id_)) in found}
-        return {id_: float(sum(a * b for a, b in zip(vector, row, strict=True))) for id_, row in known.items()}
+        return {id_: found[code] for id_ in ids if (code := _encoded(id_)) in found}
 
     def clear(self, name: str) -> None:
         with self._failures(), self._changing.held():

@@ -13,7 +13,7 @@ import numpy as np
 
 from langmem_adapters.embedding import Vector
 
-__all__ = ["nearest"]
+__all__ = ["cosines", "nearest"]
 
 _ASKED = 1_000  # what the search looks at: the more, the less it misses
 _MOST = 1_000_000_000  # Chroma counts in 32 bits
@@ -31,7 +31,12 @@ def nearest(collection: Any, vector: Vector, k: int) -> list[tuple[str, float]]:
 
 
 def _compared(collection: Any, vector: Vector, k: int, there: int) -> list[tuple[str, float]]:
-    rows = collection.get(limit=there, include=["embeddings"])
-    cosines = np.asarray(rows["embeddings"]) @ np.asarray(vector)
-    best = np.argsort(-cosines, kind="stable")[:k]
-    return [(rows["ids"][n], float(cosines[n])) for n in best]
+    found = cosines(collection, vector, limit=there)
+    return sorted(found.items(), key=lambda one: -one[1])[:k]
+
+
+def cosines(collection: Any, vector: Vector, **which: Any) -> dict[str, float]:
+    """The cosines of the vectors that the collection gives for these arguments, by id."""
+    rows = collection.get(include=["embeddings"], **which)
+    near = np.asarray(rows["embeddings"]).reshape(-1, len(vector)) @ np.asarray(vector)
+    return dict(zip(rows["ids"], near.tolist(), strict=True))
