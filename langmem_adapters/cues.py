@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
 from langmem_adapters.analysis import STOP_WORDS
@@ -98,27 +98,30 @@ def _date(query: str, words: list[str]) -> tuple[int, int, int]:
     return years[0] if years else 0, months[0] if months else 0, days[0] if days else 0
 
 
-def named(query: str, speakers: Iterable[str]) -> tuple[frozenset[str], str]:
+def named(query: str, speakers: Collection[str]) -> tuple[frozenset[str], str]:
     """The speakers whom a query names, and the query without their names.
 
     A word names a speaker if it is a word of the name, or begins it (Mel, Melanie), is written with a capital and
     is no other word of English; a name in a script without capitals or spaces may stand anywhere.
     """
-    found = set()
-    words = {word: word.removesuffix("'s").casefold() for word in _WORD.findall(query.replace("\u2019", "'"))}
-    gone: set[str] = set()
+    found = {speaker for speaker in speakers if _stands_anywhere(speaker) and speaker in query}
+    gone = {*found}
+    who: dict[str, set[str]] = {}  # by the words of their names
     for speaker in speakers:
-        parts = _WORD.findall(speaker.casefold())
-        mine = {word for word, folded in words.items() if any(_names(word, folded, part) for part in parts)}
-        if _stands_anywhere(speaker) and speaker in query:
-            mine.add(speaker)
-        if mine:
-            found.add(speaker)
-            gone |= mine
+        for part in _WORD.findall(speaker.casefold()):
+            who.setdefault(part, set()).add(speaker)
     query = query.replace("\u2019", "'")
+    for word in set(_WORD.findall(query)):
+        folded, capital = word.removesuffix("'s").casefold(), word[0].isupper()
+        parts = {folded} if capital or folded not in STOP_WORDS else set()
+        if capital and folded not in STOP_WORDS and len(folded) >= _SHORTEST_NAME:
+            parts = {part for part in who if part.startswith(folded)}
+        mine = set().union(*[who.get(part, ()) for part in parts])
+        if mine:
+            found |= mine
+            gone.add(word)
     for word in sorted(gone, key=len, reverse=True):
-        edge = r"(?<!\w)", r"(?!\w)"
-        pattern = re.escape(word) if _stands_anywhere(word) else f"{edge[0]}{re.escape(word)}{edge[1]}"
+        pattern = re.escape(word) if _stands_anywhere(word) else rf"(?<!\w){re.escape(word)}(?!\w)"
         query = re.sub(pattern, " ", query)
     return frozenset(found), query
 
@@ -126,10 +129,3 @@ def named(query: str, speakers: Iterable[str]) -> tuple[frozenset[str], str]:
 def _stands_anywhere(name: str) -> bool:
     """Whether a name is of a script without capitals, and so long that it is hardly a part of another word."""
     return len(name) > 1 and not name.isascii() and name.lower() == name.upper()
-
-
-def _names(word: str, folded: str, part: str) -> bool:
-    if folded == part:
-        return folded not in STOP_WORDS or word[:1].isupper()
-    short = len(folded) >= _SHORTEST_NAME and part.startswith(folded)
-    return short and word[:1].isupper() and folded not in STOP_WORDS
