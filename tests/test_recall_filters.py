@@ -502,7 +502,7 @@ def test_a_thread_is_what_was_said_in_it_there_first_or_again(index: LexicalInde
         NOTES,
         upsert=[
             Document("1", "a red bike", thread="x"),
-            Document("2", "soup", thread="x", again=("y",)),
+            Document("2", "soup", thread="x", again=("y", "y")),
             Document("3", "a bike bike", thread="y", again=("x", "z")),
             Document("4", "a bike", thread="y"),
             Document("5", "a bike"),

@@ -96,41 +96,52 @@ def _file(url: str) -> str | Path:
 _LOGIN = re.compile(r"(?<=//)[^/]*@|(?<=[?&])(sentinel_)?(username|password)=[^&]*")
 
 
-def shared_index(url: str | None = None) -> Index:
-    """Give the one index that everything in this process shares for a URL."""
-    return _shared_index(url or default_url(), None)
+def shared_index(url: str | None = None, timeout: float | None = None) -> Index:
+    """Give the one index that everything in this process shares for a URL; ``timeout`` as of a LexicalIndex."""
+    place = _place(url, timeout)
+    with _lock:
+        if place not in _shared:
+            _shared[place] = _index(*place)
+        return _shared[place]
 
 
 def cache_index(url: str | None = None) -> Index:
     """Give the one index that all caches in this process share for a URL: it keeps nobody waiting."""
-    return _shared_index(url or default_url(), PATIENCE)
+    return shared_index(url, PATIENCE)
 
 
-def _shared_index(url: str, timeout: float | None) -> Index:
-    key = (url, _hurry(url, timeout))
-    with _lock:
-        if key not in _shared:
-            _shared[key] = _index(*key)
-        return _shared[key]
-
-
-def _hurry(url: str, timeout: float | None) -> float | None:
+def _place(url: str | None, timeout: float | None) -> tuple[str, float | None]:
     """What is in memory makes nobody wait, and is one for all."""
-    return None if url.startswith("memory:") else timeout
+    url = url or default_url()
+    return url, None if url.startswith("memory:") else timeout
 
 
-def shared_vectors(url: str | None, embedder: Any) -> VectorIndex:
+def cache_vectors(url: str | None, embedder: Any) -> VectorIndex:
+    """Give the one vector index that all caches in this process share for a URL and an embedder."""
+    return shared_vectors(url, embedder, PATIENCE)
+
+
+def shared_vectors(url: str | None, embedder: Any, timeout: float | None = None) -> VectorIndex:
     """Give the one vector index that everything in this process shares for a URL and an embedder.
 
     It is asked by nobody else: a second embedder of the same name may belong to another account, so what it embeds
     is embedded by itself, though the vectors of both are kept in one place.
     """
-    return _shared_vectors_of(url or default_url(), embedder, None)
+    from langmem_adapters.indexes.vector import VectorIndex  # noqa: PLC0415 - few need it
 
-
-def cache_vectors(url: str | None, embedder: Any) -> VectorIndex:
-    """Give the one vector index that all caches in this process share for a URL and an embedder."""
-    return _shared_vectors_of(url or default_url(), embedder, PATIENCE)
+    place = _place(url, timeout)
+    key = (*place, id(embedder))
+    with _lock:
+        # The embedder is kept too, so that no other one is ever given its id.
+        kept = _shared_vectors.pop(key, None)
+        if kept is None:
+            made = Embedder.of(embedder)
+            vectors = _places[place] = _places.get(place) or _vectors(*place)
+            kept = embedder, VectorIndex(vectors, made)
+        _shared_vectors[key] = kept
+        if len(_shared_vectors) > _EMBEDDERS:
+            _shared_vectors.popitem(last=False)
+        return kept[1]
 
 
 def index_of(url: str | None, store: Store | None) -> Index:
@@ -143,24 +154,6 @@ def vectors_of(url: str | None, store: Store | None, embedder: Any) -> VectorInd
     if embedder is None:
         return None
     return shared_vectors(url, embedder) if store is None else open_vectors("memory:", embedder)
-
-
-def _shared_vectors_of(url: str, embedder: Any, timeout: float | None) -> VectorIndex:
-    from langmem_adapters.indexes.vector import VectorIndex  # noqa: PLC0415 - few need it
-
-    hurry = _hurry(url, timeout)
-    key = (url, hurry, id(embedder))
-    with _lock:
-        # The embedder is kept too, so that no other one is ever given its id.
-        kept = _shared_vectors.pop(key, None)
-        if kept is None:
-            made = Embedder.of(embedder)
-            place = _places[url, hurry] = _places.get((url, hurry)) or _vectors(url, hurry)
-            kept = embedder, VectorIndex(place, made)
-        _shared_vectors[key] = kept
-        if len(_shared_vectors) > _EMBEDDERS:
-            _shared_vectors.popitem(last=False)
-        return kept[1]
 
 
 _EMBEDDERS = 64  # that were asked for last

@@ -82,7 +82,7 @@ def add(connection: sqlite3.Connection, namespace: int, row: Row, change: int) -
         _ONE_MORE, [(namespace, to_bytes(term), tf, length, change) for term, tf in row.counts.items()]
     )
     connection.executemany(
-        "INSERT INTO langmem_lexical_again VALUES (?, ?, ?)",
+        "INSERT OR IGNORE INTO langmem_lexical_again VALUES (?, ?, ?)",
         [(number, namespace, to_bytes(other)) for other in document.again],
     )
     _count(connection, namespace, number, speaker, change, documents=1, length=length)
