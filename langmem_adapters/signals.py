@@ -220,7 +220,9 @@ class _Values:
         around: _Words = [None] * len(self._words)
         past: _Words = [None] * len(self._words)
         for cell, words in enumerate(self._words):
-            for near, weight in enumerate(_PAST_OF, cell - _FAR) if words else ():
+            if words is None:
+                continue
+            for near, weight in enumerate(_PAST_OF, cell - _FAR):
                 _add(around, near, words, 1)
                 if weight:
                     _add(past, near, words, weight)
