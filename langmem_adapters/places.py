@@ -9,18 +9,20 @@ import errno
 import os
 import sqlite3
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from langmem_adapters.errors import StoreUnavailable
+from langmem_adapters.errors import StoreError, StoreUnavailable
 
-__all__ = ["IN_MEMORY", "Place", "explained", "why_not_opened"]
+__all__ = ["IN_MEMORY", "Place", "clearing", "explained", "why_not_opened"]
 
 IN_MEMORY = ":memory:"
 """The path of no file, as SQLite has it."""
 
 _DESCRIPTORS = 4  # that SQLite opens at once: the file, its -wal, its -shm, and one to spare
+_DAMAGED = ("malformed", "not a database")
 _SENTENCES = (
     ("is full", " is on a disk that is full: make room there"),
     ("readonly", " may only be read: give this process the right to write to it and its folder"),
@@ -88,6 +90,19 @@ class Place:
             return True
         self._old_wal = connection.wal
         return False
+
+
+@contextmanager
+def clearing(place: Place, close: Callable[[], None], *, disposable: bool) -> Iterator[None]:
+    """Around what clears something: where its file is damaged and ``disposable``, that is closed, and removed."""
+    try:
+        yield
+    except StoreError as error:
+        if not disposable or not any(sign in str(error.__cause__) for sign in _DAMAGED):
+            raise
+        close()
+        for end in ("-wal", "-shm", ""):
+            Path(f"{place.file}{end}").unlink(missing_ok=True)
 
 
 def explained(text: str) -> str:

@@ -20,13 +20,13 @@ from langmem_adapters.cues import marks, named
 from langmem_adapters.database import Database
 from langmem_adapters.dates import date_words, spoken_date_words
 from langmem_adapters.errors import ConfigurationError, Conflict, search_errors
-from langmem_adapters.indexes.disposal import clearing
 from langmem_adapters.indexes.lexical_kept import Kept
 from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, drop, ids_of, remove, speakers_of
 from langmem_adapters.indexes.lexical_scores import Corpus, Term, best, weigh
 from langmem_adapters.indexes.lexical_turns import evidence, within
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes, to_text
 from langmem_adapters.model import Hit
+from langmem_adapters.places import clearing
 from langmem_adapters.protocols import START, Document, Evidence, Position
 
 __all__ = ["LexicalIndex"]
@@ -198,7 +198,7 @@ class LexicalIndex:
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
         name = encode_namespace(namespace)
-        undamaged = clearing(self._database, disposable=self._disposable)
+        undamaged = clearing(self._database.place, self._database.close, disposable=self._disposable)
         with search_errors("lexical"), undamaged, self._database.writing() as connection:
             row = connection.execute("SELECT number FROM langmem_lexical_namespaces WHERE name = ?", (name,)).fetchone()
             if row is not None:

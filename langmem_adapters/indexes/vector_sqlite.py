@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, cast
 from langmem_adapters.database import Database
 from langmem_adapters.embedding import Vector
 from langmem_adapters.errors import search_errors
-from langmem_adapters.indexes.disposal import clearing
 from langmem_adapters.indexes.vector import Maker, Mark, check
 from langmem_adapters.indexes.vector_matrix import Matrix, packed
 from langmem_adapters.keys import to_bytes, to_text
+from langmem_adapters.places import clearing
 from langmem_adapters.protocols import Position
 
 __all__ = ["SQLiteVectors"]
@@ -122,7 +122,7 @@ class SQLiteVectors:
             return [name for (name,) in self._database.look(_NAMES, (start, f"{start}\x7f"))]
 
     def clear(self, name: str) -> None:
-        undamaged = clearing(self._database, disposable=self._disposable)
+        undamaged = clearing(self._database.place, self._database.close, disposable=self._disposable)
         with search_errors("vector"), undamaged, self._database.writing() as connection:
             space = _find(connection, name)
             if space is not None:
