@@ -23,11 +23,11 @@ from langmem_adapters.experience.guards_small_words import (
     tense,
     voice,
 )
-from langmem_adapters.experience.verifier_features import MISSPELT, Alignment, edits
+from langmem_adapters.experience.verifier_features import MISSPELT, Alignment, edits, governed
 from langmem_adapters.experience.verifier_order import swapped
 from langmem_adapters.experience.verifier_questions import QUESTION_PARTS, QUESTION_WORDS
 from langmem_adapters.experience.verifier_reading import Reading, Word
-from langmem_adapters.experience.verifier_words import ARTICLES, ENGLISH, NEGATIONS, OPPOSITES, PREPOSITIONS, SOFT, STOP
+from langmem_adapters.experience.verifier_words import ARTICLES, ENGLISH, NEGATIONS, OPPOSITES, SOFT, STOP
 
 __all__ = ["GUARDS", "Guard"]
 
@@ -330,8 +330,7 @@ def _restricted(reading: Reading, only: Iterable[int]) -> set[str]:
     found = set()
     for n in only:
         word = reading.content[n]
-        before = reading.words[max(0, word.place - 2) : word.place]
-        follows = before and (before[-1] in PREPOSITIONS or (before[-1] in STOP and before[0] in PREPOSITIONS))
-        if follows and word.stem not in SOFT and "to" not in before:
+        is_aim = "to" in reading.words[max(0, word.place - 2) : word.place]
+        if governed(reading, word) and word.stem not in SOFT and not is_aim:
             found.add(word.text)
     return found

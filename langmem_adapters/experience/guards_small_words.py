@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from langmem_adapters.experience.verifier_features import Alignment
 from langmem_adapters.experience.verifier_reading import Reading
-from langmem_adapters.experience.verifier_words import ARTICLES, I_WORDS, YOU_WORDS, is_past, stem_of
+from langmem_adapters.experience.verifier_words import ARTICLES, I_WORDS, YOU_WORDS, is_past, named, stem_of
 
 __all__ = ["complements", "courtesies", "differ", "links", "modality", "persons", "scope", "tense", "voice"]
 
@@ -47,19 +47,10 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 _SHORT = 14  # words
-_QUANTITIES = {
-    word: name
-    for name, *words in map(
-        str.split,
-        _listed(
-            """all every each everyone everybody everything, any anyone anybody anything,
-            some someone somebody something several few, most, other, another, same, both, either, only
-""",
-            ",",
-        ),
-    )
-    for word in (name, *words)
-}
+_QUANTITIES = named(
+    """all every each everyone everybody everything, any anyone anybody anything,
+    some someone somebody something several few, most, other, another, same, both, either, only"""
+)
 _QUANTIFIERS = frozenset(_QUANTITIES)
 
 
@@ -143,11 +134,7 @@ _AUXILIARIES = frozenset(
         "is are am was were be been being do does did has have had to can could may might must shall will would should"
     )
 )
-_MODES = {
-    word: name
-    for name, *words in map(str.split, _listed("can could, may might, should, must, will would, do does", ","))
-    for word in (name, *words)
-}
+_MODES = named("can could, may might, should, must, will would, do does")
 _MODALS = frozenset(_listed("can could may might should must shall will would"))
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias
 
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.experience.guards import GUARDS, Guard
+from langmem_adapters.experience.policies import attempt
 from langmem_adapters.experience.verifier_features import align, features
 from langmem_adapters.experience.verifier_question_weights import QUESTION_BASE, QUESTION_TREES
 from langmem_adapters.experience.verifier_reading import LONGEST, Reading, read
 from langmem_adapters.experience.verifier_weights import BASE, LEAST_COSINE, THRESHOLD, TREES
 from langmem_adapters.experience.verifier_words import POLITE
-from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.flow import Flow, arun, run
 
 __all__ = ["PairJudge", "Verdict", "Verifier"]
 
@@ -123,28 +123,14 @@ class Verifier:
 
 
 def _judged(judge: PairJudge, request: str, stored: str) -> Flow[float]:
+    answer = yield from attempt("the judge of two requests", judge, request, stored)
     try:
-        answer = yield from step(judge, request, stored)
-        if inspect.isawaitable(answer):
-            answer = yield from step(_waiting(answer))
-    except ConfigurationError:
-        raise
-    except Exception as error:
-        raise ModelError(f"the judge of two requests failed: {type(error).__name__}") from error
-    try:
-        score = float(cast("float", answer))
+        score = float(answer)
     except (TypeError, ValueError):
         score = math.nan
     if not 0 <= score <= 1:
         raise ModelError("the judge of two requests gave neither True nor False nor a number from 0 to 1")
     return score
-
-
-def _waiting(answer: Awaitable[bool | float]) -> Callable[[], Awaitable[bool | float]]:
-    async def wait() -> bool | float:
-        return await answer
-
-    return wait
 
 
 def _same_words(left: Reading, right: Reading) -> bool:
@@ -188,12 +174,12 @@ def _weighed(values: Sequence[float], *, asks: bool) -> float:
 
 @lru_cache(maxsize=2)
 def _trees(written: str) -> tuple[_Tree, ...]:
-    return tuple(_tree(iter(text.split())) for text in written.strip().split("\n\n"))
+    tokens = iter(written.split())
+    return tuple(_tree(token, tokens) for token in tokens)
 
 
-def _tree(tokens: Iterator[str]) -> _Tree:
-    token = next(tokens)
+def _tree(token: str, tokens: Iterator[str]) -> _Tree:
     if "<" not in token:
         return float(token)
     feature, _, value = token.partition("<")
-    return int(feature), float(value), _tree(tokens), _tree(tokens)
+    return int(feature), float(value), _tree(next(tokens), tokens), _tree(next(tokens), tokens)

@@ -22,7 +22,7 @@ from langmem_adapters.experience.verifier_words import (
     YOU_WORDS,
 )
 
-__all__ = ["MISSPELT", "Alignment", "align", "edits", "features"]
+__all__ = ["MISSPELT", "Alignment", "align", "edits", "features", "governed"]
 
 
 _listed = str.split
@@ -223,15 +223,15 @@ def weight(word: Word) -> float:
     return 2.5 + 0.25 * min(len(word.stem), 8)
 
 
+def governed(reading: Reading, word: Word) -> bool:
+    """Whether it follows a preposition, a stop word between them aside: "in India", "for the poor", "without sugar"."""
+    before = reading.words[max(0, word.place - 2) : word.place]
+    return bool(before) and (before[-1] in PREPOSITIONS or (before[-1] in STOP and before[0] in PREPOSITIONS))
+
+
 def _restricting(reading: Reading, alone: Iterable[int]) -> float:
-    """Words of one request alone that follow a preposition: "in India", "for women", "without sugar"."""
-    total = 0.0
-    for n in alone:
-        place = reading.content[n].place
-        before = reading.words[max(0, place - 2) : place]
-        if before and (before[-1] in PREPOSITIONS or (before[-1] in STOP and before[0] in PREPOSITIONS)):
-            total += weight(reading.content[n])
-    return total
+    """Words of one request alone that follow a preposition."""
+    return sum(weight(word) for n in alone if governed(reading, word := reading.content[n]))
 
 
 def _substituted(alignment: Alignment, heavy: tuple[list[float], list[float]]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -139,12 +140,19 @@ def read(text: str) -> Reading:
     )
 
 
+def _remembered(reads: Callable[[str], Iterable[str]]) -> Callable[[str], Iterable[str]]:
+    """A function of a piece of text without spaces, with a memory for short ones."""
+    remembers = lru_cache(maxsize=1 << 13)(reads)
+
+    def of(piece: str) -> Iterable[str]:
+        return remembers(piece) if len(piece) <= _LONG_PIECE else reads(piece)
+
+    return of
+
+
+@_remembered
 def _words_in(piece: str) -> tuple[str, ...]:
-    """The words of a piece of text without spaces; as no word has any, those of a text are those of its pieces."""
-    return _remembered_words(piece) if len(piece) <= _LONG_PIECE else _read_words(piece)
-
-
-def _read_words(piece: str) -> tuple[str, ...]:
+    """The words of a piece; as no word has a space in it, those of a text are those of its pieces."""
     return tuple(word for match in _WORD.finditer(piece) for word in _split(match[0]))
 
 
@@ -186,8 +194,9 @@ def _capitals(text: str) -> frozenset[str]:
     return frozenset(found - _NO_NAMES)
 
 
+@_remembered
 def _matches_in(piece: str) -> list[str]:
-    return _remembered_matches(piece) if len(piece) <= _LONG_PIECE else _WORD.findall(piece)
+    return _WORD.findall(piece)
 
 
 def _symbols(text: str) -> tuple[str, ...]:
@@ -207,10 +216,7 @@ def _code(text: str) -> frozenset[str]:
     """Code and marks; nothing but what stands between backticks has spaces in it."""
     if "`" in text:
         return _read_code(text)
-    found: set[str] = set()
-    for piece in text.split():
-        found.update(_remembered_code(piece) if len(piece) <= _LONG_PIECE else _read_code(piece))
-    return frozenset(found)
+    return frozenset(found for piece in text.split() for found in _code_in(piece))
 
 
 def _capital_stops(text: str) -> frozenset[str]:
@@ -225,12 +231,12 @@ def _capital_stops(text: str) -> frozenset[str]:
 
 
 def _read_code(text: str) -> frozenset[str]:
-    return frozenset(found[0].strip("`").removesuffix("()") for found in _CODE.finditer(text)) | _marks(text)
+    """Code, and a number's letters that are no unit and no scale: the 5s and the 3T of "iPhone 5s", "OnePlus 3T"."""
+    marks = {found[0] for found in _MARK.finditer(text) if found[1].lower() not in _NO_MARKS}
+    return frozenset(found[0].strip("`").removesuffix("()") for found in _CODE.finditer(text)) | marks
 
 
-def _marks(text: str) -> frozenset[str]:
-    """A number's letters that are neither a unit nor a scale: the 5s and the 3T of "iPhone 5s" and "OnePlus 3T"."""
-    return frozenset(found[0] for found in _MARK.finditer(text) if found[1].lower() not in _NO_MARKS)
+_code_in = _remembered(_read_code)
 
 
 def _bare(text: str) -> str:
@@ -256,8 +262,3 @@ def _is_english(words: list[str]) -> bool:
     if not words or sum(word.isascii() for word in words) < 0.8 * len(words):
         return False
     return sum(word in ENGLISH for word in words) >= sum(word in FOREIGN for word in words)
-
-
-_remembered_words = lru_cache(maxsize=1 << 13)(_read_words)
-_remembered_code = lru_cache(maxsize=1 << 13)(_read_code)
-_remembered_matches = lru_cache(maxsize=1 << 13)(_WORD.findall)

@@ -25,6 +25,7 @@ __all__ = [
     "UNITS",
     "YOU_WORDS",
     "is_past",
+    "named",
     "stem_of",
 ]
 
@@ -52,6 +53,11 @@ _SPELLINGS = (
     ("vourite", "vorite"), ("vourites", "vorites"), ("aviour", "avior"), ("abour", "abor"), ("lour", "lor"),
     ("lours", "lors"), ("mour", "mor"), ("theatre", "theater"), ("theatres", "theaters"), ("ogue", "og"),
 )  # fmt: skip
+
+
+def named(groups: str) -> dict[str, str]:
+    """From each word of each group to the first in it, which names it."""
+    return {word: name for name, *words in map(str.split, groups.split(",")) for word in (name, *words)}
 
 
 def _bases(written: str) -> dict[str, str]:
@@ -128,19 +134,10 @@ SOFT = frozenset(
 )
 """Content that often comes and goes without changing what is asked."""
 
-COURTESIES = {
-    spelling: name
-    for name, *spellings in map(
-        str.split,
-        _listed(
-            """please kindly pls plz, thanks thank, hello hi hey, dear, bitte, danke, hallo, gracias, hola, merci,
-            bonjour, obrigado, olá, grazie, ciao, пожалуйста, спасибо, привет, alstublieft
-""",
-            ",",
-        ),
-    )
-    for spelling in (name, *spellings)
-}
+COURTESIES = named(
+    """please kindly pls plz, thanks thank, hello hi hey, dear, bitte, danke, hallo, gracias, hola, merci, bonjour,
+    obrigado, olá, grazie, ciao, пожалуйста, спасибо, привет, alstublieft"""
+)
 """Words of courtesy, by all their spellings."""
 POLITE = frozenset(COURTESIES)
 """Words that ask nothing."""
@@ -174,31 +171,22 @@ NUMBERS = {
     "twice": "2",
 }  # fmt: skip
 
-UNITS = {
-    spelling: name
-    for name, *spellings in map(
-        str.split,
-        _listed(
-            """km kilometer kilometers kilometre kilometres kms, m meter meters metre metres, cm centimeter centimeters
-        centimetre centimetres, mm millimeter millimeters millimetre millimetres, mile miles mi, ft foot feet,
-        inch inches, yard yards, kg kilogram kilograms kilo kilos kgs, g gram grams, mg milligram milligrams,
-        lb lbs pound pounds, oz ounce ounces, l liter liters litre litres, ml milliliter milliliters millilitre
-        millilitres, gallon gallons, second seconds sec secs, minute minutes min mins, hour hours hr hrs, day days,
-        week weeks, month months, year years yr yrs, decade decades, century centuries, celsius °c, fahrenheit °f,
-        kelvin, kb kilobyte kilobytes, mb megabyte megabytes, gb gigabyte gigabytes, tb terabyte terabytes,
-        percent %, dollar dollars usd $, euro euros eur €, yen jpy ¥, rupee rupees inr rs ₹, gbp £ sterling,
-        watt watts w, kw kilowatt kilowatts, volt volts, amp amps, mph, kph, hz, khz, mhz, ghz,
-        monday mondays, tuesday tuesdays, wednesday wednesdays, thursday thursdays, friday fridays,
-        saturday saturdays, sunday sundays, january jan, february feb, march, april apr, june jun, july jul,
-        august aug, september sept, october oct, november nov, december dec, spring, summer, autumn fall, winter,
-        morning, noon, afternoon, evening, midnight, yesterday, today, tomorrow, weekday weekdays, weekend weekends,
-        daily, hourly, weekly, monthly, quarterly, yearly annually, am a.m, pm p.m
-""",
-            ",",
-        ),
-    )
-    for spelling in (name, *spellings)
-}
+UNITS = named(
+    """km kilometer kilometers kilometre kilometres kms, m meter meters metre metres, cm centimeter centimeters
+    centimetre centimetres, mm millimeter millimeters millimetre millimetres, mile miles mi, ft foot feet,
+    inch inches, yard yards, kg kilogram kilograms kilo kilos kgs, g gram grams, mg milligram milligrams,
+    lb lbs pound pounds, oz ounce ounces, l liter liters litre litres, ml milliliter milliliters millilitre
+    millilitres, gallon gallons, second seconds sec secs, minute minutes min mins, hour hours hr hrs, day days,
+    week weeks, month months, year years yr yrs, decade decades, century centuries, celsius °c, fahrenheit °f,
+    kelvin, kb kilobyte kilobytes, mb megabyte megabytes, gb gigabyte gigabytes, tb terabyte terabytes,
+    percent %, dollar dollars usd $, euro euros eur €, yen jpy ¥, rupee rupees inr rs ₹, gbp £ sterling,
+    watt watts w, kw kilowatt kilowatts, volt volts, amp amps, mph, kph, hz, khz, mhz, ghz,
+    monday mondays, tuesday tuesdays, wednesday wednesdays, thursday thursdays, friday fridays,
+    saturday saturdays, sunday sundays, january jan, february feb, march, april apr, june jun, july jul,
+    august aug, september sept, october oct, november nov, december dec, spring, summer, autumn fall, winter,
+    morning, noon, afternoon, evening, midnight, yesterday, today, tomorrow, weekday weekdays, weekend weekends,
+    daily, hourly, weekly, monthly, quarterly, yearly annually, am a.m, pm p.m"""
+)
 """Units, days, months and times of day, by all their spellings."""
 
 NEGATIONS = frozenset(
