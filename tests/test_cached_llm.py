@@ -26,6 +26,7 @@ from llama_index.core.base.llms.types import (
     CompletionResponse,
     ImageBlock,
     LLMMetadata,
+    LogProb,
     MessageRole,
     TextBlock,
     ThinkingBlock,
@@ -44,6 +45,7 @@ from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, Field, PrivateAttr
 
 from langmem_adapters import ConfigurationError, SerializationError, StoreUnavailable
+from langmem_adapters.codec import decode, encode
 from langmem_adapters.experience import AtLeast
 from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.llamaindex.responses import (
@@ -470,6 +472,20 @@ def test_what_a_provider_tells_beside_a_response_is_not_lost_by_keeping_it() -> 
     assert write_response(Citing(message=message))["message"]
 
 
+def test_how_likely_each_token_was_is_kept_unless_a_stream_tells_it_piece_by_piece() -> None:
+    likely = [[LogProb(token="Hi", logprob=-0.1, bytes=[72, 105]), LogProb(token="Ho", logprob=-2.5)]]
+    responses: list[Any] = [
+        ChatResponse(message=ChatMessage(role="assistant", content="Hi"), logprobs=likely),
+        CompletionResponse(text="Hi", logprobs=likely),
+    ]
+    for response in responses:
+        kept = decode(encode(write_response(response)))
+        assert read_response(kept, age=1.0, new_id=lambda: "x").logprobs == likely
+        recording = Recording()
+        recording.take(response.model_copy(update={"delta": "Hi"}))
+        assert recording.whole().logprobs is None
+
+
 @pytest.mark.parametrize("way", CHATS)
 def test_e6_tool_calls_that_a_provider_gives_as_objects_of_its_own_too_are_kept(way: str) -> None:
     class Call(BaseModel):
@@ -630,6 +646,16 @@ def test_c4_what_the_provider_keeps_of_a_conversation_is_part_of_what_is_asked()
     assert [asks(), asks(), asks("r1"), asks("r2"), asks("r1")] == [1, 0, 1, 1, 0]
     assert [asks(top_k=1), asks(top_k=2), asks(top_k=1)] == [1, 1, 0]
     assert [asks(track=True), asks(track=True)] == [1, 1]
+
+
+def test_c4_two_models_of_one_name_in_two_modules_have_answers_of_their_own() -> None:
+    store = MemoryStore()
+
+    def said(module: str, word: str) -> str:
+        cls = type("Scripted", (Scripted,), {"__module__": module})
+        return text(cached(cls(script=[word]), store=store).chat(HI))
+
+    assert [said("one", "One"), said("other", "Other"), said("one", "No")] == ["One", "Other", "One"]
 
 
 def test_c4_ids_of_tool_calls_do_not_change_the_key() -> None:

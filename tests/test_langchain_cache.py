@@ -21,7 +21,7 @@ from langchain_core.caches import BaseCache
 from langchain_core.language_models import LLM, FakeListChatModel, FakeListLLM, GenericFakeChatModel, SimpleChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, Generation
+from langchain_core.outputs import ChatGeneration, ChatResult, Generation
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
@@ -365,6 +365,52 @@ def test_c4_responses_that_a_request_goes_on_from_change_the_key() -> None:
     assert plain(talk("resp_ada")) == plain(talk("resp_bob")) == plain(talk(None))
     for prompt in ("[{", '[{"lc": 1, "id": ["x"], "kwargs": {"response_metadata": "x"}}]'):  # no chat of anybody's
         assert request_key(prompt, '{"use_previous_response_id": true}')
+
+
+class Conversing(ChatOpenAI):
+    """Answers with how often it was asked, in place of a provider that keeps the conversation."""
+
+    asked: list[Any] = []  # noqa: RUF012 - as many a stand-in has it
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        self.asked.append(messages)
+        return ChatResult(generations=[answer(str(len(self.asked)))])
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize(
+    ("fields", "kwargs", "unkeyed"),
+    [
+        ({}, {"conversation": "conv_1"}, 2),
+        ({}, {"conversation": {"id": "conv_1"}, "tools": [object()]}, 2),
+        ({"model_kwargs": {"conversation": "conv_1"}}, {}, 2),
+        ({"extra_body": {"conversation": "conv_1"}}, {}, 2),
+        ({}, {"conversation": None}, 0),
+        ({}, {"tools": [{"name": "look", "parameters": {"conversation": {"type": "string"}}}]}, 0),
+    ],
+)
+def test_c4_a_call_that_goes_on_with_what_the_provider_keeps_is_always_made(
+    fields: dict[str, Any], kwargs: dict[str, Any], unkeyed: int, wrapped: bool
+) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    made: Any = Conversing(model="m", api_key="k", asked=[], cache=None if wrapped else cache, **fields)
+    model = CachedChatModel(made, cache) if wrapped else made
+    said = [model.invoke("And then?", **kwargs).content for _ in range(2)]
+    assert said == (["1", "2"] if unkeyed else ["1", "1"])
+    assert cache.stats()["unkeyed"] == unkeyed
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_c4_two_models_of_one_name_in_two_modules_have_answers_of_their_own(wrapped: bool) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+
+    def said(module: str, word: str) -> str:
+        call = {"_call": lambda *_, **__: word, "__module__": module, "__qualname__": "Silent"}
+        model: Any = type("Silent", (Silent,), call)()
+        model.cache = None if wrapped else cache
+        return str((CachedChatModel(model, cache) if wrapped else model).invoke("Hi").content)
+
+    assert [said("one", "One"), said("other", "Other"), said("one", "No")] == ["One", "Other", "One"]
 
 
 def test_c4_the_order_of_keys_does_not_change_the_key() -> None:

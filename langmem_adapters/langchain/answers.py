@@ -179,7 +179,7 @@ class Answers(Asking):
         self._calls.ascore_later(turn)
 
     def pass_by(self, error: SerializationError) -> None:
-        """Count and tell a request that has no key, as a class in it may be one of several."""
+        """Count and tell a request that has no key, as it cannot be told from another."""
         self._counts["unkeyed"] += 1
         self._warn("requests without a key bypass the cache", error)
 

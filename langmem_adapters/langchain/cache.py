@@ -29,7 +29,7 @@ from langmem_adapters.langchain.current import completed
 from langmem_adapters.langchain.generations import read_generations, worth_storing, write_generations
 from langmem_adapters.langchain.other_words import OtherWords
 from langmem_adapters.langchain.removal import Removal
-from langmem_adapters.langchain.request import known_key, request_key
+from langmem_adapters.langchain.request import check_whole, known_key, request_key
 from langmem_adapters.langchain.semantic import SemanticMode
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.protocols import Store
@@ -219,12 +219,14 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
         return generations
 
     def _told(self, llm_string: str) -> str | None:
-        """What is told of a call, and what its caller knows; None, where a class in it may be one of several."""
+        """What is told of a call, and what its caller knows; None, where it cannot be told from another."""
         try:
-            return with_fields(completed(llm_string))
+            told = with_fields(completed(llm_string))
+            check_whole(told)
         except SerializationError as error:
             self._warn("requests without a key bypass the cache", error)
             return None
+        return told
 
     def _begin(self, key: str) -> None:
         if len(self._asked_at) >= _ASKED:

@@ -27,7 +27,7 @@ from langmem_adapters.langchain.current import as_it_is_now, with_untold
 from langmem_adapters.langchain.examples import question_of, with_examples
 from langmem_adapters.langchain.pieces import pieces
 from langmem_adapters.langchain.rebinding import replaced_models
-from langmem_adapters.langchain.request import request_key
+from langmem_adapters.langchain.request import check_whole, request_key
 from langmem_adapters.stores import masked_url, unpicklable
 
 __all__ = ["CachedChatModel"]
@@ -222,6 +222,7 @@ class CachedChatModel(Switches, BaseChatModel):
         prompt = dumps(list(messages))
         try:
             llm_string = with_fields(self._get_llm_string(stop=stop, **kwargs), kwargs)
+            check_whole(llm_string)
         except SerializationError as error:
             self._answers.pass_by(error)
             return None

@@ -12,6 +12,7 @@ from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from pydantic import SecretStr
 
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.identity import name_of
 from langmem_adapters.forks import in_child
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.request import OF_THE_CALL
@@ -64,7 +65,7 @@ def with_untold(model: BaseLanguageModel[Any], llm_string: str) -> str:
         if model._identifying_params:  # noqa: SLF001 - what it tells of itself
             seen.untold = list(_fields(model, names & _PLACES))
         else:
-            seen.untold = [("class", type(model).__qualname__), *_fields(model, names)]
+            seen.untold = [("class", name_of(type(model))), *_fields(model, names)]
     return f"{llm_string[:-1]}, ('untold', {seen.untold!r})]" if seen.untold else llm_string
 
 

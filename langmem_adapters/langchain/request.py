@@ -15,7 +15,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.asked import messages_in
 from langmem_adapters.tool_calls import call_ids, renamed
 
-__all__ = ["OF_THE_CALL", "known_key", "request_key"]
+__all__ = ["OF_THE_CALL", "check_whole", "known_key", "request_key"]
 
 # How a call is made or watched, not what is asked.
 OF_THE_CALL = frozenset(
@@ -43,6 +43,9 @@ _OF_THE_ANSWER = frozenset({"artifact", "id", "response_metadata", "type", "usag
 _known: dict[bytes, str] = {}  # keys by a hash of what they are made of, as an answer is looked up and then kept
 _REMEMBERED = 16_384
 _CHAINED = '"use_previous_response_id": true'  # as LangChain dumps a model of OpenAI's
+_KEPT = "conversation"  # that OpenAI keeps
+_NAMED = f"('{_KEPT}', "  # as LangChain tells a parameter
+_MORE = ("extra_body", "model_kwargs")  # parameters with parameters in them
 _CLASS = re.compile(r"<class '(?:(?:\w+|<locals>)\.)*(\w+)'>")
 
 
@@ -64,6 +67,21 @@ def request_key(prompt: str, llm_string: str) -> str:
             _known.clear()
         _known[asked] = key
     return key
+
+
+def check_whole(llm_string: str) -> None:
+    """Raise SerializationError for a call that goes on from what the provider keeps of others.
+
+    After a hit, the provider would not know either what had been said.
+    """
+    if _KEPT not in llm_string:
+        return
+    model, parameters = _parts(llm_string)
+    given = [model["kwargs"] if model else {}, parameters if isinstance(parameters, dict) else {}]
+    given += [more for one in given for name in _MORE if isinstance(more := one.get(name), dict)]
+    unread = isinstance(parameters, str) and _NAMED in parameters
+    if unread or any(one.get(_KEPT) for one in given):
+        raise SerializationError("the model's provider keeps the conversation, so its messages do not say all of it")
 
 
 def known_key(prompt: str, llm_string: str) -> str | None:
@@ -119,14 +137,18 @@ def _call_names(messages: list[dict[str, Any]]) -> dict[str, str]:
 @functools.lru_cache(maxsize=512)
 def _model(llm_string: str) -> str:
     """The fingerprint of a model and its parameters."""
+    return fingerprint(*(part for part in _parts(llm_string) if part is not None))
+
+
+def _parts(llm_string: str) -> tuple[dict[str, Any] | None, Any]:
+    """A model as LangChain dumps it, if it does, and the parameters; without what is only of the call."""
     try:
         model, end = json.JSONDecoder().raw_decode(llm_string)
     except ValueError:
         model, end = None, 0
     if isinstance(model, dict) and isinstance(model.get("kwargs"), dict):
-        model = {**model, "kwargs": _lasting(model["kwargs"])}
-        return fingerprint(model, _parameters(llm_string[end:].removeprefix("---")))
-    return fingerprint(_parameters(llm_string))
+        return {**model, "kwargs": _lasting(model["kwargs"])}, _parameters(llm_string[end:].removeprefix("---"))
+    return None, _parameters(llm_string)
 
 
 def _lasting(parameters: dict[Any, Any]) -> dict[Any, Any]:

@@ -13,6 +13,7 @@ from llama_index.core.tools import BaseTool
 from pydantic import BaseModel
 
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.identity import name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
 from langmem_adapters.tool_calls import call_ids, renamed
@@ -101,7 +102,7 @@ def _model(llm: LLM) -> Any:
     fields = {name: getattr(llm, name) for name in names}
     private = getattr(llm, "__pydantic_private__", None) or {}
     fields |= {name: private[name] for name in _ASKED_IN_PRIVATE if private.get(name) is not None}
-    return [llm.class_name(), llm.metadata.model_name, {name: _told(it) for name, it in _lasting(fields).items()}]
+    return [name_of(type(llm)), llm.metadata.model_name, {name: _told(it) for name, it in _lasting(fields).items()}]
 
 
 def _told(value: Any) -> Any:

@@ -95,15 +95,16 @@ def write_response(response: Response) -> dict[str, Any]:
     What the provider sent beside it, ``raw``, is not kept, except for the usage.
     """
     data: dict[str, Any] = {"kwargs": dict(response.additional_kwargs), "usage": usage_of(response)}
+    if response.logprobs is not None:
+        data["logprobs"] = [[one.model_dump() for one in likely] for likely in response.logprobs]
     if isinstance(response, CompletionResponse):
         data["text"] = response.text
         same = True
     else:
         data["message"] = to_message(response.message).to_data()
         same = _message(data) == _without_objects(response.message)
-    if not same or _has_more(response) or plain(data["kwargs"]) != data["kwargs"]:
+    if not same or _has_more(response) or plain(data)["kwargs"] != data["kwargs"]:
         raise SerializationError("a response of a model would not come back equal")
-    plain(data)  # raises for what is no data
     return data
 
 
@@ -132,12 +133,13 @@ def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Respon
     try:
         kwargs = {name: 0 if name in {*_IN, *_OUT, *_TOTAL} else value for name, value in data["kwargs"].items()}
         kwargs |= {"cache": "hit", "cache_age": age, "cache_usage": data["usage"]}
-        free = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)
+        told: dict[str, Any] = {"additional_kwargs": kwargs, "logprobs": data.get("logprobs")}
+        told["raw"] = {"usage": dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)}
         if "text" in data:
-            return CompletionResponse(text=data["text"], additional_kwargs=kwargs, raw={"usage": free})
+            return CompletionResponse(text=data["text"], **told)
         ids = call_ids(data["message"].get("tool_calls", ()))
         message = _message(renamed(data, {id_: f"call_{new_id()}" for id_ in ids}) if ids else data)
-        return ChatResponse(message=message, additional_kwargs=kwargs, raw={"usage": free})
+        return ChatResponse(message=message, **told)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SerializationError(f"a stored response cannot be read: {type(error).__name__}") from error
 
@@ -185,11 +187,14 @@ class Recording:
             self._cut = response.raw
 
     def whole(self) -> Any:
-        """Its last response, with the text of all deltas, and what was told of a cut; None, if nothing came."""
+        """Its last response, with the text of all deltas, and what was told of a cut; None, if nothing came.
+
+        Without logprobs, as those of a piece are not those of the whole.
+        """
         if self._last is None:
             return None
         told = {} if self._cut is None else {"raw": self._cut}
-        return _with_text(self._last.model_copy(update={"delta": None, **told}), self._text)
+        return _with_text(self._last.model_copy(update={"delta": None, "logprobs": None, **told}), self._text)
 
 
 def _with_text(last: Any, text: str) -> Any:
