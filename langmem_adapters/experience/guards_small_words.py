@@ -5,6 +5,7 @@ Their data stands beside each of them.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
@@ -82,33 +83,44 @@ _MEANS = frozenset(("with", "via", "on", "in", "using", "through"))
 
 
 def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """What is must not stand for what was, nor what was for what will be, all else the same."""
+    """What is must not stand for what was, nor what was for what will be, all else the same.
+
+    What both suppose has no time: "if I lost it" is "if I lose it".
+    """
     if _alone(left, right, alignment) - {"will"}:
         return ""
-    one, other = _times(left), _times(right)
+    supposing = "if" in left.vocabulary & right.vocabulary
+    lefts, rights = (_stated(left), _stated(right)) if supposing else (left.words, right.words)
+    one, other = _times(lefts), _times(rights)
     for a, b, _ in alignment.pairs:
         verb, another = left.content[a].text, right.content[b].text
         if verb != another and is_past(verb) != is_past(another):
-            for times, reading, word in ((one, left, verb), (other, right, another)):
-                if reading.vocabulary.isdisjoint(_AUXILIARIES):
+            for times, words, word in ((one, lefts, verb), (other, rights, another)):
+                if word in words and _AUXILIARIES.isdisjoint(words):
                     times.add("was" if is_past(word) else "is")
     if {*one, *other} != {"is", "was"} or one & other:
         return ""
     return differ("tense", one, other)
 
 
-def _times(reading: Reading) -> set[str]:
+def _stated(reading: Reading) -> list[str]:
+    """The words outside of clauses with "if", but for those of "tell me if", which asks whether."""
+    return re.findall(r"\w+", _SUPPOSED.sub(r"\1", reading.text))
+
+
+def _times(words: list[str]) -> set[str]:
     """What auxiliaries tell; "has decided" tells what was, "has been closed" what is."""
-    times = {_TIMES[word] for word in reading.vocabulary & _TIMES.keys()}
+    times = {_TIMES[word] for word in words if word in _TIMES}
     if times:
         return times
-    for place, word in enumerate(reading.words):
-        after = reading.words[place + 1 : place + _NEAR]
+    for place, word in enumerate(words):
+        after = words[place + 1 : place + _NEAR]
         if word in _HAVING and "been" not in after and any(map(is_past, after)):
             return {"was"}
     return times
 
 
+_SUPPOSED = re.compile(r"(^|\b(?!(?:ask|check|know|me|out|see|sure|tell|us|wonder)\b)\w+\W+)if\b[^,.;:?!]*")
 _HAVING = frozenset(("has", "have", "had"))
 _NEAR = 5  # words: "have all of them decided"
 _TIMES = {
