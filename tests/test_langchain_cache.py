@@ -27,7 +27,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests.cache import AsyncCacheTestSuite, SyncCacheTestSuite
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel
+from pydantic import BaseModel, PrivateAttr
 
 from langmem_adapters import ConfigurationError, Embedder, SerializationError, StoreUnavailable
 from langmem_adapters.keys import fingerprint
@@ -370,11 +370,11 @@ def test_c4_responses_that_a_request_goes_on_from_change_the_key() -> None:
 class Conversing(ChatOpenAI):
     """Answers with how often it was asked, in place of a provider that keeps the conversation."""
 
-    asked: list[Any] = []  # noqa: RUF012 - as many a stand-in has it
+    _asked: int = PrivateAttr(0)
 
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        self.asked.append(messages)
-        return ChatResult(generations=[answer(str(len(self.asked)))])
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        self._asked += 1
+        return ChatResult(generations=[answer(str(self._asked))])
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -393,7 +393,7 @@ def test_c4_a_call_that_goes_on_with_what_the_provider_keeps_is_always_made(
     fields: dict[str, Any], kwargs: dict[str, Any], unkeyed: int, wrapped: bool
 ) -> None:
     cache = ExperienceCache(store=MemoryStore())
-    made: Any = Conversing(model="m", api_key="k", asked=[], cache=None if wrapped else cache, **fields)
+    made: Any = Conversing(model="m", api_key="k", cache=None if wrapped else cache, **fields)
     model = CachedChatModel(made, cache) if wrapped else made
     said = [model.invoke("And then?", **kwargs).content for _ in range(2)]
     assert said == (["1", "2"] if unkeyed else ["1", "1"])

@@ -197,9 +197,7 @@ def features(left: Reading, right: Reading, alignment: Alignment, cosine: float)
         max(left.sentences, right.sentences),
         sum(inserted),
         substituted,
-        sum(_spelt_otherwise(left.content[a].text, right.content[b].text) for a, b, _ in pairs),
         _same_last(left, right),
-        _deictic(lefts) + _deictic(rights),
     ]  # fmt: skip
 
 
@@ -207,7 +205,7 @@ NAMES = tuple(
     _listed(
         """cosine lost_left lost_right most_left most_right shared jaccard content longest difference frame_low
         frame_high names soft rising bigrams stops stems grams edits edit_share person you i stop_changes
-        sentences restricting substituted spellings last deictic"""
+        sentences restricting substituted last"""
     )
 )
 
@@ -271,16 +269,7 @@ def _differs(one: frozenset[str], other: frozenset[str], words: frozenset[str]) 
     return bool(one & words) != bool(other & words)
 
 
-def _spelt_otherwise(one: str, other: str) -> bool:
-    """Whether two words differ in more than being singular or plural."""
-    return one.removesuffix("s") != other.removesuffix("s") and one.removesuffix("es") != other.removesuffix("es")
-
-
 def _same_last(left: Reading, right: Reading) -> float:
     if not left.content or not right.content:
         return 0.0
     return likeness(left.content[-1].stem, right.content[-1].stem)
-
-
-def _deictic(words: frozenset[str]) -> bool:
-    return bool(words & {"this", "these", "below", "here", "above", "following", "attached", "given"})

@@ -21,10 +21,10 @@ from langmem_adapters.experience.policies import age_of
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.rules import Rules, Turn
 from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.langchain.alike import Alike
 from langmem_adapters.langchain.asked import messages_in
 from langmem_adapters.langchain.costs import metric_of
 from langmem_adapters.langchain.generations import read_generations, worth_storing, write_generations
+from langmem_adapters.langchain.other_words import OtherWords
 from langmem_adapters.langchain.pieces import as_reported, copied, pieces, whole
 from langmem_adapters.langchain.tools import Tools
 from langmem_adapters.model import Experience, Metric
@@ -54,7 +54,7 @@ class Answers(Asking):
         examples: How many similar experiences a model is shown on a miss. Above 0, questions are kept too, and the
             pool needs an index; else hashes alone are kept.
         tools: Which tools give the same answer tomorrow. What was made with others is never shown as an example.
-        alike: Finds and keeps answers to the same in other words; None: only the very same has an answer.
+        alike: The cache that finds and keeps answers to the same in other words; None: only the very same has one.
         scoring: Has the answers scored, for others too; None: one of its own, by the scorer.
         counts: Where it is counted what was seen, for others too; None: counts of its own.
         output_version: The form of content that the model's ``output_version`` asks for.
@@ -72,7 +72,7 @@ class Answers(Asking):
         judge: Judge | None = None,
         examples: int = 0,
         tools: Tools | None = None,
-        alike: Alike | None = None,
+        alike: OtherWords | None = None,
         scoring: BackgroundScoring | None = None,
         counts: Counter[str] | None = None,
         output_version: str | None = None,
@@ -97,7 +97,6 @@ class Answers(Asking):
             on_error=on_error,
         )
         rules.check(_call.__qualname__, is_async=True)
-        self._alike = alike
         self._calls = _Calls(
             _call,
             lambda: pool,
@@ -191,11 +190,12 @@ class Answers(Asking):
         """
         seen = self._calls.stats()
         own = {name: seen[name] for name in ("shared", "refused", "errors", "scored", "unscored")}
-        alike = self._alike.stats() if self._alike else {}
-        if seen["rejected"]:
-            alike = {name: self._counts[name] for name in ("rejected", "rejected_judge")} | alike
-        counted = {name: self._counts[name] for name in ("unkeyed", "saved_tokens")}
-        counts = {**alike, **self.pool.stats(), **own, **counted}
+        own |= {name: self._counts[name] for name in ("unkeyed", "saved_tokens")}
+        if self._calls.alike:
+            own |= self._calls.alike._semantic_stats()  # noqa: SLF001 - what a cache does itself for LangChain
+        elif seen["rejected"]:
+            own |= {name: self._counts[name] for name in ("rejected", "rejected_judge")}
+        counts = {**self.pool.stats(), **own}
         return views.Figures(counts, title="Cached answers")
 
     def _served(self, turn: Turn) -> list[ChatGeneration]:
@@ -221,7 +221,7 @@ def _found(_: Any, experiences: Examples) -> Examples:
 class _Calls(FunctionCache):
     """Where there is no answer to the very same, one to the same in other words is looked for, once."""
 
-    alike: Alike | None = None
+    alike: OtherWords | None = None
     tools: Tools | None = None  # by which an answer may be an example; None: no matter
 
     def _serve(self, turn: Turn, *, again: bool = False) -> Flow[bool]:
@@ -229,7 +229,8 @@ class _Calls(FunctionCache):
             return True
         if again or self.alike is None:
             return False
-        found = yield from self.alike.find(turn.counted["prompt"], turn.counted["llm_string"])
+        find = self.alike._look_alike  # noqa: SLF001 - what a cache does itself for LangChain
+        found = yield from find(turn.counted["prompt"], turn.counted["llm_string"])
         turn.value, turn.served = found, found is not None
         self._counts["hits"] += turn.served
         return turn.served
@@ -240,7 +241,8 @@ class _Calls(FunctionCache):
     def _create(self, turn: Turn, value: Any, made: Experience) -> Flow[Experience]:
         counted = turn.counted
         if self.alike is not None:
-            return (yield from self.alike.create(counted["prompt"], counted["llm_string"], turn.key, value, made))
+            create = self.alike._create  # noqa: SLF001 - what a cache does itself for LangChain
+            return (yield from create(counted["prompt"], counted["llm_string"], turn.key, value, made))
         if self.tools is not None and not self._may_be_shown(self.tools, turn, value):
             made = made.model_copy(update={"req": None})  # D3: found by nothing, so shown to nobody
         return (yield from super()._create(turn, value, made))

@@ -18,7 +18,6 @@ from langmem_adapters.experience import ExperiencePool, Prices, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring, Kept
 from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.policies import age_of, decision
-from langmem_adapters.experience.shelf import Evicted
 from langmem_adapters.experience.switches import Switches
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.given import check_plain
@@ -238,19 +237,15 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
         if told is None:
             return None
         key = request_key(prompt, told)
-        evicted: Evicted = []
         try:
             if not decision("should_store", lambda: self._should_store(return_val)):
                 self._counts["refused"] += 1
                 return None
-            question = self._question(prompt, told, return_val)
-            partition = {} if question is None else {"partition": question.partition}
-            answer = Experience(resp=write_generations(return_val), metric=self._metric(key, return_val), **partition)
-            kept = yield from self.pool.create_flow(answer, key=key, evicted=evicted, has_text=False)
+            answer = Experience(resp=write_generations(return_val), metric=self._metric(key, return_val))
+            kept = yield from self._create(prompt, told, key, return_val, answer)
         except LangmemError as error:
             self._degrade(error)
             return None
-        yield from self._keep_question(question, key, evicted)
         if self._scorer is None or not self.pool.writes:
             return None
         return Kept(self.pool, key, kept, asked_in(prompt), lambda experience: said(experience.resp))

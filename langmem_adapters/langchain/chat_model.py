@@ -19,7 +19,6 @@ from typing_extensions import Self
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.switches import Switches
-from langmem_adapters.langchain.alike import Alike
 from langmem_adapters.langchain.answers import Answers, Examples, Request
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.classes import with_fields
@@ -325,7 +324,7 @@ def _answers(cache: ExperienceCache, wait: float, output_version: str | None) ->
         scoring=cache._scoring,  # noqa: SLF001 - same
         counts=cache._counts,  # noqa: SLF001 - same
         judge=cache._judge,  # noqa: SLF001 - same
-        alike=Alike.of(cache),
+        alike=cache if cache._semantic else None,  # noqa: SLF001 - same
         output_version=output_version,
         wait=wait,
     )

@@ -134,11 +134,23 @@ class OtherWords:
         mode.mark(generations, match)
         return generations if served else None
 
-    def _keep_question(self, question: Question | None, key: str, evicted: Evicted) -> Flow[None]:
-        """Keep what was asked beside an answer, and forget what was asked of those that had to go."""
-        verified = self._verified
-        if verified is None or not self.pool.writes:
-            return
+    def _create(
+        self, prompt: str, llm_string: str, key: str, answer: Sequence[Generation], made: Experience
+    ) -> Flow[Experience]:
+        """Put an answer into the pool, and what was asked beside it, where that may be said in other words."""
+        mode, verified = self._semantic, self._verified
+        question = mode.question(prompt, llm_string) if mode and mode.may_serve(answer) else None
+        named = made if question is None else made.model_copy(update={"partition": question.partition})
+        evicted: Evicted = []
+        kept = yield from self.pool.create_flow(named, key=key, evicted=evicted, has_text=False)
+        if verified is not None and self.pool.writes:
+            yield from self._keep_question(verified, question, key, evicted)
+        return kept
+
+    def _keep_question(
+        self, verified: VerifiedAnswers, question: Question | None, key: str, evicted: Evicted
+    ) -> Flow[None]:
+        """Keep what was asked, and forget what was asked of answers that had to go."""
         try:
             if question is not None:
                 yield from verified.keep_flow(question.partition, question.text, key)
@@ -146,11 +158,6 @@ class OtherWords:
                 yield from verified.drop_flow(gone, *keys)
         except LangmemError as error:
             self._degrade(error, "semantic_errors")
-
-    def _question(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> Question | None:
-        """What of a request may be said in other words to get this answer."""
-        mode = self._semantic
-        return mode.question(prompt, llm_string) if mode is not None and mode.may_serve(return_val) else None
 
     def _tune(self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress) -> Flow[Tuned]:
         if self._verified is None:
