@@ -22,7 +22,7 @@ from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.rules import Rules, Turn
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.asked import messages_in
-from langmem_adapters.langchain.costs import metric_of
+from langmem_adapters.langchain.costs import metric_of, saved_tokens
 from langmem_adapters.langchain.generations import read_generations, worth_storing, write_generations
 from langmem_adapters.langchain.other_words import OtherWords
 from langmem_adapters.langchain.pieces import as_reported, copied, pieces, whole
@@ -202,8 +202,8 @@ class Answers(Asking):
         generations: list[ChatGeneration] = turn.value
         for generation in generations:
             metadata = generation.message.response_metadata
-            metadata["cache_key"] = metadata.get("cache_key") or turn.key
-            self._counts["saved_tokens"] += (metadata.get("cache_usage") or {}).get("total_tokens") or 0
+            metadata["cache_key"] = metadata["cache_key"] or turn.key
+        self._counts["saved_tokens"] += saved_tokens(generations)
         return generations
 
 

@@ -23,7 +23,7 @@ from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.given import check_plain
 from langmem_adapters.langchain.asked import asked_in
 from langmem_adapters.langchain.classes import with_fields
-from langmem_adapters.langchain.costs import metric_of
+from langmem_adapters.langchain.costs import metric_of, saved_tokens
 from langmem_adapters.langchain.current import completed
 from langmem_adapters.langchain.generations import read_generations, worth_storing, write_generations
 from langmem_adapters.langchain.other_words import OtherWords
@@ -193,7 +193,7 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
             return None  # it is healed where it is read from the store
         if experience is not None and generations is not None:
             self.pool.hit(experience)
-            self._count_tokens(generations)
+            self._counts["saved_tokens"] += saved_tokens(generations)
         return generations
 
     def _lookup(self, prompt: str, told: str | None) -> Flow[list[Generation] | None]:
@@ -212,7 +212,7 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
         if generations is None:
             generations = yield from self._look_alike(prompt, told)
         if generations is not None:
-            self._count_tokens(generations)
+            self._counts["saved_tokens"] += saved_tokens(generations)
         elif self._is_priced:
             self._begin(key)
         return generations
@@ -260,18 +260,8 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
     def _read(self, experience: Experience, key: str) -> list[Generation]:
         return read_generations(experience.resp, key=key, age=age_of(experience, self._clock()), new_id=self._new_id)
 
-    def _count_tokens(self, generations: Sequence[Generation]) -> None:
-        for generation in generations:
-            self._counts["saved_tokens"] += _tokens(generation)
-
     def _degrade(self, error: LangmemError, count: str = "errors") -> None:
         if self._on_error == "raise" or isinstance(error, ConfigurationError):
             raise error
         self._counts[count] += 1
         self._warn("the model call goes on without its cache", error)
-
-
-def _tokens(generation: Generation) -> int:
-    message = getattr(generation, "message", None)
-    usage = getattr(message, "response_metadata", {}).get("cache_usage") or {}
-    return int(usage.get("total_tokens") or 0)

@@ -9,7 +9,7 @@ from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.model import Metric
 
-__all__ = ["metric_of"]
+__all__ = ["metric_of", "saved_tokens"]
 
 
 def metric_of(generations: Sequence[Generation]) -> Metric:
@@ -29,3 +29,10 @@ def metric_of(generations: Sequence[Generation]) -> Metric:
         input_tokens=sum(usage.get("input_tokens") or 0 for usage in used if usage),
         output_tokens=sum(usage.get("output_tokens") or 0 for usage in used if usage),
     )
+
+
+def saved_tokens(generations: Sequence[Generation]) -> int:
+    """What a served answer took when it was made."""
+    messages = [generation.message for generation in generations if isinstance(generation, ChatGeneration)]
+    used = [message.response_metadata.get("cache_usage") or {} for message in messages]
+    return sum(usage.get("total_tokens") or 0 for usage in used)

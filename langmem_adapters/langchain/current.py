@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,7 +12,6 @@ from pydantic import SecretStr
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.identity import name_of
-from langmem_adapters.forks import in_child
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.request import OF_THE_CALL
 
@@ -24,7 +22,6 @@ ModelT = TypeVar("ModelT", bound=BaseChatModel)
 _TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers of a model; a cached property
 _SEEN = "_langmem_seen"
 _UNTOLD = "[('_type', "  # how LangChain begins what it tells of a model that is not serializable
-_lock = threading.RLock()  # garbage may be collected within, and with it what asks a model
 _PLACES = frozenset({"api_base", "azure_endpoint", "base_url", "endpoint", "endpoint_url", "openai_api_base"})
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
 
@@ -84,21 +81,23 @@ class _Seen:
 
 
 def _seen(model: BaseLanguageModel[Any]) -> _Seen:
-    """The model's fields as they are; where they are others, what was remembered of it is forgotten."""
-    with _lock:  # that what one thread has just had told is not forgotten by the next
-        held = model.__dict__
-        now = {name: value for name, value in tuple(held.items()) if name[0] != "_"}
-        seen: _Seen | None = held.get(_SEEN)
-        untold = None
-        if seen is not None and seen.whose == id(model):
-            if not _differs(seen.fields, now):
-                return seen
-            changed = [name for name in now if _differs(seen.fields.get(name), now[name])]
-            if all(_notes(model, name, is_same=now[name] is seen.held.get(name)) for name in changed):
-                untold = seen.untold
-        held.pop(_TOLD, None)
-        held[_SEEN] = new = _Seen(id(model), now, _kept(now), untold)
-        return new
+    """The model's fields as they are; where they are others, what was remembered of it is forgotten.
+
+    Threads that do this at once have it told once more than need be, and no more.
+    """
+    held = model.__dict__
+    now = {name: value for name, value in held.copy().items() if name[0] != "_"}  # others may be adding to it
+    seen: _Seen | None = held.get(_SEEN)
+    untold = None
+    if seen is not None and seen.whose == id(model):
+        if not _differs(seen.fields, now):
+            return seen
+        changed = [name for name in now if _differs(seen.fields.get(name), now[name])]
+        if all(_notes(model, name, is_same=now[name] is seen.held.get(name)) for name in changed):
+            untold = seen.untold
+    held.pop(_TOLD, None)
+    held[_SEEN] = new = _Seen(id(model), now, _kept(now), untold)
+    return new
 
 
 def _notes(model: BaseLanguageModel[Any], name: str, *, is_same: bool) -> bool:
@@ -125,15 +124,6 @@ def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[st
                 yield name, fingerprint(value)
         except SerializationError:
             continue
-
-
-def _begin_anew() -> None:
-    """In a forked child: the thread that held the lock did not come along."""
-    global _lock  # noqa: PLW0603 - one lock a process
-    _lock = threading.RLock()
-
-
-in_child(_begin_anew)
 
 
 def _kept(value: Any) -> Any:

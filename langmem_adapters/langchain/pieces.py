@@ -38,12 +38,10 @@ def pieces(generation: ChatGeneration) -> Iterator[ChatGenerationChunk]:
 def _calls(message: Any) -> Iterator[ToolCallChunk]:
     if not isinstance(message, AIMessage):
         return
-    arguments = [json.dumps(call["args"]) for call in message.tool_calls]
-    arguments += [call["args"] or "" for call in message.invalid_tool_calls]
-    for index, (call, args) in enumerate(
-        zip([*message.tool_calls, *message.invalid_tool_calls], arguments, strict=True)
-    ):
-        yield tool_call_chunk(name=call["name"], args=args, id=call["id"], index=index)
+    for index, call in enumerate([*message.tool_calls, *message.invalid_tool_calls]):
+        args = call["args"]  # of an invalid one, the text that could not be read
+        text = json.dumps(args) if isinstance(args, dict) else args or ""
+        yield tool_call_chunk(name=call["name"], args=text, id=call["id"], index=index)
 
 
 def copied(chunk: ChatGenerationChunk) -> ChatGenerationChunk:

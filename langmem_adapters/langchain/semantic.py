@@ -74,7 +74,6 @@ class SemanticMode:
         self.verifier = verifier or Verifier()
         self.candidates = candidates
         self._tools = Tools(deterministic_tools)
-        self.deterministic_tools = self._tools.deterministic
         self.judge = judge
         self.dry_run = dry_run
         self.reveal = reveal

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Literal, NamedTuple, cast
 
 from langmem_adapters import views
+from langmem_adapters.causes import WarnOnce
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache, Judge, Scorer
 from langmem_adapters.experience.asking import Asking, Requests
@@ -28,8 +29,6 @@ from langmem_adapters.llamaindex.responses import (
 from langmem_adapters.model import Experience, Metric
 
 __all__ = ["Answers", "Asked"]
-
-_log = logging.getLogger("langmem_adapters")
 
 
 class Asked(NamedTuple):
@@ -66,8 +65,8 @@ class Answers(Asking):
         new_id: Callable[[], str],
     ) -> None:
         self.pool = pool
-        self._saved_tokens = 0
-        self._unkeyed = 0
+        self._counts: Counter[str] = Counter()
+        self._warn = WarnOnce()
 
         def metric(response: Any) -> Metric:
             used = usage_of(response) or {}
@@ -91,6 +90,7 @@ class Answers(Asking):
             arguments=Requests(_call),
             responses=_Kept(clock, new_id),
             keep_requests=False,
+            counts=self._counts,
             clock=clock,
             new_id=new_id,
         )
@@ -183,9 +183,8 @@ class Answers(Asking):
 
     def pass_by(self, error: SerializationError) -> None:
         """Count and tell a request that has no key, as something in it is no data."""
-        self._unkeyed += 1
-        if self._unkeyed == 1:
-            _log.warning("requests without a key bypass the cache: %s", error)
+        self._counts["unkeyed"] += 1
+        self._warn("requests without a key bypass the cache", error)
 
     def stats(self) -> dict[str, Any]:
         """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.
@@ -195,13 +194,13 @@ class Answers(Asking):
         """
         seen = self._calls.stats()
         own = {name: seen[name] for name in ("shared", "rejected", "refused", "errors", "scored", "unscored")}
-        counts = {**self.pool.stats(), **own, "unkeyed": self._unkeyed, "saved_tokens": self._saved_tokens}
-        return views.Figures(counts, title="Cached answers")
+        own |= {name: self._counts[name] for name in ("unkeyed", "saved_tokens")}
+        return views.Figures({**self.pool.stats(), **own}, title="Cached answers")
 
     def _served(self, turn: Turn) -> Any:
         kwargs = turn.value.additional_kwargs
         kwargs["cache_key"] = turn.key
-        self._saved_tokens += (kwargs["cache_usage"] or {}).get("total_tokens", 0)
+        self._counts["saved_tokens"] += (kwargs["cache_usage"] or {}).get("total_tokens", 0)
         return turn.value
 
 
