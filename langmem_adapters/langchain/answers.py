@@ -63,6 +63,8 @@ class Answers(Asking):
         clock: Gives Unix seconds. ``new_id`` gives ids.
     """
 
+    _calls: _Calls
+
     def __init__(
         self,
         pool: ExperiencePool,
