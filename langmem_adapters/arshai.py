@@ -19,10 +19,10 @@ from typing_extensions import Self
 from langmem_adapters.codec import encode
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.given import check_count
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import shared_store
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.validation import check_count
 from langmem_adapters.working import TWELVE_HOURS, MemoryType, WorkingItem, WorkingMemory
 
 __all__ = ["InMemoryManager", "MemoryText", "RedisWorkingMemoryManager"]

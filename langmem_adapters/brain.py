@@ -8,25 +8,25 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from langmem_adapters import given, views
-from langmem_adapters.compaction import Compaction
-from langmem_adapters.conversation import TITLE, Context, Conversation, read_title
-from langmem_adapters.covers import SUMMARY, read_summary
-from langmem_adapters.departed import DEPARTED, count_departed
+from langmem_adapters import validation, views
+from langmem_adapters.conversation.compaction import Compaction
+from langmem_adapters.conversation.log import readable
+from langmem_adapters.conversation.model_tasks import CONTEXT_TOKENS, Thoughts
+from langmem_adapters.conversation.reflection import Reflection
+from langmem_adapters.conversation.remembering import Remembering
+from langmem_adapters.conversation.session import TITLE, Context, Conversation, read_title
+from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary
+from langmem_adapters.conversation.tombstones import DEPARTED, count_departed
+from langmem_adapters.conversation.turn import Turn, mark_interrupted, whole_messages
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.log import readable
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.metagpt import import_flow
 from langmem_adapters.model import Message, MessageData, Summary
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Store
-from langmem_adapters.reflection import Reflection
-from langmem_adapters.remembering import Remembering
-from langmem_adapters.thoughts import CONTEXT_TOKENS, Thoughts
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
-from langmem_adapters.turn import Turn, mark_interrupted, whole_messages
 
 __all__ = ["BrainMemory"]
 
@@ -95,18 +95,18 @@ class BrainMemory(Remembering, Reflection):
     ) -> None:
         if not isinstance(session, str) or not session:
             raise ConfigurationError(f"a session id is a text that is not empty, not {session!r}")
-        given.check_count("memory_k", memory_k)
+        validation.check_count("memory_k", memory_k)
         if summarize_at is not None:
-            given.check_count("summarize_at", summarize_at)
+            validation.check_count("summarize_at", summarize_at)
             if model is None:
                 raise ConfigurationError("summarize_at needs a model= to summarise with")
         if summarize_in not in {"background", "inline"}:
             raise ConfigurationError(f'summarize_in is "background" or "inline", not {summarize_in!r}')
-        given.check_count("max_summary_tokens", max_summary_tokens)
+        validation.check_count("max_summary_tokens", max_summary_tokens)
         if max_tokens is not None:
-            given.check_count("max_tokens", max_tokens)
+            validation.check_count("max_tokens", max_tokens)
         self.store = store
-        self.scope = given.checked_scope(tenant=tenant, user=user, session=session)
+        self.scope = validation.checked_scope(tenant=tenant, user=user, session=session)
         self.memory_k = memory_k
         self.max_tokens = max_tokens
         self.long_term = long_term
@@ -179,19 +179,19 @@ class BrainMemory(Remembering, Reflection):
 
     def add_talk(self, text: str, **fields: Any) -> None:
         """Append what the user said; ``fields`` are those of a Message, such as ``name`` or ``metadata``."""
-        run(self._add([given.said_by("user", text, fields)]))
+        run(self._add([validation.said_by("user", text, fields)]))
 
     async def aadd_talk(self, text: str, **fields: Any) -> None:
         """:meth:`add_talk`, without blocking the event loop."""
-        await arun(self._add([given.said_by("user", text, fields)]))
+        await arun(self._add([validation.said_by("user", text, fields)]))
 
     def add_answer(self, text: str, **fields: Any) -> None:
         """Append what the assistant answered."""
-        run(self._add([given.said_by("assistant", text, fields)]))
+        run(self._add([validation.said_by("assistant", text, fields)]))
 
     async def aadd_answer(self, text: str, **fields: Any) -> None:
         """:meth:`add_answer`, without blocking the event loop."""
-        await arun(self._add([given.said_by("assistant", text, fields)]))
+        await arun(self._add([validation.said_by("assistant", text, fields)]))
 
     def record_turn(self, question: str | Message) -> Turn[str | Message]:
         """Record a question with its answer, or with what there is of it when the turn is interrupted.

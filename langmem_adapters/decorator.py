@@ -10,23 +10,23 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.experience.arguments import Arguments
 from langmem_adapters.experience.cached import CachedFunction, FunctionCache
-from langmem_adapters.experience.identity import name_of
+from langmem_adapters.experience.functions.arguments import Arguments
+from langmem_adapters.experience.functions.rules import Rules
+from langmem_adapters.experience.functions.values import name_of
+from langmem_adapters.experience.functions.wrappers import wrapped
 from langmem_adapters.experience.keeping import QueryType
 from langmem_adapters.experience.policies import ContextBuilder, Judge, Scorer, Serializer
 from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.responses import Responses
-from langmem_adapters.experience.rules import Rules
 from langmem_adapters.experience.savings import Prices
 from langmem_adapters.experience.serializers import DataSerializer, as_serializer
-from langmem_adapters.experience.wrappers import wrapped
 from langmem_adapters.flow import is_coroutine
-from langmem_adapters.given import check_seconds
 from langmem_adapters.indexes import cache_index, open_index
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores import cache_store
+from langmem_adapters.validation import check_seconds
 
 __all__ = ["cached", "exp_cache"]
 

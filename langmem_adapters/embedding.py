@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered, arun, is_coroutine, run
-from langmem_adapters.given import check_count
-from langmem_adapters.locks import ForkSafeLock
+from langmem_adapters.validation import check_count
 
 __all__ = ["Embedder", "Vector"]
 

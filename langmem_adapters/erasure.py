@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from langmem_adapters.conversation import KNOWLEDGE
-from langmem_adapters.covers import SUMMARY
+from langmem_adapters.conversation.log import ARCHIVE
+from langmem_adapters.conversation.session import KNOWLEDGE
+from langmem_adapters.conversation.stored_summary import SUMMARY
 from langmem_adapters.errors import (
     ConfigurationError,
     Conflict,
@@ -23,13 +24,12 @@ from langmem_adapters.errors import (
     StoreError,
     StoreUnavailable,
 )
-from langmem_adapters.experience.recent import changed
+from langmem_adapters.experience.shelf.recent import changed
+from langmem_adapters.files.scrubbing import is_listed, named_in, scrub
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace, encode_namespace
-from langmem_adapters.log import ARCHIVE
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.scrubbing import is_listed, named_in, scrub
 from langmem_adapters.stores.memory import MemoryStore
 
 __all__ = ["PLACES", "Report", "adelete_user", "delete_user", "delete_user_flow"]

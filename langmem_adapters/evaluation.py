@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.fitting import Case, Fit, judged, share_found
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.given import check_function, checked_list
 from langmem_adapters.longterm import LongTermMemory
-from langmem_adapters.memories import normal
 from langmem_adapters.model import Memory
 from langmem_adapters.progress import Progress, advancing
+from langmem_adapters.recall.memories import normal
 from langmem_adapters.signals import SIGNALS
+from langmem_adapters.validation import check_function, checked_list
 
 __all__ = ["Evaluation", "Question", "aevaluate", "afit", "checked_questions", "evaluate", "fit", "read_questions"]
 

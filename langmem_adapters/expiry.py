@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from langmem_adapters.causes import WarnOnce
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError, StoreError
 from langmem_adapters.flow import Flow, step
-from langmem_adapters.given import check_seconds
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Appended, Page, Store
+from langmem_adapters.validation import check_seconds
+from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["EXPIRES", "Expiring", "Refresh"]
 

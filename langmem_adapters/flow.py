@@ -15,9 +15,9 @@ import types
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
-from langmem_adapters.background import submit
+from langmem_adapters.concurrency.background import submit
+from langmem_adapters.concurrency.workers import Answer, Flow, Line, Step, ask, give_up, set_off
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.workers import Answer, Flow, Line, Step, ask, give_up, set_off
 
 __all__ = [
     "Answer",

@@ -9,21 +9,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from langmem_adapters import given, views
-from langmem_adapters.analysis import matching
+from langmem_adapters import validation, views
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.forgetting import forget
-from langmem_adapters.keeping import are_known, correct, ids_of, keep
 from langmem_adapters.keys import Namespace
-from langmem_adapters.memories import RECALLED, Reading, normal, session_within
+from langmem_adapters.language.analysis import matching
 from langmem_adapters.model import Memory, Message, Recalled, Scope
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, SemanticIndex, Store
-from langmem_adapters.recall import searching
-from langmem_adapters.records import Records
-from langmem_adapters.reranking import Reranker
-from langmem_adapters.semantic import Semantic
+from langmem_adapters.recall.forgetting import forget
+from langmem_adapters.recall.keeping import are_known, correct, ids_of, keep
+from langmem_adapters.recall.memories import RECALLED, Reading, normal, session_within
+from langmem_adapters.recall.reranking import Reranker
+from langmem_adapters.recall.search import searching
+from langmem_adapters.recall.vectors import Semantic
+from langmem_adapters.records.keyed import Records
 from langmem_adapters.signals import meaning_of, weights_of
 
 __all__ = ["RECALLED", "LongTermMemory", "longterm_namespace"]
@@ -89,9 +89,9 @@ class LongTermMemory:
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        given.check_seconds("ttl", ttl)
-        given.check_count("similarity_top_k", similarity_top_k, least=0)
-        self.scope = given.checked_scope(tenant=tenant, user=user, session=session)
+        validation.check_seconds("ttl", ttl)
+        validation.check_count("similarity_top_k", similarity_top_k, least=0)
+        self.scope = validation.checked_scope(tenant=tenant, user=user, session=session)
         self.ttl = ttl
         self.similarity_top_k = similarity_top_k
         self._clock = clock
@@ -236,8 +236,8 @@ class LongTermMemory:
 
     def add_flow(self, messages: Sequence[Message], *, session: str, ttl: float | None = None) -> Flow[None]:
         """:meth:`add`, as a part of a larger flow, with a ``ttl`` for a memory that has none of its own."""
-        given.check_text("session", session)
-        kept = [message for message in given.checked_messages(messages) if not message.metadata.get(RECALLED)]
+        validation.check_text("session", session)
+        kept = [message for message in validation.checked_messages(messages) if not message.metadata.get(RECALLED)]
         if kept:
             said_in, ttl = session or self.scope.session, ttl if self.ttl is None else self.ttl
             yield from keep(self._records, kept, said_in, self._reading, clock=self._clock, ttl=ttl)
@@ -256,13 +256,15 @@ class LongTermMemory:
         """:meth:`search`, as a part of a larger flow."""
         session = session_within(self.scope, scope)
         k = self.similarity_top_k if k is None else k
-        given.check_text("a query", query)
-        given.check_plain("where", where)
-        given.check_whole("k", k)
+        validation.check_text("a query", query)
+        validation.check_plain("where", where)
+        validation.check_whole("k", k)
         if k <= 0 or not query.strip():
             return views.Listing([], views.memories, query=query)
         self._counts["searches"] += 1
-        seen = {normal(message.text) for message in given.checked_list(shown, "shown is a list of messages", Message)}
+        seen = {
+            normal(message.text) for message in validation.checked_list(shown, "shown is a list of messages", Message)
+        }
         memories: dict[bytes, Memory] = {}
 
         def wanted(id_: str, data: bytes) -> bool:
@@ -322,7 +324,7 @@ class LongTermMemory:
         return corrected
 
     def _delete(self, memory_ids: Sequence[str]) -> Flow[int]:
-        ids = given.checked_list(memory_ids, "memory_ids are a list of ids", str)
+        ids = validation.checked_list(memory_ids, "memory_ids are a list of ids", str)
         gone = yield from step(self._records.delete, ids, ttl=self.ttl)
         self._changed()
         return gone

@@ -16,9 +16,9 @@ try:
 except ImportError as error:
     raise MissingDependency("langchain-core", "langchain") from error
 
-from langmem_adapters.langchain.asked import asked_in
 from langmem_adapters.langchain.cache import ExperienceCache
-from langmem_adapters.langchain.request import request_key
+from langmem_adapters.langchain.caching.prompt import asked_in
+from langmem_adapters.langchain.caching.request import request_key
 
 __all__ = ["Notebook", "Report", "load", "unload"]
 

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, Protocol
 from pydantic import BaseModel, Field
 
 from langmem_adapters.codec import decode, encode, plain
-from langmem_adapters.conversation import KNOWLEDGE
-from langmem_adapters.covers import SUMMARY, read_summary
+from langmem_adapters.conversation.log import brain_namespace, entry_id
+from langmem_adapters.conversation.session import KNOWLEDGE
+from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.expiry import Expiring
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.log import brain_namespace, entry_id
 from langmem_adapters.model import Message, Scope, Summary, salvage
 from langmem_adapters.protocols import Item, Store
 

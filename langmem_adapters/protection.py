@@ -7,11 +7,11 @@ from typing import Any, cast
 
 from langmem_adapters.embedding import Embedder, Vector
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.files.scrubbing import has_vectors, is_listed
 from langmem_adapters.indexes import open_index, shared_index, shared_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.scrubbing import has_vectors, is_listed
 from langmem_adapters.sealing import BindingCodec, Codec, Redactor, SealedStore
 from langmem_adapters.stores import shared_store
 

@@ -224,7 +224,7 @@ class SelectiveIndex(Index, Protocol):
 
 
 class Turn(NamedTuple):
-    """A document as it stands in its conversation. ``marks`` are those of :mod:`langmem_adapters.cues`."""
+    """A document as it stands in its conversation. ``marks`` are those of :mod:`langmem_adapters.language.features`."""
 
     id: str
     length: int

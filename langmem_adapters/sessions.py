@@ -9,18 +9,18 @@ from itertools import islice
 
 from langmem_adapters import views
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.conversation import TITLE, read_title
+from langmem_adapters.conversation.export_lines import VERSION, Line, dump, loaded, parse_lines, sound
+from langmem_adapters.conversation.log import CREATED, brain_namespace
+from langmem_adapters.conversation.merging import Merge
+from langmem_adapters.conversation.session import TITLE, read_title
 from langmem_adapters.errors import NotSealed
 from langmem_adapters.expiry import EXPIRES, Expiring, Refresh
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.given import check_store, check_text, check_whole, checked_scope
-from langmem_adapters.lines import VERSION, Line, dump, loaded, parse_lines, sound
-from langmem_adapters.log import CREATED, brain_namespace
 from langmem_adapters.longterm import longterm_namespace
-from langmem_adapters.merging import Merge
 from langmem_adapters.model import SessionInfo, salvage
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Listed, Store
+from langmem_adapters.validation import check_store, check_text, check_whole, checked_scope
 
 __all__ = ["Line", "Sessions", "parse_lines"]
 

@@ -13,8 +13,8 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from langmem_adapters.cues import ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, asked
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.language.features import ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, asked
 from langmem_adapters.protocols import Evidence, Turn
 
 __all__ = ["SIGNALS", "Ranked", "Signal", "candidates", "meaning_of", "ranked", "weights_of"]

@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, Conflict
 from langmem_adapters.flow import Flow, Step, arun, run, step
-from langmem_adapters.given import check_count, check_function, check_seconds, check_store, check_text
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Item, Store
+from langmem_adapters.validation import check_count, check_function, check_seconds, check_store, check_text
 from langmem_adapters.working_items import WorkingItem, read_item, write_item
 
 __all__ = ["TWELVE_HOURS", "MemoryType", "WorkingItem", "WorkingMemory"]

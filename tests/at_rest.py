@@ -14,7 +14,7 @@ import redis
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.experience import ExperiencePool
-from langmem_adapters.experience.leases import Leases
+from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import run
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex

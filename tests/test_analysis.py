@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_adapters.analysis import STOP_WORDS, analyze, stem
+from langmem_adapters.language.analysis import STOP_WORDS, analyze, stem
 
 # The examples of Porter's article, step by step, as the whole algorithm leaves them.
 PUBLISHED = """

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters import background
-from langmem_adapters.background import submit
+from langmem_adapters.concurrency import background
+from langmem_adapters.concurrency.background import submit
 
 who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
 
@@ -106,7 +106,7 @@ def test_a_forked_child_has_threads_of_its_own() -> None:
 def test_nothing_is_begun_when_the_script_is_over() -> None:
     code = """
 import threading
-from langmem_adapters.background import submit
+from langmem_adapters.concurrency.background import submit
 
 def late():
     threading.main_thread().join()

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.errors import ConfigurationError, StoreUnavailable
 from langmem_adapters.indexes import open_index
-from langmem_adapters.log import brain_namespace
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, Scope, Summary, ToolCall
 from langmem_adapters.protocols import Store

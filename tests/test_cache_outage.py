@@ -23,7 +23,7 @@ from langmem_adapters.embedding import Embedder
 from langmem_adapters.experience import simple_context
 from langmem_adapters.indexes import cache_index, cache_vectors, open_index, open_vectors, shared_index, shared_vectors
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache, ExperienceMiddleware
-from langmem_adapters.langchain.semantic import SemanticMode
+from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.stores import open_store, shared_store
 from tests.servers import RedisServer
 

@@ -16,8 +16,8 @@ from langmem_adapters import ConfigurationError, Embedder, Experience, Serializa
 from langmem_adapters.experience import Verifier
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
-from langmem_adapters.langchain.request import request_key
-from langmem_adapters.langchain.semantic import SemanticMode
+from langmem_adapters.langchain.caching.request import request_key
+from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock

@@ -34,9 +34,10 @@ from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PrivateAttr, SecretS
 
 import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
-from langmem_adapters.experience import AtLeast, FunctionCache, bypass, refresh, wrappers
-from langmem_adapters.experience.equality import same
-from langmem_adapters.experience.identity import identity, name_of
+from langmem_adapters.experience import AtLeast, FunctionCache, bypass, refresh
+from langmem_adapters.experience.functions import wrappers
+from langmem_adapters.experience.functions.equality import same
+from langmem_adapters.experience.functions.values import identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Store

@@ -18,12 +18,13 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters import Conflict, StoreUnavailable, background, cached
-from langmem_adapters import workers as module
+from langmem_adapters import Conflict, StoreUnavailable, cached
 from langmem_adapters.codec import encode
+from langmem_adapters.concurrency import background
+from langmem_adapters.concurrency import workers as module
 from langmem_adapters.experience import refresh
-from langmem_adapters.experience.flights import Flight, Flights
-from langmem_adapters.experience.leases import Leases
+from langmem_adapters.experience.single_flight.flights import Flight, Flights
+from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import arun, run
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore

@@ -17,7 +17,7 @@ from llama_index.core.llms import MockLLM
 
 from langmem_adapters import ConfigurationError, Embedder, Experience, LangmemError, ModelError, cached, open_vectors
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
-from langmem_adapters.langchain.semantic import SemanticMode
+from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore

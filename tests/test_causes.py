@@ -7,10 +7,10 @@ import pickle
 
 import pytest
 
-from langmem_adapters import causes
-from langmem_adapters.breaker import Breaker
-from langmem_adapters.causes import WarnOnce
+from langmem_adapters import warn_once
+from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.errors import StoreError, StoreUnavailable
+from langmem_adapters.warn_once import WarnOnce
 
 
 def test_each_cause_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -46,7 +46,7 @@ def test_an_outage_that_a_breaker_knows_of_is_the_same_one(caplog: pytest.LogCap
 
 
 def test_what_changes_each_time_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(causes, "_MOST", 3)
+    monkeypatch.setattr(warn_once, "_MOST", 3)
     warn = WarnOnce()
     for n in range(10):
         warn("it goes on", StoreError(str(n)))

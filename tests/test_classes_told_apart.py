@@ -22,8 +22,8 @@ from typing_extensions import TypedDict
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
-from langmem_adapters.langchain.classes import classes_in, with_fields
-from langmem_adapters.langchain.request import request_key
+from langmem_adapters.langchain.caching.classes import classes_in, with_fields
+from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.stores.memory import MemoryStore
 from tests.test_cached_chat_model import Scripted
 
@@ -214,7 +214,7 @@ def test_a_script_and_its_import_have_the_same_entries(tmp_path: Path) -> None:
     script = tmp_path / "forms.py"
     script.write_text(
         "from pydantic import BaseModel\n"
-        "from langmem_adapters.langchain.classes import with_fields\n"
+        "from langmem_adapters.langchain.caching.classes import with_fields\n"
         "class Form(BaseModel):\n    x: int\n"
         "print(with_fields(str([('response_format', Form)]), [Form]))\n"
     )

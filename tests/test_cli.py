@@ -25,13 +25,13 @@ from typer.testing import CliRunner, Result
 
 from langmem_adapters import LongTermMemory, Message, open_index, open_store
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.cli import app
+from langmem_adapters.cli.app import app
+from langmem_adapters.cli.terminal import harmless, progress
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.importing import FileFormat
 from langmem_adapters.inspection import Dates
 from langmem_adapters.model import Experience, ToolCall
 from langmem_adapters.operations import Migration
-from langmem_adapters.terminal import harmless, progress
 from tests.benchmarks import recall as benchmark
 from tests.servers import RedisServer
 
@@ -258,7 +258,15 @@ def test_progress_is_for_terminals(tmp_path: Path) -> None:
     assert pipe.getvalue() == ""
     ours, theirs = pty.openpty()
     file = written(tmp_path / "chat.json", CHAT)
-    command = [sys.executable, "-m", "langmem_adapters.cli", "import", str(file), "--url", f"sqlite:///{tmp_path}/m.db"]
+    command = [
+        sys.executable,
+        "-m",
+        "langmem_adapters.cli",
+        "import",
+        str(file),
+        "--url",
+        f"sqlite:///{tmp_path}/m.db",
+    ]
     environment = {**os.environ, "TERM": "xterm"}
     subprocess.run(command, stderr=theirs, stdout=subprocess.PIPE, cwd=ROOT, check=True, timeout=60, env=environment)
     assert b"importing" in os.read(ours, 65536)
@@ -551,7 +559,7 @@ class Blocker:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Blocker())
-sys.argv = ["langmem-adapters", *{arguments!r}]
+sys.argv = [{command!r}, *{arguments!r}]
 from langmem_adapters.cli import main
 main()
 """
@@ -566,8 +574,9 @@ main()
         ("redis", ["sessions", "--url", REFUSED], "redis"),
     ],
 )
-def test_a_missing_extra_is_one_sentence(blocked: str, arguments: list[str], extra: str) -> None:
-    code = BLOCK.format(blocked=blocked, arguments=arguments)
+@pytest.mark.parametrize("command", ["langmem-adapters", "-m"])  # the latter while Python looks for what it is to run
+def test_a_missing_extra_is_one_sentence(blocked: str, arguments: list[str], extra: str, command: str) -> None:
+    code = BLOCK.format(blocked=blocked, arguments=arguments, command=command)
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert f"pip install 'langmem_adapters[{extra}]'" in done.stderr

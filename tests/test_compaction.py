@@ -21,10 +21,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.covers import SUMMARY
+from langmem_adapters.conversation.log import CREATED, brain_namespace
+from langmem_adapters.conversation.stored_summary import SUMMARY
 from langmem_adapters.errors import ConfigurationError, ModelError, StoreUnavailable
 from langmem_adapters.indexes import open_index
-from langmem_adapters.log import CREATED, brain_namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, ToolCall
 from langmem_adapters.protocols import Store

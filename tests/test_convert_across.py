@@ -26,10 +26,10 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.base.llms.types import ChatMessage as LlamaMessage
 
-from langmem_adapters.content import standard_block
 from langmem_adapters.langchain import convert as langchain
 from langmem_adapters.llamaindex import convert as llamaindex
 from langmem_adapters.model import Message
+from langmem_adapters.providers.content import standard_block
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="

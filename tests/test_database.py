@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from langmem_adapters.database import Database
 from langmem_adapters.errors import SerializationError, StoreError, StoreUnavailable
+from langmem_adapters.files.database import Database
 
 _SCHEMA = ["CREATE TABLE t (x TEXT UNIQUE)"]
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langmem_adapters.analysis import analyze
-from langmem_adapters.dates import DAYS, MONTHS, date_words, day_of, spoken_date_words
 from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.language.analysis import analyze
+from langmem_adapters.language.dates import DAYS, MONTHS, date_words, day_of, spoken_date_words
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Document

@@ -12,11 +12,11 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.departed import DEPARTED, with_departed
+from langmem_adapters.conversation.log import brain_namespace
+from langmem_adapters.conversation.tombstones import DEPARTED, with_departed
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index
 from langmem_adapters.llamaindex import BrainChatStore
-from langmem_adapters.log import brain_namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Store

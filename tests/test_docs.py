@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from langmem_adapters.cli import app
+from langmem_adapters.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

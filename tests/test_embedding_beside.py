@@ -16,15 +16,15 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration
 
 from langmem_adapters import Experience, ExperiencePool
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import LangmemError
-from langmem_adapters.experience import found as module
-from langmem_adapters.experience.found import Found
-from langmem_adapters.experience.rows import Rows
+from langmem_adapters.experience.shelf import index as module
+from langmem_adapters.experience.shelf.index import Found
+from langmem_adapters.experience.shelf.rows import Rows
 from langmem_adapters.indexes import open_index, open_vectors
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
-from langmem_adapters.langchain.semantic import SemanticMode
-from langmem_adapters.locks import ForkSafeLock
+from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from langmem_adapters import LongTermMemory, Message, english
-from langmem_adapters.analysis import STOP_WORDS, analyze, stem
-from langmem_adapters.english import BASES, SPELLINGS
+from langmem_adapters import LongTermMemory, Message
 from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.language import english
+from langmem_adapters.language.analysis import STOP_WORDS, analyze, stem
+from langmem_adapters.language.english import BASES, SPELLINGS
 from langmem_adapters.stores.memory import MemoryStore
 
 TABLES = (english._IRREGULAR, english._SHORT, english._SPELT, english._RELATED)

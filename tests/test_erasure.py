@@ -16,13 +16,13 @@ import pytest
 import redis
 from llama_index.core.llms import ChatMessage
 
-from langmem_adapters import scrubbing
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.encryption import AESGCMCodec
 from langmem_adapters.erasure import PLACES, adelete_user, delete_user
 from langmem_adapters.errors import ConfigurationError, SearchError, StoreError, StoreUnavailable
 from langmem_adapters.experience import ExperiencePool
+from langmem_adapters.files import scrubbing
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import Namespace, encode_namespace

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters import Experience, ExperiencePool, SearchError, StoreUnavailable, open_index, open_vectors
+from langmem_adapters.concurrency.workers import ask
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.experience.keeping import _lasts_until
 from langmem_adapters.flow import run
@@ -21,7 +22,6 @@ from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Index, Page, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
-from langmem_adapters.workers import ask
 
 PLACE = ("experience", "", "", "")
 

@@ -24,12 +24,11 @@ from langmem_adapters import (
     expiry,
     open_index,
 )
-from langmem_adapters.causes import WarnOnce
+from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.errors import StoreError
 from langmem_adapters.expiry import EXPIRES, Refresh
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.langchain import BrainChatMessageHistory
-from langmem_adapters.log import brain_namespace
 from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Page, Store
@@ -37,6 +36,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from langmem_adapters.warn_once import WarnOnce
 from tests.servers import RedisServer
 
 TTL = 1000.0

@@ -19,8 +19,8 @@ from langmem_adapters.errors import SerializationError, StoreError, StoreUnavail
 from langmem_adapters.flow import arun, run, step
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.langchain import request
-from langmem_adapters.langchain.request import request_key
+from langmem_adapters.langchain.caching import request
+from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.model import Experience, Message, Metric, Score
 from langmem_adapters.protocols import Document, Store
 from langmem_adapters.stores.redis import RedisStore

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_adapters import following, journal
 from langmem_adapters.codec import encode
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import Conflict, SearchError
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
-from langmem_adapters.journal import TIDIED, tidy
 from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Hit, Message
 from langmem_adapters.protocols import START, Document, Index, Item, Position, Store
-from langmem_adapters.records import Records
+from langmem_adapters.records import following, journal
+from langmem_adapters.records.journal import TIDIED, tidy
+from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing.vectors import word_vectors
 from tests.test_cached_together import in_a_fork
@@ -523,7 +523,7 @@ def test_tidying_leaves_the_expiry_as_its_writer_wants_it(monkeypatch: pytest.Mo
 
 def test_a_write_hands_its_expiry_to_the_tidying(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[float | None] = []
-    monkeypatch.setattr("langmem_adapters.records.tidy", lambda *_, ttl, **__: told.append(ttl))
+    monkeypatch.setattr("langmem_adapters.records.keyed.tidy", lambda *_, ttl, **__: told.append(ttl))
     here = records(MemoryStore(), Kept())
     for n in range(200):
         here.put({f"k{n}": b""}, ttl=10)

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters import forks, indexes, stores
-from langmem_adapters.database import Database
+from langmem_adapters import indexes, stores
+from langmem_adapters.concurrency import forks
+from langmem_adapters.files.database import Database
 from langmem_adapters.indexes import shared_index
 from langmem_adapters.langchain import BrainMemoryMiddleware, ExperienceMiddleware
 from langmem_adapters.model import Scope

@@ -22,8 +22,8 @@ import pytest
 from pydantic import BaseModel
 
 from langmem_adapters import ConfigurationError, ExperiencePool, cached
-from langmem_adapters.experience.functions import told_apart
-from langmem_adapters.experience.identity import name_of
+from langmem_adapters.experience.functions.naming import told_apart
+from langmem_adapters.experience.functions.values import name_of
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 

@@ -13,8 +13,8 @@ from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 
 from langmem_adapters.langchain import ExperienceCache
 from langmem_adapters.langchain import from_message as to_langchain
-from langmem_adapters.langchain.generations import read_generations
-from langmem_adapters.langchain.request import request_key
+from langmem_adapters.langchain.caching.generations import read_generations
+from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.llamaindex import from_message as to_llamaindex
 from langmem_adapters.model import (
     Experience,

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation.session_search import SessionSearch
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.indexes.lexical import LexicalIndex
@@ -22,7 +23,6 @@ from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Experience, Message
 from langmem_adapters.model import Scope as Narrowed
 from langmem_adapters.protocols import Store
-from langmem_adapters.session_search import SessionSearch
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore

@@ -32,13 +32,13 @@ from pydantic import BaseModel, PrivateAttr
 from langmem_adapters import ConfigurationError, Embedder, SerializationError, StoreUnavailable
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain import BrainChatMessageHistory, CachedChatModel, ExperienceCache
-from langmem_adapters.langchain.generations import read_generations, worth_storing
-from langmem_adapters.langchain.request import request_key
+from langmem_adapters.langchain.caching.generations import read_generations, worth_storing
+from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.protocols import Store
+from langmem_adapters.providers.tool_calls import renamed
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
-from langmem_adapters.tool_calls import renamed
 
 
 class TestSync(SyncCacheTestSuite):
@@ -427,7 +427,7 @@ _SCHEMA = """
 import sys
 from pydantic import BaseModel
 from langchain_openai import ChatOpenAI
-from langmem_adapters.langchain.request import request_key
+from langmem_adapters.langchain.caching.request import request_key
 
 class Answer(BaseModel):
     city: str

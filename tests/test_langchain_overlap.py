@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from langmem_adapters.langchain.overlap import Proof, is_said, joined, known, known_by_id
+from langmem_adapters.langchain.threads.overlap import Proof, is_said, joined, known, known_by_id
 from langmem_adapters.model import Message, ToolCall
 
 

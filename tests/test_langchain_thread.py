@@ -22,7 +22,7 @@ from langmem_adapters.langchain import (
     thread_to_history,
     to_message,
 )
-from langmem_adapters.langchain.overlap import joined, known
+from langmem_adapters.langchain.threads.overlap import joined, known
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 

@@ -12,10 +12,11 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langmem_adapters.langchain import BrainMemoryMiddleware, thread_view
-from langmem_adapters.langchain.overlap import joined
-from langmem_adapters.langchain.storable import legible
-from langmem_adapters.langchain.thread_view import Thread
+from langmem_adapters.langchain import BrainMemoryMiddleware
+from langmem_adapters.langchain.caching.storable import legible
+from langmem_adapters.langchain.threads import view
+from langmem_adapters.langchain.threads.overlap import joined
+from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 from tests.agents import Scripted
 
@@ -71,7 +72,7 @@ def test_a_turn_reads_no_more_of_a_longer_thread(length: int, monkeypatch: pytes
         read.append(message)
         return legible(message)
 
-    monkeypatch.setattr(thread_view, "legible", counting)
+    monkeypatch.setattr(view, "legible", counting)
     memory = BrainMemoryMiddleware("memory:", memory_k=10, long_term=False)
     agent: Any = create_agent(Scripted(), middleware=[memory], checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": f"thread-{length}"}}

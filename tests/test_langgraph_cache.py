@@ -31,7 +31,7 @@ from typing_extensions import TypedDict
 
 from langmem_adapters import ConfigurationError, StoreUnavailable
 from langmem_adapters.codec import encode
-from langmem_adapters.experience.equality import lost
+from langmem_adapters.experience.functions.equality import lost
 from langmem_adapters.langgraph import ExperienceNodeCache
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore

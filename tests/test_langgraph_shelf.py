@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_adapters.indexes.lexical import LexicalIndex
-from langmem_adapters.journal import TIDIED
 from langmem_adapters.langgraph import shelf as shelves
 from langmem_adapters.langgraph.shelf import Kept, Shelf
 from langmem_adapters.protocols import Store
+from langmem_adapters.records.journal import TIDIED
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 

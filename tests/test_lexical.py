@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langmem_adapters.analysis import STOP_WORDS, analyze
 from langmem_adapters.errors import ConfigurationError, Conflict, SearchError
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.keys import Namespace
+from langmem_adapters.language.analysis import STOP_WORDS, analyze
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Index
 from langmem_adapters.stores.sqlite import SQLiteStore

@@ -19,19 +19,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from langmem_adapters import semantic
-from langmem_adapters.analysis import matching
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, SearchError
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index, open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
-from langmem_adapters.journal import TIDIED, tidy
 from langmem_adapters.keys import Namespace
+from langmem_adapters.language.analysis import matching
 from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
 from langmem_adapters.model import Hit, Message, Recalled, Scope, ToolCall
 from langmem_adapters.protocols import Document, Store
-from langmem_adapters.records import Records
+from langmem_adapters.recall import vectors as semantic
+from langmem_adapters.records.journal import TIDIED, tidy
+from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock

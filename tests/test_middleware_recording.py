@@ -19,12 +19,12 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, interrupt
 
 from langmem_adapters import BrainMemory, Message, SerializationError, StoreUnavailable
-from langmem_adapters.conversation import Context
+from langmem_adapters.conversation.session import Context
 from langmem_adapters.langchain import BrainMemoryMiddleware, from_message, thread_to_history, to_message
-from langmem_adapters.langchain.overlap import words_of
-from langmem_adapters.langchain.recording import first_new
-from langmem_adapters.langchain.storable import legible, storable
-from langmem_adapters.langchain.thread_view import Thread
+from langmem_adapters.langchain.caching.storable import legible, storable
+from langmem_adapters.langchain.threads.overlap import words_of
+from langmem_adapters.langchain.threads.recording import first_new
+from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from tests.agents import Scripted, aask, ask, invalid, look, of, ok, system, texts

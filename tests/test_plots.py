@@ -31,7 +31,7 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.experience import ExperiencePool, Saved
-from langmem_adapters.experience.verifier_tuning import tuned
+from langmem_adapters.experience.verifier.tuning import tuned
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.langchain import BrainChatMessageHistory, ExperienceCache, LongTermRetriever

@@ -39,7 +39,7 @@ from langmem_adapters.experience import (
 )
 from langmem_adapters.experience.policies import age_of
 from langmem_adapters.experience.requests import key_of
-from langmem_adapters.experience.shelf import Shelf
+from langmem_adapters.experience.shelf.shelf import Shelf
 from langmem_adapters.flow import run, submit
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.model import Metric, Score

@@ -22,11 +22,11 @@ from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, MissingDependency, ModelError, StoreError
 from langmem_adapters.evaluation import Question, aevaluate, afit, evaluate, fit
 from langmem_adapters.experience import ExperiencePool
-from langmem_adapters.experience.verifier_tuning import TunedPoint, tuned
+from langmem_adapters.experience.verifier.tuning import TunedPoint, tuned
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.langchain import ExperienceCache
-from langmem_adapters.langchain.semantic import SemanticMode
+from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Experience, Message
 from langmem_adapters.operations import Migration

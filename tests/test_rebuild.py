@@ -13,11 +13,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.outputs import ChatGeneration
 
 from langmem_adapters.codec import encode
+from langmem_adapters.conversation.log import readable
 from langmem_adapters.langchain import BrainChatMessageHistory, convert, rebuild
 from langmem_adapters.langchain.convert import from_message, to_message
 from langmem_adapters.langchain.reading import read
 from langmem_adapters.langchain.rebuild import of_bytes, of_data, rebuilt_generation
-from langmem_adapters.log import readable
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Item
 from langmem_adapters.stores.memory import MemoryStore

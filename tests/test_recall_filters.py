@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
-from langmem_adapters import recall
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.indexes import open_index
@@ -28,10 +27,11 @@ from langmem_adapters.llamaindex import LongTermRetriever as LlamaIndexRetriever
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Hit, Memory, Message, Recalled, Scope
 from langmem_adapters.protocols import Document, Store
+from langmem_adapters.recall import search
+from langmem_adapters.records.filtering import SPARE, Wanted
 from langmem_adapters.signals import ranked, weights_of
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing.vectors import word_vectors
-from langmem_adapters.wanted import SPARE, Wanted
 
 NOTES: Namespace = ("notes",)
 ADA: Namespace = ("longterm", "", "ada")
@@ -367,7 +367,7 @@ def test_the_answers_are_those_of_a_filter_before_the_pool(
 ) -> None:
     kept, pool = Kept(said, with_vectors=with_vectors), 4
     with pytest.MonkeyPatch.context() as patch, contextlib.closing(kept):
-        patch.setattr(recall, "_POOL", pool)
+        patch.setattr(search, "_POOL", pool)
         index, everything = kept.index, len(said) + 1
 
         def where(one: Memory) -> bool:

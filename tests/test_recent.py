@@ -16,10 +16,10 @@ from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool
 from langmem_adapters.codec import decode
-from langmem_adapters.experience.recent import Recent, changed
+from langmem_adapters.experience.shelf.recent import Recent, changed
 from langmem_adapters.flow import run
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
-from langmem_adapters.langchain.request import request_key
+from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.model import Score
 from langmem_adapters.protocols import Store
 from langmem_adapters.sealing import SealedStore

@@ -16,9 +16,9 @@ from llama_index.core.llms.mock import MockLLM
 from langmem_adapters import LongTermMemory, Message, ModelError, open_index
 from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Memory, Recalled
-from langmem_adapters.news import find_news
 from langmem_adapters.prompts import Prompts
-from langmem_adapters.reranking import Reranker
+from langmem_adapters.recall.news import find_news
+from langmem_adapters.recall.reranking import Reranker
 from langmem_adapters.stores.memory import MemoryStore
 
 TEXTS = ["The bike is red.", "The bike is in the shed.", "The shed is green.", "Ada likes bikes."]

@@ -26,8 +26,8 @@ from langmem_adapters.experience.model_answers import said
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache, ExperienceMiddleware
 from langmem_adapters.langchain import experience as module
-from langmem_adapters.langchain.asked import asked_in
-from langmem_adapters.langchain.semantic import SemanticMode
+from langmem_adapters.langchain.caching.prompt import asked_in
+from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Store

@@ -22,7 +22,6 @@ from langchain_core.outputs import Generation
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.cues import ASKS, QUESTION
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.encryption import DATA_KEYS, AESGCMCodec, EnvelopeCodec, key_name, new_key
 from langmem_adapters.errors import (
@@ -34,7 +33,7 @@ from langmem_adapters.errors import (
     SerializationError,
 )
 from langmem_adapters.experience import ExperiencePool
-from langmem_adapters.experience.leases import Leases
+from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index
 from langmem_adapters.indexes.lexical import LexicalIndex
@@ -43,6 +42,7 @@ from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace
 from langmem_adapters.langchain import ExperienceCache
 from langmem_adapters.langgraph import ExperienceNodeCache, LongTermStore
+from langmem_adapters.language.features import ASKS, QUESTION
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Experience, Message, Summary
 from langmem_adapters.protocols import ConversationIndex, Document, Item, Store

@@ -19,13 +19,13 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langmem_adapters import ConfigurationError, Experience, ModelError
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.experience import AtLeast, LLMJudge, exact_and_perfect, verified
-from langmem_adapters.experience.verifier import Verifier
+from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
-from langmem_adapters.langchain.request import request_key
-from langmem_adapters.langchain.semantic import SemanticMode
+from langmem_adapters.langchain.caching.request import request_key
+from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore

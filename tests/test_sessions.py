@@ -13,9 +13,9 @@ from typing import Any, cast
 import pytest
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.indexes import open_index
-from langmem_adapters.log import brain_namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Scope, ToolCall
 from langmem_adapters.protocols import Store

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from langmem_adapters import recall
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
+from langmem_adapters.recall import search
 from langmem_adapters.signals import SIGNALS
 from langmem_adapters.stores.memory import MemoryStore
 
@@ -222,7 +222,7 @@ def test_what_many_outdo_by_their_words_is_weighed_too(monkeypatch: pytest.Monke
     case = Case("What about Anna's guitar?", strings, [[f"Anna: {strings}"], *([turn] for turn in loud)])
     with kept(case.sessions, None) as memory:
         assert [one.text for one in memory.search(case.query, 1)] == [strings]
-        monkeypatch.setattr(recall, "_POOL", 4)
+        monkeypatch.setattr(search, "_POOL", 4)
         assert [one.text for one in memory.search(case.query, 1)] != [strings]
 
 
@@ -231,7 +231,7 @@ def test_what_many_outdo_by_their_meaning_is_weighed_too(monkeypatch: pytest.Mon
     near = {turn.removeprefix("Bob: "): 0.75 for turn in naps} | {"I went to bed.": 0.7}
     with kept([["Anna: I went to bed."], *([turn] for turn in naps)], near) as memory:
         assert [one.text for one in memory.search("Was Anna tired?", 1)] == ["I went to bed."]
-        monkeypatch.setattr(recall, "_POOL", 4)
+        monkeypatch.setattr(search, "_POOL", 4)
         assert [one.text for one in memory.search("Was Anna tired?", 1)] != ["I went to bed."]
 
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langmem_adapters.cues import ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, asked, marks, named
-from langmem_adapters.dates import date_words
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.language.dates import date_words
+from langmem_adapters.language.features import ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, asked, marks, named
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.signals import SIGNALS

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters import Experience, ExperiencePool
-from langmem_adapters.database import Database
 from langmem_adapters.errors import Conflict, SerializationError
+from langmem_adapters.files.database import Database
 from langmem_adapters.protocols import Item
 from langmem_adapters.stores import sqlite_namespaces, sqlite_values
 from langmem_adapters.stores.memory import MemoryStore

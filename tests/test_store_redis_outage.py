@@ -21,7 +21,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from langmem_adapters import Settings
-from langmem_adapters.breaker import Breaker
+from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
 from langmem_adapters.stores import shared_store
 from langmem_adapters.stores.redis import RedisStore

@@ -17,8 +17,8 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_adapters import workers
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.concurrency import workers
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Flow, arun, step
 from langmem_adapters.model import Message

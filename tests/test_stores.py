@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_adapters.database import Database
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
+from langmem_adapters.files.database import Database
 from langmem_adapters.inspection import Dates
 from langmem_adapters.protocols import Appended
 from langmem_adapters.stores import open_store, shared_store

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langmem_adapters import summary
 from langmem_adapters.completion import Completer
+from langmem_adapters.conversation import summary
+from langmem_adapters.conversation.summary import Summarizer, split_windows
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Message
 from langmem_adapters.prompts import Prompts
-from langmem_adapters.summary import Summarizer, split_windows
 from langmem_adapters.tokens import approximate_tokens
 
 

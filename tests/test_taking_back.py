@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.departed import DELETED, have_been_deleted, with_deleted
+from langmem_adapters.conversation.log import CREATED, brain_namespace
+from langmem_adapters.conversation.tombstones import DELETED, have_been_deleted, with_deleted
 from langmem_adapters.erasure import delete_user
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index
 from langmem_adapters.llamaindex import BrainChatStore
-from langmem_adapters.log import CREATED, brain_namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Store

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters.tool_calls import call_ids, renamed
+from langmem_adapters.providers.tool_calls import call_ids, renamed
 
 NAMES = {"7": "call new"}
 

@@ -13,9 +13,9 @@ from langchain_core.language_models import FakeListChatModel
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation import TITLE
+from langmem_adapters.conversation.log import brain_namespace
+from langmem_adapters.conversation.session import TITLE
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.log import brain_namespace
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.tokens import approximate_tokens

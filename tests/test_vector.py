@@ -431,7 +431,7 @@ def test_a_store_that_cannot_delete_by_id_is_refused(monkeypatch: pytest.MonkeyP
 
 def test_follows_a_store() -> None:
     """As the owner of an index uses it: the index catches up, whichever embedder begins."""
-    records = importlib.import_module("langmem_adapters.records")
+    records = importlib.import_module("langmem_adapters.records.keyed")
     store, vectors = MemoryStore(), SQLiteVectors(":memory:")
     number = iter(range(10_000))
     for name in ("words-64", "words-64b", "words-64"):

@@ -31,7 +31,7 @@ from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_chroma import ChromaVectors
 from langmem_adapters.indexes.vector_chroma_nearest import nearest
 from langmem_adapters.protocols import START, Document
-from langmem_adapters.records import Records
+from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing.vectors import word_vectors
 from tests.chroma_server import ChromaServer

@@ -22,7 +22,7 @@ from langmem_adapters.indexes.vector import Maker, VectorIndex
 from langmem_adapters.indexes.vector_matrix import Matrix
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.protocols import Document
-from langmem_adapters.records import Records
+from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing.vectors import word_vectors
 

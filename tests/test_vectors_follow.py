@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters import background, semantic
+from langmem_adapters.concurrency import background
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import Conflict, ModelError
 from langmem_adapters.indexes import open_index, open_vectors, shared_vectors
@@ -23,6 +23,7 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.protocols import SelectiveIndex
+from langmem_adapters.recall import vectors as semantic
 from langmem_adapters.stores.memory import MemoryStore
 
 ADA: Namespace = ("longterm", "", "ada")
@@ -515,7 +516,8 @@ def test_a_forked_child_embeds_though_a_thread_of_its_parent_was_counting() -> N
 
 SCRIPT = """
 import sys, threading
-from langmem_adapters import LongTermMemory, Message, background, open_index, open_store
+from langmem_adapters import LongTermMemory, Message, open_index, open_store
+from langmem_adapters.concurrency import background
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.indexes import open_vectors
 

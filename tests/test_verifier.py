@@ -12,17 +12,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.experience import verifier_reading as reading
-from langmem_adapters.experience import verifier_spelling as module
-from langmem_adapters.experience.guards import GUARDS
-from langmem_adapters.experience.verifier import Verifier
-from langmem_adapters.experience.verifier_features import NAMES, _rising_pairs, align, edits, features
-from langmem_adapters.experience.verifier_order import swapped
-from langmem_adapters.experience.verifier_question_weights import QUESTION_TREES
-from langmem_adapters.experience.verifier_reading import LONGEST, read
-from langmem_adapters.experience.verifier_spelling import CONTRACTIONS, one_spelling
-from langmem_adapters.experience.verifier_tuning import tuned
-from langmem_adapters.experience.verifier_weights import TREES
+from langmem_adapters.experience.verifier import reading
+from langmem_adapters.experience.verifier import spelling as module
+from langmem_adapters.experience.verifier.features import NAMES, _rising_pairs, align, edits, features
+from langmem_adapters.experience.verifier.guards import GUARDS
+from langmem_adapters.experience.verifier.order import swapped
+from langmem_adapters.experience.verifier.question_weights import QUESTION_TREES
+from langmem_adapters.experience.verifier.reading import LONGEST, read
+from langmem_adapters.experience.verifier.spelling import CONTRACTIONS, one_spelling
+from langmem_adapters.experience.verifier.tuning import tuned
+from langmem_adapters.experience.verifier.verifier import Verifier
+from langmem_adapters.experience.verifier.weights import TREES
 
 PAIRS = Path(__file__).parent / "semantic"
 VERIFIER = Verifier()

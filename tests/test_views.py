@@ -31,7 +31,6 @@ from langmem_adapters import (
     Sessions,
     StoreUnavailable,
     WorkingMemory,
-    analysis,
     cached,
     open_index,
     open_store,
@@ -39,6 +38,7 @@ from langmem_adapters import (
 )
 from langmem_adapters.experience import Similar, Verdict, Verifier
 from langmem_adapters.langchain import BrainChatMessageHistory, CachedChatModel, ExperienceCache, LongTermRetriever
+from langmem_adapters.language import analysis
 from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.model import Memory, Metric, Occurrence, Recalled, Score, SessionInfo, ToolCall
 from langmem_adapters.protocols import Store

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_adapters import BrainMemory, LongTermMemory, Message, conversation, open_index
+from langmem_adapters import BrainMemory, LongTermMemory, Message, open_index
+from langmem_adapters.conversation import session
+from langmem_adapters.conversation.log import readable
 from langmem_adapters.flow import run
 from langmem_adapters.langchain import BrainChatMessageHistory, to_message
 from langmem_adapters.llamaindex import from_message as to_chat
 from langmem_adapters.llamaindex import to_message as from_chat
-from langmem_adapters.log import readable
 from langmem_adapters.protocols import Page
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.text import is_settled, repair, window
@@ -106,7 +107,7 @@ def test_b4_reading_page_by_page_shows_what_reading_all_shows(
         brain.summarize(keep=max(len(said) - summarised_up_to, 0))
     summary, newest = run(brain._flows.newest(k, lambda items: [message for _, message in readable(items)]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conversation, "_FIRST", first)
+        patch.setattr(session, "_FIRST", first)
         shown = brain.context(k, max_tokens=budget)
     assert shown == (summary, window(newest, k, max_tokens=budget))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters import workers
+from langmem_adapters.concurrency import workers
 from langmem_adapters.flow import Answer, Flow, Step, arun, blocking, run, step
 
 who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")

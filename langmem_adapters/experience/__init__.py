@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from langmem_adapters.experience.cached import CachedFunction, FunctionCache
 from langmem_adapters.experience.contexts import as_examples, role_zero_context, simple_context
-from langmem_adapters.experience.guards import GUARDS
 from langmem_adapters.experience.keeping import QueryType, Similar
 from langmem_adapters.experience.metagpt_pools import read_metagpt_pool
 from langmem_adapters.experience.policies import (
@@ -28,7 +27,8 @@ from langmem_adapters.experience.serializers import (
     TextSerializer,
 )
 from langmem_adapters.experience.switches import bypass, refresh
-from langmem_adapters.experience.verifier import Verdict, Verifier
+from langmem_adapters.experience.verifier.guards import GUARDS
+from langmem_adapters.experience.verifier.verifier import Verdict, Verifier
 
 __all__ = [
     "GUARDS",

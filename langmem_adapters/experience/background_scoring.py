@@ -10,13 +10,13 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from langmem_adapters.causes import WarnOnce
 from langmem_adapters.experience.policies import Scorer, ask, asks_async
 from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.switches import bypass
 from langmem_adapters.flow import Flow, arun, run, submit
-from langmem_adapters.given import check_function
 from langmem_adapters.model import Experience, Score
+from langmem_adapters.validation import check_function
+from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["BackgroundScoring", "Kept"]
 

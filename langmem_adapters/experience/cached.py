@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from langmem_adapters import views
-from langmem_adapters.experience.calls import Calls
+from langmem_adapters.experience.functions.calls import Calls
 from langmem_adapters.experience.savings import Saved
 from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Experience

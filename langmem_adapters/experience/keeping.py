@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from langmem_adapters import views
-from langmem_adapters.analysis import matching
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.policies import score_of
 from langmem_adapters.experience.requests import key_of, searched_by
 from langmem_adapters.experience.savings import Prices, Saved, cost
-from langmem_adapters.experience.shelf import Shelf
+from langmem_adapters.experience.shelf.shelf import Shelf
 from langmem_adapters.experience.switches import may_read, may_write
 from langmem_adapters.experience.transfer import read_lines
 from langmem_adapters.flow import Flow, step
-from langmem_adapters.given import check_plain
 from langmem_adapters.keys import fingerprint
+from langmem_adapters.language.analysis import matching
 from langmem_adapters.model import Experience, Metric, Score
 from langmem_adapters.progress import Progress, advancing
+from langmem_adapters.validation import check_plain
 
 __all__ = ["Keeping", "QueryType", "Seen", "Similar"]
 

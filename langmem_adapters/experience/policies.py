@@ -7,8 +7,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, ModelError
 from langmem_adapters.flow import Flow, is_coroutine, settled, step
-from langmem_adapters.given import check_plain
 from langmem_adapters.model import Experience, Score
+from langmem_adapters.validation import check_plain
 
 __all__ = [
     "AtLeast",

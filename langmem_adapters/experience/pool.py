@@ -12,17 +12,17 @@ from typing import Any
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.keeping import Keeping, QueryType, Seen, Similar
-from langmem_adapters.experience.recent import Recent
 from langmem_adapters.experience.requests import key_of, text_of
 from langmem_adapters.experience.savings import Prices, Saved, check
-from langmem_adapters.experience.shelf import Shelf
+from langmem_adapters.experience.shelf.recent import Recent
+from langmem_adapters.experience.shelf.shelf import Shelf
 from langmem_adapters.experience.transfer import write_line
-from langmem_adapters.experience.verifier_tuning import Tuned, tuning
+from langmem_adapters.experience.verifier.tuning import Tuned, tuning
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.given import check_seconds, check_store, check_text, checked_scope
 from langmem_adapters.model import Experience
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, Store
+from langmem_adapters.validation import check_seconds, check_store, check_text, checked_scope
 
 __all__ = ["ExperiencePool", "QueryType", "Similar"]
 

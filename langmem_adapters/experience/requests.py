@@ -7,9 +7,9 @@ from typing import Any
 
 from langmem_adapters.codec import encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.given import check_text
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Experience
+from langmem_adapters.validation import check_text
 
 __all__ = ["key_of", "searched_by", "text_of", "words"]
 

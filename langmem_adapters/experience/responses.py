@@ -23,7 +23,7 @@ from pydantic import PydanticUserError, TypeAdapter
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience.equality import same
+from langmem_adapters.experience.functions.equality import same
 from langmem_adapters.experience.policies import Serializer
 from langmem_adapters.model import Experience, Metric
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.requests import key_of
-from langmem_adapters.given import lines_of
 from langmem_adapters.model import Experience
+from langmem_adapters.validation import lines_of
 
 __all__ = ["read_lines", "write_line"]
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
-from langmem_adapters.experience.shelf import Shelf
-from langmem_adapters.experience.verifier import Verifier
-from langmem_adapters.experience.verifier_tuning import Tuned, tuning
+from langmem_adapters.experience.shelf.shelf import Shelf
+from langmem_adapters.experience.verifier.tuning import Tuned, tuning
+from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow, step, submit
 from langmem_adapters.keys import Namespace
 from langmem_adapters.progress import Progress

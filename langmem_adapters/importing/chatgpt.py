@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from langmem_adapters.conversation import TITLE
+from langmem_adapters.conversation.session import TITLE
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.importing.transcript import Numbered, Transcript, conversation, flaw
 from langmem_adapters.model import Message

@@ -7,14 +7,14 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langmem_adapters.breaker import PATIENCE
-from langmem_adapters.database import default_url, file_of
+from langmem_adapters.concurrency.breaker import PATIENCE
+from langmem_adapters.concurrency.locks import WholeLock
 from langmem_adapters.embedding import Embedder
-from langmem_adapters.given import check_text
+from langmem_adapters.files.database import default_url, file_of
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.locks import WholeLock
 from langmem_adapters.protocols import Index, Store
+from langmem_adapters.validation import check_text
 
 if TYPE_CHECKING:
     from langmem_adapters.indexes.vector import VectorIndex, Vectors

@@ -15,18 +15,18 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from langmem_adapters.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
-from langmem_adapters.cues import marks, named
-from langmem_adapters.database import Database
-from langmem_adapters.dates import date_words, spoken_date_words
 from langmem_adapters.errors import ConfigurationError, Conflict, search_errors
+from langmem_adapters.files.database import Database
+from langmem_adapters.files.places import clearing
 from langmem_adapters.indexes.lexical_kept import Kept
 from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, drop, ids_of, remove, speakers_of
 from langmem_adapters.indexes.lexical_scores import Corpus, Term, best, weigh
 from langmem_adapters.indexes.lexical_turns import evidence, within
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes, to_text
+from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
+from langmem_adapters.language.dates import date_words, spoken_date_words
+from langmem_adapters.language.features import marks, named
 from langmem_adapters.model import Hit
-from langmem_adapters.places import clearing
 from langmem_adapters.protocols import START, Document, Evidence, Position
 
 __all__ = ["LexicalIndex"]

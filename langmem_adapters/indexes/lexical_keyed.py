@@ -8,11 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from langmem_adapters.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_rows import Row
 from langmem_adapters.keys import Namespace
+from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document
 

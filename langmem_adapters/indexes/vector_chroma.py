@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, MissingDependency, SearchError
 from langmem_adapters.indexes.vector import Maker, Mark, check
 from langmem_adapters.indexes.vector_chroma_url import FORMS, folder_of, server_of
 from langmem_adapters.indexes.vector_lock import hold, let_go
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.locks import ForkSafeLock
 from langmem_adapters.protocols import Position
 
 try:

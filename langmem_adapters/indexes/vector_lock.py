@@ -6,7 +6,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from langmem_adapters.locks import ForkSafeLock
+from langmem_adapters.concurrency.locks import ForkSafeLock
 
 __all__ = ["hold", "let_go"]
 

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from langmem_adapters.database import Database
 from langmem_adapters.embedding import Vector
 from langmem_adapters.errors import search_errors
+from langmem_adapters.files.database import Database
+from langmem_adapters.files.places import clearing
 from langmem_adapters.indexes.vector import Maker, Mark, check
 from langmem_adapters.indexes.vector_matrix import Matrix, packed
 from langmem_adapters.keys import to_bytes, to_text
-from langmem_adapters.places import clearing
 from langmem_adapters.protocols import Position
 
 __all__ = ["SQLiteVectors"]

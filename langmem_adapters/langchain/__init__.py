@@ -14,6 +14,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from langmem_adapters.langchain.cache import ExperienceCache as ExperienceCache
+    from langmem_adapters.langchain.caching.semantic import SemanticMode as SemanticMode
     from langmem_adapters.langchain.chat_model import CachedChatModel as CachedChatModel
     from langmem_adapters.langchain.convert import from_message as from_message
     from langmem_adapters.langchain.convert import to_message as to_message
@@ -22,11 +23,10 @@ if TYPE_CHECKING:
     from langmem_adapters.langchain.middleware import BrainMemoryMiddleware as BrainMemoryMiddleware
     from langmem_adapters.langchain.refine import refine_with as refine_with
     from langmem_adapters.langchain.retriever import LongTermRetriever as LongTermRetriever
-    from langmem_adapters.langchain.semantic import SemanticMode as SemanticMode
-    from langmem_adapters.langchain.thread import ahistory_to_thread as ahistory_to_thread
-    from langmem_adapters.langchain.thread import athread_to_history as athread_to_history
-    from langmem_adapters.langchain.thread import history_to_thread as history_to_thread
-    from langmem_adapters.langchain.thread import thread_to_history as thread_to_history
+    from langmem_adapters.langchain.threads.thread import ahistory_to_thread as ahistory_to_thread
+    from langmem_adapters.langchain.threads.thread import athread_to_history as athread_to_history
+    from langmem_adapters.langchain.threads.thread import history_to_thread as history_to_thread
+    from langmem_adapters.langchain.threads.thread import thread_to_history as thread_to_history
 
 _WHERE = {
     "BrainChatMessageHistory": "history",
@@ -35,13 +35,13 @@ _WHERE = {
     "ExperienceCache": "cache",
     "ExperienceMiddleware": "experience",
     "LongTermRetriever": "retriever",
-    "SemanticMode": "semantic",
-    "ahistory_to_thread": "thread",
-    "athread_to_history": "thread",
+    "SemanticMode": "caching.semantic",
+    "ahistory_to_thread": "threads.thread",
+    "athread_to_history": "threads.thread",
     "from_message": "convert",
-    "history_to_thread": "thread",
+    "history_to_thread": "threads.thread",
     "refine_with": "refine",
-    "thread_to_history": "thread",
+    "thread_to_history": "threads.thread",
     "to_message": "convert",
 }
 

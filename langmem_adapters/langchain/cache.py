@@ -12,7 +12,6 @@ from langchain_core.caches import BaseCache
 from langchain_core.outputs import Generation
 
 from langmem_adapters import views
-from langmem_adapters.causes import WarnOnce
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience import ExperiencePool, Prices, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring, Kept
@@ -20,19 +19,20 @@ from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.policies import age_of, decision
 from langmem_adapters.experience.switches import Switches
 from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.given import check_plain
-from langmem_adapters.langchain.asked import asked_in
-from langmem_adapters.langchain.classes import with_fields
-from langmem_adapters.langchain.costs import metric_of, saved_tokens
-from langmem_adapters.langchain.current import completed
-from langmem_adapters.langchain.generations import read_generations, worth_storing, write_generations
-from langmem_adapters.langchain.other_words import OtherWords
-from langmem_adapters.langchain.removal import Removal
-from langmem_adapters.langchain.request import check_whole, known_key, request_key
-from langmem_adapters.langchain.semantic import SemanticMode
+from langmem_adapters.langchain.caching.classes import with_fields
+from langmem_adapters.langchain.caching.costs import metric_of, saved_tokens
+from langmem_adapters.langchain.caching.current import completed
+from langmem_adapters.langchain.caching.generations import read_generations, worth_storing, write_generations
+from langmem_adapters.langchain.caching.other_words import OtherWords
+from langmem_adapters.langchain.caching.prompt import asked_in
+from langmem_adapters.langchain.caching.removal import Removal
+from langmem_adapters.langchain.caching.request import check_whole, known_key, request_key
+from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import cache_store
+from langmem_adapters.validation import check_plain
+from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["ExperienceCache"]
 
@@ -67,8 +67,8 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
             answer's text with the tools that it calls. One that is a coroutine function scores answers of async calls.
             While it is at work, all caches are bypassed: a model that it asks is not served from here.
         semantic: Serve answers to requests that mean the same, too, if there is none to the very same: a
-            :class:`~langmem_adapters.langchain.semantic.SemanticMode`, or an embedding model for one with defaults.
-            Default: no. Such a hit has ``cache`` "semantic" and ``cache_score``, how surely it means the same.
+            :class:`~langmem_adapters.langchain.SemanticMode`, or an embedding model for one with defaults. Default: no.
+            Such a hit has ``cache`` "semantic" and ``cache_score``, how surely it means the same.
         on_error: What an outage of the store does to a model call: "degrade" goes on without the cache, is
             logged once for each cause and counted in :meth:`stats`; "raise" raises.
 

@@ -19,14 +19,14 @@ from typing_extensions import Self
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.switches import Switches
-from langmem_adapters.langchain.answers import Answers, Examples, Request
 from langmem_adapters.langchain.cache import ExperienceCache
-from langmem_adapters.langchain.classes import with_fields
-from langmem_adapters.langchain.current import as_it_is_now, with_untold
-from langmem_adapters.langchain.examples import question_of, with_examples
-from langmem_adapters.langchain.pieces import pieces
-from langmem_adapters.langchain.rebinding import replaced_models
-from langmem_adapters.langchain.request import check_whole, request_key
+from langmem_adapters.langchain.caching.answers import Answers, Examples, Request
+from langmem_adapters.langchain.caching.classes import with_fields
+from langmem_adapters.langchain.caching.current import as_it_is_now, with_untold
+from langmem_adapters.langchain.caching.examples import question_of, with_examples
+from langmem_adapters.langchain.caching.pieces import pieces
+from langmem_adapters.langchain.caching.rebinding import replaced_models
+from langmem_adapters.langchain.caching.request import check_whole, request_key
 from langmem_adapters.stores import masked_url, unpicklable
 
 __all__ = ["CachedChatModel"]

@@ -22,11 +22,11 @@ from langchain_core.messages import (
 )
 from pydantic import ValidationError
 
+from langmem_adapters.conversation.turn import INTERRUPTED
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.langchain.rebuild import of_data
-from langmem_adapters.memories import RECALLED
 from langmem_adapters.model import Message, MessageData, Summary, ToolCall
-from langmem_adapters.turn import INTERRUPTED
+from langmem_adapters.recall.memories import RECALLED
 
 __all__ = ["from_message", "from_summary", "role_of", "to_message", "writable"]
 

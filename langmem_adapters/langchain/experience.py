@@ -12,27 +12,27 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import Generation
 from langchain_core.runnables.configurable import DynamicRunnable
 
+from langmem_adapters.concurrency.locks import WholeLock
 from langmem_adapters.errors import MissingDependency
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.savings import Saved
 from langmem_adapters.experience.switches import Switches
-from langmem_adapters.given import check_count
 from langmem_adapters.indexes import cache_index, open_index
-from langmem_adapters.langchain.answers import Answers
+from langmem_adapters.langchain.caching.answers import Answers
+from langmem_adapters.langchain.caching.generations import worth_storing
+from langmem_adapters.langchain.caching.rebinding import replaced_models
+from langmem_adapters.langchain.caching.tools import Tools
 from langmem_adapters.langchain.chat_model import CachedChatModel
-from langmem_adapters.langchain.generations import worth_storing
-from langmem_adapters.langchain.rebinding import replaced_models
-from langmem_adapters.langchain.tools import Tools
-from langmem_adapters.locks import WholeLock
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores import cache_store
+from langmem_adapters.validation import check_count
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
     from langgraph.runtime import Runtime
 
-    from langmem_adapters.langchain.scope import Lookup, ScopeOf
+    from langmem_adapters.langchain.threads.scope import Lookup, ScopeOf
 except ImportError as error:
     raise MissingDependency("langchain", "langgraph") from error
 

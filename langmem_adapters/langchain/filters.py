@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.given import check_plain, check_text
+from langmem_adapters.validation import check_plain, check_text
 
 __all__ = ["MetadataFilter", "Predicate", "metadata_predicate", "one_value"]
 

@@ -10,19 +10,19 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langmem_adapters import text
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation.turn import Turn
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.given import check_scope, checked_list
 from langmem_adapters.langchain.convert import from_message, from_summary, to_message, writable
 from langmem_adapters.langchain.reading import Seen, read, seen
-from langmem_adapters.langchain.snapshots import Reader, Snapshots
-from langmem_adapters.langchain.turn import Piece, gather, mark
+from langmem_adapters.langchain.threads.snapshots import Reader, Snapshots
+from langmem_adapters.langchain.threads.turn import Piece, gather, mark
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, MessageData, Summary
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import store_of
-from langmem_adapters.turn import Turn
+from langmem_adapters.validation import check_scope, checked_list
 
 __all__ = ["BrainChatMessageHistory"]
 

@@ -14,16 +14,16 @@ from langchain_core.runnables.config import var_child_runnable_config
 from typing_extensions import NotRequired
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.causes import WarnOnce
-from langmem_adapters.conversation import Context
-from langmem_adapters.covers import covers
+from langmem_adapters.concurrency.locks import WholeLock
+from langmem_adapters.conversation.session import Context
+from langmem_adapters.conversation.stored_summary import covers
 from langmem_adapters.errors import ConfigurationError, MissingDependency, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.given import check_count
 from langmem_adapters.indexes import index_of, vectors_of
+from langmem_adapters.langchain.caching.storable import legible
 from langmem_adapters.langchain.convert import from_message
-from langmem_adapters.langchain.overlap import is_said, joined
-from langmem_adapters.langchain.recording import (
+from langmem_adapters.langchain.threads.overlap import is_said, joined
+from langmem_adapters.langchain.threads.recording import (
     BEGAN,
     RECORDED,
     SAID,
@@ -36,17 +36,17 @@ from langmem_adapters.langchain.recording import (
     words_in,
     written_by,
 )
-from langmem_adapters.langchain.shown import Frame, memory_section, with_section
-from langmem_adapters.langchain.storable import legible
-from langmem_adapters.langchain.thread import SUMMARY_KEY
-from langmem_adapters.langchain.thread_view import Thread
-from langmem_adapters.locks import WholeLock
+from langmem_adapters.langchain.threads.shown import Frame, memory_section, with_section
+from langmem_adapters.langchain.threads.thread import SUMMARY_KEY
+from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled, Scope, Summary
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores import store_of
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
+from langmem_adapters.validation import check_count
+from langmem_adapters.warn_once import WarnOnce
 
 try:
     from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -55,7 +55,7 @@ try:
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
-    from langmem_adapters.langchain.scope import Lookup, ScopeOf
+    from langmem_adapters.langchain.threads.scope import Lookup, ScopeOf
 except ImportError as error:
     raise MissingDependency("langchain", "langgraph") from error
 

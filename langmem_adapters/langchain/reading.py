@@ -7,9 +7,9 @@ from typing import NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 
+from langmem_adapters.conversation.log import readable
 from langmem_adapters.langchain.convert import from_message, role_of, to_message
 from langmem_adapters.langchain.rebuild import of_bytes
-from langmem_adapters.log import readable
 from langmem_adapters.protocols import Item
 from langmem_adapters.text import unreadable_calls, without_calls
 

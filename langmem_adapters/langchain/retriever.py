@@ -10,12 +10,12 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field
 
 from langmem_adapters import views
-from langmem_adapters.analysis import matching
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.filters import MetadataFilter, metadata_predicate, one_value
+from langmem_adapters.language.analysis import matching
 from langmem_adapters.longterm import LongTermMemory
-from langmem_adapters.memories import metadata_of, scope_within
 from langmem_adapters.model import Memory, Message, Occurrence, Recalled
+from langmem_adapters.recall.memories import metadata_of, scope_within
 
 __all__ = ["LongTermRetriever"]
 

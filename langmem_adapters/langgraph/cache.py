@@ -13,15 +13,15 @@ from langgraph.cache.base import BaseCache, FullKey, Namespace
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langmem_adapters.causes import WarnOnce
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
-from langmem_adapters.experience.equality import lost
+from langmem_adapters.experience.functions.equality import lost
 from langmem_adapters.experience.savings import Prices, Saved, check, cost
 from langmem_adapters.flow import arun, run, step
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import cache_store
+from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["ExperienceNodeCache"]
 

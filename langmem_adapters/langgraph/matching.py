@@ -17,8 +17,8 @@ from langgraph.store.base import (
 )
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.given import check_count, check_text
 from langmem_adapters.keys import Namespace
+from langmem_adapters.validation import check_count, check_text
 
 __all__ = ["check", "common_prefix", "item_filter", "matches"]
 

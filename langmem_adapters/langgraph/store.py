@@ -26,7 +26,6 @@ from langgraph.store.base import (
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.given import checked_list, has_methods_of
 from langmem_adapters.indexes import index_of
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.langgraph.matching import check, common_prefix, item_filter, matches
@@ -34,6 +33,7 @@ from langmem_adapters.langgraph.shelf import Kept, Shelf
 from langmem_adapters.langgraph.tree import Tree
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores import store_of
+from langmem_adapters.validation import checked_list, has_methods_of
 
 __all__ = ["LongTermStore"]
 

@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Literal, NamedTuple, cast
 
 from langmem_adapters import views
-from langmem_adapters.causes import WarnOnce
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache, Judge, Scorer
-from langmem_adapters.experience.asking import Asking, Requests
+from langmem_adapters.experience.functions.rules import Rules, Turn
 from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.policies import age_of
 from langmem_adapters.experience.responses import Responses
-from langmem_adapters.experience.rules import Rules, Turn
+from langmem_adapters.experience.single_flight.asking import Asking, Requests
 from langmem_adapters.flow import arun, run
 from langmem_adapters.llamaindex.responses import (
     Recording,
@@ -27,6 +26,7 @@ from langmem_adapters.llamaindex.responses import (
     write_response,
 )
 from langmem_adapters.model import Experience, Metric
+from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["Answers", "Asked"]
 

@@ -17,10 +17,10 @@ from pydantic import BaseModel, Field, PrivateAttr
 from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.llamaindex.session import ChatSession
-from langmem_adapters.log import brain_namespace
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import masked_url, store_of, unpicklable

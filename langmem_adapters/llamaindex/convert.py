@@ -15,9 +15,7 @@ from typing import Any, Final, NamedTuple
 from llama_index.core.base.llms.types import BaseContentBlock, ChatMessage, MessageRole, TextBlock
 from pydantic import BaseModel, ValidationError
 
-from langmem_adapters.content import standard_block
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.given import checked_list
 from langmem_adapters.llamaindex.blocks import (
     Fields,
     block_fields,
@@ -27,6 +25,8 @@ from langmem_adapters.llamaindex.blocks import (
     to_standard,
 )
 from langmem_adapters.model import Content, Message, ToolCall
+from langmem_adapters.providers.content import standard_block
+from langmem_adapters.validation import checked_list
 
 __all__ = ["checked_chats", "from_message", "to_message"]
 

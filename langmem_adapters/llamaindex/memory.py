@@ -14,7 +14,6 @@ from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.utils import get_tokenizer
 from pydantic import Field, PrivateAttr
 
-from langmem_adapters.causes import WarnOnce
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.flow import is_coroutine
 from langmem_adapters.indexes import index_of, vectors_of
@@ -23,6 +22,7 @@ from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores import masked_url, store_of, unpicklable
+from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["LongTermMemoryBlock"]
 

@@ -13,10 +13,10 @@ from llama_index.core.tools import BaseTool
 from pydantic import BaseModel
 
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience.identity import name_of
+from langmem_adapters.experience.functions.values import name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
-from langmem_adapters.tool_calls import call_ids, renamed
+from langmem_adapters.providers.tool_calls import call_ids, renamed
 
 __all__ = ["chat_key", "completion_key", "last_said"]
 

@@ -16,11 +16,11 @@ from llama_index.core.base.llms.types import (
 )
 
 from langmem_adapters.codec import plain
-from langmem_adapters.endings import is_cut
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.model import Message
-from langmem_adapters.tool_calls import call_ids, renamed
+from langmem_adapters.providers.finish_reasons import is_cut
+from langmem_adapters.providers.tool_calls import call_ids, renamed
 
 __all__ = [
     "Recording",

@@ -8,17 +8,17 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import MetadataFilters
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation.session_search import SessionSearch
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.given import check_scope
 from langmem_adapters.indexes import open_index
 from langmem_adapters.llamaindex.filters import metadata_predicate, one_value
 from langmem_adapters.longterm import LongTermMemory
-from langmem_adapters.memories import metadata_of, scope_within
 from langmem_adapters.model import Memory, Message, Occurrence, Recalled
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.session_search import SessionSearch
+from langmem_adapters.recall.memories import metadata_of, scope_within
 from langmem_adapters.stores import store_of
+from langmem_adapters.validation import check_scope
 
 __all__ = ["BrainRetriever", "LongTermRetriever"]
 

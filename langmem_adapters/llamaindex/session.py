@@ -12,14 +12,14 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.covers import SUMMARY, moved_back, read_summary
+from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, CREATED, MOVES
+from langmem_adapters.conversation.stored_summary import SUMMARY, moved_back, read_summary
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.flow import Flow, step
-from langmem_adapters.given import check_count
 from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_message
-from langmem_adapters.log import ARCHIVE, ARCHIVED, CREATED, MOVES
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Item, Page
+from langmem_adapters.validation import check_count
 
 __all__ = ["ChatSession"]
 

@@ -16,14 +16,14 @@ from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQuery
 
-from langmem_adapters.database import Database
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, SearchError, search_errors
-from langmem_adapters.given import check_count
+from langmem_adapters.files.database import Database
 from langmem_adapters.indexes.vector import Maker, Mark, check
 from langmem_adapters.keys import fingerprint, to_bytes, to_text
-from langmem_adapters.locks import ForkSafeLock
 from langmem_adapters.protocols import Position
+from langmem_adapters.validation import check_count
 
 __all__ = ["NodeVectors"]
 

@@ -11,11 +11,11 @@ from typing import Any
 from langmem_adapters.codec import decode
 from langmem_adapters.errors import SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.given import check_store
 from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, bare
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Index, Store
+from langmem_adapters.validation import check_store
 
 __all__ = ["Checkup"]
 

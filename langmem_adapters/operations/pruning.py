@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.given import check_seconds
 from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Index, Listed, Store
+from langmem_adapters.validation import check_seconds
 
 __all__ = ["Pruned", "Pruning"]
 

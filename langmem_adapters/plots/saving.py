@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience import Saved
-from langmem_adapters.given import checked_list
 from langmem_adapters.plots.drawing import BLUE, GREEN, GREY, axes, legend, tidy
 from langmem_adapters.plots.recorder import Recorder, Snapshot
+from langmem_adapters.validation import checked_list
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.experience.verifier_tuning import Tuned
+from langmem_adapters.experience.verifier.tuning import Tuned
 from langmem_adapters.model import Experience
 from langmem_adapters.plots.drawing import BLUE, GREY, ORANGE, RED, axes, legend, tidy, whole
 

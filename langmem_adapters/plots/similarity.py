@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, MissingDependency
-from langmem_adapters.given import checked_list
 from langmem_adapters.longterm import LongTermMemory
-from langmem_adapters.memories import SPEAKERS
 from langmem_adapters.model import Message
 from langmem_adapters.plots.drawing import COLOURS, GREY, RED, axes, legend, printable, tidy
+from langmem_adapters.recall.memories import SPEAKERS
+from langmem_adapters.validation import checked_list
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,12 +7,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.covers import covers
+from langmem_adapters.conversation.log import entry_id
+from langmem_adapters.conversation.stored_summary import covers
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, Step, arun, run
-from langmem_adapters.given import checked_list
-from langmem_adapters.log import entry_id
 from langmem_adapters.plots.drawing import BLUE, GREEN, GREY, ORANGE, axes, tidy, whole
+from langmem_adapters.validation import checked_list
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,11 +10,11 @@ from typing import Any
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.given import check_count
 from langmem_adapters.indexes import open_index, open_vectors
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.stores import open_store
 from langmem_adapters.tokens import TokenCounter
+from langmem_adapters.validation import check_count
 
 __all__ = ["Configuration", "Memories"]
 

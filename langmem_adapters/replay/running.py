@@ -18,9 +18,9 @@ from langmem_adapters.experience.verified import VerifiedAnswers
 from langmem_adapters.flow import Flow, Step, arun, run
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.longterm import RECALLED
-from langmem_adapters.memories import normal
 from langmem_adapters.model import Message, Recalled, Summary
 from langmem_adapters.progress import Progress, advancing
+from langmem_adapters.recall.memories import normal
 from langmem_adapters.replay.comparison import Call, Comparison, Outcome
 from langmem_adapters.replay.configuration import Configuration, Memories
 from langmem_adapters.replay.recorded import Conversation, Recorded, recorded

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import os
 
-from langmem_adapters.breaker import PATIENCE
-from langmem_adapters.database import URL_VARIABLES, default_url, file_of
+from langmem_adapters.concurrency.breaker import PATIENCE
+from langmem_adapters.concurrency.locks import WholeLock
 from langmem_adapters.errors import ConfigurationError, MissingDependency
-from langmem_adapters.given import check_seconds, check_store
-from langmem_adapters.locks import WholeLock
+from langmem_adapters.files.database import URL_VARIABLES, default_url, file_of
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.telemetry import Traced, is_wanted
+from langmem_adapters.validation import check_seconds, check_store
 
 __all__ = ["cache_store", "masked_url", "open_store", "shared_store", "store_of", "unpicklable"]
 

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from langmem_adapters.concurrency.locks import WholeLock
 from langmem_adapters.errors import Conflict
 from langmem_adapters.inspection import Dates, Health, KindStats, StoreStats
 from langmem_adapters.keys import Namespace, encode_namespace
-from langmem_adapters.locks import WholeLock
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 
 __all__ = ["MemoryStore"]

@@ -15,7 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ReadOnlyError, ResponseError, WatchError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from langmem_adapters.forks import in_child
+from langmem_adapters.concurrency.forks import in_child
 from langmem_adapters.stores.redis_outage import NONE_FREE, is_down
 
 __all__ = ["SECOND_VERSION", "Handy", "Orderly", "Turns", "on"]

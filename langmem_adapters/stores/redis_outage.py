@@ -1,8 +1,8 @@
 """What the Redis store does while its server does not answer: tries again for a moment, then fails at once.
 
 :class:`Patience` repeats a call whose failure may pass by itself. A
-:class:`~langmem_adapters.breaker.Breaker` remembers that nothing helped: from then on a call costs microseconds
-instead of a timeout, until a probe beside the calls finds the server back.
+:class:`~langmem_adapters.concurrency.breaker.Breaker` remembers that nothing helped: from then on a call costs
+microseconds instead of a timeout, until a probe beside the calls finds the server back.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 from redis import ConnectionPool, RedisCluster
 from redis.exceptions import AskError, ClusterDownError, ResponseError, SlotNotCoveredError
 
-from langmem_adapters.breaker import Breaker
-from langmem_adapters.locks import ForkSafeLock
+from langmem_adapters.concurrency.breaker import Breaker
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.stores.redis_connections import Handy, Orderly, on
 from langmem_adapters.stores.redis_outage import Patience, is_down, may_pass
 from langmem_adapters.stores.redis_packing import pack

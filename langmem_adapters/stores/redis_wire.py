@@ -15,7 +15,7 @@ from typing import Any
 from redis import ConnectionPool, RedisCluster
 from redis.exceptions import OutOfMemoryError, RedisClusterException, RedisError, ResponseError, WatchError
 
-from langmem_adapters.breaker import GRACE, Breaker
+from langmem_adapters.concurrency.breaker import GRACE, Breaker
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Answer, Step
 from langmem_adapters.stores.redis_connections import SECOND_VERSION

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from langmem_adapters.database import Database
 from langmem_adapters.errors import StoreError, StoreUnavailable
+from langmem_adapters.files.database import Database
 from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats
 from langmem_adapters.keys import decode_namespace
 from langmem_adapters.stores.sqlite_namespaces import SINCE

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from langmem_adapters.experience.verifier import Verifier
+from langmem_adapters.experience.verifier.verifier import Verifier
 
 CANDIDATES = 5
 Embed = Callable[[Sequence[str]], Any]

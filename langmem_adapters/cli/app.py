@@ -1,0 +1,334 @@
+"""The command line, ``langmem-adapters``: imports, sessions, recall, export, upkeep, and a demo that needs no key."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated
+
+from langmem_adapters import __version__, evaluation
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.errors import ConfigurationError, MissingDependency
+from langmem_adapters.importing import FileFormat, Transcript, read_transcripts
+from langmem_adapters.longterm import longterm_namespace
+from langmem_adapters.model import Scope
+from langmem_adapters.operations import Checkup
+from langmem_adapters.progress import Bar
+from langmem_adapters.settings import Settings
+
+try:
+    import rich  # noqa: F401 - only to say clearly that it is missing
+    import typer
+except ImportError as error:
+    _missing = MissingDependency("typer", "cli")
+    if sys.argv[0] == "-m" or Path(sys.argv[0]).stem == "langmem-adapters":
+        # Both ways to call it import this module before they could catch anything.
+        sys.stderr.write(f"{_missing}\n")
+        sys.exit(2)
+    raise _missing from error
+
+from langmem_adapters.cli.commands import (
+    Commands,
+    Json,
+    Tenant,
+    Url,
+    User,
+    existing_settings,
+    file_of_settings,
+    settings_for,
+)
+from langmem_adapters.cli.terminal import OUT, figures, harmless, hits, one_line, progress, session_table, spoken
+from langmem_adapters.cli.upkeep import upkeep
+
+__all__ = ["app", "main"]
+
+_PAGE = 500  # lines that the long-term memory takes at once
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # they would show local variables, with what is in them
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        OUT.print(f"langmem_adapters {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Say which version this is.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Look into the memory of LangChain, LangGraph and LlamaIndex applications."""
+
+
+def _session(settings: Settings, session: str, user: str) -> BrainMemory:
+    brain = settings.brain(session, user=user)
+    if not (brain.count() or brain.get_title() or brain.get_summary() or brain.get_knowledge()):
+        raise ConfigurationError(f"there is no session {session!r} {_whose(settings, user)}")
+    return brain
+
+
+def _whose(settings: Settings, user: str) -> str:
+    of = f"of user {user!r}" if user else "without a user"
+    of += f" of tenant {settings.tenant!r}" if settings.tenant else ""
+    return of if user else f"{of}; --user says whose to look at"
+
+
+@app.command()
+def demo(*, url: Url = None) -> None:
+    """Show history, overflow, recall and cached answers with a scripted model: no key, no network.
+
+    Without --url, in a file that is removed at the end.
+    """
+    from langmem_adapters.cli.demo import play  # noqa: PLC0415 - needs an extra that no other command needs
+
+    if url is not None:
+        play(url)
+        return
+    with tempfile.TemporaryDirectory(prefix="langmem-demo-") as folder:
+        play(f"sqlite:///{Path(folder, 'demo.db')}")
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="The file, plain or gzipped.")],
+    *,
+    format_: Annotated[FileFormat, typer.Option("--format", help="How the file is written.")] = "auto",
+    session: Annotated[str, typer.Option(help="Names the session of chat messages. Default: the file's name.")] = "",
+    long_term: Annotated[
+        bool | None,
+        typer.Option("--long-term/--no-long-term", help="Also into the long-term memory. Default: for LoCoMo only."),
+    ] = None,
+    url: Url = None,
+    user: User = "",
+    tenant: Tenant = None,
+) -> None:
+    """Take conversations in, of this library, OpenAI, LangChain, LlamaIndex, ChatGPT, LoCoMo or MetaGPT.
+
+    The whole file is checked before anything is written. Importing it again adds nothing.
+    """
+    settings = settings_for(url, tenant)
+    transcripts = read_transcripts(file, format_=format_, session=session)
+    if user and any(transcript.user is not None for transcript in transcripts):
+        raise ConfigurationError("a LoCoMo file makes each conversation a user: leave --user out")
+    total = new = 0
+    with progress() as bar:
+        task = bar.add_task("importing", total=sum(len(transcript.lines) for transcript in transcripts))
+        for transcript in transcripts:
+            shown = SimpleNamespace(update=functools.partial(bar.advance, task), close=lambda: None)
+            new += _write(settings, transcript, user, long_term=long_term, shown=shown)
+            total += sum(line["type"] == "message" for line in transcript.lines)
+    users = {transcript.user for transcript in transcripts if transcript.user is not None}
+    of = f" of {len(users)} users ({', '.join(sorted(map(one_line, users)))})" if users else ""
+    OUT.print(f"{new:,} of {total:,} messages were new, in {len(transcripts):,} sessions{of}.", soft_wrap=True)
+
+
+def _write(settings: Settings, transcript: Transcript, user: str, *, long_term: bool | None, shown: Bar) -> int:
+    of_locomo = transcript.user is not None
+    user = transcript.user if transcript.user is not None else user
+    new = settings.sessions(user=user).import_(map(json.dumps, transcript.lines), progress=shown)
+    if of_locomo if long_term is None else long_term:
+        memory = settings.long_term(user=user, session=transcript.session)
+        for start in range(0, len(transcript.lines), _PAGE):
+            memory.add(transcript._replace(lines=transcript.lines[start : start + _PAGE]).messages())
+            memory.flush()
+    return new
+
+
+@app.command()
+def sessions(
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="How many, those with the latest activity first.")] = 20,
+    url: Url = None,
+    user: User = "",
+    tenant: Tenant = None,
+) -> None:
+    """List the sessions of a user."""
+    settings = existing_settings(url, tenant)
+    found = settings.sessions(user=user).list_sessions(limit)
+    OUT.print(session_table(found) if found else f"There are no sessions {one_line(_whose(settings, user))}.")
+
+
+@app.command()
+def show(
+    session: Annotated[str, typer.Argument(help="The session's id.")],
+    *,
+    last: Annotated[int | None, typer.Option(min=1, help="Only so many of the newest messages.")] = None,
+    url: Url = None,
+    user: User = "",
+    tenant: Tenant = None,
+) -> None:
+    """Show a conversation, with its title, summary and knowledge."""
+    brain = _session(existing_settings(url, tenant), session, user)
+    if title := brain.get_title():
+        OUT.print(one_line(title), style="bold", soft_wrap=True)
+    if summary := brain.get_summary():
+        OUT.print(f"Summary: {harmless(summary.text)}", style="italic", soft_wrap=True)
+    for fact in brain.get_knowledge():
+        OUT.print(f"Known: {harmless(fact.text)}", style="italic", soft_wrap=True)
+    for message in brain.messages(last):
+        OUT.print(spoken(message), soft_wrap=True)
+
+
+@app.command()
+def recall(
+    question: Annotated[str, typer.Argument(help="What to look for.")],
+    *,
+    k: Annotated[int | None, typer.Option("-k", min=1, help="How many at the most. Default: 5.")] = None,
+    session: Annotated[str, typer.Option(help="Whose memory, where there is no user.")] = "",
+    url: Url = None,
+    user: User = "",
+    tenant: Tenant = None,
+) -> None:
+    """Search the long-term memory of a user."""
+    if not (user or session):
+        raise ConfigurationError("say whose memory to search: --user, or --session where there is no user")
+    settings = existing_settings(url, tenant)
+    scope = Scope(tenant=settings.tenant, user=user, session=session)
+    if not settings.store.scan(longterm_namespace(scope), limit=0).total:
+        OUT.print(
+            f"There are no memories of {one_line(repr(user or session))}: what is said becomes one once it has left its"
+            " session's window, and what is imported with --long-term.",
+            soft_wrap=True,
+        )
+        return
+    found = settings.long_term(user=user, session=session).search(question, k)
+    OUT.print(hits(found) if found else "Nothing was found.", soft_wrap=True)
+
+
+@app.command("eval")
+def eval_(
+    file: Annotated[Path, typer.Argument(help="Questions and what answers them: JSON, JSON Lines, or LoCoMo.")],
+    *,
+    fit: Annotated[bool, typer.Option("--fit", help="Look for better weights, and say whether they help.")] = False,
+    save: Annotated[Path | None, typer.Option(help="With --fit: write the weights that changed, as JSON.")] = None,
+    url: Url = None,
+    user: User = "",
+    tenant: Tenant = None,
+) -> None:
+    """Measure how well the long-term memory finds what your questions ask for."""
+    settings, questions = existing_settings(url, tenant), evaluation.read_questions(file)
+    memory_of = functools.cache(lambda name: settings.long_term(user=name or user))
+    found = evaluation.evaluate(memory_of, questions)
+    recall = ", ".join(f"recall@{k} {100 * share:.1f} %" for k, share in found.recall.items())
+    OUT.print(f"{found.questions} questions: {recall}, MRR {found.mrr:.3f}, {found.p50:.1f} ms each", soft_wrap=True)
+    if found.unknown:
+        OUT.print(f"{found.unknown} answers are in no memory, and count as not found", soft_wrap=True)
+    if fit:
+        other = evaluation.fit(memory_of, questions)
+        OUT.print(
+            f"On questions left out, {other.before:.4f} becomes {other.after:.4f}: {other.verdict}", soft_wrap=True
+        )
+        typer.echo(json.dumps(other.weights))
+        if save:
+            save.write_text(json.dumps(other.weights, indent=2), encoding="utf-8")
+
+
+@app.command()
+def export(
+    session: Annotated[str | None, typer.Argument(help="The session's id. Default: all of the user.")] = None,
+    *,
+    output: Annotated[Path | None, typer.Option(help="The file to write. Default: standard output.")] = None,
+    url: Url = None,
+    user: User = "",
+    tenant: Tenant = None,
+) -> None:
+    """Write sessions as JSON Lines, as the command import reads them."""
+    settings = existing_settings(url, tenant)
+    if session is not None:
+        _session(settings, session, user)
+    elif not settings.sessions(user=user).count():  # a mistyped user must not replace a good backup by nothing
+        raise ConfigurationError(f"there are no sessions {_whose(settings, user)}")
+    lines = settings.sessions(user=user).export(session)
+    if output is None:
+        for line in lines:
+            typer.echo(line, nl=False)
+    else:
+        _replace(output.resolve(), lines)
+
+
+def _replace(path: Path, lines: Iterable[bytes]) -> None:
+    """Write beside the file and rename, so that there is never half of one."""
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(f"{path} is not a file that can be replaced")
+    if not path.parent.is_dir():
+        raise ConfigurationError(f"{path.parent} is no folder: make it first")
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with progress() as bar, os.fdopen(descriptor, "wb") as file:
+            for line in bar.track(lines, description="exporting"):
+                file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink()
+        raise
+
+
+@app.command()
+def stats(
+    *,
+    all_: Annotated[bool, typer.Option("--all", help="Of the whole store, by kind, instead of one user's.")] = False,
+    as_json: Json = False,
+    url: Url = None,
+    user: User = "",
+    tenant: Tenant = None,
+) -> None:
+    """Count what is kept of a user, or all that is in the store."""
+    settings = existing_settings(url, tenant)
+    counts = _counts_of_all(settings) if all_ else _counts(settings, user)
+    if as_json:
+        typer.echo(json.dumps(counts))
+    else:
+        OUT.print(figures(counts), soft_wrap=True)
+
+
+def _counts(settings: Settings, user: str) -> dict[str, int]:
+    listed = settings.sessions(user=user).list_sessions(limit=None)
+    counts = {"sessions": len(listed), "messages": sum(info.messages for info in listed)}
+    counts["memories"] = sum(settings.long_term(user=user, session=name).count() for name in _memories(settings, user))
+    for namespace in settings.store.namespaces(("experience", settings.tenant, user)):
+        counts[f"experiences of {namespace[-1]!r}"] = settings.experiences(namespace[-1], user=user).count()
+    if file_of_settings(settings):
+        counts["bytes on disk"] = Checkup(settings.store).stats().size or 0
+    return counts
+
+
+def _counts_of_all(settings: Settings) -> dict[str, int]:
+    found = Checkup(settings.store).stats()
+    counts = {}
+    for kind, of in found.kinds.items():
+        counts[f"namespaces of {kind!r}"] = of.namespaces
+        counts[f"entries of {kind!r}"] = of.entries
+        counts[f"expiring of {kind!r}"] = of.expiring
+    others = {"keys": found.keys, "bytes": found.size, "bytes at the most": found.limit}
+    return counts | {name: count for name, count in others.items() if count is not None}
+
+
+def _memories(settings: Settings, user: str) -> list[str]:
+    """The sessions that have a long-term memory of their own; a user's memories are in one."""
+    if user:
+        return [""]
+    return [namespace[-1] for namespace in settings.store.namespaces(("longterm", settings.tenant, ""))]
+
+
+app.add_typer(upkeep)
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="langmem-adapters")

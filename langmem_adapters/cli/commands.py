@@ -1,0 +1,68 @@
+"""What all commands share: the application, its common options, and how it says what went wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from langmem_adapters.cli.terminal import ERR, one_line
+from langmem_adapters.errors import ConfigurationError, LangmemError, StoreUnavailable
+from langmem_adapters.files.database import file_of
+from langmem_adapters.settings import Settings
+
+__all__ = ["Commands", "Json", "Tenant", "Url", "User", "existing_settings", "file_of_settings", "settings_for"]
+
+
+class Commands(TyperGroup):
+    """Says in one sentence what went wrong, and leaves with exit code 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # the reader has seen enough; typer ends quietly
+        except LangmemError as error:
+            _fail(str(error))
+        except OSError as error:
+            _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def _fail(sentence: str) -> NoReturn:
+    ERR.print(one_line(sentence), style="red", soft_wrap=True)
+    raise typer.Exit(2)
+
+
+Url = Annotated[
+    str | None,
+    typer.Option(help="The store, such as sqlite:///file.db. Default: LANGMEM_STORE_URL, REDIS_URL, langmem.db here."),
+]
+User = Annotated[str, typer.Option(help="Whose memory. Default: nobody's in particular.")]
+Tenant = Annotated[str | None, typer.Option(help="Of which tenant. Default: LANGMEM_TENANT.")]
+Json = Annotated[bool, typer.Option("--json", help="As one JSON object, for scripts.")]
+
+
+def settings_for(url: str | None, tenant: str | None) -> Settings:
+    """Settings for a command that may make the file it writes to."""
+    given = {name: value for name, value in {"url": url, "tenant": tenant}.items() if value is not None}
+    settings = Settings(**given)
+    if settings.url.startswith("memory:"):
+        raise ConfigurationError('"memory:" is forgotten when the command ends: give the URL of a file or a server')
+    return settings
+
+
+def existing_settings(url: str | None, tenant: str | None) -> Settings:
+    """Settings for a command that reads, and must not make the file it looks for."""
+    settings = settings_for(url, tenant)
+    path = file_of_settings(settings)
+    if path is not None and not path.exists():
+        raise StoreUnavailable(f"there is no file {path} yet: say with --url where the memory is kept")
+    return settings
+
+
+def file_of_settings(settings: Settings) -> Path | None:
+    """The file of an SQLite store."""
+    return file_of(settings.url)[0] if settings.url.startswith("sqlite:") else None

@@ -1,0 +1,250 @@
+"""The commands that look after a store: health, doctor, watch, prune, delete-user, migrate, vacuum."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.live import Live
+
+from langmem_adapters.cli.commands import Json, Tenant, Url, User, existing_settings, file_of_settings, settings_for
+from langmem_adapters.cli.terminal import ERR, OUT, figures, findings, frame, one_line, progress
+from langmem_adapters.errors import ConfigurationError, StoreError
+from langmem_adapters.files.scrubbing import files_of
+from langmem_adapters.flow import run
+from langmem_adapters.inspection import Health, StoreStats, bare
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.operations import Checkup, Migration, Pruning
+from langmem_adapters.protection import every_index
+from langmem_adapters.protocols import Index
+from langmem_adapters.settings import Settings
+
+__all__ = ["upkeep"]
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_INDEXED = ("memories", "experiences", "items")  # what a file beside a server has words of
+_ELSEWHERE = (
+    "No index of this server lies in this directory. Where applications run that search, one does, with words of them:"
+    " run this there too, or remove langmem-*-index.db."
+)
+_RECOUNT = 30.0  # seconds for which the figures of a watched store stand, as counting reads all of its names
+
+upkeep = typer.Typer()
+
+
+@upkeep.command()
+def health(*, as_json: Json = False, url: Url = None) -> None:
+    """Say whether the store answers: exit code 0, or else 2. Redis is asked with PING alone."""
+    settings = settings_for(url, None)
+    found = Checkup(settings.store).health()
+    if as_json:
+        typer.echo(json.dumps(found._asdict()))
+    elif found.ok:
+        OUT.print(f"{one_line(found.address)} answers in {1000 * found.seconds:.1f} ms", soft_wrap=True)
+    if not found.ok:
+        if not as_json:
+            raise StoreError(found.problem)
+        raise typer.Exit(2)
+
+
+@upkeep.command()
+def doctor(*, as_json: Json = False, url: Url = None, tenant: Tenant = None) -> None:
+    """Look for what is wrong with the store, and say what to do: exit code 1, if there is a problem.
+
+    Reads all of it, and writes one throw-away namespace.
+    """
+    settings = existing_settings(url, tenant)
+    index = settings.index if _is_made(settings.index) else None
+    checkup = Checkup(settings.store, index=index, ttl=settings.ttl)
+    found = checkup.examine()
+    if as_json:
+        typer.echo(json.dumps([finding._asdict() for finding in found]))
+    else:
+        OUT.print(findings(found), soft_wrap=True)
+    if any(finding.level == "problem" for finding in found):
+        raise typer.Exit(1)
+
+
+def _is_made(index: Index) -> bool:
+    """Whether an index has a file already: looking must not make one."""
+    return bool(files_of(index).databases)
+
+
+@upkeep.command()
+def watch(
+    *,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once; so it is where the output is no terminal.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many sessions, the latest first.")] = 10,
+    url: Url = None,
+    user: User = "",
+    tenant: Tenant = None,
+) -> None:
+    """Show the store and its latest sessions as they change, until Ctrl-C."""
+    look = _Look(existing_settings(url, tenant), user, limit)
+    if once or not OUT.is_terminal:
+        OUT.print(look.now(), soft_wrap=True)
+        return
+    try:
+        with Live(look.now(), console=OUT, auto_refresh=False) as live:
+            while True:
+                time.sleep(every)
+                live.update(look.now(), refresh=True)
+    except KeyboardInterrupt:
+        pass
+
+
+class _Look:
+    """What there is to see of a store; an outage is shown, and does not end it."""
+
+    def __init__(self, settings: Settings, user: str, limit: int) -> None:
+        self._checkup = Checkup(settings.store)
+        self._sessions = settings.sessions(user=user)
+        self._limit = limit
+        self._stats: StoreStats | None = None
+        self._counted_at = 0.0
+
+    def now(self) -> Any:
+        found = self._checkup.health()
+        if not found.ok:
+            return frame(found, None, [])
+        try:
+            if self._stats is None or time.monotonic() - self._counted_at > _RECOUNT:
+                self._stats, self._counted_at = self._checkup.stats(), time.monotonic()
+            return frame(found, self._stats, self._sessions.list_sessions(self._limit))
+        except StoreError as error:
+            return frame(Health(False, found.address, found.seconds, str(error)), None, [])
+
+
+@upkeep.command()
+def prune(
+    *,
+    older_than: Annotated[str, typer.Option(help="Without a write for so long: a number and s, m, h, d or w.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only.")] = False,
+    as_json: Json = False,
+    url: Url = None,
+    user: Annotated[str | None, typer.Option(help="Only of this user. Default: everybody's.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only of this tenant. Default: everybody's.")] = None,
+) -> None:
+    """Remove sessions and working memories that nobody has written to for long, and what indexes have of expired ones.
+
+    Long-term memories of users, experiences and cached answers stay.
+    """
+    settings = existing_settings(url, tenant)
+    indexes = every_index(settings.url, codec=None, vectors=settings.vectors_url, embedder=settings.embedder)
+    with _advancing("pruning") as advance:
+        pruning = Pruning(
+            settings.store,
+            _seconds(older_than),
+            user=user,
+            tenant=tenant,
+            indexes=[index for index in indexes if _is_made(index)],
+            dry_run=dry_run,
+            report=advance,
+        )
+        pruned = pruning.run()
+    names = {"brain": "sessions", "longterm": "their long-term memories", "working": "working memories"}
+    names["indexed"] = "expired memories, from indexes"
+    _tell({names[kind]: count for kind, count in pruned.kinds.items()}, "Nothing is that old.", as_json=as_json)
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text.strip())
+    if not found:
+        raise ConfigurationError(f"--older-than is a number and a unit, s, m, h, d or w, such as 30d; not {text!r}")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+@upkeep.command("delete-user")
+def delete_user(
+    user: Annotated[str, typer.Argument(help="Whom.")],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: Json = False,
+    url: Url = None,
+    tenant: Tenant = None,
+) -> None:
+    """Delete all that is kept for a user, here and in this machine's indexes, with its traces. It cannot be undone.
+
+    After an interruption, the same command goes on.
+    """
+    settings = existing_settings(url, tenant)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigurationError("delete-user asks before it deletes: say --yes where nobody can answer")
+        typer.confirm(f"Delete all that is kept for the user {one_line(repr(user))}?", abort=True, err=True)
+    with _advancing("deleting") as advance:
+        gone = run(settings.delete_user_flow(user, report=lambda _, count: advance(count)))
+    _tell({place: count for place, count in gone.items() if count}, "Nothing was kept for them.", as_json=as_json)
+    if any(gone[place] for place in _INDEXED) and not files_of(settings.store, settings.index).databases:
+        ERR.print(_ELSEWHERE, soft_wrap=True)
+
+
+@upkeep.command()
+def migrate(
+    from_url: Annotated[str, typer.Argument(help="The store to move from; it is not changed.")],
+    to_url: Annotated[str, typer.Argument(help="The store to move to.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Copy a whole store into another one, and compare; after an interruption, the same command goes on.
+
+    Exit code 1, if writers kept changing the source: stop them, and run it again.
+    """
+    source, target = existing_settings(from_url, None), settings_for(to_url, None)
+    if _place(source) == _place(target):
+        raise ConfigurationError("a store cannot be migrated into itself: give two different URLs")
+    with progress() as bar:
+        name = fingerprint(repr(bare(source.store)))
+        migrated = Migration(source.store, target.store, name=name, progress=bar).run()
+    if as_json:
+        typer.echo(json.dumps(migrated._asdict()))
+    else:
+        said = f"{migrated.namespaces:,} namespaces with {migrated.entries:,} entries"
+        if not migrated.differing:
+            OUT.print(f"{said} are the same in both; {migrated.copied:,} were copied now.", soft_wrap=True)
+    if migrated.differing:
+        if not as_json:
+            sentence = (
+                f"{len(migrated.differing):,} of {said} were written all the time: stop the writers and run again"
+            )
+            ERR.print(sentence, style="red", soft_wrap=True)
+        raise typer.Exit(1)
+
+
+def _place(settings: Settings) -> object:
+    path = file_of_settings(settings)
+    return settings.url if path is None else path.resolve()
+
+
+@upkeep.command()
+def vacuum(*, url: Url = None) -> None:
+    """Give the space of what was removed from a file back to the disk. Writers wait meanwhile."""
+    settings = existing_settings(url, None)
+    store = bare(settings.store)
+    if not hasattr(store, "vacuum"):
+        raise ConfigurationError("only a file can be vacuumed; a server looks after its memory itself")
+    before = store.stats().size
+    store.vacuum()
+    OUT.print(f"{before:,} bytes before, {store.stats().size:,} now.", soft_wrap=True)
+
+
+@contextmanager
+def _advancing(what: str) -> Iterator[Any]:
+    """A progress bar, and what moves it on."""
+    with progress() as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda count: bar.advance(task, count)
+
+
+def _tell(counts: dict[str, int], nothing: str, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(counts))
+    else:
+        OUT.print(figures(counts) if counts else nothing, soft_wrap=True)

@@ -1,0 +1,132 @@
+"""Compaction: older messages become part of a summary, and leave the window."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+from langmem_adapters.conversation.session import Conversation, Uncovered
+from langmem_adapters.conversation.summary import WINDOW_TOKENS, Summarizer
+from langmem_adapters.errors import ConfigurationError, LangmemError
+from langmem_adapters.flow import Flow
+from langmem_adapters.text import leaving
+from langmem_adapters.tokens import TokenCounter, message_tokens
+
+__all__ = ["Compaction"]
+
+_log = logging.getLogger("langmem_adapters")
+_WINDOWS_A_PASS = 8
+_SMALLEST = 8  # the part of the budget that a summary has to free, so that not every turn makes one
+
+
+class Compaction:
+    """Keeps what a model is shown of a conversation within a budget.
+
+    The model reads the summary so far and the messages that are to leave; then the new summary is stored and the
+    messages leave, in one guarded write. Whatever fails on the way, the conversation is as it was, and the next
+    turn tries again. A long backlog is taken in passes, each complete in itself.
+
+    Args:
+        conversation: The session.
+        summarize_at, archive, counter: See :class:`~langmem_adapters.brain.BrainMemory`. Beside tokens, the number of
+            messages that a window shows is a budget, too.
+        stats: Where summaries are counted.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        *,
+        summarize_at: int,
+        archive: bool,
+        counter: TokenCounter,
+        stats: Counter[str],
+    ) -> None:
+        self._conversation = conversation
+        self._summarize_at = summarize_at
+        self._archive = archive
+        self._counter = counter
+        self._stats = stats
+
+    def when_due(self, summarizer: Summarizer) -> Flow[None]:
+        """Compact, if the messages have outgrown their budget or the window.
+
+        A failure changes nothing: it is logged and counted, and what the turn was about is not to suffer from it.
+        """
+        try:
+            while (yield from self._pass(summarizer)):
+                pass
+        except ConfigurationError:
+            raise
+        except LangmemError as failure:
+            self._stats["failed_summaries"] += 1
+            _log.warning("the messages stay as they are, and the next turn tries again: %s", failure)
+
+    def now(self, summarizer: Summarizer, keep: int) -> Flow[str]:
+        """Summarise all but the newest ``keep`` messages; gives the summary. Raises ModelError."""
+        if keep < 0:
+            raise ConfigurationError(f"keep is a number of messages, not {keep}")
+        uncovered = yield from self._conversation.uncovered()
+        messages = [message for _, message in uncovered.readable]
+        places = leaving(messages, len(messages) - keep) if 0 < keep < len(messages) else []
+        if not keep:
+            places = list(range(len(messages)))
+        summary = yield from self._compact(summarizer, uncovered, places)
+        if summary is not None:
+            return summary
+        stored = yield from self._conversation.get_summary()
+        return stored.text if stored else ""
+
+    def _pass(self, summarizer: Summarizer) -> Flow[bool]:
+        """Summarise what is due, or a part of it; whether there may be more."""
+        uncovered = yield from self._conversation.uncovered()
+        messages = [message for _, message in uncovered.readable]
+        sizes = [message_tokens(message, self._counter) for message in messages]
+        least = self._surplus(sizes)
+        places = leaving(messages, least) if least else []
+        crowded = len(messages) > self._conversation.memory_k
+        if not crowded and sum(sizes[n] for n in places) * _SMALLEST < self._summarize_at:
+            return False
+        most = _fitting(sizes, _WINDOWS_A_PASS * WINDOW_TOKENS)
+        if most < least:
+            places = leaving(messages, most)
+        summary = yield from self._compact(summarizer, uncovered, places)
+        return summary is not None and most < least
+
+    def _surplus(self, sizes: Sequence[int]) -> int:
+        """How many of the oldest messages have to leave."""
+        tokens, count = sum(sizes), len(sizes)
+        window = self._conversation.memory_k
+        if tokens <= self._summarize_at and count <= window:
+            return 0
+        most = window if count <= window else max(window // 2, 1)
+        least = 0
+        while least < count - 1 and (count - least > most or tokens > self._summarize_at // 2):
+            tokens -= sizes[least]
+            least += 1
+        return least
+
+    def _compact(self, summarizer: Summarizer, uncovered: Uncovered, places: list[int]) -> Flow[str | None]:
+        """The new summary; None, where there is nothing to summarise or somebody else was quicker."""
+        if not places:
+            return None
+        if self._archive and self._conversation.long_term is None:
+            # The summary stands for all up to a place, so none before it may be left out.
+            places = list(range(places[-1] + 1))
+        gone = [uncovered.readable[n] for n in places]
+        summary = yield from summarizer.flow(uncovered.summary.text, [message for _, message in gone])
+        stored = yield from self._conversation.summarized(uncovered, gone, summary, archive=self._archive)
+        self._stats["summaries"] += stored
+        return summary if stored else None
+
+
+def _fitting(sizes: Sequence[int], tokens: int) -> int:
+    """How many of the oldest fit; one at the least."""
+    fitting = 0
+    for size in sizes:
+        tokens -= size
+        if tokens < 0:
+            break
+        fitting += 1
+    return max(fitting, 1)

@@ -1,0 +1,99 @@
+"""The lines of an export of sessions: how they are written, read and checked."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from langmem_adapters.codec import decode
+from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, CREATED
+from langmem_adapters.conversation.session import KNOWLEDGE, TITLE
+from langmem_adapters.conversation.stored_summary import SUMMARY
+from langmem_adapters.conversation.tombstones import DEPARTED, is_departed
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.model import Message, Summary
+from langmem_adapters.validation import lines_of
+
+__all__ = ["VERSION", "Line", "dump", "loaded", "parse_lines", "sound"]
+
+VERSION = 1
+Line = dict[str, Any]
+"""One line of an export, as data: ``{"v": 1, "type": "session" | "message", "session": …}``."""
+
+_log = logging.getLogger("langmem_adapters")
+
+
+def parse_lines(lines: Iterable[bytes | str]) -> Iterator[Line]:
+    """Read and check the lines of an export. Raises SerializationError, naming the line, at the first wrong one."""
+    for number, raw in enumerate(lines_of(lines), start=1):
+        if not raw.strip():
+            continue
+        try:
+            line = _checked(json.loads(raw), number)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SerializationError) as error:
+            raise SerializationError(f"line {number} is not a session or a message: {error!s:.200}") from error
+        yield line
+
+
+def _checked(line: Any, number: int) -> Line:
+    if line["v"] != VERSION or not isinstance(line["session"], str) or not line["session"]:
+        raise ValueError("not a line of this version's export")
+    if line["type"] == "message":
+        # an id that is the same when the same lines are imported again
+        line["message"]["id"] = str(line["message"].get("id") or fingerprint(number, line))
+        Message.from_bytes(dump(line["message"]))
+    elif line["type"] == "session":
+        for key, value in line["values"].items():
+            _check(key, dump(value))
+    else:
+        raise ValueError('its type is neither "session" nor "message"')
+    return dict(line)
+
+
+def _check(key: str, data: bytes) -> None:
+    """Raise where a session's value is not what its readers expect; unknown ones are a newer version's."""
+    if key.startswith(KNOWLEDGE):
+        int(key[len(KNOWLEDGE) :])
+        Message.from_bytes(data)
+    elif key.startswith(ARCHIVE):
+        Message.from_bytes(data)
+    elif key == ARCHIVED and type(decode(data)) is not int:
+        raise TypeError("its number of archived messages is not a number")
+    elif key == DEPARTED and not is_departed(decode(data)):
+        raise TypeError("its marks of messages that left are not what they have to be")
+    elif key == SUMMARY:
+        Summary.from_bytes(data)
+    elif key == TITLE and not isinstance(decode(data), str):
+        raise TypeError("its title is not a text")
+    elif key == CREATED and type(decode(data)) not in {int, float, type(None)}:
+        raise TypeError("its time of creation is not a number")
+
+
+def sound(key: str, data: bytes) -> bool:
+    """Whether a session's stored value is what its readers expect; a warning says where it is not."""
+    try:
+        _check(key, data)
+        loaded(data)
+    except (ValueError, TypeError, SerializationError) as damage:
+        _log.warning("the value %r of a session is left out: %s", key.partition("/")[0], damage)
+        return False
+    return True
+
+
+def loaded(data: bytes) -> Any:
+    """Stored JSON as it stands, with the codec's marks."""
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise SerializationError(f"a stored value cannot be read: {error}") from error
+
+
+def dump(value: Any) -> bytes:
+    """JSON that is stored as it stands: what the codec has marked must not be marked twice."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # lone surrogates
+        return json.dumps(value, separators=(",", ":")).encode()

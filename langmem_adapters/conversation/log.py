@@ -1,0 +1,325 @@
+"""What goes into a session's log, once for each message, and what leaves it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, TypeAlias
+
+from langmem_adapters import text
+from langmem_adapters.codec import encode
+from langmem_adapters.conversation.deduplication import Delivery
+from langmem_adapters.conversation.stored_summary import SUMMARY, covers, moved_back, read_summary
+from langmem_adapters.conversation.tombstones import (
+    DELETED,
+    DEPARTED,
+    have_been_deleted,
+    have_departed,
+    with_deleted,
+    with_departed,
+)
+from langmem_adapters.errors import ConfigurationError, Conflict
+from langmem_adapters.expiry import Expiring, Refresh
+from langmem_adapters.flow import Flow
+from langmem_adapters.keys import Namespace, fingerprint
+from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
+from langmem_adapters.model import Message, MessageData, Scope, salvage
+from langmem_adapters.protocols import Appended, Item, Page, Store
+from langmem_adapters.validation import check_store, checked_messages
+
+__all__ = [
+    "ARCHIVE",
+    "ARCHIVED",
+    "CREATED",
+    "MOVES",
+    "PAGE",
+    "WATCHED",
+    "SessionLog",
+    "brain_namespace",
+    "entry_id",
+    "readable",
+]
+
+CREATED = "created"
+"""The value that says when a session began, once its first message has left."""
+ARCHIVED = "archived"
+"""The value that changes as messages move to LlamaIndex's archive."""
+ARCHIVE = f"{ARCHIVED}/"
+"""How the keys of the values begin that the archive is made of."""
+MOVES = (ARCHIVED, DEPARTED)
+"""Whatever takes messages away changes one of these values."""
+WATCHED = (SUMMARY, CREATED, DELETED, *MOVES)
+"""What whoever lets messages leave reads with them, and is guarded by, to learn what became of them meanwhile."""
+PAGE = 64
+_LONGEST_ID = 200
+_Entry: TypeAlias = "tuple[str, bytes]"
+
+
+def brain_namespace(scope: Scope) -> Namespace:
+    """Where a session is kept in a store."""
+    return ("brain", scope.tenant, scope.user, scope.session)
+
+
+class SessionLog:
+    """The messages of one session, in its store.
+
+    Args:
+        store, scope: Where they are, and whose.
+        memory_k: How many stay, where the rest goes to the long-term memory.
+        long_term: Takes what leaves.
+        overflows: Whether messages beyond ``memory_k`` leave for the long-term memory as soon as there are some.
+        removes: Whether anything ever leaves.
+        ttl, refresh, clock, new_id: See :class:`~langmem_adapters.brain.BrainMemory`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        scope: Scope,
+        *,
+        memory_k: int,
+        long_term: LongTermMemory | None,
+        ttl: float | None,
+        refresh: Refresh,
+        overflows: bool,
+        removes: bool,
+        clock: Callable[[], float],
+        new_id: Callable[[], str],
+    ) -> None:
+        check_store(store)
+        if not (long_term is None or isinstance(long_term, LongTermMemory)):
+            kind = type(long_term).__name__
+            raise ConfigurationError(
+                f"long_term is a LongTermMemory, such as Settings().long_term(…) gives, not {kind}"
+            )
+        self.store = store
+        self.scope = scope
+        self.memory_k = memory_k
+        self.long_term = long_term
+        self._overflows = overflows
+        self._moves = [DEPARTED] if removes else []
+        self.namespace = brain_namespace(scope)
+        own = long_term is not None and long_term.scope == scope and not scope.user
+        along = longterm_namespace(scope) if own else None
+        self.session = Expiring(store, self.namespace, ttl=ttl, refresh=refresh, clock=clock, along=along)
+        self._redacted: Callable[[bytes], bytes] | None = getattr(store, "redacted", None)
+        self._clock = clock
+        self._new_id = new_id
+
+    def clear(self, long_term: bool | None) -> Flow[None]:
+        """Forget the session; and what of it is in the long-term memory, by default where that is the session's own."""
+        yield from self.session.clear()
+        if self.long_term is None or long_term is False:
+            return
+        if not self.long_term.scope.user:
+            yield from self.long_term.clear_flow()
+        elif long_term:
+            yield from self.long_term.forget_flow(self.scope.session, None)
+
+    def delete(self, message_ids: set[str]) -> Flow[int]:
+        """Remove messages here and in the long-term memory; gives how many there were."""
+        ids = {entry_id(id_) for id_ in message_ids}
+        while True:
+            gone, values = yield from self._look(ids)
+            moved = self.long_term is not None and (gone or CREATED in values)  # or may be on the way there
+            put = with_deleted(values, ids) if moved else {}
+            put |= yield from self._with_cover(values, gone)
+            if not (gone or put) or (yield from self.leave(gone, values, put=put)):
+                break
+        if self.long_term is None:
+            return len(gone)
+        # Where nothing has left yet, nothing else can have been moved under these ids.
+        here = len(gone) == len(ids) and CREATED not in values
+        said = [message for _, message in gone] if here else None
+        return len(gone) + (yield from self.long_term.forget_flow(self.scope.session, message_ids, said=said))
+
+    def _with_cover(self, values: dict[str, bytes], gone: Sequence[tuple[Item, Message]]) -> Flow[dict[str, bytes]]:
+        """The summary to be written as these are deleted: it ends at a message that stays, if that was one of them."""
+        summary = read_summary(values.get(SUMMARY))
+        last = next((item for item, _ in gone if summary and item.id == summary.covers), None)
+        if summary is None or last is None:
+            return {}
+        before = yield from self.scan(limit=len(gone), reverse=True, before=last.seq)
+        return moved_back(summary, {item.id for item, _ in gone}, (item.id for item in before.items))
+
+    def add(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
+        """Append messages; what was only recalled into a prompt is not added."""
+        messages = [message for message in checked_messages(messages) if not message.metadata.get(RECALLED)]
+        if not messages:
+            return
+        if self._redacted is not None:  # else a message would not be known again by what is kept of it
+            messages = [Message.from_bytes(self._redacted(message.to_bytes())) for message in messages]
+        entries = [self._entry(message) for message in messages]
+        appended = yield from self.session.append(entries, keys=self._moves)
+        total = appended.total
+        if not all(appended.new) or appended.values:
+            whole = [message if isinstance(message, Message) else message.message() for message in messages]
+            total += yield from self._sort_out(whole, entries, appended)
+        if self._overflows and self.long_term is not None and total > self.memory_k:
+            yield from self._overflow(self.long_term, total - self.memory_k)
+
+    def _entry(self, message: Message | MessageData) -> _Entry:
+        id_ = message.id or self._new_id()
+        created_at = self._clock() if message.created_at is None else message.created_at
+        return entry_id(id_), message.to_bytes(id=id_, created_at=created_at)
+
+    def _sort_out(self, messages: Sequence[Message], entries: Sequence[_Entry], appended: Appended) -> Flow[int]:
+        """Take out again what had left before, and add what says something new under a known id, in its place.
+
+        What was appended behind that leaves and comes again behind it, in the same write. Gives how many are added at
+        the most.
+        """
+        gone = have_departed(appended.values, messages)
+        if all(appended.new) and not any(gone):
+            return 0
+        ids, own = [id_ for id_, _ in entries], dict(reversed(entries))
+        delivery = Delivery(messages, ids, appended.new, gone)
+        while True:
+            found, values = yield from self._look(delivery.unclear)
+            others = delivery.others({item.id: message for item, message in found}, have_departed(values, messages))
+            # By now, another delivery may have something else under an id that left.
+            there = {item.id: (item, message) for item, message in found if item.data == own[item.id]}
+            back, later = ([n for n in places if ids[n] in there] for places in delivery.misplaced(others))
+            if covers(read_summary(values.get(SUMMARY))) in {ids[n] for n in later}:
+                later = []  # a summary stands for them where they are
+            if not (back or others):
+                return 0
+            again = {n: self._entry(message) for n, message in others.items()} | {n: entries[n] for n in later}
+            try:
+                yield from self.session.write(
+                    # so nobody removes them where they were
+                    put=with_departed(values, [there[ids[n]][1] for n in later]) if later else {},
+                    remove=[there[ids[n]][0] for n in back + later],
+                    append=[again[n] for n in sorted(again)],
+                    guard=_unchanged(values),
+                )
+            except Conflict:
+                continue
+            return len(others)
+
+    def _look(self, ids: Collection[str]) -> Flow[tuple[list[tuple[Item, Message]], dict[str, bytes]]]:
+        """The entries of these ids, newest first, and the values by which one sees whether others change them."""
+        page = yield from self.scan(limit=PAGE if ids else 0, reverse=True, keys=WATCHED)
+        found, values, missing = [], page.values, set(ids)
+        while page.items:
+            found += readable(item for item in page.items if item.id in ids)
+            missing.difference_update(item.id for item in page.items)
+            if not missing:
+                break
+            page = yield from self.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
+        return found, values
+
+    def _overflow(self, long_term: LongTermMemory, least: int) -> Flow[None]:
+        """Move the oldest messages to the long-term memory: first they are there, only then they leave here."""
+        while True:
+            for limit in (least + PAGE, None):
+                page = yield from self.scan(limit=limit, keys=WATCHED)
+                least = page.total - self.memory_k  # of this look: another writer may have moved some by now
+                oldest = readable(page.items)
+                places = text.leaving([message for _, message in oldest], least) if least > 0 else []
+                if len(places) >= least:
+                    break
+            if not places:
+                return
+            if (yield from self.move(long_term, [oldest[n] for n in places], page.values)):
+                return
+
+    def move(
+        self,
+        long_term: LongTermMemory,
+        gone: Sequence[tuple[Item, Message]],
+        values: dict[str, bytes],
+        *,
+        put: dict[str, bytes] | None = None,
+    ) -> Flow[bool]:
+        """:meth:`leave` for the long-term memory: first they are there, only then they leave here.
+
+        What was deleted, archived or cleared meanwhile does not stay there either.
+        """
+        begun = yield from self._begun([item for item, _ in gone], values)
+        if begun is None:
+            return False
+        said, ttl = [message for _, message in gone], self.session.ttl_along
+        yield from long_term.add_flow(said, session=self.scope.session, ttl=ttl)
+        left = yield from self.leave(gone, begun, put=put)
+        if not left:
+            yield from self._take_back(long_term, gone, begun)
+        return left
+
+    def _begun(self, items: Sequence[Item], values: dict[str, bytes]) -> Flow[dict[str, bytes] | None]:
+        """The values with CREATED, without which nobody sees that the session was cleared; None: it already was."""
+        if CREATED in values or not items:
+            return values
+        first = readable((yield from self.scan(limit=1)).items)
+        created = {CREATED: encode(first[0][1].created_at if first else None)}
+        begun = {**values, **created}
+        try:
+            yield from self.session.write(put=created, guard=_unchanged(values))
+            if (yield from self.scan(after=items[0].seq - 1, limit=1)).items == items[:1]:
+                return begun
+            yield from self.session.write(delete=[CREATED], guard=_unchanged(begun))
+        except Conflict:
+            pass  # others were quicker
+        return None
+
+    def _take_back(
+        self, long_term: LongTermMemory, gone: Sequence[tuple[Item, Message]], before: dict[str, bytes]
+    ) -> Flow[None]:
+        """Forget there what did not leave for there; what others have moved there is theirs, and stays."""
+        _, now = yield from self._look(())
+        messages = [message for _, message in gone]
+        deleted = have_been_deleted(before, now, [item.id for item, _ in gone])
+        # An archive takes and deletes without a tally; a cleared session has lost its own.
+        elsewhere = any(before.get(key) != now.get(key) for key in (CREATED, ARCHIVED))
+        departed = have_departed(now, messages)
+        lost = {item.id for n, (item, _) in enumerate(gone) if elsewhere and not departed[n]}
+        if lost:
+            lost -= {item.id for item, _ in (yield from self._look(lost))[0]}
+        taken = [message for n, (item, message) in enumerate(gone) if deleted[n] or item.id in lost]
+        if taken:
+            yield from long_term.forget_flow(self.scope.session, {message.id for message in taken}, said=taken)
+
+    def leave(
+        self,
+        gone: Sequence[tuple[Item, Message]],
+        values: dict[str, bytes],
+        *,
+        put: dict[str, bytes] | None = None,
+        remove: bool = True,
+    ) -> Flow[bool]:
+        """Remove these from the log, and put values in their place, all or nothing; False: others were quicker.
+
+        Args:
+            gone: What leaves.
+            values: Those of the look that it was read with; WATCHED among them.
+            put: Values that take its place.
+            remove: False, where it stays behind what is put in its place.
+        """
+        items = [item for item, _ in gone]
+        begun = yield from self._begun(items, values)
+        if begun is None:
+            return False
+        put = {**(put or {}), **(with_departed(values, (message for _, message in gone)) if remove else {})}
+        try:
+            yield from self.session.write(put=put, remove=items if remove else [], guard=_unchanged(begun))
+        except Conflict:
+            return False
+        return True
+
+    def scan(self, **bounds: Any) -> Flow[Page]:
+        """Read the log; ``bounds`` as in :meth:`Store.scan`."""
+        return (yield from self.session.scan(**bounds))
+
+
+def _unchanged(values: dict[str, bytes]) -> dict[str, bytes | None]:
+    return {key: values.get(key) for key in WATCHED}
+
+
+def readable(items: Iterable[Item]) -> list[tuple[Item, Message]]:
+    """Log entries and their messages; one that is damaged beyond reading is passed over, with a warning."""
+    found = ((item, salvage(item.data, f"log entry {item.seq}")) for item in items)
+    return [(item, message) for item, message in found if message is not None]
+
+
+def entry_id(id_: str) -> str:
+    """The id by which the store knows a message: the message's own, where every store can hold it."""
+    return id_ if len(id_) <= _LONGEST_ID and id_.isprintable() else fingerprint(id_)

@@ -1,0 +1,231 @@
+"""What a model is asked about a session: the flows behind BrainMemory's summarize, get_title, refine and the like."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import Counter
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from langmem_adapters.completion import Completer, is_refusal
+from langmem_adapters.concurrency.forks import in_child
+from langmem_adapters.conversation.compaction import Compaction
+from langmem_adapters.conversation.session import Conversation
+from langmem_adapters.conversation.summary import Summarizer
+from langmem_adapters.errors import ConfigurationError, ModelError
+from langmem_adapters.flow import Flow, Step, answered, run, submit
+from langmem_adapters.keys import Namespace
+from langmem_adapters.prompts import Prompts
+from langmem_adapters.text import as_text, window
+from langmem_adapters.tokens import TokenCounter
+from langmem_adapters.understanding import parse_verdict
+
+__all__ = ["CONTEXT_TOKENS", "Thoughts"]
+
+_ASYNC = "messages are summarised inline by a model that is a coroutine function: add them with an a-prefixed method"
+_log = logging.getLogger("langmem_adapters")
+CONTEXT_TOKENS = 2000  # of a history that a model is asked about; what is longer is summarised first
+
+
+class _Making:
+    """A summary in the making; ``again``: its session has grown meanwhile, so another look is due."""
+
+    def __init__(self) -> None:
+        self.done: Future[None] = Future()
+        self.again = False
+
+
+_making: dict[tuple[int, Namespace], _Making] = {}  # by session; each entry ends when its summary is done
+_lock = threading.Lock()
+
+
+def _forget() -> None:
+    """The threads that were at it are the parent's, and one may have held the lock."""
+    global _lock  # noqa: PLW0603 - one lock a process
+    _making.clear()
+    _lock = threading.Lock()
+
+
+in_child(_forget)
+
+
+class Thoughts:
+    """One session and the model that is asked about it."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        compaction: Compaction,
+        *,
+        model: Any,
+        max_summary_tokens: int,
+        counter: TokenCounter,
+        prompts: Prompts,
+        stats: Counter[str],
+    ) -> None:
+        self._conversation = conversation
+        self._compaction = compaction
+        self._model = model
+        self._max_summary_tokens = max_summary_tokens
+        self._counter = counter
+        self._prompts = prompts
+        self._stats = stats
+        self._key = (id(conversation.store), conversation.namespace)
+
+    def compact(self, model: Any = None) -> Flow[None]:
+        """Summarise, if that is due and not being done already."""
+        making = self._begin()
+        if making is None:
+            return
+        try:
+            yield from self._compaction.when_due(self._summarizer(model, None, keep_language=True))
+        finally:
+            self._made(making)
+
+    def check_background(self) -> None:
+        """Raise ConfigurationError, if the model cannot be asked on a worker thread."""
+        if not self._completer(None).blocks:
+            raise ConfigurationError('a model that is a coroutine function summarises with summarize_in="inline" only')
+
+    def check_inline(self) -> Flow[None]:
+        """Raise ConfigurationError, before anything is stored, where this blocks and the model can only be awaited."""
+        if not self._completer(None).blocks:
+            yield from answered(None, partial(asyncio.sleep, 0), _ASYNC)
+
+    def compact_in_background(self) -> None:
+        """:meth:`compact` on a worker thread; once more, if messages were added while it was at it."""
+        making = self._begin()
+        if making is None:
+            return
+        try:
+            submit(lambda: self._compact_and_log(making))
+        except RuntimeError:  # the interpreter is shutting down
+            self._made(making)
+
+    def _begin(self) -> _Making | None:
+        """None, where a summary is being made already; then another look is due."""
+        with _lock:
+            if self._key in _making:
+                _making[self._key].again = True
+                return None
+            making = _making[self._key] = _Making()
+            return making
+
+    def _compact_and_log(self, making: _Making) -> None:
+        try:
+            looking = True
+            while looking:
+                making.again = False
+                run(self._compaction.when_due(self._summarizer(None, None, keep_language=True)))
+                looking = not self._made(making, unless_grown=True)
+        except BaseException:  # noqa: BLE001 - a cancelled client's too: a log is the only place to tell
+            self._stats["failed_summaries"] += 1
+            _log.exception("a summary in the background was not made, and the next turn tries again")
+        finally:  # whoever flushes waits for this
+            self._made(making)
+
+    def _made(self, making: _Making, *, unless_grown: bool = False) -> bool:
+        with _lock:
+            if unless_grown and making.again:
+                return False
+            if _making.get(self._key) is not making:
+                return True  # it is said already
+            del _making[self._key]
+        making.done.set_result(None)
+        return True
+
+    def wait(self) -> Flow[None]:
+        """Until what is being made of this session in this process is done."""
+        making = _making.get(self._key)
+        if making is not None:
+            yield Step(making.done.result, lambda: asyncio.shield(asyncio.wrap_future(making.done)))
+
+    def summarize(self, model: Any, max_tokens: int | None, keep: int, *, keep_language: bool) -> Flow[str]:
+        """Summarise now."""
+        return (yield from self._compaction.now(self._summarizer(model, max_tokens, keep_language=keep_language), keep))
+
+    def title(self, model: Any, max_words: int) -> Flow[str]:
+        """The title; a new one, if there is none and a model can be asked."""
+        title = yield from self._conversation.get_title()
+        if title or (model is None and self._model is None):
+            return title
+        newest = yield from self._conversation.entries(1)
+        context = yield from self._context("")
+        completer = self._completer(model)
+        if not context.strip():
+            return ""
+        told, instruction = "a session stays without a title", self._prompts.title.format(max_words=max_words)
+        answer = yield from _answer(completer, instruction, context, told, asked="")
+        line = answer.partition("\n")[0].strip().strip("\"'*#«»“”„ ").removesuffix(".")
+        title = " ".join(line.split()[:max_words])
+        return (yield from self._conversation.entitle(title, newest)) if title else ""
+
+    def is_related(self, text: str, context: str, model: Any, *, default: bool) -> Flow[bool]:
+        """Whether a text continues or depends on another; ``default``, where the model does not say."""
+        completer = self._completer(model)
+        if not context.strip() or not text.strip():
+            return False
+        told, both = "whether a text is related stays unknown", f"First text:\n{context}\n\nSecond text:\n{text}"
+        answer = yield from _answer(completer, self._prompts.related, both, told)
+        verdict = parse_verdict(answer)
+        self._stats["unparsed"] += bool(answer) and verdict is None
+        return default if verdict is None else verdict
+
+    def rewrite(self, sentence: str, context: str, model: Any) -> Flow[str]:
+        """The sentence, understandable without its context; the sentence itself, where the model fails."""
+        completer = self._completer(model)
+        if not context.strip() or not sentence.strip():
+            return sentence
+        told, both = "a sentence stays as it was", f"Context:\n{context}\n\nSentence:\n{sentence}"
+        return (yield from _answer(completer, self._prompts.rewrite, both, told, asked=sentence)) or sentence
+
+    def refine(self, last_talk: str, model: Any) -> Flow[str]:
+        """Summary, related?, rewritten: the way that MetaGPT's Assistant takes."""
+        if not (yield from self._context(last_talk)):
+            return last_talk
+        yield from self.compact(model)
+        context = yield from self._context(last_talk)
+        if not (yield from self.is_related(last_talk, context, model, default=False)):
+            return last_talk
+        return (yield from self.rewrite(last_talk, context, model))
+
+    def _context(self, last_talk: str) -> Flow[str]:
+        """The summary and the newest messages as text, without what was just said."""
+        k = self._conversation.memory_k
+        summary, messages = yield from self._conversation.context(k, None, self._counter)
+        if messages and messages[-1].role == "user" and messages[-1].text == last_talk:
+            messages = messages[:-1]
+        messages = window(messages, k, max_tokens=CONTEXT_TOKENS, counter=self._counter)
+        return "\n".join(part for part in (summary.text if summary else "", as_text(messages)) if part)
+
+    def _completer(self, model: Any) -> Completer:
+        model = self._model if model is None else model
+        if model is None:
+            raise ConfigurationError("this needs a model: give BrainMemory model=, or one to this call")
+        return Completer(model, counter=self._counter, stats=self._stats)
+
+    def _summarizer(self, model: Any, max_tokens: int | None, *, keep_language: bool) -> Summarizer:
+        return Summarizer(
+            self._completer(model),
+            max_tokens=max_tokens or self._max_summary_tokens,
+            keep_language=keep_language,
+            counter=self._counter,
+            prompts=self._prompts,
+        )
+
+
+def _answer(completer: Completer, instruction: str, text: str, told: str, *, asked: str | None = None) -> Flow[str]:
+    """A model's answer; empty, where it fails, or refuses in a way that ``asked`` does not: ``told`` is logged."""
+    try:
+        answer = yield from completer.ask(instruction, text)
+    except ModelError as failure:
+        _log.warning("%s: %s", told, failure)
+        return ""
+    if asked is None or is_refusal(asked) or not is_refusal(answer):
+        return answer
+    completer.stats["failures"] += 1
+    _log.warning("%s: the model refused", told)
+    return ""

@@ -1,0 +1,139 @@
+"""Remembering: what a session has beyond its window, as methods, and how it is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langmem_adapters.conversation.session import Conversation
+from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.language.dates import day_of
+from langmem_adapters.longterm import RECALLED
+from langmem_adapters.model import Message, Recalled
+from langmem_adapters.recall import news
+from langmem_adapters.text import window
+from langmem_adapters.tokens import TokenCounter, message_tokens
+from langmem_adapters.validation import checked_list
+
+__all__ = ["Remembering", "joined"]
+
+_SHARE = 3  # the part of a budget that what is recalled may take at the most
+
+
+class Remembering:
+    """The part of :class:`~langmem_adapters.brain.BrainMemory` that reaches into the long-term memory."""
+
+    memory_k: int
+    max_tokens: int | None
+    _flows: Conversation
+    _counter: TokenCounter
+    _heading: str
+
+    def recall(self, query: str, k: int | None = None) -> list[Recalled]:
+        """Search the long-term memory; what the window still shows is not repeated."""
+        return run(self._flows.recall(query, k))
+
+    async def arecall(self, query: str, k: int | None = None) -> list[Recalled]:
+        """:meth:`recall`, without blocking the event loop."""
+        return await arun(self._flows.recall(query, k))
+
+    def remembering_window(
+        self, k: int | None = None, *, max_tokens: int | None = None, recall_k: int | None = None
+    ) -> list[Message]:
+        """:meth:`~langmem_adapters.brain.BrainMemory.window`, with what the newest question brings to mind.
+
+        Where the newest message is the user's, up to ``recall_k`` memories that fit it stand in front of the window,
+        in the order in which they were said (MetaGPT's ``RoleZeroLongTermMemory.get``). They are one system message,
+        marked so that it is never stored again, and count towards ``max_tokens``.
+        """
+        return run(self._remembering_window(k, max_tokens, recall_k))
+
+    async def aremembering_window(
+        self, k: int | None = None, *, max_tokens: int | None = None, recall_k: int | None = None
+    ) -> list[Message]:
+        """:meth:`remembering_window`, without blocking the event loop."""
+        return await arun(self._remembering_window(k, max_tokens, recall_k))
+
+    def find_news(self, observed: Sequence[Message], k: int | None = None) -> list[Message]:
+        """Which of these say what is neither in the newest ``k`` (default ``memory_k``) nor in the long-term memory.
+
+        Case, punctuation, white space and inflection make no news; another number, name or a "not" does. Nothing is
+        stored.
+        """
+        return run(self._find_news(observed, k))
+
+    async def afind_news(self, observed: Sequence[Message], k: int | None = None) -> list[Message]:
+        """:meth:`find_news`, without blocking the event loop."""
+        return await arun(self._find_news(observed, k))
+
+    def delete(self, message_ids: Sequence[str]) -> int:
+        """Forget messages, in the history and in the long-term memory; returns how many there were.
+
+        What the long-term memory has heard elsewhere too, it keeps as said there. A summary is not made anew.
+        """
+        return run(self._delete(message_ids))
+
+    async def adelete(self, message_ids: Sequence[str]) -> int:
+        """:meth:`delete`, without blocking the event loop."""
+        return await arun(self._delete(message_ids))
+
+    def clear(self, *, long_term: bool | None = None) -> None:
+        """Forget the session: history, knowledge, summary and title.
+
+        Args:
+            long_term: Whether the long-term memory forgets what this session said, too. Default: where it is the
+                session's own; a user's outlasts the session.
+        """
+        run(self._flows.clear(long_term))
+
+    async def aclear(self, *, long_term: bool | None = None) -> None:
+        """:meth:`clear`, without blocking the event loop."""
+        await arun(self._flows.clear(long_term))
+
+    # --- flows
+
+    def _remembering_window(self, k: int | None, max_tokens: int | None, recall_k: int | None) -> Flow[list[Message]]:
+        k = self.memory_k if k is None else k
+        budget = self.max_tokens if max_tokens is None else max_tokens
+        _, shown = yield from self._flows.context(k, budget, self._counter)
+        long_term = self._flows.long_term
+        if long_term is None or not shown or shown[-1].role != "user":
+            return shown
+        found = yield from long_term.search_flow(shown[-1].text, recall_k, shown=shown)
+        recalled = joined(found, self._heading, None if budget is None else budget // _SHARE, self._counter)
+        if recalled is None:
+            return shown
+        if budget is not None:
+            left = max(budget - message_tokens(recalled, self._counter), 1)
+            shown = window(shown, k, max_tokens=left, counter=self._counter)
+        return [recalled, *shown]
+
+    def _find_news(self, observed: Sequence[Message], k: int | None) -> Flow[list[Message]]:
+        shown = yield from self._flows.messages(self.memory_k if k is None else k)
+        return (yield from news.find_news(observed, shown, self._flows.long_term))
+
+    def _delete(self, message_ids: Sequence[str]) -> Flow[int]:
+        return (yield from self._flows.delete(set(checked_list(message_ids, "message_ids are a list of ids", str))))
+
+
+def joined(found: Sequence[Recalled], heading: str, budget: int | None, counter: TokenCounter) -> Message | None:
+    """Memories as one message, in the order in which they were said; of too many, the best that fit the budget."""
+    best = list(found)
+    while best:
+        lines = [_line(recalled) for recalled in sorted(best, key=_said_at)]
+        message = Message(role="system", content="\n".join([heading, *lines]), metadata={RECALLED: True})
+        if budget is None or message_tokens(message, counter) <= budget:
+            return message
+        best.pop()
+    return None
+
+
+def _said_at(recalled: Recalled) -> float:
+    """When it was said last; 0, where nobody knows, or where no calendar has that time."""
+    times = (occurrence.created_at for occurrence in reversed(recalled.memory.occurrences))
+    return next((time for time in times if time is not None and day_of(time)), 0.0)
+
+
+def _line(recalled: Recalled) -> str:
+    message, day = recalled.memory.message, day_of(_said_at(recalled) or None)
+    said_on = f"{day.isoformat()} " if day else ""
+    return f"- {said_on}{message.name or message.role}: {' '.join(message.text.split())}"

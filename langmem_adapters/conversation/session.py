@@ -1,0 +1,242 @@
+"""The flows of one session: what a conversation's operations ask of its store, once for sync and async."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from langmem_adapters import text
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.conversation.log import CREATED, PAGE, WATCHED, SessionLog, readable
+from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary
+from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
+from langmem_adapters.flow import Flow
+from langmem_adapters.model import Message, Recalled, Summary, salvage
+from langmem_adapters.protocols import Item
+from langmem_adapters.tokens import TokenCounter
+from langmem_adapters.validation import check_count, check_text, check_whole
+
+__all__ = [
+    "KNOWLEDGE",
+    "TITLE",
+    "Context",
+    "Conversation",
+    "Uncovered",
+    "read_title",
+]
+
+TITLE, KNOWLEDGE = "title", "knowledge/"
+_FIRST = 4 * PAGE  # messages, of which as many more are read as there were, until they suffice
+S = TypeVar("S", bound=text.Said)
+_log = logging.getLogger("langmem_adapters")
+
+
+class Context(NamedTuple):
+    """What a model is shown of a conversation."""
+
+    summary: Summary | None
+    messages: list[Message]
+
+
+class Uncovered(NamedTuple):
+    """The messages that a summary does not stand for yet, oldest first; the summary; the values it was read with."""
+
+    readable: list[tuple[Item, Message]]
+    summary: Summary
+    values: dict[str, bytes]
+
+
+class Conversation(SessionLog):
+    """The log and the values of one session. :class:`~langmem_adapters.brain.BrainMemory` is its public face."""
+
+    def messages(self, limit: int | None) -> Flow[list[Message]]:
+        """All messages, or the newest ``limit``; oldest first."""
+        return _read((yield from self.entries(limit)))
+
+    def entries(self, limit: int | None) -> Flow[list[Item]]:
+        """:meth:`messages` as they are stored."""
+        if limit is None:
+            return (yield from self.scan()).items
+        check_whole("limit", limit)
+        if limit <= 0:
+            return []
+        return (yield from self.scan(limit=limit, reverse=True)).items[::-1]
+
+    def context(self, k: int, max_tokens: int | None, counter: TokenCounter) -> Flow[Context]:
+        """The summary, and the newest messages that it does not stand for, as a model may be shown them."""
+        if max_tokens is not None:
+            check_count("max_tokens", max_tokens)
+        settled = partial(text.is_settled, k=k, max_tokens=max_tokens, counter=counter) if max_tokens else None
+        summary, newest = yield from self.newest(k, _read, settled)
+        return Context(summary, text.window(newest, k, max_tokens=max_tokens, counter=counter))
+
+    def newest(
+        self, k: int, read: Callable[[Sequence[Item]], list[S]], suffice: Callable[[Sequence[S]], bool] | None = None
+    ) -> Flow[tuple[Summary | None, list[S]]]:
+        """The summary, the newest ``k`` messages behind it, and those before them back to one of the user's.
+
+        ``suffice`` is asked about the newest as more and more of them are read, and says when there are enough.
+        """
+        check_count("k", k)
+        limit = min(k, _FIRST) if suffice else k
+        page = yield from self.scan(limit=limit, reverse=True, keys=[SUMMARY])
+        summary = read_summary(page.values.get(SUMMARY))
+        newest: list[S] = []
+        looked_at = 0
+        covered = False
+        while page.items:
+            looked_at += len(page.items)
+            if summary is None:  # nothing is covered, so all of them together, which is quicker
+                newest += read(page.items)
+            else:
+                for item in page.items:
+                    covered = covered or item.id == summary.covers
+                    if covered and text.stands_alone(newest[::-1]):
+                        return summary, newest[::-1]
+                    newest += [m for m in read([item]) if not covered or m.role == "user"]
+            if looked_at >= k and not covered and any(message.role == "user" for message in newest):
+                break
+            if len(page.items) < limit or (suffice and looked_at < k and suffice(newest[::-1])):
+                break
+            limit = min(looked_at, k - looked_at) if looked_at < k else PAGE
+            page = yield from self.scan(limit=limit, reverse=True, before=page.items[-1].seq)
+        return summary, newest[::-1]
+
+    def uncovered(self) -> Flow[Uncovered]:
+        """What the summary does not stand for yet."""
+        page = yield from self.scan(limit=PAGE, reverse=True, keys=WATCHED)
+        values = page.values
+        summary = read_summary(values.get(SUMMARY)) or Summary(text="")
+        found: list[Item] = []
+        while page.items:
+            ids = [item.id for item in page.items]
+            if summary.covers in ids:
+                found += page.items[: ids.index(summary.covers)]
+                break
+            found += page.items
+            page = yield from self.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
+        return Uncovered(readable(reversed(found)), summary, values)
+
+    def summarized(
+        self, covered: Uncovered, gone: Sequence[tuple[Item, Message]], summary: str, *, archive: bool
+    ) -> Flow[bool]:
+        """Store a summary of these messages and let them leave, at once; False, if something came in between.
+
+        With ``archive`` they go to the long-term memory, or stay where they are without one; else they are deleted.
+        """
+        new = Summary(text=summary, covers=gone[-1][0].id, updated_at=self._clock())
+        put = {SUMMARY: new.to_bytes()}
+        if (yield from self.session.get(WATCHED)) != covered.values:  # a model takes its time
+            return False
+        if archive and self.long_term is not None:
+            return (yield from self.move(self.long_term, gone, covered.values, put=put))
+        return (yield from self.leave(gone, covered.values, put=put, remove=not archive))
+
+    def exists(self, wanted: str) -> Flow[bool]:
+        """Whether a message says exactly this."""
+        before: int | None = None
+        while True:
+            page = yield from self.scan(limit=PAGE, reverse=True, before=before)
+            if any(message.text == wanted for message in _read(page.items)):
+                return True
+            if not page.items:
+                return False
+            before = page.items[-1].seq
+
+    def history_text(self) -> Flow[str]:
+        """The summary and the history as text."""
+        page = yield from self.scan(keys=[SUMMARY])
+        history = text.as_text(_read(page.items))
+        summary = read_summary(page.values.get(SUMMARY))
+        return f"{summary.text}\n{history}" if summary else history
+
+    def add_knowledge(self, messages: Sequence[Message | str]) -> Flow[None]:
+        """Keep facts, in their order."""
+        if isinstance(messages, str) or not isinstance(messages, Iterable):
+            raise ConfigurationError(f"knowledge is a list of facts, not one {type(messages).__name__}")
+        facts = [Message(role="system", content=m) if isinstance(m, str) else m for m in messages]
+        entries = [self._entry(fact)[1] for fact in facts]
+        while entries:
+            values = yield from self.session.get(None)
+            first = 1 + max((int(key[len(KNOWLEDGE) :]) for key in values if key.startswith(KNOWLEDGE)), default=0)
+            put = {f"{KNOWLEDGE}{first + n:08}": data for n, data in enumerate(entries)}
+            try:
+                yield from self.session.write(put=put, guard=dict.fromkeys(put))
+            except Conflict:
+                continue  # another writer took these places
+            return
+
+    def get_knowledge(self) -> Flow[list[Message]]:
+        """The facts, oldest first."""
+        values = yield from self.session.get(None)
+        facts = [salvage(values[key], key) for key in sorted(values) if key.startswith(KNOWLEDGE)]
+        return [fact for fact in facts if fact is not None]
+
+    def set_summary(self, summary: str) -> Flow[None]:
+        """Replace the summary; the new one stands for the same messages. An empty one stands for none."""
+        check_text("a summary", summary)
+        while True:
+            values = yield from self.session.get([SUMMARY])
+            old = read_summary(values.get(SUMMARY))
+            covers = old.covers if old and summary else ""
+            new = Summary(text=summary, covers=covers, updated_at=self._clock())
+            try:
+                yield from self.session.write(put={SUMMARY: new.to_bytes()}, guard={SUMMARY: values.get(SUMMARY)})
+            except Conflict:
+                continue  # it was replaced at this moment
+            return
+
+    def set_title(self, title: str) -> Flow[None]:
+        """Replace the title."""
+        check_text("a title", title)
+        yield from self.session.write(put={TITLE: encode(title)})
+
+    def entitle(self, title: str, newest: list[Item]) -> Flow[str]:
+        """Keep a title that a model has made, unless the session has one by now or was cleared; gives what it has.
+
+        ``newest`` is the latest entry, as it was before the model was asked.
+        """
+        after = newest[0].seq - 1 if newest else 0
+        page = yield from self.scan(after=after, limit=1, keys=[TITLE, *WATCHED])
+        begun = (yield from self._begun(newest, page.values)) if page.items == newest else None
+        try:
+            if begun is not None and TITLE not in begun:
+                guard = {TITLE: None, CREATED: begun.get(CREATED)}
+                yield from self.session.write(put={TITLE: encode(title)}, guard=guard)
+        except Conflict:
+            pass
+        return (yield from self.get_title())
+
+    def get_summary(self) -> Flow[Summary | None]:
+        """The summary, if there is one."""
+        values = yield from self.session.get([SUMMARY])
+        return read_summary(values.get(SUMMARY))
+
+    def get_title(self) -> Flow[str]:
+        """The title; empty, if there is none."""
+        values = yield from self.session.get([TITLE])
+        return read_title(values.get(TITLE))
+
+    def recall(self, query: str, k: int | None) -> Flow[list[Recalled]]:
+        """Search the long-term memory for what the window does not show."""
+        if self.long_term is None:
+            raise ConfigurationError("this BrainMemory has no long-term memory: give it long_term=")
+        _, shown = yield from self.newest(self.memory_k, _read)
+        return (yield from self.long_term.search_flow(query, k, shown=shown))
+
+
+def read_title(data: bytes | None) -> str:
+    """A stored title; empty, where there is none, or with a warning, where it is damaged."""
+    try:
+        title = "" if data is None else decode(data)
+        check_text("a title", title)
+    except (SerializationError, ConfigurationError) as damage:
+        _log.warning("a stored title is left out: %s", damage)
+        return ""
+    return str(title)
+
+
+def _read(items: Sequence[Item]) -> list[Message]:
+    return [message for _, message in readable(items)]

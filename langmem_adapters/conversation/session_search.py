@@ -1,0 +1,114 @@
+"""SessionSearch: finds what was said, archived or not, or is known, in one session."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import uuid
+from collections.abc import Callable, Sequence
+
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.conversation.log import ARCHIVE, brain_namespace
+from langmem_adapters.conversation.session import KNOWLEDGE
+from langmem_adapters.errors import Conflict
+from langmem_adapters.flow import arun, run, step
+from langmem_adapters.model import Message, salvage
+from langmem_adapters.protocols import Document, Index, Item
+from langmem_adapters.records.following import Change, begin, follow
+from langmem_adapters.validation import check_text, check_whole
+
+__all__ = ["SessionSearch"]
+
+_VALUES = (KNOWLEDGE, ARCHIVE)  # what is found and is no entry of the log
+
+
+class SessionSearch:
+    """Searches the history, the archive and the knowledge of a session; the index follows the session by itself.
+
+    Args:
+        brain: The session.
+        index: Where its index is kept; one in memory will do, since a session is bounded.
+        new_id: Gives an id to each beginning of the index.
+    """
+
+    def __init__(
+        self, brain: BrainMemory, index: Index, *, new_id: Callable[[], str] = lambda: uuid.uuid4().hex
+    ) -> None:
+        self.brain = brain
+        self.index = index
+        self._namespace = brain_namespace(brain.scope)
+        self._new_id = new_id
+        self._known: dict[str, bytes] = {}
+        self._looks = itertools.count()
+        self._latest = -1
+        self._following = ForkSafeLock()
+
+    def search(self, query: str, k: int) -> list[tuple[Message, float]]:
+        """The ``k`` messages or facts that fit best, with scores in [0, 1], best first.
+
+        None that shares nothing with the query; an empty query, or ``k`` of 0 or less, finds nothing.
+        """
+        return run(step(self._search, query, k))
+
+    async def asearch(self, query: str, k: int) -> list[tuple[Message, float]]:
+        """:meth:`search`, without blocking the event loop."""
+        return await arun(step(self._search, query, k))
+
+    def _search(self, query: str, k: int) -> list[tuple[Message, float]]:
+        check_text("a query", query)
+        check_whole("k", k)
+        if k <= 0 or not query.strip():
+            return []
+        store = self.brain.store
+        look = next(self._looks)
+        values = store.get(self._namespace)  # without the lock: a slow store holds nobody else up
+        with self._following.held():
+            follow(store, self.index, self._namespace, _said, new_id=self._new_id, begun=self._known.clear)
+            if look > self._latest or not self._known:  # else somebody who looked later has told the index already
+                self._latest = max(look, self._latest)
+                self._follow_values({key: data for key, data in values.items() if key.startswith(_VALUES)})
+        ask = k
+        while True:
+            hits = self.index.search(self._namespace, query, ask)
+            found = []
+            for hit in hits:
+                data = values.get(hit.id) if hit.id.startswith(_VALUES) else self._entry(int(hit.id))
+                message = salvage(data, f"entry {hit.id}") if data is not None else None
+                if message is not None:
+                    found.append((message, hit.score))
+            if len(found) >= k or len(hits) < ask:
+                return found[:k]
+            ask *= 2  # some of the hits have left the session since
+
+    def _entry(self, seq: int) -> bytes | None:
+        items = self.brain.store.scan(self._namespace, after=seq - 1, limit=1).items
+        return items[0].data if items and items[0].seq == seq else None
+
+    def _follow_values(self, facts: dict[str, bytes]) -> None:
+        """Give the index what is new or says something else, and take from it what is gone."""
+        if facts and self.index.position(self._namespace) is None:  # nothing was ever said here
+            self._known.clear()
+            with contextlib.suppress(Conflict):  # somebody else has just begun it
+                begin(self.index, self._namespace, self._new_id)
+        new = {key: salvage(data, key) for key, data in facts.items() if self._known.get(key) != data}
+        documents = [found for key, fact in new.items() if (found := _document(key, fact)) is not None]
+        gone = [key for key, fact in new.items() if fact is None] + [key for key in self._known if key not in facts]
+        if documents or gone:
+            self.index.apply(self._namespace, upsert=documents, delete=gone)
+        self._known = facts
+
+
+def _said(items: Sequence[Item]) -> Change:
+    said = ((str(item.seq), salvage(item.data, f"log entry {item.seq}")) for item in items)
+    return Change([document for id_, message in said if (document := _document(id_, message)) is not None])
+
+
+def _document(id_: str, message: Message | None) -> Document | None:
+    if message is None:
+        return None
+    if id_.startswith(KNOWLEDGE):
+        return Document(id_, message.text)
+    if message.role not in {"user", "assistant"} or not message.text.strip():
+        return None
+    return Document(id_, f"{message.name} {message.text}" if message.name else message.text)

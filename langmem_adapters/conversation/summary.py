@@ -1,0 +1,147 @@
+"""The rolling summary: what was said so far, and what was said next, in a bounded text."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+
+from langmem_adapters.completion import Completer, is_apology, is_refusal
+from langmem_adapters.errors import ModelError
+from langmem_adapters.flow import Flow
+from langmem_adapters.model import Message
+from langmem_adapters.prompts import Prompts
+from langmem_adapters.text import as_text
+from langmem_adapters.tokens import TokenCounter, approximate_tokens, elide, truncate
+from langmem_adapters.validation import check_count
+
+__all__ = ["WINDOW_TOKENS", "Summarizer", "split_windows"]
+
+WINDOW_TOKENS = 3000
+"""How much of a conversation one call is shown."""
+_OVERLAP_TOKENS = 40  # of a window are shown again with the next, so that nothing falls between
+_log = logging.getLogger("langmem_adapters")
+_TOKENS_A_WORD = 1.5
+_WINDOWS_A_MESSAGE = 8
+_ASK_FOR_MARKS = (
+    " Begin the summary with <summary> and end it with </summary>. Where you cannot or will not give one, say so"
+    " without these marks."
+)
+_MARK = re.compile("</?summary>", re.IGNORECASE)
+_MARKED = re.compile(r"<summary>((?:(?!</?summary>).)*)</summary>", re.DOTALL | re.IGNORECASE)
+
+
+class Summarizer:
+    """Makes summaries. What it is given goes to the model in windows, each with the summary so far.
+
+    A single message of more than eight windows is shown to the model without its middle, with a warning.
+
+    A model is asked to put its summary between marks, so that what it says beside it is left out. One that leaves the
+    marks out, and a plain function, which is not asked for them, is trusted unless its answer begins like a usual
+    refusal or an error's text.
+
+    Args:
+        completer: The model.
+        max_tokens: How long a summary may be; a longer answer is shortened, by the model or else by cutting.
+        keep_language: Whether the summary is in the conversation's language.
+        counter: Counts tokens.
+        prompts: What the model is told.
+    """
+
+    def __init__(
+        self,
+        completer: Completer,
+        *,
+        max_tokens: int = 400,
+        keep_language: bool = True,
+        counter: TokenCounter = approximate_tokens,
+        prompts: Prompts | None = None,
+    ) -> None:
+        check_count("max_tokens", max_tokens)
+        self.max_tokens = max_tokens
+        self._completer = completer
+        self._counter = counter
+        prompts = prompts or Prompts()
+        words = max(int(max_tokens / _TOKENS_A_WORD), 1)
+        language = f" {prompts.keep_language}" if keep_language else ""
+        marks = "" if completer.is_function else _ASK_FOR_MARKS
+        self._instruction = prompts.summary.format(max_words=words) + language + marks
+        self._shorten = prompts.shorten.format(max_words=words) + language + marks
+
+    def flow(self, summary: str, messages: Sequence[Message]) -> Flow[str]:
+        """The new summary. Raises ModelError, where the model does not give one."""
+        said = as_text(map(self._bounded, messages))
+        for window in split_windows(said, WINDOW_TOKENS, _OVERLAP_TOKENS, self._counter):
+            so_far = truncate(summary, 2 * self.max_tokens, self._counter)  # an answer may be of any length
+            so_far = f"Summary so far:\n{so_far}\n\n" if so_far else ""
+            summary = yield from self._ask(self._instruction, f"{so_far}Said next:\n{window}")
+        if self._counter(summary) <= self.max_tokens:
+            return summary
+        try:
+            summary = yield from self._ask(self._shorten, summary)
+        except ModelError as failure:
+            _log.warning("a summary that is too long is cut: %s", failure)
+        return truncate(summary, self.max_tokens, self._counter)
+
+    def _bounded(self, message: Message) -> Message:
+        most = _WINDOWS_A_MESSAGE * WINDOW_TOKENS
+        text = elide(message.text, most, self._counter)
+        if text == message.text:
+            return message
+        _log.warning("message %r has more than %d tokens: its middle is not summarised", message.id, most)
+        return message.model_copy(update={"content": text})
+
+    def _ask(self, instruction: str, text: str) -> Flow[str]:
+        answer = yield from self._completer.ask(instruction, text)
+        marked = not self._completer.is_function and _MARK.search(answer) is not None
+        summary = _between_marks(answer) if marked else answer
+        # An apology may have marks all the same; no error's text has any, but a summary may begin with an error.
+        if not summary or (is_apology if marked else is_refusal)(summary):
+            self._completer.stats["failures"] += 1
+            flaw = "is a refusal or an error, not a summary" if summary else "has no summary between its marks"
+            raise ModelError(f"the model's answer {flaw}")
+        return summary
+
+
+def _between_marks(answer: str) -> str:
+    """What stands between the last marks; empty, where that has no word, or only those with which we asked for it."""
+    marked = _MARKED.findall(answer)
+    summary = marked[-1].strip() if marked else ""
+    return summary if any(map(str.isalnum, summary)) and summary not in _ASK_FOR_MARKS else ""
+
+
+def split_windows(text: str, size: int, overlap: int, counter: TokenCounter = approximate_tokens) -> Iterator[str]:
+    """Cut a long text into windows of at most ``size`` tokens, at line ends where that can be.
+
+    Each window but the first begins with about ``overlap`` tokens from the end of the one before.
+    """
+    window: list[str] = []
+    used = 0
+    for piece in _pieces(text, max(size - overlap - 2, 1), counter):
+        tokens = counter(piece) + 1
+        if window and used + tokens > size:
+            whole = "\n".join(window)
+            yield whole
+            ending = _ending(whole, overlap, counter)
+            used = counter(ending) + 1 if ending else 0
+            window = [ending] if ending and used + tokens <= size else []
+            used = used if window else 0
+        window.append(piece)
+        used += tokens
+    if window:
+        yield "\n".join(window)
+
+
+def _pieces(text: str, size: int, counter: TokenCounter) -> Iterator[str]:
+    """Lines, those that are longer than a window in parts."""
+    for line in text.splitlines():
+        rest = line if line.strip() else ""
+        while rest:
+            part = truncate(rest, size, counter) or rest[:1]
+            yield part
+            rest = rest[len(part) :].lstrip()
+
+
+def _ending(text: str, tokens: int, counter: TokenCounter) -> str:
+    """The last words of a text, at most so many tokens."""
+    return truncate(text[: -8 * tokens - 1 : -1], tokens, counter)[::-1] if tokens else ""

@@ -1,0 +1,164 @@
+"""What a function was called with, and which of it makes two calls the same."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from langmem_adapters.codec import decode, encode
+from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.experience.functions.naming import is_whole, told_apart
+from langmem_adapters.experience.functions.values import by_name, identity, name_of
+from langmem_adapters.keys import fingerprint
+
+__all__ = ["Arguments"]
+
+_SELF = ("self", "cls")
+
+
+class Arguments:
+    """The arguments of one function.
+
+    Args:
+        function: Whose arguments they are.
+        key: What counts of an argument, by its name: a function from its value; or one function that is called as
+            the function itself is, and gives all that counts.
+        ignore: Names of arguments that do not count. The first of a method, ``self`` or ``cls``, does not either,
+            unless ``key`` names it; but results of one class are not those of its subclasses.
+        trusted: Whether the function's user has said where its results are, and so that nothing else is meant.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        key: Callable[..., Any] | Mapping[str, Callable[[Any], Any]] | None = None,
+        ignore: Collection[str] = (),
+        trusted: bool = False,
+    ) -> None:
+        if isinstance(ignore, str) or not isinstance(ignore, Collection):
+            raise ConfigurationError('ignore is a list of names, such as ["timeout"], not one text')
+        if not (key is None or callable(key) or (isinstance(key, Mapping) and all(map(callable, key.values())))):
+            raise ConfigurationError('key is a function, or says it of arguments: key={"user": lambda user: user.id}')
+        self.name = getattr(function, "__qualname__", type(function).__qualname__)
+        self.signature = _signature(function, self.name)
+        self._whole = key if callable(key) else None
+        self._parts: Mapping[str, Callable[[Any], Any]] = key if isinstance(key, Mapping) else {}
+        names = list(self.signature.parameters)
+        for name in (*ignore, *self._parts):
+            if name not in names:
+                raise ConfigurationError(f"{self.name} has no argument {name!r}; it has {', '.join(names) or 'none'}")
+        kinds = {each.kind: each.name for each in self.signature.parameters.values()}
+        self._others = kinds.get(inspect.Parameter.VAR_KEYWORD, "")
+        self.owner = names[0] if names and _is_method(function, names[0]) else None
+        owner = {self.owner} - set(self._parts) if self.owner else set()
+        self._counted = [name for name in names if name not in {*ignore, *owner}]
+        self.stands_for_itself = bool(owner) and self._whole is None
+        self._defined_by = name_of(function).rpartition(".")[0]
+        self._decorated = function
+        self._function, self._is_whole = _fingerprint_of(function, trusted=trusted)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        """Arguments by name, defaults included. Raises TypeError, where the function cannot be called with these."""
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound
+
+    def counted(self, bound: inspect.BoundArguments) -> dict[str, Any]:
+        """The arguments that make the call what it is, by name."""
+        if self._whole is not None:
+            return {"key": self._whole(*bound.args, **bound.kwargs)}
+        counted = {name: bound.arguments[name] for name in self._counted}
+        return counted | {name: part(counted[name]) for name, part in self._parts.items() if name in counted}
+
+    def as_given(self, counted: Mapping[str, Any]) -> dict[str, Any]:
+        """What counts, as the function itself is called with it: each of ``**kwargs`` by its own name."""
+        own = dict(counted)
+        others = own.pop(self._others, {})
+        return {**others, **own} if isinstance(others, Mapping) else dict(counted)
+
+    def owner_of(self, bound: inspect.BoundArguments) -> str:
+        """The class of a method's object; empty, where that is the one in which the method stands."""
+        if not self.stands_for_itself:
+            return ""
+        owner = bound.arguments[str(self.owner)]
+        name = self._defined_by if owner is None else name_of(owner if isinstance(owner, type) else type(owner))
+        return "" if name == self._defined_by else name
+
+    def key(self, counted: Mapping[str, Any], owner: str = "") -> str:
+        """The fingerprint of the function and its arguments: another for any other value or type.
+
+        Raises ConfigurationError, naming the argument, for one that is no data.
+        """
+        try:
+            return fingerprint([self._named(), owner, by_name(counted)])
+        except (SerializationError, RecursionError) as error:  # the latter of what goes round in a circle
+            raise self._explained(counted) from error
+
+    def made_by(self, owner: str = "") -> str:
+        """The fingerprint of the function alone: whose requests may be compared with each other."""
+        return fingerprint([self._named(), owner])
+
+    def _named(self) -> str:
+        """What tells the function from others; with what it holds that had no value yet when it was decorated."""
+        if not self._is_whole:
+            self._function, self._is_whole = _fingerprint_of(self._decorated, trusted=False)  # the latter last
+        return self._function
+
+    def _explained(self, counted: Mapping[str, Any]) -> ConfigurationError:
+        if self._whole is not None:
+            kind = type(counted["key"]).__qualname__
+            return ConfigurationError(
+                f"what key= gives for the arguments of {self.name} is no data: it is a {kind}, or holds what is none"
+            )
+        for name, value in counted.items():
+            try:
+                fingerprint(identity(value))
+            except (SerializationError, RecursionError):  # noqa: PERF203 - each try may fail
+                return ConfigurationError(
+                    f"the argument {name!r} of {self.name} cannot tell one call from another, as it is a"
+                    f" {type(value).__qualname__} or holds what is no data:"
+                    f' leave it out with ignore=["{name}"], or say with key={{"{name}": …}} what counts of it'
+                )
+        return ConfigurationError(f"the arguments of {self.name} are too many, or nested too deep, for a key")
+
+    def request(self, counted: Mapping[str, Any]) -> Any:
+        """The arguments as data that nobody else can change: the value of the only one, or all by name.
+
+        None, for what counts and yet cannot be kept, such as a class.
+        """
+        try:
+            values = decode(encode(dict(counted)))
+        except SerializationError:
+            return None
+        return next(iter(values.values())) if len(values) == 1 else values
+
+
+def _fingerprint_of(function: Callable[..., Any], *, trusted: bool) -> tuple[str, bool]:
+    """A function's fingerprint, and whether it says all: see :func:`is_whole`."""
+    try:
+        told = told_apart(function, trusted=trusted)
+        return fingerprint(identity(told)), is_whole(told)
+    except (SerializationError, RecursionError) as error:
+        raise ConfigurationError(
+            f"{name_of(function)} has arguments already, or holds values, that are no data, and tell it from no other:"
+            " say with tag= where the results of this one are"
+        ) from error
+
+
+def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
+    if isinstance(function, staticmethod | classmethod):
+        raise ConfigurationError(f"put @{type(function).__name__} above @cached, not below it")
+    if not callable(function):
+        raise ConfigurationError(f"cached decorates functions, not {type(function).__name__}")
+    try:
+        return inspect.signature(function)
+    except ValueError as error:
+        raise ConfigurationError(f"{name} does not say which arguments it takes: wrap it in a function") from error
+
+
+def _is_method(function: Callable[..., Any], first: str) -> bool:
+    """Whether a function stands in the body of a class, as far as its names tell."""
+    place, _, _ = getattr(function, "__qualname__", "").rpartition(".")
+    return first in _SELF and bool(place) and not place.endswith("<locals>")

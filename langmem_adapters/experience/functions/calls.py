@@ -1,0 +1,350 @@
+"""What comes before and after a call of a function whose results are kept as experiences."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import itertools
+import logging
+import sys
+import threading
+import time
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any
+
+from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
+from langmem_adapters.experience.background_scoring import BackgroundScoring, Kept
+from langmem_adapters.experience.functions.arguments import Arguments
+from langmem_adapters.experience.functions.rules import Rules, Turn, replaced
+from langmem_adapters.experience.policies import attempt, decision, verdict
+from langmem_adapters.experience.pool import ExperiencePool
+from langmem_adapters.experience.responses import Responses
+from langmem_adapters.experience.single_flight.flights import Flight, Flights
+from langmem_adapters.experience.single_flight.leases import Leases
+from langmem_adapters.flow import Flow, run, submit
+from langmem_adapters.model import Experience
+from langmem_adapters.warn_once import WarnOnce
+
+__all__ = ["Calls"]
+
+_log = logging.getLogger("langmem_adapters")
+
+
+class Calls:
+    """The part of :class:`~langmem_adapters.experience.FunctionCache` that stands around each call."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        make_pool: Callable[[], ExperiencePool],  # asked at the first call
+        *,
+        rules: Rules,
+        arguments: Arguments,
+        responses: Responses,
+        keep_requests: bool | None = None,
+        scoring: BackgroundScoring | None = None,  # that of others; as the counts, it is its own else
+        counts: Counter[str] | None = None,
+        clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._name = getattr(function, "__qualname__", type(function).__qualname__)
+        self._make_pool = make_pool
+        self._rules, self._arguments, self.responses = rules, arguments, responses
+        self._keeps_requests = rules.reads_requests if keep_requests is None else keep_requests
+        self._clock, self._timer, self._sleep, self._new_id = clock, timer, sleep, new_id
+        self._lock = threading.Lock()
+        self._returned: deque[bytes] = deque(maxlen=256)  # leases of broken-off calls: nobody's to wait for
+        self._pool: ExperiencePool | None = None
+        self._flights = Flights()
+        self._counts: Counter[str] = Counter() if counts is None else counts
+        self._warn = WarnOnce()
+        self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", self._warn)
+        self._shares = rules.wait > 0 and not responses.stream
+        self._replaced = replaced(arguments, rules, self._name)
+
+    @property
+    def pool(self) -> ExperiencePool:
+        """Where the results are kept: for clearing, exporting, and what the hits have saved."""
+        if self._pool is None:
+            with self._lock:
+                self._pool = self._pool or self._make_pool()
+        return self._pool
+
+    def _identify(self, bound: inspect.BoundArguments, counted: dict[str, Any]) -> str:
+        return self._arguments.key(self._serialized(counted), self._arguments.owner_of(bound))
+
+    def _request(self, counted: dict[str, Any]) -> Any:
+        return self._arguments.request(self._serialized(counted))
+
+    def _serialized(self, counted: dict[str, Any]) -> dict[str, Any]:
+        own = self._rules.serializer
+        return counted if own is None else {"req": own.serialize_req(**self._arguments.as_given(counted))}
+
+    # --- before the call
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flow[Turn]:
+        """What a call comes to: served, or to be made."""
+        turn = Turn(args, kwargs)
+        pool = self.pool
+        if not (pool.reads or pool.writes):
+            return turn
+        try:
+            bound = self._arguments.bind(args, kwargs)
+        except TypeError:  # the function itself says so best
+            return turn
+        turn.counted = self._arguments.counted(bound)
+        turn.key = self._identify(bound, turn.counted)
+        if self._rules.reads_requests or self._keeps_requests:
+            turn.made_by = self._arguments.made_by(self._arguments.owner_of(bound))
+        if self._rules.reads_requests:
+            turn.req = self._request(turn.counted)
+        if (yield from self._serve(turn)):
+            return turn
+        turn.keeps = pool.writes
+        with self.held(turn):
+            if self._shares and pool.reads and pool.writes:
+                yield from self._board(turn)
+            if not turn.served:
+                if turn.req is None and (self._keeps_requests or self._rules.scorer is not None):
+                    turn.req = self._request(turn.counted)
+                yield from self._add_context(turn, bound)
+        self._counts["misses"] += not turn.served
+        turn.started = self._timer()
+        return turn
+
+    def _serve(self, turn: Turn, *, again: bool = False) -> Flow[bool]:
+        """Serve from the pool, if that is possible."""
+        try:
+            experience = yield from self.pool.lookup_flow(turn.key, again=again)
+            if experience is not None and not (yield from self._accepts(turn, experience)):
+                self.pool.withdraw(experience)
+                return False
+            if experience is not None:
+                return (yield from self._read(turn, experience))
+            if self._rules.query_type == "semantic" and not again:
+                return (yield from self._similar(turn))
+        except LangmemError as error:
+            self._degrade(error)
+        return False
+
+    def _accepts(self, turn: Turn, experience: Experience) -> Flow[bool]:
+        if self._rules.judge is None:
+            return True
+        if experience.uuid == turn.refused:  # looked at again
+            return False
+        turn.refused = experience.uuid
+        asked = experience.model_copy(update={"req": turn.req})  # the same by its key, kept or not
+        accepted = False
+        try:
+            accepted = yield from verdict(self._rules.judge, asked, turn.req)
+        except LangmemError as error:
+            self._degrade(error)
+        if not accepted:
+            self._reject()
+        return accepted
+
+    def _reject(self) -> None:
+        self._counts["rejected"] += 1
+
+    def _similar(self, turn: Turn) -> Flow[bool]:
+        """Serve a similar experience of which the judge says that it will do."""
+        for experience, _ in (yield from self.pool.similar_flow(turn.req, self._rules.k, turn.may_have)):
+            if self._rules.judge and (yield from verdict(self._rules.judge, experience, turn.req)):
+                self.pool.credit(experience)
+                return (yield from self._read(turn, self.responses.formed(experience), own=False))
+            self._reject()
+        return False
+
+    def _read(self, turn: Turn, experience: Experience, *, own: bool = True) -> Flow[bool]:
+        try:
+            turn.value = self.responses.of(experience)
+        except SerializationError as damage:
+            _log.warning("a result of %s is treated as a miss: %s", self._name, damage)
+            self.pool.withdraw(experience)
+            if own:
+                yield from self.pool.heal_flow(turn.key)
+            return False
+        turn.served, turn.kept = True, experience
+        self._counts["hits"] += 1
+        return True
+
+    def _add_context(self, turn: Turn, bound: inspect.BoundArguments) -> Flow[None]:
+        builder, name = self._rules.context_builder, self._replaced
+        if builder is None or name is None or not self.pool.reads:
+            return
+        try:
+            similar = yield from self.pool.similar_flow(turn.req, self._rules.k, turn.may_have)
+            if similar:
+                found, given = [each.experience for each in similar], bound.arguments[name]
+                if isinstance(given, list | dict):
+                    given = decision("a copy of the request", lambda: copy.deepcopy(bound.arguments[name]))
+                bound.arguments[name] = yield from attempt("the context builder", builder, given, found)
+                turn.args, turn.kwargs = bound.args, bound.kwargs
+        except LangmemError as error:
+            self._degrade(error)
+
+    # --- several at once
+
+    def _board(self, turn: Turn) -> Flow[None]:
+        """Wait for whoever makes the same call, in this process or in another; or become the one who does."""
+        until = self._timer() + self._rules.wait
+        while turn.flight is None:
+            flight, own = self._flights.join(turn.key)
+            if own and flight is not None:
+                self._lead(turn, flight)
+            elif flight is None or not (yield from flight.wait(max(until - self._timer(), 0.0))):
+                if flight is None or not flight.is_left:
+                    return  # inside of that very call, or it takes too long
+                self._abandon(flight)  # nobody reads on where nobody is
+            elif (data := flight.landed.result()) is not None:
+                shared = Experience.from_bytes(data)
+                self.pool.credit(shared)
+                yield from self._read(turn, shared, own=False)
+                self._counts["shared"] += turn.served
+                return
+            elif not flight.broken_off or self._timer() >= until:
+                return  # one more try of another's that fails would be one more time to wait
+        try:
+            yield from self._lease(turn, turn.flight, until)
+        except LangmemError as error:
+            self._degrade(error)
+        if turn.served:
+            self.let_go(turn)
+
+    def _lead(self, turn: Turn, flight: Flight) -> None:
+        turn.flight = flight
+        # A task may be cancelled in the very moment in which it gets its turn, and then nobody has it.
+        weakref.finalize(turn, self._abandon, flight).atexit = False
+
+    def _lease(self, turn: Turn, flight: Flight, until: float) -> Flow[None]:
+        """Wait for another process that makes the same call, if there is one; what it makes is served."""
+        leases = self._leases()
+        awaited: bytes | None = None
+        for number in itertools.count():
+            flight.lease = yield from leases.take(turn.key)
+            if (yield from self._serve(turn, again=True)) or self._timer() >= until:
+                return
+            if awaited not in {None, leases.holder}:  # that call came to nothing, and all here have waited for it
+                self._lead(turn, self._flights.renew(flight))
+                return
+            if flight.lease is not None or not (yield from leases.pause(number)):
+                return
+            awaited = None if leases.holder in self._returned else leases.holder
+
+    def _leases(self) -> Leases:
+        scope = self.pool.scope
+        return Leases(
+            self.pool.store,
+            ("experience", scope.tenant, scope.user, self.pool.tag, "leases"),
+            seconds=self._rules.wait,
+            clock=self._clock,
+            sleep=self._sleep,
+            new_id=self._new_id,
+        )
+
+    # --- after the call
+
+    def finish(self, turn: Turn, value: Any) -> Flow[None]:
+        """Keep what the function returned, and tell those who wait for it."""
+        with self.held(turn):
+            if turn.keeps:
+                yield from self._keep(turn, value)
+            if turn.flight is not None:
+                turn.flight.land(turn.kept.to_bytes() if turn.kept else None)
+                yield from self._give_back(turn.flight)
+            elif turn.kept is not None and (slower := self.in_air(turn.key)) is not None:
+                slower.land(turn.kept.to_bytes())  # whoever waits for that one need not wait any longer
+
+    def _keep(self, turn: Turn, value: Any) -> Flow[None]:
+        took = {"time_cost": self._timer() - turn.started}
+        try:
+            seen = self.responses.seen(value)
+            if not decision("should_store", lambda: self._rules.should_store(seen)):
+                self._counts["refused"] += 1
+                return
+            metric = decision("metric", lambda: self._rules.metric(seen).model_copy(update=took))
+            req = turn.req if self._keeps_requests else None
+            turn.kept = turn.signed(self.responses.experience(value, req=req, metric=metric))
+            turn.kept = yield from self._create(turn, value, turn.kept)
+            self._counts["stored"] += 1
+        except SerializationError as error:
+            self.refuse(error)
+        except LangmemError as error:
+            self._degrade(error)
+
+    def refuse(self, error: SerializationError) -> None:
+        """Count and tell a result that cannot be kept."""
+        self._counts["refused"] += 1
+        self._warn(f"a result of {self._name} is not kept: {error}")
+
+    def _create(self, turn: Turn, value: Any, made: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others
+        """Put an experience into the pool: the place of what else is kept of a value, and goes with it."""
+        return (yield from self.pool.create_flow(made, key=turn.key))
+
+    def _give_back(self, flight: Flight) -> Flow[None]:
+        lease, flight.lease = flight.lease, None
+        if lease is not None:
+            try:
+                yield from self._leases().give_back(lease)
+            except LangmemError as error:
+                self._degrade(error)
+
+    def in_air(self, key: str) -> Flight | None:
+        """The call for this key that this process is making."""
+        return self._flights.of(key)
+
+    def led(self, turn: Turn) -> AbstractContextManager[None]:
+        """While the call is made: the same call from inside of it does not wait for it."""
+        return self._flights.led(turn.flight)
+
+    @contextmanager
+    def held(self, turn: Turn) -> Iterator[None]:
+        """While a call is made, or its stream is read: if it fails, or nobody reads on, others may try."""
+        try:
+            yield
+        except BaseException:
+            self.let_go(turn)
+            raise
+
+    def let_go(self, turn: Turn) -> None:
+        """Give up a call that failed, was broken off, or need not be made. Does not wait for the store.
+
+        After a failure, all who wait for it make a call of their own: by what is being raised, it is one.
+        """
+        if turn.flight is not None:
+            if turn.kept or isinstance(sys.exc_info()[1], Exception):
+                turn.flight.land(turn.kept.to_bytes() if turn.kept else None)
+            self._abandon(turn.flight)
+
+    def _abandon(self, flight: Flight) -> None:
+        if flight.lease is not None:
+            self._returned.append(flight.lease.data)  # before another takes its turn, who may find it still there
+        flight.break_off()
+        if flight.lease is not None:
+            with suppress(RuntimeError):  # the interpreter is shutting down; the lease ends by itself
+                submit(lambda: run(self._give_back(flight)))
+
+    # --- scores
+
+    def score_later(self, turn: Turn) -> None:
+        """Have a result scored in the background."""
+        if turn.kept is not None:
+            self._scoring.begin(Kept(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))
+
+    def ascore_later(self, turn: Turn) -> None:
+        """:meth:`score_later` for an async function: on its event loop, where the scorer needs one."""
+        if turn.kept is not None:
+            self._scoring.abegin(Kept(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))
+
+    # --- failures
+
+    def _degrade(self, error: LangmemError) -> None:
+        if self._rules.on_error == "raise" or isinstance(error, ConfigurationError):
+            raise error
+        self._counts["errors"] += 1
+        self._warn(f"{self._name} goes on without its cache", error)

@@ -1,0 +1,168 @@
+"""Which function a result is of, so that none is served for another: the same in each process that has the function."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import dis
+import functools
+import logging
+import threading
+import types
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.experience.functions.values import identity, name_of
+from langmem_adapters.keys import fingerprint
+
+__all__ = ["is_whole", "told_apart"]
+
+_LAMBDA = "<lambda>"
+_NO_VALUE = "no value yet"
+_SAY_NOTHING = (  # of a result: what the calls themselves use up, and what lets one wait for another
+    Iterator,
+    *(type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore),
+    *(threading.Event, threading.Barrier, asyncio.Lock, asyncio.Condition, asyncio.Semaphore, asyncio.Event),
+)
+
+
+def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
+    """What tells a function from others, as data and classes of data.
+
+    That is its module and name; of one that another function has made, also what it holds of it, as that is now: data
+    by value, and functions, classes, modules and loggers by name, as what they hold; of a lambda, and of what was typed
+    in at a prompt or in a notebook, also its code. A partial has its arguments; a method of an object, and an object
+    that is called, what that object is as data.
+
+    Where it is ``trusted`` that its user has said where its results are, and has them in other modules under the same
+    name, its own name is all, with that of its class; and of a lambda, which has none, its code. Raises
+    ConfigurationError for an object that is no data, and that nobody told about.
+    """
+    if isinstance(function, functools.partial):
+        inner = told_apart(function.func, trusted=trusted)
+        return inner if trusted else ["partial", inner, list(function.args), function.keywords]
+    if trusted:
+        return _own_name(function)
+    if isinstance(function, types.MethodType):
+        return [told_apart(function.__func__), _owner(function.__self__, name_of(function))]
+    if isinstance(function, types.FunctionType):
+        return _plain(function, frozenset())
+    if isinstance(function, types.BuiltinFunctionType):
+        return [name_of(function)]
+    inner = getattr(function, "__wrapped__", None)  # by functools.lru_cache, for one
+    return ["called", _owner(function, name_of(type(function)))] if inner is None else told_apart(inner)
+
+
+def is_whole(told: Any) -> bool:
+    """Whether all of which a function was told had its value: what stands below it, where it is made, has none yet."""
+    if isinstance(told, dict):
+        return all(map(is_whole, told.values()))
+    return all(map(is_whole, told)) if isinstance(told, list | tuple) else told is not _NO_VALUE
+
+
+def _own_name(function: Callable[..., Any]) -> Any:
+    name = getattr(function, "__name__", type(function).__name__)
+    if name == _LAMBDA and isinstance(function, types.FunctionType):
+        return [name, _code(function.__code__)]
+    cls, dot, _ = getattr(function, "__qualname__", "").rpartition("<locals>.")[2].rpartition(".")
+    return f"{cls}{dot}{name}"
+
+
+def _owner(owner: object, name: str) -> Any:
+    if isinstance(owner, type):
+        return name_of(owner)
+    if isinstance(owner, BaseModel) or dataclasses.is_dataclass(owner):
+        return owner
+    raise ConfigurationError(
+        f"nothing tells the {type(owner).__qualname__} of {name} from another of its kind: say with tag= where the"
+        " results of this one are"
+    )
+
+
+def _plain(function: types.FunctionType, within: frozenset[types.FunctionType]) -> list[Any]:
+    told: list[Any] = [name_of(function)]
+    if function in within:
+        return told
+    if function.__name__ == _LAMBDA or told[0].startswith("__main__."):
+        told.append(_code(function.__code__))
+    if within:  # of the one that is called, defaults are arguments
+        defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        told += [_told(value, function, within) for value in defaults]
+    own = {found.argval for found in dis.get_instructions(function.__code__) if found.opname == "STORE_DEREF"}
+    cache = getattr(function, "cache", function)  # of one that is decorated already
+    for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if variable in own:
+            continue  # what a function changes itself is no part of what it is
+        try:
+            held = cell.cell_contents
+        except ValueError:  # what calls itself, and the class in which it stands, have none when it is decorated
+            told.append(None if variable in {function.__name__, "__class__"} else _NO_VALUE)
+        else:
+            told += [] if held is cache else [_told(held, function, within | {function})]
+    return told
+
+
+def _told(value: Any, holder: types.FunctionType, within: frozenset[types.FunctionType]) -> Any:
+    """What tells a value that a function holds from others, as data."""
+    if (name := _name_alone(value)) is not None:
+        return name
+    if isinstance(value, types.FunctionType):
+        return _plain(value, within)
+    kind = type(value).__qualname__
+    if isinstance(value, dict):
+        return [kind, {key: _told(item, holder, within) for key, item in value.items()}]
+    parts = _parts(value)
+    return _data(value, holder) if parts is None else [kind, *(_told(part, holder, within) for part in parts)]
+
+
+def _name_alone(value: Any) -> str | None:
+    """The name of what is known by that, and of what says nothing of a result."""
+    if isinstance(value, type):
+        return name_of(value)
+    if isinstance(value, types.ModuleType):
+        return value.__name__
+    if isinstance(value, logging.Logger):
+        return value.name
+    if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, types.ModuleType | None):
+        return name_of(value)
+    return name_of(type(value)) if isinstance(value, _SAY_NOTHING) else None
+
+
+def _parts(value: Any) -> Sequence[Any] | None:
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    if isinstance(value, types.MethodType | types.BuiltinMethodType):
+        return [value.__name__, value.__self__]
+    if "__wrapped__" in getattr(value, "__dict__", {}):  # by functools.lru_cache, for one
+        return [value.__wrapped__]
+    if isinstance(value, BaseException):
+        return list(value.args)
+    return list(value) if isinstance(value, list | tuple | deque) else None
+
+
+def _data(value: Any, holder: types.FunctionType) -> Any:
+    try:
+        fingerprint(identity(value))
+    except SerializationError as error:
+        kind = type(value).__qualname__
+        raise ConfigurationError(
+            f"{name_of(holder)} holds a {kind} of the function that made it, and nothing tells that from another"
+            f" {kind}: say with tag= where the results of this one are"
+        ) from error
+    return value
+
+
+def _code(code: types.CodeType) -> list[Any]:
+    names = [code.co_names, code.co_varnames]
+    caught = getattr(code, "co_exceptiontable", b"")  # of Python 3.11 and later
+    return [code.co_code, caught, code.co_flags, names, [_constant(value) for value in code.co_consts]]
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, types.CodeType):
+        return _code(value)
+    return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)

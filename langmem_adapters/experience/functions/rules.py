@@ -1,0 +1,103 @@
+"""What decides about the calls of one function, and what is known about one of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.experience.functions.arguments import Arguments
+from langmem_adapters.experience.keeping import QueryType
+from langmem_adapters.experience.policies import AtLeast, ContextBuilder, Judge, Scorer, Serializer, asks_async
+from langmem_adapters.experience.single_flight.flights import Flight
+from langmem_adapters.model import Experience, Metric
+from langmem_adapters.validation import check_count, check_function, check_plain
+
+__all__ = ["Rules", "Turn", "replaced"]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What decides about the calls of one function; see :func:`langmem_adapters.cached`."""
+
+    scorer: Scorer | None = None
+    judge: Judge | None = None
+    context_builder: ContextBuilder | None = None
+    serializer: Serializer | None = None
+    query_type: QueryType = "exact"
+    k: int = 4
+    request: str | None = None
+    should_store: Callable[[Any], bool] = lambda _: True
+    metric: Callable[[Any], Metric] = lambda _: Metric()
+    wait: float = 60.0
+    on_error: Literal["degrade", "raise"] = "degrade"
+
+    def check(self, name: str, *, is_async: bool) -> None:
+        """Raise ConfigurationError for rules that cannot go together."""
+        if self.on_error not in {"degrade", "raise"}:
+            raise ConfigurationError(f'on_error is "degrade" or "raise", not {self.on_error!r}')
+        for policy in ("scorer", "judge", "context_builder"):
+            check_function(policy, getattr(self, policy))
+        for policy in ("should_store", "metric"):
+            check_plain(policy, getattr(self, policy))
+        check_count("k", self.k, least=0)
+        if not (isinstance(self.wait, int | float) and 0 <= self.wait < math.inf):
+            raise ConfigurationError(f"wait is a number of seconds, or 0, not {self.wait!r:.50}")
+        if self.query_type not in {"exact", "semantic"}:
+            raise ConfigurationError(f'query_type is "exact" or "semantic", not {self.query_type!r}')
+        if self.query_type == "semantic" and (self.judge is None or isinstance(self.judge, AtLeast)):
+            raise ConfigurationError(
+                'query_type="semantic" needs a judge, who says which similar experience will do: one that compares the'
+                " requests, as LLMJudge does, and not the scores alone, as AtLeast"
+            )
+        for policy in ("scorer", "judge", "context_builder"):
+            if asks_async(getattr(self, policy)) and not is_async:
+                raise ConfigurationError(
+                    f"the {policy} is a coroutine function, and {name} is none: give it a plain one"
+                )
+
+    @property
+    def reads_requests(self) -> bool:
+        """Whether anything wants to see the requests of earlier calls."""
+        return self.judge is not None or self.context_builder is not None
+
+
+@dataclass
+class Turn:
+    """One call: what the function is to be called with, or what it need not be called for."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    key: str = ""
+    counted: dict[str, Any] = field(default_factory=dict)
+    served: bool = False
+    value: Any = None
+    keeps: bool = False
+    req: Any = None
+    made_by: str = ""
+    refused: str | None = None
+    flight: Flight | None = None
+    started: float = 0.0
+    kept: Experience | None = None
+
+    def signed(self, experience: Experience) -> Experience:
+        """An experience that tells which function made it, where its request is kept, by which others could find it."""
+        if experience.req is None or not self.made_by:
+            return experience
+        return experience.model_copy(update={"made_by": self.made_by})
+
+    def may_have(self, experience: Experience) -> bool:
+        """Whether an experience of a similar request is the same function's, or was put into the pool by hand."""
+        made_by = (experience.model_extra or {}).get("made_by")
+        return not made_by or made_by == self.made_by
+
+
+def replaced(arguments: Arguments, rules: Rules, name: str) -> str | None:
+    """The argument that a context builder replaces."""
+    names = [parameter for parameter in arguments.signature.parameters if parameter != arguments.owner]
+    chosen = rules.request or ("req" if "req" in names else names[0] if len(names) == 1 else None)
+    if rules.context_builder is not None and chosen not in names:
+        raise ConfigurationError(f"which argument of {name} is the request? Say so with request=, one of {names}")
+    return chosen

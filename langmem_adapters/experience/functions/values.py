@@ -1,0 +1,87 @@
+"""Values as data, together with their classes: the same for equal values of one class, and for no others."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, PydanticUserError, TypeAdapter
+
+from langmem_adapters.experience.functions.equality import fields_of
+from langmem_adapters.keys import fingerprint
+
+__all__ = ["by_name", "identity", "name_of"]
+
+_READ = TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z")  # has an offset of a class of pydantic's own
+_PLAIN_ZONES = (type(None), dt.timezone, type(_READ.tzinfo))  # what is written of a time says all of these
+_SCALARS = (str, int, float, bool, bytes, type(None))
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """A function's module and name; of a script, the name under which others import it."""
+    module = getattr(function, "__module__", "") or ""
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        module = spec.name if spec else Path(file).stem if file else module
+    return f"{module}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+def identity(value: Any) -> Any:
+    """A value as data, together with the class of what the codec would write as a plain value.
+
+    A class counts by its module and name, those of a script as of its import, and by what its instances hold.
+    """
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if isinstance(value, type):
+        return ("class", name_of(value), _held_by(value))
+    return (*_parts(value), kind.__qualname__ if kind.__module__ == "builtins" else name_of(kind))
+
+
+def _held_by(cls: type) -> Any:
+    """The fields, of a class of data."""
+    if issubclass(cls, enum.Enum):
+        return [member.name for member in cls]
+    if issubclass(cls, BaseModel):
+        with suppress(PydanticUserError):  # of what JSON does not know, the fields by their types' names
+            return cls.model_json_schema()
+        return {name: str(field.annotation) for name, field in cls.model_fields.items()}
+    return {name: str(kind) for name, kind in getattr(cls, "__annotations__", {}).items()}
+
+
+def _parts(value: Any) -> tuple[Any, ...]:  # noqa: PLR0911 - a line for each kind
+    """What kind of thing it is, and what it is made of."""
+    if isinstance(value, enum.Enum):
+        return "enum", value.value if value.name is None else value.name  # flags together may have no name
+    if isinstance(value, dt.datetime | dt.time) and (value.fold or type(value.tzinfo) not in _PLAIN_ZONES):
+        return "time", value, f"{type(value.tzinfo)} {value.tzinfo}", value.fold
+    if isinstance(value, BaseModel):
+        own = by_name({**fields_of(value), **(value.model_extra or {})})
+        return ("model", own, by_name(value.__pydantic_private__)) if value.__pydantic_private__ else ("model", own)
+    if dataclasses.is_dataclass(value):
+        return "dataclass", by_name({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+    if isinstance(value, OrderedDict):
+        return "in order", [[identity(key), identity(item)] for key, item in value.items()]
+    if isinstance(value, Mapping):
+        if all(type(key) is str for key in value):
+            return "mapping", by_name(value)
+        return "pairs", sorted([fingerprint(identity(key)), fingerprint(identity(item))] for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return "sequence", [identity(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return "set", sorted(fingerprint(identity(item)) for item in value)
+    return "other", value
+
+
+def by_name(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Each by its name."""
+    return {name: identity(value) for name, value in fields.items()}

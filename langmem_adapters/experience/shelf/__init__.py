@@ -1,0 +1,1 @@
+"""Where a pool keeps its entries, what finds them, and what goes by itself."""

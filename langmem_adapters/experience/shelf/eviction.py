@@ -1,0 +1,121 @@
+"""What goes from a shelf by itself: what is beyond its bounds, and what nobody can be served.
+
+Both are looked for at the old end of the log, a few entries on each write and never more. What was used since it last
+stood there goes back to the new end (a mark, written once a round, says so), and of the others the least worthy go
+first. Any process may do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.experience.shelf.rows import BYTES, USED, Rows, number
+from langmem_adapters.protocols import Item, Page
+
+__all__ = ["Evicted", "Room"]
+
+Evicted = list[tuple[str, bytes]]
+"""Keys and values of what had to go."""
+
+_LOOK = 8  # entries of the old end that are looked at in one go
+_PASSES = 8  # at most, on one write
+_MERCY = 4  # passes in which what was used is spared
+_SLACK = 128  # of so many entries one more is dropped than must be, so that not every write has to
+
+
+class _Round(NamedTuple):
+    """What to drop from the old end, and what to put back to the new end."""
+
+    drop: list[Item]
+    spare: list[Item]
+    values: dict[str, bytes]
+
+
+class Room:
+    """Blocking; meant for a flow's steps.
+
+    Args:
+        rows: What is kept.
+        max_entries, max_bytes: What may be kept; None: any number.
+        worth: Gives what an entry is worth keeping; None for one that is worth nothing at all.
+    """
+
+    def __init__(
+        self, rows: Rows, *, max_entries: int | None, max_bytes: int | None, worth: Callable[[bytes], float | None]
+    ) -> None:
+        for name, bound in (("max_entries", max_entries), ("max_bytes", max_bytes)):
+            if bound is not None and not (isinstance(bound, int | float) and bound >= 1):
+                raise ConfigurationError(f"{name} is a number above 0, or None, not {bound!r:.50}")
+        self._rows = rows
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._worth = worth
+        self._swept = 0  # how far the log was looked through
+
+    def make(self, evicted: Evicted) -> list[Item]:
+        """Drop what is beyond the bounds; gives what left the log, and adds what was kept of it to ``evicted``."""
+        left: list[Item] = []
+        for count in range(_PASSES):
+            page = self._rows.store.scan(self._rows.namespace, limit=_LOOK, keys=[BYTES])
+            entries, size = self._excess(page)
+            if entries <= 0 and size <= 0:
+                break
+            if self._max_entries is not None and entries > 0:
+                entries += min(_LOOK - 1, self._max_entries // _SLACK)
+            left += self._carry_out(self._choose(page.items, entries, size, merciful=count < _MERCY), evicted)
+        return left
+
+    def sweep(self, evicted: Evicted | None = None) -> list[Item]:
+        """Drop what is worth nothing among the next few entries; without ``evicted``, only what has no value.
+
+        Where they all go, the next few are looked at too. Gives what left the log.
+        """
+        left: list[Item] = []
+        for _ in range(_PASSES):
+            items = self._rows.store.scan(self._rows.namespace, after=self._swept, limit=_LOOK).items
+            self._swept = items[-1].seq if len(items) == _LOOK else 0
+            values = self._rows.get([item.id for item in items])
+            drop = [item for item in items if self._is_spent(values.get(item.id), unread=evicted is None)]
+            if drop:
+                values.update(self._rows.get(self._rows.marks([item.id for item in drop])))
+                left += self._carry_out(_Round(drop, [], values), [] if evicted is None else evicted)
+            if len(drop) < _LOOK:
+                break
+        return left
+
+    def _is_spent(self, data: bytes | None, *, unread: bool) -> bool:
+        return data is None or not (unread or self._worth(data) is not None)
+
+    def _excess(self, page: Page) -> tuple[int, int]:
+        entries = 0 if self._max_entries is None else page.total - self._max_entries
+        size = 0 if self._max_bytes is None or not page.total else number(page.values.get(BYTES)) - self._max_bytes
+        return entries, size
+
+    def _choose(self, items: Sequence[Item], entries: int, size: int, *, merciful: bool) -> _Round:
+        keys = [item.id for item in items]
+        values = self._rows.get(self._rows.with_marks(keys))
+        worths = {key: self._worth(values[key]) for key in keys if key in values}
+        used = [item for item in items if merciful and USED + item.id in values and worths.get(item.id) is not None]
+        drop = [item for item in items if worths.get(item.id) is None]  # expired, damaged, or deleted
+        rest = [item for item in items if item not in drop and item not in used]
+        for item in sorted(rest, key=lambda item: worths[item.id] or 0.0):
+            if len(drop) >= entries and sum(len(values.get(item.id, b"")) for item in drop) >= size:
+                break
+            drop.append(item)
+        return _Round(drop, used, values)
+
+    def _carry_out(self, chosen: _Round, evicted: Evicted) -> list[Item]:
+        drop, spare, values = chosen
+        keys = [item.id for item in drop]
+        done = self._rows.change(
+            keys,
+            delete=[*self._rows.with_marks(keys), *(USED + item.id for item in spare)],
+            remove=[*drop, *spare],
+            append=[(item.id, b"") for item in spare],
+            guard={key: values.get(key) for key in self._rows.with_marks([*keys, *(item.id for item in spare)])},
+        )
+        if done:
+            evicted += [(key, values[key]) for key in keys if key in values]
+        return drop if done else []

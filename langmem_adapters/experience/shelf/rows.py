@@ -1,0 +1,99 @@
+"""What a shelf has of each entry, and changes together: a value, a place in the log, marks, and the count of bytes.
+
+The log holds one item for each key, so an item that outlives its value would keep the next value of that key from
+being told to those who follow the log. Where its item is not at hand, an entry that is removed leaves a grave: whoever
+puts the key again, or comes across the item, sees by it that there is something to clear away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from langmem_adapters.errors import Conflict
+from langmem_adapters.experience.shelf.recent import changed
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Item, Store
+
+__all__ = ["BYTES", "GRAVE", "PAGE", "USED", "Rows", "number"]
+
+PAGE = 500
+USED, GRAVE, BYTES = "used\0", "gone\0", "bytes\0"
+
+
+class Rows:
+    """Blocking; meant for a flow's steps.
+
+    Args:
+        store, namespace: Where they are.
+        bounded: Whether entries are marked as used.
+        counted: Whether their bytes are counted.
+    """
+
+    def __init__(self, store: Store, namespace: Namespace, *, bounded: bool, counted: bool) -> None:
+        self.store = store
+        self.namespace = namespace
+        self._bounded = bounded
+        self._counted = counted
+
+    def get(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """Read values; those that do not exist are left out."""
+        return self.store.get(self.namespace, keys)
+
+    def with_marks(self, keys: Sequence[str]) -> list[str]:
+        """These keys, and those of what is marked of them."""
+        return [*keys, *self.marks(keys)]
+
+    def marks(self, keys: Sequence[str]) -> list[str]:
+        """The keys of what is marked of these."""
+        return [*(GRAVE + key for key in keys), *self.uses(keys)]
+
+    def uses(self, keys: Sequence[str]) -> list[str]:
+        """The keys of the marks of use."""
+        return [USED + key for key in keys] if self._bounded else []
+
+    def pages(self) -> Iterator[list[Item]]:
+        """Go through the log, a page at a time, from the old end to the new."""
+        after = 0
+        while items := self.store.scan(self.namespace, after=after, limit=PAGE).items:
+            yield items
+            after = items[-1].seq
+
+    def change(
+        self,
+        keys: Sequence[str],
+        *,
+        put: Mapping[str, bytes] | None = None,
+        delete: Sequence[str] = (),
+        append: Sequence[tuple[str, bytes]] = (),
+        remove: Sequence[Item] = (),
+        guard: Mapping[str, bytes | None] | None = None,
+    ) -> bool:
+        """Change these entries, all or nothing; False, if another writer was quicker.
+
+        Those who keep what they have read are told, even if the answer was lost.
+        """
+        values, guarded = dict(put or {}), dict(guard or {})
+        if self._counted:
+            before = self.get([*keys, BYTES])
+            held = sum(len(before[key]) for key in keys if key in before)
+            total = number(before.get(BYTES)) - held + sum(len(data) for data in values.values())
+            guarded = {**{key: before.get(key) for key in keys}, BYTES: before.get(BYTES), **guarded}
+            values[BYTES] = str(max(total, 0)).encode()
+        try:
+            self.store.write(self.namespace, put=values, delete=delete, append=append, remove=remove, guard=guarded)
+        except Conflict:
+            return False
+        finally:
+            changed(self.namespace, keys)
+        return True
+
+    def bury(self, values: Mapping[str, bytes]) -> bool:
+        """Remove exactly these entries, wherever they stand in the log; False, if another writer was quicker."""
+        keys = list(values)
+        graves = dict.fromkeys((GRAVE + key for key in keys), b"")
+        return self.change(keys, put=graves, delete=[*keys, *self.uses(keys)], guard=values)
+
+
+def number(data: bytes | None) -> int:
+    """A count that was kept; 0 for none."""
+    return int(data) if data is not None and data.isdigit() else 0

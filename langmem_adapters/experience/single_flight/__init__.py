@@ -1,0 +1,1 @@
+"""Of those who ask the same at once, one asks, and the others wait."""

@@ -1,0 +1,67 @@
+"""While a model is asked: who waits for whom, where several ask the same or a stream is still being read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from typing import Any
+
+from langmem_adapters.experience.cached import FunctionCache
+from langmem_adapters.experience.functions.arguments import Arguments
+from langmem_adapters.experience.functions.rules import Turn
+from langmem_adapters.experience.single_flight.flights import Flight
+
+__all__ = ["Asking", "Requests"]
+
+_reading: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
+
+
+class Requests(Arguments):
+    """Requests come with their keys."""
+
+    def key(self, counted: Mapping[str, Any], owner: str = "") -> str:  # noqa: ARG002 - of no method
+        """What the request is known by."""
+        return str(counted["key"])
+
+    def made_by(self, owner: str = "") -> str:  # noqa: ARG002 - same
+        """Nothing: all that is asked may be compared."""
+        return ""
+
+    def request(self, counted: Mapping[str, Any]) -> Any:
+        """What was asked."""
+        return counted["question"]
+
+
+class Asking:
+    """The part of the hosts' answers that knows of calls in the air."""
+
+    _calls: FunctionCache
+
+    def flush(self) -> None:
+        """Wait for the scores that are being made in the background."""
+        self._calls.flush()
+
+    async def aflush(self) -> None:
+        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
+        await self._calls.aflush()
+
+    def _held(self, turn: Turn) -> AbstractContextManager[None]:
+        """While the model answers: if it fails, or nobody reads on, others may try."""
+        return self._calls.held(turn)
+
+    @staticmethod
+    def _read_by(turn: Turn, thread: int | None, *, begun: bool = True) -> None:
+        """Note who reads a stream, or is about to: they must not wait for themselves, if they ask the same again."""
+        own = turn.flight
+        if own is not None:
+            own.reader, own.unread = thread, not begun
+            others = (flight for flight in _reading.get() if flight is not own and not flight.landed.done())
+            _reading.set((*others, own))
+
+    def _apart(self, key: str) -> AbstractContextManager[None]:
+        """Apart from a stream of the same that is read here, or about to be."""
+        flight = self._calls.in_air(key)
+        own = flight is not None and (flight in _reading.get() or flight.reader == threading.get_ident())
+        return self._calls.led(Turn((), {}, flight=flight if own else None))

@@ -1,0 +1,133 @@
+"""Calls in the air: of those in this process that want the same at the same time, one goes, and the others wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, InvalidStateError, wait
+from contextvars import ContextVar
+
+from langmem_adapters.experience.single_flight.leases import Lease, may_wait
+from langmem_adapters.flow import Flow, Step
+
+__all__ = ["Flight", "Flights"]
+
+_MOMENT = 0.25  # seconds; so long nobody need read a stream for which others wait
+_leading: ContextVar[frozenset[tuple[int, str]]] = ContextVar("langmem_leading", default=frozenset())
+
+
+class Flight:
+    """One call, the lease under which it is made, and what its followers are told: bytes, or why there are none."""
+
+    def __init__(self, flights: Flights, key: str) -> None:
+        self._flights = flights
+        self.key = key
+        self.landed: Future[bytes | None] = Future()
+        self.landed.set_running_or_notify_cancel()  # so that a follower that is cancelled does not cancel it
+        self.broken_off = False
+        self.lease: Lease | None = None
+        self.reader: int | None = None  # the thread on which it is read as a stream
+        self.unread = False  # a stream of which nobody has read anything yet
+
+    def land(self, data: bytes | None) -> None:
+        """Tell the result; None, where there is none to share, and each makes a call of their own at once."""
+        self._flights.remove(self)
+        with contextlib.suppress(InvalidStateError):  # it has landed already
+            self.landed.set_result(data)
+
+    def break_off(self) -> None:
+        """Say that nobody goes on with the call: one of the followers makes it. Nothing, after it has landed."""
+        if not self.landed.done():
+            self.broken_off = True
+            self.land(None)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it is a stream, and the thread on which it was read has ended."""
+        return self.reader is not None and self.reader not in {thread.ident for thread in threading.enumerate()}
+
+    def wait(self, seconds: float) -> Flow[bool]:
+        """Until it has landed, or for so many seconds; False, if it is still in the air.
+
+        That may be at once, where nobody may wait, and after a moment, where it is a stream that nobody reads: its
+        reader may be the one who waits here.
+        """
+        waited = True
+        while waited and seconds > 0 and not self.landed.done() and not self.is_left:
+            unread, moment = self.unread, min(seconds, _MOMENT)
+            waited = (yield from self._wait(moment)) and not (unread and self.unread)
+            seconds -= moment
+        return self.landed.done()
+
+    def _wait(self, seconds: float) -> Flow[bool]:
+        """For so many seconds at the most; False, where nobody may wait."""
+        waited: bool = yield Step(lambda: self._block(seconds), lambda: self._await(seconds))
+        return waited
+
+    def _block(self, seconds: float) -> bool:
+        if may_wait():
+            wait([self.landed], seconds)
+            return True
+        return False
+
+    async def _await(self, seconds: float) -> bool:
+        await asyncio.wait([asyncio.wrap_future(self.landed)], timeout=seconds)
+        return True
+
+
+class Flights:
+    """The calls of one function that are in the air, by key. Safe to share between threads, and across ``fork``."""
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # garbage may be collected within, and with it a call that nobody has
+        self._flights: dict[str, Flight] = {}
+
+    def join(self, key: str) -> tuple[Flight | None, bool]:
+        """The call for this key, and whether it is the caller's own to make; none, for one inside of that call."""
+        if (id(self), key) in _leading.get():
+            return None, False
+        if self._pid != os.getpid():  # those who lead them are on the other side
+            self._start()
+        with self._lock:
+            fresh = Flight(self, key)
+            flight = self._flights.setdefault(key, fresh)
+            return flight, flight is fresh
+
+    def of(self, key: str) -> Flight | None:
+        """The call for this key that is in the air."""
+        return self._flights.get(key) if self._pid == os.getpid() else None
+
+    def renew(self, flight: Flight) -> Flight:
+        """Let those go who wait for this call: who comes from now on waits for the one that takes its place."""
+        fresh = Flight(self, flight.key)
+        fresh.lease, flight.lease = flight.lease, None
+        with self._lock:
+            if self._flights.get(flight.key) is flight:
+                self._flights[flight.key] = fresh
+        flight.land(None)
+        return fresh
+
+    def remove(self, flight: Flight) -> None:
+        """Let the next caller make a call of its own."""
+        with self._lock:
+            if self._flights.get(flight.key) is flight:
+                del self._flights[flight.key]
+
+    @contextlib.contextmanager
+    def led(self, flight: Flight | None) -> Iterator[None]:
+        """While the call is made: a call for the same key from inside does not wait for itself."""
+        if flight is None:
+            yield
+            return
+        token = _leading.set(_leading.get() | {(id(self), flight.key)})
+        try:
+            yield
+        finally:
+            _leading.reset(token)

@@ -1,0 +1,1 @@
+"""Whether an answer to one request may be served for another."""

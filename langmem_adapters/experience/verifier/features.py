@@ -1,0 +1,275 @@
+"""What two readings have in common, and what not: the words put side by side, and figures drawn from that."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from langmem_adapters.experience.verifier.questions import FRAMES
+from langmem_adapters.experience.verifier.reading import Reading, Word
+from langmem_adapters.experience.verifier.words import (
+    ARTICLES,
+    I_WORDS,
+    OPPOSITES,
+    PREPOSITIONS,
+    SOFT,
+    STOP,
+    SYNONYMS,
+    YOU_WORDS,
+)
+
+__all__ = ["MISSPELT", "Alignment", "align", "edits", "features", "governed"]
+
+
+_listed = str.split
+MISSPELT = 0.9
+"""How surely a word stands for one that differs as slips of the pen do."""
+
+
+class Alignment(NamedTuple):
+    """Which content word of one request stands for which of the other, by their places, and how surely."""
+
+    pairs: list[tuple[int, int, float]]
+    only_left: list[int]
+    only_right: list[int]
+
+
+def align(left: Sequence[Word], right: Sequence[Word]) -> Alignment:
+    """Put equal words side by side first, then forms, synonyms and misspellings of each other."""
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(right):
+        places.setdefault(word.stem, []).append(place)
+    pairs: list[tuple[int, int, float]] = []
+    rest, used = [], set()
+    for place, word in enumerate(left):
+        found = places.get(word.stem)
+        if found:
+            other = found.pop(0)
+            used.add(other)
+            pairs.append((place, other, 1.0 if word.text == right[other].text else 0.95))
+        else:
+            rest.append(place)
+    free = [place for place in range(len(right)) if place not in used]
+    rest = _align_alike(left, right, rest, free, pairs)
+    _align_compounds(left, right, rest, free, pairs)
+    _align_compounds(right, left, free, rest, pairs, turned=True)
+    return Alignment(sorted(pairs), rest, free)
+
+
+def _align_alike(
+    left: Sequence[Word], right: Sequence[Word], rest: list[int], free: list[int], pairs: list[tuple[int, int, float]]
+) -> list[int]:
+    alone = []
+    for place in rest:
+        best, other = max(((likeness(left[place].stem, right[n].stem), -n) for n in free), default=(0.0, 0))
+        if best >= 0.6:  # noqa: PLR2004
+            free.remove(-other)
+            pairs.append((place, -other, best))
+        else:
+            alone.append(place)
+    return alone
+
+
+def _align_compounds(
+    one: Sequence[Word], other: Sequence[Word], ones: list[int], others: list[int],
+    pairs: list[tuple[int, int, float]], *, turned: bool = False,
+) -> None:  # fmt: skip
+    """Put "facebook" beside "face book", and the other way round."""
+    for place in list(ones):
+        for n in list(others):
+            if n + 1 in others and other[n].text + other[n + 1].text == one[place].text:
+                ones.remove(place)
+                others.remove(n)
+                others.remove(n + 1)
+                pairs.append((n, place, 0.95) if turned else (place, n, 0.95))
+                break
+
+
+@lru_cache(maxsize=1 << 14)
+def likeness(one: str, other: str) -> float:  # noqa: PLR0911 - a ladder
+    """How surely a stem stands for another: 1 the same, 0 not at all."""
+    if one == other:
+        return 1.0
+    if (one, other) in OPPOSITES:
+        return 0.0
+    if SYNONYMS.get(one, frozenset()) & SYNONYMS.get(other, frozenset()):
+        return 0.8
+    shorter, longer = sorted((one, other), key=len)
+    size = len(shorter)
+    if size < 4 or not (one.isalpha() and other.isalpha()):  # noqa: PLR2004
+        return 0.0
+    same = next((n for n in range(size) if one[n] != other[n]), size)
+    forms = one[same:] in _ENDINGS and other[same:] in _ENDINGS
+    if forms and same >= max(4, 0.7 * len(longer)):
+        return 0.85
+    if size >= 5 and _misspelt(one, other):  # noqa: PLR2004
+        return MISSPELT
+    return 0.6 if forms and longer.startswith(shorter) else 0.0
+
+
+_ENDINGS = frozenset(
+    _listed(
+        """a able age al an ance ant ar ary ate ation c ct d ed ee ence ency ent er es est ful i ial ian ibl ible ic
+        ical ier if in ing ion ious ish ism ist it ity iv ive iz ize l less like ly ment n ness or ori ory ous s sion
+        ss t tic tion ur ure v ve y z"""
+    )
+) | {""}
+"""What stems that begin alike may end in, to be forms of one word; "Niger" and "Nigeria" are none."""
+
+
+def _misspelt(one: str, other: str) -> bool:
+    """Whether two stems differ as slips of the pen do: a letter too many, or two exchanged.
+
+    Another letter in the place of one makes another word as often as a misspelt one: "Rhine", "Rhone".
+    """
+    if one[0] != other[0] or edits(one, other, 1) > 1:
+        return False
+    return len(one) != len(other) or sorted(one) == sorted(other)
+
+
+def edits(one: Sequence[str], other: Sequence[str], most: int) -> int:
+    """How many letters or words must be added, dropped, replaced or exchanged with the next; for more, ``most + 1``.
+
+    Hyyrö's bit-parallel form (2003): a column of the table of distances is two numbers, the places at which it rises
+    and falls, so its cost is that of the longer sequence.
+    """
+    if abs(len(one) - len(other)) > most:
+        return most + 1
+    if not one or not other:
+        return min(max(len(one), len(other)), most + 1)
+    places: dict[str, int] = {}
+    for n, item in enumerate(one):
+        places[item] = places.get(item, 0) | 1 << n
+    full, last = (1 << len(one)) - 1, 1 << (len(one) - 1)
+    rises, falls, diagonal, before, distance = full, 0, 0, 0, len(one)
+    for item in other:
+        here = places.get(item, 0)
+        exchanged = ((~diagonal & here) << 1) & before
+        diagonal = ((((here & rises) + rises) ^ rises) | here | falls | exchanged) & full
+        up, down = falls | (~(diagonal | rises) & full), diagonal & rises
+        distance += bool(up & last) - bool(down & last)
+        up, down = (up << 1 | 1) & full, (down << 1) & full
+        rises, falls, before = down | (~(diagonal | up) & full), up & diagonal, here
+    return min(distance, most + 1)
+
+
+def features(left: Reading, right: Reading, alignment: Alignment, cosine: float) -> list[float]:
+    """The figures that the verifier weighs; see :data:`NAMES`."""
+    pairs, only_left, only_right = alignment
+    one, other = [left.content[n] for n in only_left], [right.content[n] for n in only_right]
+    total = sum(map(weight, left.content)) + sum(map(weight, right.content)) or 1.0
+    shared = sum(sure * (weight(left.content[a]) + weight(right.content[b])) for a, b, sure in pairs)
+    heavy = [weight(word) for word in one], [weight(word) for word in other]
+    order = [b for _, b, _ in pairs]
+    size = len(order) * (len(order) - 1) / 2
+    rising = _rising_pairs(order)
+    difference = edits(left.stems[:60], right.stems[:60], 60)
+    lefts, rights = left.vocabulary, right.vocabulary
+    stops = lefts & STOP, rights & STOP
+    grams = _grams(left.text), _grams(right.text)
+    bigrams = set(pairwise(left.stems)), set(pairwise(right.stems))
+    inserted = (_restricting(left, only_left), _restricting(right, only_right))
+    substituted = _substituted(alignment, heavy)
+    return [
+        cosine,
+        sum(heavy[0]), sum(heavy[1]), max(heavy[0], default=0.0), max(heavy[1], default=0.0),
+        shared / total,
+        len(pairs) / ((len(pairs) + len(one) + len(other)) or 1),
+        min(len(left.content), len(right.content)),
+        max(len(left.words), len(right.words)),
+        abs(len(left.words) - len(right.words)),
+        min(_FRAME[left.frame], _FRAME[right.frame]),
+        max(_FRAME[left.frame], _FRAME[right.frame]),
+        sum(word.capital for word in one) + sum(word.capital for word in other),
+        sum(word.stem in SOFT for word in one) + sum(word.stem in SOFT for word in other),
+        rising / size if size else 1.0,
+        _share(*bigrams), _share(*stops), _share(set(left.stems), set(right.stems)), _share(*grams),
+        difference,
+        difference / (max(len(left.stems), len(right.stems)) or 1),
+        _differs(lefts, rights, I_WORDS) + 2 * _differs(lefts, rights, YOU_WORDS),
+        bool(lefts & YOU_WORDS) + bool(rights & YOU_WORDS),
+        bool(lefts & I_WORDS) + bool(rights & I_WORDS),
+        len((stops[0] ^ stops[1]) - ARTICLES),
+        max(left.sentences, right.sentences),
+        sum(inserted),
+        substituted,
+        _same_last(left, right),
+    ]  # fmt: skip
+
+
+NAMES = tuple(
+    _listed(
+        """cosine lost_left lost_right most_left most_right shared jaccard content longest difference frame_low
+        frame_high names soft rising bigrams stops stems grams edits edit_share person you i stop_changes
+        sentences restricting substituted last"""
+    )
+)
+
+_FRAME = {name: n for n, (name, _) in enumerate((*FRAMES, ("none", "")))}
+
+
+def weight(word: Word) -> float:
+    """How much a word says: its being a name or a number, or long, stands for its being rare."""
+    if word.stem in SOFT:
+        return 0.6
+    if word.capital or not word.text.isalpha() or not word.text.isascii():
+        return 5.0
+    return 2.5 + 0.25 * min(len(word.stem), 8)
+
+
+def governed(reading: Reading, word: Word) -> bool:
+    """Whether it follows a preposition, a stop word between them aside: "in India", "for the poor", "without sugar"."""
+    before = reading.words[max(0, word.place - 2) : word.place]
+    return bool(before) and (before[-1] in PREPOSITIONS or (before[-1] in STOP and before[0] in PREPOSITIONS))
+
+
+def _restricting(reading: Reading, alone: Iterable[int]) -> float:
+    """Words of one request alone that follow a preposition."""
+    return sum(weight(word) for n in alone if governed(reading, word := reading.content[n]))
+
+
+def _substituted(alignment: Alignment, heavy: tuple[list[float], list[float]]) -> float:
+    """The weight of words that stand in the place of others: between the same neighbours."""
+    gaps: list[dict[int, float]] = [{}, {}]
+    for side, alone in enumerate((alignment.only_left, alignment.only_right)):
+        there = sorted(pair[side] for pair in alignment.pairs)
+        for n, place in enumerate(alone):
+            gap = sum(other < place for other in there)
+            gaps[side][gap] = gaps[side].get(gap, 0.0) + heavy[side][n]
+    return sum(min(value, gaps[1].get(gap, 0.0)) for gap, value in gaps[0].items())
+
+
+def _rising_pairs(order: Sequence[int]) -> int:
+    """How many pairs of places rise."""
+    seen: list[int] = []
+    total = 0
+    for place in order:
+        below = bisect_left(seen, place)
+        total += below
+        seen.insert(below, place)
+    return total
+
+
+@lru_cache(maxsize=16)  # a request is compared with several
+def _grams(text: str) -> set[str]:
+    return {text[n : n + 3] for n in range(len(text) - 2)}
+
+
+def _share(
+    one: AbstractSet[str] | AbstractSet[tuple[str, str]], other: AbstractSet[str] | AbstractSet[tuple[str, str]]
+) -> float:
+    return len(one & other) / len(one | other) if one or other else 1.0
+
+
+def _differs(one: frozenset[str], other: frozenset[str], words: frozenset[str]) -> int:
+    return bool(one & words) != bool(other & words)
+
+
+def _same_last(left: Reading, right: Reading) -> float:
+    if not left.content or not right.content:
+        return 0.0
+    return likeness(left.content[-1].stem, right.content[-1].stem)

@@ -1,0 +1,336 @@
+"""Hard guards: differences that forbid serving one request's answer for another, however near the two may be.
+
+A guard looks at two readings and at how their words stand side by side, and says why it refuses: "" where it does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from operator import ne
+from types import MappingProxyType
+
+from langmem_adapters.experience.verifier.features import MISSPELT, Alignment, edits, governed
+from langmem_adapters.experience.verifier.guards_small_words import (
+    complements,
+    courtesies,
+    differ,
+    links,
+    modality,
+    persons,
+    scope,
+    tense,
+    voice,
+)
+from langmem_adapters.experience.verifier.order import swapped
+from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
+from langmem_adapters.experience.verifier.reading import Reading, Word
+from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH, NEGATIONS, OPPOSITES, SOFT, STOP
+
+__all__ = ["GUARDS", "Guard"]
+
+Guard = Callable[[Reading, Reading, Alignment], str]
+
+_KINDS = frozenset({"how to", "why", "how many", "how long", "when", "where", "who"})
+_OPEN = _KINDS | {"how"}
+_WHERE = frozenset({"how", "when", "where", "who"})
+_LONG = 60  # words
+_OPENING = frozenset(("what", "which", "where"))
+_MODALS = frozenset(("can", "could", "should", "will", "would"))
+_listed = str.split  # lists of words read better as text
+_PRONOUNS = frozenset(_listed("i you he she it we they"))
+_SUBJECTS = _PRONOUNS | frozenset(_listed("my your his her our their its the this that these those there"))
+_FINITE = frozenset(
+    _listed("am is are was were has have had do does did can could will would shall should may might must")
+)
+_SINGLING = frozenset(("even", "other", "same"))
+_COMPOUND = frozenset(("life", "world"))
+_DERIVING = ("er", "or", "ee", "est", "ist", "ism", "ian", "ity")
+_FEW = 2
+_SHORT = 14  # words; of more than these, some are often replaced or added in passing
+_PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "re")
+_FULL_OR_LESS = ("ful", "less")
+_WHETHER_OR_NOT = re.compile(r"\bor not\b|\bwhy not\b|\bnot only\b|\bif not\b")
+
+
+def numbers(left: Reading, right: Reading, _: Alignment) -> str:
+    """Numbers, years, versions, dates and amounts must be the same ones."""
+    if set(left.numbers) == set(right.numbers):
+        return ""
+    return differ("numbers", set(left.numbers) - set(right.numbers), set(right.numbers) - set(left.numbers))
+
+
+def units(left: Reading, right: Reading, _: Alignment) -> str:
+    """A unit, day, month or time of day must not stand in the place of another."""
+    one, other = left.units - right.units, right.units - left.units
+    return differ("units", one, other) if one and other else ""
+
+
+def negation(left: Reading, right: Reading, _: Alignment) -> str:
+    """One must not deny what the other says."""
+    one, other = _denied(left), _denied(right)
+    return f"negation differs: {', '.join(sorted(one | other))}" if len(one) % 2 != len(other) % 2 else ""
+
+
+def opposites(left: Reading, right: Reading, _: Alignment) -> str:
+    """A word must not stand in the place of its contrary: "increase" and "decrease", "export" and "import"."""
+    lefts, rights = _stems(left), _stems(right)
+    others = sorted(rights.keys() - lefts.keys())
+    for one in sorted(lefts.keys() - rights.keys()):
+        word = lefts[one]
+        for other in others:
+            if (one, other) in OPPOSITES or _affixed(word, rights[other]):
+                return differ("opposites", {word}, {rights[other]})
+    return ""
+
+
+def symbols(left: Reading, right: Reading, _: Alignment) -> str:
+    """Signs of reckoning and of code must be the same ones: "5 + 3" is not "5 * 3"."""
+    if left.symbols == right.symbols:
+        return ""
+    one, other = Counter(left.symbols), Counter(right.symbols)
+    return differ("symbols", (one - other).elements(), (other - one).elements())
+
+
+def quotations(left: Reading, right: Reading, _: Alignment) -> str:
+    """What one quotes, the other quotes or says."""
+    return differ("quotations", _missing(left.quoted, right), _missing(right.quoted, left))
+
+
+def code(left: Reading, right: Reading, _: Alignment) -> str:
+    """Identifiers, paths, options and names with inner capitals must occur in both."""
+    return differ("code", _missing(left.code, right), _missing(right.code, left))
+
+
+def names(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """A name of one request must occur in the other: a part of it will do, "Trump" for "Donald Trump"."""
+    one = {word.text for word in _names(left, alignment, 0) if word.stem not in right.stems}
+    return differ("names", one, {word.text for word in _names(right, alignment, 1) if word.stem not in left.stems})
+
+
+def order(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """Things must not have exchanged their parts: "from A to B" and "from B to A"."""
+    alone = len(alignment.only_left) + len(alignment.only_right)
+    compared = "than" in left.words and "than" in right.words
+    if alone > 0.4 * len(alignment.pairs) and not compared:  # said in other words, and so in another order
+        return ""
+    found = swapped(left, right, alignment)
+    return f"order differs: {found[0]}, {found[1]}" if found else ""
+
+
+def question(left: Reading, right: Reading, _: Alignment) -> str:
+    """One must not ask why, where or how many, and the other something else.
+
+    Nor may one ask what the other states, where nothing but the question mark tells: "my card is blocked".
+    """
+    if _asks(left) != _asks(right) and _may_state(left) and _may_state(right):
+        return "question differs: ?"
+    one, other = left.frame, right.frame
+    both = {one, other}
+    if one != other and (
+        both <= _KINDS or both <= _WHERE or both == {"how", "why"} or ("whether" in both and both & _OPEN)
+    ):
+        return f"question differs: {one}, {other}"
+    if both == {"what", "where"} and _OPENING.issuperset((*left.words[:1], *right.words[:1])):
+        return f"question differs: {one}, {other}"
+    return ""
+
+
+def language(left: Reading, right: Reading, _: Alignment) -> str:
+    """Both must be in English, or neither."""
+    return "" if left.english == right.english or left.text == right.text else "language differs"
+
+
+def restrictions(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """Neither may add a restriction: "in India", "for women", "without sugar"."""
+    if alignment.only_left and alignment.only_right:  # one word may stand for another
+        return ""
+    one, other = _restricted(left, alignment.only_left), _restricted(right, alignment.only_right)
+    return differ("restrictions", one, other)
+
+
+def words(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """One word or two must not stand in the place of others that are no known synonyms, with all else the same.
+
+    And in a long text, which a word hardly moves, no word of weight may be one's alone. Texts of middling length often
+    have a word replaced in passing: of these the score decides.
+    """
+    one = [left.content[n] for n in alignment.only_left]
+    other = [right.content[n] for n in alignment.only_right]
+    if max(len(left.words), len(right.words)) > _LONG:
+        weighty = [{word.text for word in side if word.stem not in SOFT} for side in (one, other)]
+        return differ("words", *weighty)
+    if len(one) == len(other) == 1 and _all_else_same(left, right):
+        both = one[0].text, other[0].text
+        free = _MODALS if left.frame == right.frame == "how to" else {"can", "could"}
+        if not free.issuperset(both):
+            return differ("words", both[:1], both[1:])
+    if (
+        len(one) == len(other) <= _FEW
+        and not any(word.stem in SOFT for word in (*one, *other))
+        and (_is_short(left, right) or edits(left.stems, right.stems, _FEW + 1) <= len(one) + 1)
+    ):
+        return differ("words", {word.text for word in one}, {word.text for word in other})
+    return ""
+
+
+def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """With all else the same, no charger for a charge, no larger for a large; nor a contract for a contact.
+
+    A letter too many is taken for a slip only where it is doubled, or where other words differ as well.
+    """
+    if alignment.only_left or alignment.only_right or not _all_else_same(left, right):
+        return ""
+    for a, b, sure in alignment.pairs:
+        if sure < 1:
+            one, other = left.content[a].text, right.content[b].text
+            (base, ending), (same, another) = _derived(one), _derived(other)
+            longer = sure == MISSPELT and len(one) != len(other) and _single(one) != _single(other)
+            if longer or (base == same and ending != another):
+                return differ("forms", [one], [other])
+    return ""
+
+
+def additions(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """Neither may say all that the other says, and a word of weight more: "salmon" and "frozen salmon"."""
+    if (alignment.only_left and alignment.only_right) or not _is_short(left, right):
+        return ""
+    one, other = _telling(left, alignment.only_left), _telling(right, alignment.only_right)
+    return differ("additions", one, other)
+
+
+GUARDS: Mapping[str, Guard] = MappingProxyType(
+    {
+        "language": language,
+        "numbers": numbers,
+        "units": units,
+        "negation": negation,
+        "opposites": opposites,
+        "symbols": symbols,
+        "quotations": quotations,
+        "code": code,
+        "names": names,
+        "order": order,
+        "question": question,
+        "restrictions": restrictions,
+        "words": words,
+        "additions": additions,
+        "forms": forms,
+        "courtesies": courtesies,
+        "scope": scope,
+        "links": links,
+        "voice": voice,
+        "tense": tense,
+        "modality": modality,
+        "persons": persons,
+        "complements": complements,
+    }
+)
+"""The guards by name, in the order in which they are asked."""
+
+
+def _is_short(left: Reading, right: Reading) -> bool:
+    return max(len(left.words), len(right.words)) <= _SHORT
+
+
+def _telling(reading: Reading, only: Iterable[int]) -> set[str]:
+    """Words of weight, and the soft ones that single something out: "other people", "the mean salary", "world cup"."""
+    found = set()
+    for n in only:
+        word = reading.content[n]
+        if (
+            word.stem not in SOFT
+            or word.text in _SINGLING
+            or (word.text == "mean" and reading.words[word.place - 1] in ARTICLES)
+            or (word.text in _COMPOUND and not STOP.issuperset(reading.words[word.place + 1 : word.place + 2]))
+        ):
+            found.add(word.text)
+    return found
+
+
+def _derived(word: str) -> tuple[str, str]:
+    """What a word derives from, and by which ending."""
+    word = word.removesuffix("s")
+    ending = next((ending for ending in _DERIVING if word.endswith(ending)), "")
+    return word.removesuffix(ending).rstrip("ey"), ending
+
+
+def _asks(reading: Reading) -> bool:
+    return any(mark in reading.text for mark in "?؟;")
+
+
+def _may_state(reading: Reading) -> bool:
+    """Whether it is no question by its words: in English by what it opens with, elsewhere by any that asks."""
+    if reading.english and not ENGLISH.isdisjoint(reading.words):
+        if reading.frame != "none" or not _SUBJECTS.issuperset(reading.words[:1]):
+            return False
+        finite = not _FINITE.isdisjoint(reading.words) or any(word.endswith("ed") for word in reading.words)
+        return finite or reading.words[0] in _PRONOUNS
+    asks = not QUESTION_WORDS.isdisjoint(reading.words[:2]) or any(part in reading.text for part in QUESTION_PARTS)
+    return not asks
+
+
+def _single(word: str) -> list[str]:
+    """Its letters, each that is doubled once."""
+    return [letter for letter, _ in groupby(word)]
+
+
+def _all_else_same(left: Reading, right: Reading) -> bool:
+    """Whether at most one word differs, and none is added."""
+    return len(left.stems) == len(right.stems) and sum(map(ne, left.stems, right.stems)) <= 1
+
+
+def _denied(reading: Reading) -> set[str]:
+    found = [word for word in reading.words if word in NEGATIONS]
+    hidden = len(_WHETHER_OR_NOT.findall(reading.text)) if "not" in found else 0
+    return {f"{word}{n or ''}" for n, word in enumerate(found[hidden:])}
+
+
+def _stems(reading: Reading) -> dict[str, str]:
+    return dict(zip(reading.stems, reading.words, strict=True))
+
+
+def _affixed(one: str, other: str) -> bool:
+    if one[-3:] != other[-3:] and not (one.endswith(_FULL_OR_LESS) and other.endswith(_FULL_OR_LESS)):
+        return False
+    shorter, longer = sorted((one, other), key=len)
+    if len(shorter) < 4:  # noqa: PLR2004
+        return False
+    if longer.endswith(shorter) and longer.removesuffix(shorter) in _PREFIXES:
+        return True
+    return {shorter.removesuffix("ful"), longer.removesuffix("less")} == {shorter[:-3]} and shorter.endswith("ful")
+
+
+def _missing(wanted: frozenset[str], there: Reading) -> set[str]:
+    if not wanted:
+        return set()
+    text = " ".join(re.findall(r"\w+", there.text))
+    joined = text.replace(" ", "")
+    return {one for one in wanted if "".join(re.findall(r"\w+", one.lower())) not in joined}
+
+
+def _names(reading: Reading, alignment: Alignment, side: int) -> list[Word]:
+    """Names that the other request does not have, nor any part of them."""
+    content = reading.content
+    if sum(word.capital for word in content) > 0.7 * len(content) and len(content) > 4:  # noqa: PLR2004
+        return []  # A Heading: Capitals Say Nothing Here
+    matched = {pair[side] for pair in alignment.pairs}
+    only = alignment.only_right if side else alignment.only_left
+
+    def in_a_known_name(n: int) -> bool:
+        near = [k for k in (n - 1, n + 1) if 0 <= k < len(content) and abs(content[k].place - content[n].place) == 1]
+        return any(k in matched and content[k].capital for k in near)
+
+    return [content[n] for n in only if content[n].capital and not in_a_known_name(n)]
+
+
+def _restricted(reading: Reading, only: Iterable[int]) -> set[str]:
+    found = set()
+    for n in only:
+        word = reading.content[n]
+        is_aim = "to" in reading.words[max(0, word.place - 2) : word.place]
+        if governed(reading, word) and word.stem not in SOFT and not is_aim:
+            found.add(word.text)
+    return found

@@ -1,0 +1,272 @@
+"""Guards for small words: they carry little, and yet say to how many something applies, who does it, and when.
+
+Their data stands beside each of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+
+from langmem_adapters.experience.verifier.features import Alignment
+from langmem_adapters.experience.verifier.reading import Reading
+from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, YOU_WORDS, is_past, named, stem_of
+
+__all__ = ["complements", "courtesies", "differ", "links", "modality", "persons", "scope", "tense", "voice"]
+
+_listed = str.split  # lists of words read better as text
+
+
+def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
+    """A courtesy must not stand in the place of another: "how do you say hello", "how do you say thanks"."""
+    one, other = left.courtesies - right.courtesies, right.courtesies - left.courtesies
+    return differ("courtesies", one, other) if one and other else ""
+
+
+def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """All, any, some, most, both, other, another, same: none stands for another; nor "all" for "a" with one noun.
+
+    Nor may "only" have changed its place. In a long text it counts only where a neighbour is the same.
+    """
+    lefts, rights = _quantifiers(left), _quantifiers(right)
+    if lefts == rights:
+        alone = alignment.only_left or alignment.only_right
+        moved = "only" in lefts and not alone and _apart(left, right, "only", "only")
+        return differ("scope", ["only"], ()) if moved else ""
+    long = max(len(left.words), len(right.words)) > _SHORT
+    for one in _new(lefts, rights):
+        for other in _new(rights, lefts):
+            if not (long and _apart(left, right, one, other)):
+                return differ("scope", [one], [other])
+    for these, those in ((left, right), (right, left)):
+        whole = {noun for quantity, noun in _counted(these) if quantity == "all"}
+        if found := whole & {noun for quantity, noun in _counted(those) if quantity == "a"}:
+            return differ("scope", found, ())
+    return ""
+
+
+_SHORT = 14  # words
+_QUANTITIES = named(
+    """all every each everyone everybody everything, any anyone anybody anything,
+    some someone somebody something several few, most, other, another, same, both, either, only"""
+)
+_QUANTIFIERS = frozenset(_QUANTITIES)
+
+
+def links(left: Reading, right: Reading, _: Alignment) -> str:
+    """And must not stand in the place of or, nor the other way round."""
+    lefts, rights = left.vocabulary, right.vocabulary
+    if not (("and" in lefts and "or" in rights) or ("or" in lefts and "and" in rights)):
+        return ""
+    ands, ors = (_linked(left, "and"), _linked(right, "and")), (_linked(left, "or"), _linked(right, "or"))
+    if (ands[0] & ors[1]) - ands[1] - ors[0] or (ors[0] & ands[1]) - ands[0] - ors[1]:
+        return differ("links", ["and"], ["or"])
+    return ""
+
+
+def voice(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """Who does it must not be whom it is done to: "who sued Apple", "who was sued by Apple".
+
+    All the words are the same in the same order, and only one has a "by", which is not that of means: "by card".
+    """
+    lefts, rights = left.vocabulary, right.vocabulary
+    if ("by" in lefts) == ("by" in rights) or alignment.only_left or alignment.only_right:
+        return ""
+    if any(b > d for (_, b, _), (_, d, _) in pairwise(alignment.pairs)) or _MEANS & (lefts ^ rights):
+        return ""
+    return differ("voice", ["by"], ())
+
+
+_MEANS = frozenset(("with", "via", "on", "in", "using", "through"))
+
+
+def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """What is must not stand for what was, nor what was for what will be, all else the same.
+
+    What both suppose has no time: "if I lost it" is "if I lose it".
+    """
+    if _alone(left, right, alignment) - {"will"}:
+        return ""
+    supposing = "if" in left.vocabulary & right.vocabulary
+    lefts, rights = (_stated(left), _stated(right)) if supposing else (left.words, right.words)
+    one, other = _times(lefts), _times(rights)
+    for a, b, _ in alignment.pairs:
+        verb, another = left.content[a].text, right.content[b].text
+        if verb != another and is_past(verb) != is_past(another):
+            for times, words, word in ((one, lefts, verb), (other, rights, another)):
+                if word in words and _AUXILIARIES.isdisjoint(words):
+                    times.add("was" if is_past(word) else "is")
+    if {*one, *other} != {"is", "was"} or one & other:
+        return ""
+    return differ("tense", one, other)
+
+
+def _stated(reading: Reading) -> list[str]:
+    """The words outside of clauses with "if", but for those of "tell me if", which asks whether."""
+    return re.findall(r"\w+", _SUPPOSED.sub(r"\1", reading.text))
+
+
+def _times(words: list[str]) -> set[str]:
+    """What auxiliaries tell; "has decided" tells what was, "has been closed" what is."""
+    times = {_TIMES[word] for word in words if word in _TIMES}
+    if times:
+        return times
+    for place, word in enumerate(words):
+        after = words[place + 1 : place + _NEAR]
+        if word in _HAVING and "been" not in after and any(map(is_past, after)):
+            return {"was"}
+    return times
+
+
+_SUPPOSED = re.compile(r"(^|\b(?!(?:ask|check|know|me|out|see|sure|tell|us|wonder)\b)\w+\W+)if\b[^,.;:?!]*")
+_HAVING = frozenset(("has", "have", "had"))
+_NEAR = 5  # words: "have all of them decided"
+_TIMES = {
+    **dict.fromkeys(_listed("is are am do does will"), "is"),
+    **dict.fromkeys(_listed("was were did"), "was"),
+}
+
+
+def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """Whether one can, must, should, did or does: none is asked for another, but of "you", who "can" what you "do"."""
+    if not left.frame == right.frame == "whether" or left.words[0] == right.words[0]:
+        return ""
+    one, other = _MODES.get(left.words[0]), _MODES.get(right.words[0])
+    if not one or not other or one == other or "you" in (*left.words[1:2], *right.words[1:2]):
+        return ""
+    if _alone(left, right, alignment) - _MODALS:
+        return ""
+    return differ("modality", left.words[:1], right.words[:1])
+
+
+_AUXILIARIES = frozenset(
+    _listed(
+        "is are am was were be been being do does did has have had to can could may might must shall will would should"
+    )
+)
+_MODES = named("can could, may might, should, must, will would, do does")
+_MODALS = frozenset(_listed("can could may might should must shall will would"))
+
+
+def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """What is mine must not be yours, nor what I do to you what you do to me, nor what he does what I do."""
+    one, other = _persons(left), _persons(right)
+    if one == other:
+        return ""
+    gone, new = Counter(one) - Counter(other), Counter(other) - Counter(one)
+    exchanged = not (gone or new) or (gone and new and {*gone, *new} - {"i", "you"})
+    if exchanged and not (alignment.only_left or alignment.only_right):
+        return differ("persons", set(one), set(other) - set(one))
+    if _acting(left.vocabulary) != _acting(right.vocabulary):
+        return ""
+    mine, yours = _owned(left), _owned(right)
+    found = {noun for owner, noun in mine - yours if ("you" if owner == "i" else "i", noun) in yours - mine}
+    return differ("persons", found, ())
+
+
+_MINE = frozenset(("my", "our", "your"))
+_PERSONS = {
+    **dict.fromkeys(I_WORDS, "i"),
+    **dict.fromkeys(YOU_WORDS, "you"),
+    **dict.fromkeys(_listed("he him his"), "he"),
+    **dict.fromkeys(("she", "her"), "she"),
+    **dict.fromkeys(_listed("they them their"), "they"),
+}
+
+
+def complements(left: Reading, right: Reading, _: Alignment) -> str:
+    """What one "stopped to take" is not what one "stopped taking", and "used to take" is not "is used to taking"."""
+    if _TWO_WAYS.isdisjoint(left.stems) or _TWO_WAYS.isdisjoint(right.stems):
+        return ""
+    one, other = _complements(left), _complements(right)
+    return differ("complements", one, other) if one and other and one != other else ""
+
+
+_TWO_WAYS = frozenset(map(stem_of, ("stop", "remember", "forget", "regret", "used")))
+_BEING = frozenset(_listed("is are am was were be been being get got gets getting"))
+
+
+def differ(what: str, one: Iterable[str], other: Iterable[str]) -> str:
+    """A reason: what differs, and in which words; "" where there are none."""
+    found = [*sorted(one), *sorted(other)]
+    return f"{what} differ: {', '.join(found)}" if found else ""
+
+
+def _alone(left: Reading, right: Reading, alignment: Alignment) -> set[str]:
+    """The words of one that the other does not have."""
+    lefts = {left.content[n].text for n in alignment.only_left}
+    return lefts | {right.content[n].text for n in alignment.only_right}
+
+
+def _quantifiers(reading: Reading) -> frozenset[str]:
+    found = _QUANTIFIERS & reading.vocabulary
+    return found - {"most"} if "most" in found and ("the", "most") in pairwise(reading.words) else found
+
+
+def _new(here: frozenset[str], there: frozenset[str]) -> list[str]:
+    known = {_QUANTITIES[word] for word in there}
+    return sorted(word for word in here if _QUANTITIES[word] not in known)
+
+
+def _counted(reading: Reading) -> set[tuple[str, str]]:
+    """Quantities and articles with the word that follows."""
+    return {
+        (_QUANTITIES.get(word) or "a", stem)
+        for word, stem in zip(reading.words, reading.stems[1:], strict=False)
+        if word in _QUANTITIES or word in {"a", "an", "this"}
+    }
+
+
+def _apart(left: Reading, right: Reading, one: str, other: str) -> bool:
+    """Whether two words have no neighbour in common."""
+    return _neighbours(left, one).isdisjoint(_neighbours(right, other))
+
+
+def _neighbours(reading: Reading, word: str) -> set[str]:
+    place = reading.words.index(word)
+    return {*reading.stems[max(0, place - 1) : place], *reading.stems[place + 1 : place + 2]}
+
+
+def _linked(reading: Reading, link: str) -> set[frozenset[str]]:
+    """What stands on both sides of a link, articles aside, in any order."""
+    found = set()
+    for place, word in enumerate(reading.words):
+        if word == link and 0 < place < len(reading.words) - 1:
+            after = place + 1
+            while after < len(reading.words) - 1 and (
+                reading.words[after] in ARTICLES or reading.words[after] in _MINE
+            ):
+                after += 1
+            found.add(frozenset((reading.stems[place - 1], reading.stems[after])))
+    return found
+
+
+def _persons(reading: Reading) -> list[str]:
+    return [_PERSONS[word] for word in reading.words if word in _PERSONS]
+
+
+def _acting(words: frozenset[str]) -> tuple[bool, bool]:
+    return bool(words & (I_WORDS - _MINE)), bool(words & (YOU_WORDS - _MINE))
+
+
+def _owned(reading: Reading) -> set[tuple[str, str]]:
+    return {
+        ("you" if word == "your" else "i", stem)
+        for word, stem in zip(reading.words, reading.stems[1:], strict=False)
+        if word in _MINE
+    }
+
+
+def _complements(reading: Reading) -> set[str]:
+    found = set()
+    for word, stem, after, before in zip(
+        reading.words, reading.stems, reading.words[1:], ["", *reading.words], strict=False
+    ):
+        if word == "used":
+            if after == "to":
+                found.add("is used to" if before in _BEING else "used to")
+        elif stem in _TWO_WAYS and (after == "to" or after.endswith("ing")):
+            found.add(f"{stem} to" if after == "to" else f"{stem} -ing")
+    return found

@@ -1,0 +1,136 @@
+"""Whether the words that two readings have in common have changed places where these matter."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
+
+from langmem_adapters.experience.verifier.features import Alignment
+from langmem_adapters.experience.verifier.reading import Reading, Word
+from langmem_adapters.experience.verifier.words import COMPOUNDING, LINKS, NEGATIONS, PREPOSITIONS, STOP
+
+__all__ = ["swapped"]
+
+_WAYS = {"from": "from", "to": "to", "into": "to", "onto": "to", "than": "than", "before": "before", "after": "after"}
+_AGAINST = frozenset(
+    frozenset(pair.split()) for pair in ("for from", "for by", "for against", "to by", "with against", "with without")
+)
+"""Ways that are not each other's, where all else is the same: a gift "for" her, a gift "from" her."""
+_AIMED = {"into", "onto", "than"}
+_MANY = 24  # words: a long text has many orders
+_TOLD = 10  # words; what has so many, and others besides, is told in another order more often than turned round
+_FEW = 2
+
+
+def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
+    """Two words that have changed places or directions, where these matter; None, if there are none.
+
+    They have, where exchanging them brings back the other's order, or where one comes from what the other goes to. It
+    does not matter where "and", "or" and the like stand between them and nothing that has stayed (to keep A and cancel
+    B is to cancel B and keep A, but not to cancel A and keep B), where each has taken its preposition along ("In Oslo,
+    who …", "Who … in Oslo"), and in "the job of cron" for "the cron job". Nor does it in a long text that is told in
+    other words, unless they are names, nothing else has moved, or something is turned into something, or compared
+    with it.
+    """
+    pairs = alignment.pairs
+    order = [other for _, other, _ in pairs]
+    alone = alignment.only_left or alignment.only_right
+    for one, other, _ in pairs:
+        way, back = _preposition(left, left.content[one]), _preposition(right, right.content[other])
+        if way and back and way != back:
+            ways = _WAYS.get(way), _WAYS.get(back)
+            if (None not in ways and ways[0] != ways[1]) or (not alone and frozenset((way, back)) in _AGAINST):
+                return left.content[one].text, ways[1] or back
+    rising = _longest_rising(order)
+    if rising == len(order) or len(order) > _MANY:
+        return None
+    told = len(order) >= _TOLD and bool(alignment.only_left or alignment.only_right)
+    told = told and not _AIMED.intersection(left.words).intersection(right.words)
+    for i in range(len(order)):
+        for j in range(i + 1, len(order)):
+            if order[i] > order[j]:
+                first, second = left.content[pairs[i][0]], left.content[pairs[j][0]]
+                exchanged = order.copy()
+                exchanged[i], exchanged[j] = exchanged[j], exchanged[i]
+                better = _longest_rising(exchanged)
+                in_part = better >= rising + 2 and (not told or (first.capital and second.capital))
+                beside = j == i + 1 or _go_along(order, i, j)
+                beside = beside or (j == i + 2 and _stand_alike(left, pairs[i][0], pairs[j][0]))
+                if (better == len(order) or in_part) and not _may_move(left, right, pairs[i], pairs[j], beside=beside):
+                    return first.text, second.text
+    return None if alone else _exchanged(left, right, pairs) or _turned_round(left, order)
+
+
+def _go_along(order: Sequence[int], *moved: int) -> bool:
+    """Whether words have kept a neighbour, as where whole clauses have moved."""
+    return all(order[n] + 1 in order[n + 1 : n + 2] or order[n] - 1 in order[max(n - 1, 0) : n] for n in moved)
+
+
+def _stand_alike(reading: Reading, *places: int) -> bool:
+    """Whether the same word goes before, or follows: the two of "American English and British English"."""
+    return any(
+        len({reading.content[place + step].stem for place in places}) == 1
+        for step in (-1, 1)
+        if all(0 <= place + step < len(reading.content) for place in places)
+    )
+
+
+def _exchanged(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]) -> tuple[str, str] | None:
+    """Two phrases that changed places round what stayed: "my big dog bit a cat", "a cat bit my big dog"."""
+    if left.sentences > 1 or right.sentences > 1 or LINKS & left.vocabulary:
+        return None
+    phrases = [pair for n, pair in enumerate(pairs) if n == 0 or pair[1] != pairs[n - 1][1] + 1]
+    order = [other for _, other, _ in phrases]
+    for i in range(len(order)):
+        for j in range(i + 2, len(order)):
+            exchanged = order.copy()
+            exchanged[i], exchanged[j] = exchanged[j], exchanged[i]
+            if exchanged != sorted(order) or _may_move(left, right, phrases[i], phrases[j], beside=False):
+                continue
+            one, other = phrases[i], phrases[j]
+            governed = [_preposition(left, left.content[n]) for n in (one[0], other[0])]
+            if sorted(governed) == sorted(_preposition(right, right.content[n]) for n in (one[1], other[1])):
+                return left.content[one[0]].text, left.content[other[0]].text
+    return None
+
+
+def _turned_round(left: Reading, order: Sequence[int]) -> tuple[str, str] | None:
+    """Two of three or more that have moved each alone: "Lock A, open B and clean C", "open A, clean B and lock C"."""
+    moved = [n for n, other in enumerate(order) if other != n]
+    apart = all(other > one + 1 for one, other in pairwise(moved))
+    return (left.content[moved[0]].text, left.content[moved[1]].text) if apart and len(moved) > _FEW else None
+
+
+def _may_move(
+    left: Reading, right: Reading, one: tuple[int, int, float], other: tuple[int, int, float], *, beside: bool
+) -> bool:
+    a, b = left.content[one[0]], left.content[other[0]]
+    c, d = right.content[one[1]], right.content[other[1]]
+    if {a.text, b.text} & NEGATIONS:
+        return True
+    apart = left.words[a.place + 1 : b.place], right.words[d.place + 1 : c.place]
+    if beside and all(LINKS.intersection(words) and not PREPOSITIONS.intersection(words) for words in apart):
+        return True
+    if bool(apart[0]) != bool(apart[1]) and COMPOUNDING.issuperset([*apart[0], *apart[1]]):
+        return True
+    first, second = _preposition(left, a), _preposition(left, b)
+    return first != second and (first, second) == (_preposition(right, c), _preposition(right, d))
+
+
+def _preposition(reading: Reading, word: Word) -> str:
+    """What governs a word: the preposition before it, with nothing but stop words between."""
+    for before in reversed(reading.words[max(0, word.place - 3) : word.place]):
+        if before in PREPOSITIONS:
+            return before
+        if before not in STOP:
+            break
+    return ""
+
+
+def _longest_rising(order: Sequence[int]) -> int:
+    tails: list[int] = []
+    for value in order:
+        place = bisect_left(tails, value)
+        tails[place : place + 1] = [value]
+    return len(tails)

@@ -1,0 +1,254 @@
+"""A request as the verifier reads it: its words in one spelling, its numbers, quotations, code and names."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from langmem_adapters.experience.verifier.questions import FRAMES
+from langmem_adapters.experience.verifier.spelling import SCALES, one_spelling
+from langmem_adapters.experience.verifier.words import (
+    COURTESIES,
+    ENGLISH,
+    FOREIGN,
+    NUMBERS,
+    POLITE,
+    SOFT,
+    STOP,
+    UNITS,
+    stem_of,
+)
+
+__all__ = ["LONGEST", "Reading", "Word", "read"]
+
+LONGEST = 2_000  # characters; what is longer is not compared word by word
+_LONG_PIECE = 60  # characters of what stands between spaces; what is read of shorter ones is remembered
+_WORD = re.compile(
+    r"https?://[^\s?!,]+|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.]+|(?<![\w-])[-+]?\d+(?:[.:/]\d+)*(?:%|°)?|\d+(?:[.:/]\d+)*|(?:[^\W\d_]\.){2,}|"
+    r"[^\W_]+(?:[_.:'#+-]+[^\W_]+)*(?:\+\+|#)?|[&/,?.!;<>=*^+-]"
+)
+_CODE = re.compile(
+    r"`[^`]+`|\b\w+(?:\.\w+)*\([^()\s]*\)|\b\w*[^\W_]_\w+\b|\b__\w+__|\b[a-z][a-z0-9]*[A-Z]\w*|\b[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+\b|"
+    r"\b(?!(?:[A-Za-z]\.)+[A-Za-z]\b)[A-Za-z_]\w*(?:::|->|\.)[A-Za-z_]\w+(?:(?:::|->|\.)\w+)*|(?<!\w)--?[a-z][\w-]+|(?<!\w)[/~][\w.-]+(?:/[\w.-]+)+|"
+    r"\b[A-Za-z]+\d+\w*\b|\b\w+(?:\+\+|#)(?!\w)"
+)
+_CAPITAL = re.compile(r"(?<=\w) ([A-Z]+)(?![\w'.])(?! [A-Z])")
+_QUOTED = re.compile(r'"([^"]+)"|(?<!\w)\'([^\']+)\'(?!\w)|«([^»]+)»|「([^」]+)」|『([^』]+)』|《([^》]+)》|„([^"]+)"')
+_SYMBOLS = re.compile(
+    r"[+*^=<>|~\\×÷≤≥≠]|(?<=[\d)])\s*[-/](?=\s*[\d(])|(?<=\s)-(?=\s*[\d(])|(?<=\w)!(?=\w|=)|"  # noqa: RUF001 - these signs are meant
+    r"(?<![^\W_][^\W_])(?<=[^\W\d_])(?:\s+[-/](?=\s+[^\W\d_](?![^\W_]))|/(?=[a-z](?![^\W_])))"  # x - y, x/y
+)
+_MAY_BE_QUOTED = re.compile("[\"'«「『《„]")
+_MAY_BE_SYMBOL = re.compile(r"[-+*^=<>|~\\×÷≤≥≠/!]")  # noqa: RUF001 - these signs are meant
+_QUOTES = str.maketrans(
+    {
+        "\u2018": "'",
+        "\u2019": "'",
+        "\u02bc": "'",
+        "\u201c": '"',
+        "\u201d": '"',
+        "\u2032": "'",
+        "\u2033": '"',
+        "\u00b4": "'",
+        "\u2013": "-",
+        "\u2014": " - ",
+    }
+)
+_FRAMES = [(name, re.compile(pattern)) for name, pattern in FRAMES]
+_ASKED_OF_YOU = re.compile(
+    r"^(?:please )?(?:can|could|will|would) you (?:please )?(?:tell|explain|show)(?: to)?(?: me| us)? "
+    r"(?=how |wh(?!ether))"
+)
+_MARK = re.compile(r"(?<![\w.,:/-])\d+([^\W\d_]{1,2})(?![\w-])")
+_NO_MARKS = frozenset(UNITS) | frozenset(SCALES) | frozenset(("st", "nd", "rd", "th", "l", "x"))
+_NO_NAMES = STOP.union(SOFT, NUMBERS, POLITE) - {"it", "us", "who"}
+_SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+
+
+class Word(NamedTuple):
+    """A word in lower case, its stem, and whether it is written as a name is."""
+
+    text: str
+    stem: str
+    capital: bool
+    place: int
+    """Among all the words of the request."""
+
+
+class Reading(NamedTuple):
+    """What :func:`read` found in a request."""
+
+    text: str
+    """In one spelling and lower case."""
+    words: list[str]
+    vocabulary: frozenset[str]
+    """The words, each once."""
+    stems: list[str]
+    content: list[Word]
+    """The words that are no stop words."""
+    numbers: tuple[str, ...]
+    units: frozenset[str]
+    symbols: tuple[str, ...]
+    quoted: frozenset[str]
+    code: frozenset[str]
+    frame: str
+    """Which kind of question it is."""
+    english: bool
+    sentences: int
+    courtesies: frozenset[str]
+    """Those within a sentence: what a text opens with is none of its words."""
+
+
+@lru_cache(maxsize=64)  # a request is compared with several
+def read(text: str) -> Reading:
+    """Read a request. Pure."""
+    plain = unicodedata.normalize("NFKC", text[:LONGEST]).translate(_QUOTES).replace('""', '"')
+    lower = one_spelling(plain.lower())
+    said = [word for piece in lower.split() for word in _words_in(piece)]
+    words = [word for word in said if word not in POLITE]
+    capitals = _capitals(plain)
+    stops = STOP - {
+        word for word in ("it", "us", "who") if re.search(rf"\b{word.upper()}\b", plain) and word in capitals
+    }
+    content = [
+        Word(word, stem_of(word), word in capitals, place) for place, word in enumerate(words) if word not in stops
+    ]
+    month = {"may"} & capitals  # the one month that is a word besides
+    return Reading(
+        text=lower,
+        words=words,
+        vocabulary=frozenset(words),
+        stems=[stem_of(word) for word in words],
+        content=content,
+        numbers=tuple(sorted(word for word in words if word[0].isdigit() or (word[0] == "-" and word[1:2].isdigit()))),
+        units=frozenset(UNITS[word] for word in words if word in UNITS) | month,
+        symbols=_symbols(plain),
+        quoted=_quoted(plain),
+        code=_code(plain) | _capital_stops(plain),
+        frame=_frame(lower.strip()),
+        english=_is_english(words),
+        sentences=len(re.findall(r"[.?!](?=\s+\w|\s*$)", plain)),
+        courtesies=_courtesies(said) if len(said) > len(words) else frozenset(),
+    )
+
+
+def _remembered(reads: Callable[[str], Iterable[str]]) -> Callable[[str], Iterable[str]]:
+    """A function of a piece of text without spaces, with a memory for short ones."""
+    remembers = lru_cache(maxsize=1 << 13)(reads)
+
+    def of(piece: str) -> Iterable[str]:
+        return remembers(piece) if len(piece) <= _LONG_PIECE else reads(piece)
+
+    return of
+
+
+@_remembered
+def _words_in(piece: str) -> tuple[str, ...]:
+    """The words of a piece; as no word has a space in it, those of a text are those of its pieces."""
+    return tuple(word for match in _WORD.finditer(piece) for word in _split(match[0]))
+
+
+def _split(word: str) -> list[str]:  # noqa: PLR0911 - a ladder
+    """The words that a match stands for."""
+    if word in NUMBERS:
+        return [NUMBERS[word]]
+    if word[0].isdigit() or word[0] in "+-" or word.startswith("http") or "@" in word:
+        return [word] if any(character.isalnum() for character in word) else []
+    if not any(character.isalnum() for character in word):
+        return []
+    if _SPACELESS.search(word):
+        return list(word)
+    if ("." in word and all(len(part) <= 1 for part in word.split("."))) or word.startswith("non-"):
+        return [word.replace(".", "").replace("-", "")]  # U.S.A., non-parametric
+    if "-" in word and not any(character.isdigit() for character in word):
+        return [NUMBERS.get(part, part) for part in re.split(r"[-']", word) if part]
+    return [word.strip("'-.:")]
+
+
+def _courtesies(said: list[str]) -> frozenset[str]:
+    first = next((n for n, word in enumerate(said) if word not in POLITE), len(said))
+    return frozenset(COURTESIES[word] for word in said[first:] if word in POLITE)
+
+
+def _capitals(text: str) -> frozenset[str]:
+    """Words in capitals, or with one where no sentence begins; nothing where all is in capitals."""
+    if text.upper() == text:
+        return frozenset()
+    found: set[str] = set()
+    before = "."
+    for piece in text.split():
+        for word in _matches_in(piece):
+            if word[0].isupper():
+                inside = any(character.isupper() for character in word[1:])
+                if inside or before not in {".", "?", "!", ":"}:
+                    found.update(part.lower() for part in re.split(r"[-']", word))
+            before = word
+    return frozenset(found - _NO_NAMES)
+
+
+@_remembered
+def _matches_in(piece: str) -> list[str]:
+    return _WORD.findall(piece)
+
+
+def _symbols(text: str) -> tuple[str, ...]:
+    pictures = [] if text.isascii() else [one for one in text if unicodedata.category(one) in {"So", "Sk"}]
+    if not _MAY_BE_SYMBOL.search(text):
+        return tuple(sorted(pictures))
+    return tuple(sorted([*(found.strip() for found in _SYMBOLS.findall(text)), *pictures]))
+
+
+def _quoted(text: str) -> frozenset[str]:
+    if not _MAY_BE_QUOTED.search(text):
+        return frozenset()
+    return frozenset(_bare(next(filter(None, found.groups()))) for found in _QUOTED.finditer(text))
+
+
+def _code(text: str) -> frozenset[str]:
+    """Code and marks; nothing but what stands between backticks has spaces in it."""
+    if "`" in text:
+        return _read_code(text)
+    return frozenset(found for piece in text.split() for found in _code_in(piece))
+
+
+def _capital_stops(text: str) -> frozenset[str]:
+    """Stop words in capitals that are more than that: the A of "Terminal A", the OR of "an OR gate"; no I."""
+    found = [match for match in _CAPITAL.finditer(text) if match[1] != "I" and match[1].lower() in STOP]
+    if not found or text.upper() == text:
+        return frozenset()
+    return frozenset(
+        match[1] if len(match[1]) > 1 else f"{text[: match.start()].rsplit(maxsplit=1)[-1]} {match[1]}"
+        for match in found
+    )
+
+
+def _read_code(text: str) -> frozenset[str]:
+    """Code, and a number's letters that are no unit and no scale: the 5s and the 3T of "iPhone 5s", "OnePlus 3T"."""
+    marks = {found[0] for found in _MARK.finditer(text) if found[1].lower() not in _NO_MARKS}
+    return frozenset(found[0].strip("`").removesuffix("()") for found in _CODE.finditer(text)) | marks
+
+
+_code_in = _remembered(_read_code)
+
+
+def _bare(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
+def _frame(text: str) -> str:
+    text = _ASKED_OF_YOU.sub("", text)
+    if _FRAMES[0][1].search(text):
+        return "how to"
+    if _FRAMES[-1][1].search(text):
+        return "whether"
+    found = [(match.start(), n) for n, (_, pattern) in enumerate(_FRAMES[:-1]) if (match := pattern.search(text))]
+    return _FRAMES[min(found)[1]][0] if found else "none"
+
+
+def _is_english(words: list[str]) -> bool:
+    if not words or sum(word.isascii() for word in words) < 0.8 * len(words):
+        return False
+    return sum(word in ENGLISH for word in words) >= sum(word in FOREIGN for word in words)

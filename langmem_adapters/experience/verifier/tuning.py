@@ -1,0 +1,113 @@
+"""Choosing a threshold by pairs of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.experience.verifier.verifier import Verifier
+from langmem_adapters.flow import Flow
+from langmem_adapters.progress import Progress, advancing
+
+__all__ = ["Tuned", "TunedPoint", "tuned", "tuning"]
+
+_PAGE = 32  # pairs that are embedded at a time
+
+
+class TunedPoint(NamedTuple):
+    """What a threshold does to the pairs."""
+
+    threshold: float
+    precision: float
+    """Of the pairs that are served, the share that is the same."""
+    hit_rate: float
+    """Of the pairs that are the same, the share that is served."""
+    false_hit_rate: float
+    """Of the pairs that are not the same, the share that is served."""
+
+
+class Tuned(NamedTuple):
+    """The threshold that serves most at the precision that was wanted, and all others beside it."""
+
+    threshold: float
+    curve: list[TunedPoint]
+    scored: Sequence[tuple[float, bool]] = ()
+    """The score of each pair, and whether it is the same."""
+
+
+def tuned(scored: Sequence[tuple[float, bool]], precision: float) -> Tuned:
+    """Choose among the scores that pairs got; the boolean says whether a pair is the same.
+
+    A score of 0 is one that no threshold serves. Raises ConfigurationError, where no threshold has that precision.
+
+    >>> tuned([(0.9, True), (0.8, True), (0.7, False), (0.6, True), (0.0, False)], precision=0.9).threshold
+    0.8
+    """
+    if not 0 < precision <= 1:
+        raise ConfigurationError(f"precision is a number above 0, and at most 1, not {precision}")
+    if not any(is_same for _, is_same in scored):
+        raise ConfigurationError("a threshold is tuned by pairs of which at least one is the same")
+    curve = _curve(scored)
+    good = [point for point in curve if point.precision >= precision]
+    if not good:
+        best = max((point.precision for point in curve), default=0.0)
+        raise ConfigurationError(f"no threshold has a precision of {precision} on these pairs; the best has {best:.3f}")
+    return Tuned(min(good).threshold, curve, list(scored))
+
+
+def tuning(
+    index: Any,
+    pairs: Sequence[tuple[str, str, bool]],
+    precision: float,
+    *,
+    verifier: Verifier | None = None,
+    progress: Progress = False,
+) -> Flow[Tuned]:
+    """Score pairs of a request that is kept and one that is asked, and choose a threshold.
+
+    The score is the verifier's, or without one that of a search in the index.
+    """
+    embedder: Any = getattr(index, "embedder", None)
+    if embedder is None:
+        raise ConfigurationError("tune asks the embedder of an index of vectors (open_vectors), and there is none")
+    if not all(map(_is_pair, pairs)):
+        raise ConfigurationError("a pair is two requests, and whether they mean the same: (kept, asked, True)")
+    scored = []
+    with advancing(progress, "tuning", len(pairs), "pairs") as advance:
+        for start in range(0, len(pairs), _PAGE):
+            page = pairs[start : start + _PAGE]
+            vectors = yield from embedder.texts_flow([kept for kept, _, _ in page])
+            for (kept, asked, same), vector in zip(page, vectors, strict=True):
+                other = yield from embedder.query_flow(asked)
+                cosine = sum(a * b for a, b in zip(vector, other, strict=True)) if vector and other else None
+                score = yield from _score(verifier, kept, asked, cosine)
+                scored.append((score, bool(same)))
+            advance(len(page))
+    return tuned(scored, precision)
+
+
+def _is_pair(pair: Any) -> bool:
+    if not isinstance(pair, tuple | list) or len(pair) != 3:  # noqa: PLR2004 - two requests and a verdict
+        return False
+    return isinstance(pair[0], str) and isinstance(pair[1], str) and not isinstance(pair[2], str)
+
+
+def _score(verifier: Verifier | None, kept: str, asked: str, cosine: float | None) -> Flow[float]:
+    if verifier is not None:
+        return (yield from verifier.flow(asked, kept, cosine or 0.0)).score
+    return 0.0 if cosine is None else min(max((1 + cosine) / 2, 0.0), 1.0)
+
+
+def _curve(scored: Sequence[tuple[float, bool]]) -> list[TunedPoint]:
+    """What each score does as a threshold, from the lowest."""
+    same = sum(is_same for _, is_same in scored)
+    others = len(scored) - same
+    points, right, wrong = [], 0, 0
+    served = sorted((pair for pair in scored if pair[0] > 0), reverse=True)
+    for threshold, group in groupby(served, key=lambda pair: pair[0]):
+        found = [is_same for _, is_same in group]
+        right, wrong = right + sum(found), wrong + len(found) - sum(found)
+        points.append(TunedPoint(threshold, right / (right + wrong), right / same, wrong / others if others else 0.0))
+    return points[::-1]

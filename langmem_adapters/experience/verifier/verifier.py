@@ -1,0 +1,185 @@
+"""Whether an answer to one request may be served for another: hard guards first, then a score learnt from pairs."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from langmem_adapters import views
+from langmem_adapters.errors import ConfigurationError, ModelError
+from langmem_adapters.experience.policies import attempt
+from langmem_adapters.experience.verifier.features import align, features
+from langmem_adapters.experience.verifier.guards import GUARDS, Guard
+from langmem_adapters.experience.verifier.question_weights import QUESTION_BASE, QUESTION_TREES
+from langmem_adapters.experience.verifier.reading import LONGEST, Reading, read
+from langmem_adapters.experience.verifier.weights import BASE, LEAST_COSINE, THRESHOLD, TREES
+from langmem_adapters.experience.verifier.words import POLITE
+from langmem_adapters.flow import Flow, arun, run
+
+__all__ = ["PairJudge", "Verdict", "Verifier"]
+
+PairJudge = Callable[[str, str], "bool | float | Awaitable[bool | float]"]
+"""Says whether two requests are the same, or how surely, from 0 to 1: a cross-encoder or a model asked for it."""
+
+_Tree: TypeAlias = "tuple[int, float, _Tree, _Tree] | float"
+
+
+class Verdict(NamedTuple):
+    """What came of comparing two requests."""
+
+    score: float
+    """How surely they are the same: from 0, which is also the score of what a guard refuses, to 1."""
+    guard: str
+    """What refused: a guard's name, "score", or "" where nothing did."""
+    reason: str
+    """Why: "numbers differ: 5, 6"; "" where nothing refused."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the answer of one may be served for the other."""
+        return not self.guard
+
+    def _repr_html_(self) -> str:
+        return views.attempt(self, lambda: views.compared(self))
+
+
+class Verifier:
+    """Compares a request with a stored one of nearly the same meaning.
+
+    The guards refuse whatever differs in numbers, names, negation and the like. What passes them gets a score of its
+    own, in plain Python, without any model, in less than a millisecond. A text in another language than English, which
+    the score knows nothing of, passes only if all its words are the same, in the same order; and so does a text of
+    more than 2,000 characters.
+
+    Args:
+        threshold: The score below which nothing is served; see :meth:`~langmem_adapters.ExperiencePool.tune`.
+        guards: The guards to ask, by name; default all of :data:`~langmem_adapters.experience.verifier.guards.GUARDS`.
+        without: The names of guards to leave out.
+        judge: Takes the place of the score: a function of the request and the stored request, sync or async, that
+            says True or False, or a number from 0 to 1, for which give a threshold. The guards go first all the same.
+
+    >>> verifier = Verifier()
+    >>> verifier("How can I learn to speak Hindi?", "How do I learn to speak Hindi?", cosine=0.98).accepted
+    True
+    >>> verifier("Which phone is best under 15k?", "Which phone is best under 20k?", cosine=0.97).reason
+    'numbers differ: 15000, 20000'
+    """
+
+    def __init__(
+        self,
+        threshold: float | None = None,
+        *,
+        guards: Mapping[str, Guard] = GUARDS,
+        without: Sequence[str] = (),
+        judge: PairJudge | None = None,
+    ) -> None:
+        self.threshold = (THRESHOLD if judge is None else 0.5) if threshold is None else threshold
+        if not 0 < self.threshold <= 1:
+            raise ConfigurationError(f"threshold is a number above 0, and at most 1, not {threshold}")
+        strange = [name for name in without if name not in guards]
+        if isinstance(without, str) or strange:
+            raise ConfigurationError(f"without names guards ({', '.join(guards)}), not {without!r:.100}")
+        self.guards = {name: guard for name, guard in guards.items() if name not in without}
+        self._judge = judge
+
+    def __call__(self, request: str, stored: str, *, cosine: float) -> Verdict:
+        """Compare two requests. Raises ConfigurationError where the judge is a coroutine function.
+
+        ``cosine`` is that of their vectors. A judge that fails or that answers something else is a ModelError.
+        """
+        return run(self.flow(request, stored, cosine))
+
+    async def averify(self, request: str, stored: str, *, cosine: float) -> Verdict:
+        """Calling a verifier, without blocking the event loop."""
+        return await arun(self.flow(request, stored, cosine))
+
+    def flow(self, request: str, stored: str, cosine: float) -> Flow[Verdict]:
+        """Compare two requests, as part of another flow."""
+        if request.split() == stored.split():
+            return Verdict(1.0, "", "")
+        if max(len(request), len(stored)) > LONGEST:
+            return Verdict(0.0, "length", "too long to be compared word by word")
+        if self._judge is None and cosine < LEAST_COSINE:
+            return Verdict(0.0, "score", f"cosine {cosine:.2f} is below {LEAST_COSINE:.2f}")
+        left, right = read(request), read(stored)
+        alignment = align(left.content, right.content)
+        for name, guard in self.guards.items():
+            if reason := guard(left, right, alignment):
+                return Verdict(0.0, name, reason)
+        if self._judge is None:
+            score = 1.0 if _same_words(left, right) else 0.0
+            if score == 0.0 and left.english and right.english:
+                score = _weighed(features(left, right, alignment, cosine), asks=_asks(left) or _asks(right))
+        else:
+            score = yield from _judged(self._judge, request, stored)
+        refused = "" if score >= self.threshold else "score"
+        return Verdict(score, refused, refused and f"score {score:.2f} is below {self.threshold:.2f}")
+
+    def __repr__(self) -> str:
+        return f"Verifier({self.threshold})"
+
+
+def _judged(judge: PairJudge, request: str, stored: str) -> Flow[float]:
+    answer = yield from attempt("the judge of two requests", judge, request, stored)
+    try:
+        score = float(answer)
+    except (TypeError, ValueError):
+        score = math.nan
+    if not 0 <= score <= 1:
+        raise ModelError("the judge of two requests gave neither True nor False nor a number from 0 to 1")
+    return score
+
+
+def _same_words(left: Reading, right: Reading) -> bool:
+    return left.symbols == right.symbols and _bare(left.text) == _bare(right.text)
+
+
+def _bare(text: str) -> list[str]:
+    """All that is written, without punctuation and courtesies."""
+    return [word for word in text.translate(_BLANKS).split() if word not in POLITE]
+
+
+class _Blanks(dict[int, str]):
+    """Blanks in the place of punctuation, for ``str.translate``: each sign is looked up once."""
+
+    def __missing__(self, code: int) -> str:
+        one = chr(code)
+        self[code] = " " if unicodedata.category(one)[0] in "PZC" else one
+        return self[code]
+
+
+_BLANKS = _Blanks()
+
+
+def _asks(reading: Reading) -> bool:
+    return reading.text.rstrip().endswith("?")
+
+
+# ---- the trees
+
+
+def _weighed(values: Sequence[float], *, asks: bool) -> float:
+    total = QUESTION_BASE if asks else BASE
+    for tree in _trees(QUESTION_TREES if asks else TREES):
+        node = tree
+        while isinstance(node, tuple):
+            feature, value, low, high = node
+            node = low if values[feature] <= value else high
+        total += node
+    return 1 / (1 + math.exp(-total))
+
+
+@lru_cache(maxsize=2)
+def _trees(written: str) -> tuple[_Tree, ...]:
+    tokens = iter(written.split())
+    return tuple(_tree(token, tokens) for token in tokens)
+
+
+def _tree(token: str, tokens: Iterator[str]) -> _Tree:
+    if "<" not in token:
+        return float(token)
+    feature, _, value = token.partition("<")
+    return int(feature), float(value), _tree(next(tokens), tokens), _tree(next(tokens), tokens)

@@ -1,0 +1,1 @@
+"""SQLite files: where they lie, how they are opened, and what deleting leaves in them."""

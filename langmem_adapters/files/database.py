@@ -1,0 +1,337 @@
+"""SQLite files: connections that survive threads and forks, transactions, migrations, errors in plain words."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from langmem_adapters.concurrency import forks
+from langmem_adapters.concurrency.breaker import Breaker
+from langmem_adapters.concurrency.locks import WholeLock
+from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
+from langmem_adapters.files.places import IN_MEMORY, Place, explained, why_not_opened
+
+__all__ = ["URL_VARIABLES", "Database", "default_url", "file_of"]
+
+URL_VARIABLES = ("LANGMEM_STORE_URL", "REDIS_URL")
+_IMMEDIATE = "BEGIN IMMEDIATE"
+_LONGEST = 5.0  # seconds to wait for writers who get on
+
+
+class Database:
+    """One SQLite file in WAL mode, shared by threads and processes.
+
+    Connections are pooled rather than tied to threads, because worker threads come and go: there are as many as
+    were ever busy at once. A forked child makes its own. Nothing is opened before the first transaction.
+
+    Args:
+        path: The file, or ":memory:" for one private connection.
+        schema: Migration scripts; the first n are what version n of the schema is made of.
+        name: Whose schema this is. Several may share a file.
+        synchronous: "normal" (a power cut may lose the last transactions, never consistency) or "full".
+        timeout: Seconds to wait for another process's write.
+        fails_fast: Wait only while others get on with their writing, or so long; after one wait in vain, calls fail
+            at once until the file is free again, also those of others in this process that do the same.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        schema: Sequence[str],
+        name: str,
+        synchronous: str = "normal",
+        timeout: float = 5.0,
+        fails_fast: bool = False,
+    ) -> None:
+        if synchronous.lower() not in {"normal", "full"}:
+            raise ConfigurationError(f'synchronous is "normal" or "full", not {synchronous!r}')
+        self.path = str(path)
+        self._schema = tuple(schema)
+        self._name = name
+        self._synchronous = synchronous.lower()
+        self._timeout = timeout
+        self.place = Place(self.path)
+        self._breaker = self._breaker_of_the_file() if fails_fast else None
+        self._start()
+
+    def _breaker_of_the_file(self) -> Breaker:
+        """One for all who are in a hurry: a call that needs a store and an index in one file waits for it once."""
+        own = Breaker(self._take_turn, is_down=lambda error: isinstance(error, StoreUnavailable), grace=0)
+        with _breaking:
+            return _breakers.setdefault(self.place.path, own)
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._alone = threading.Lock()  # held by whoever uses the only connection of an in-memory database
+        self._idle: list[sqlite3.Connection] = []
+        self._ready = False
+        self._finalizer = weakref.finalize(self, _close_all, self._idle, self._pid)
+
+    def reading(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
+        """Look at one consistent state."""
+        return self._transaction("BEGIN")
+
+    def writing(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
+        """Change all or nothing, alone among writers."""
+        return self._transaction(_IMMEDIATE)
+
+    def _transaction(self, begin: str) -> contextlib.AbstractContextManager[sqlite3.Connection]:
+        return _Transaction(self, begin) if self._breaker is None else self._watched(self._breaker, begin)
+
+    def look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        """Give the rows of one statement, which is a consistent look by itself and needs no transaction around it."""
+        if self._breaker is None:
+            return self._look(select, values)
+        with self._breaker.watching(tells=False):
+            return self._look(select, values)
+
+    def _look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        connection = self._borrow()
+        try:
+            return connection.execute(select, values).fetchall()
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            raise self._explained(error) from error
+        finally:
+            self._give_back(connection)
+
+    @contextlib.contextmanager
+    def _watched(self, breaker: Breaker, begin: str) -> Iterator[sqlite3.Connection]:
+        """A locked file lets everybody read, so that one who could read knows nothing of its lock."""
+        with breaker.watching(tells=begin == _IMMEDIATE), _Transaction(self, begin) as connection:
+            yield connection
+
+    def _take_turn(self) -> None:
+        """Be the only writer for a moment, which is what a locked file refuses."""
+        with _Transaction(self, _IMMEDIATE):
+            pass
+
+    def _end(self, connection: sqlite3.Connection, error: BaseException | None, begin: str) -> None:
+        if error is not None:
+            self._undo(connection, error)
+            return
+        try:
+            connection.execute("COMMIT")
+        except BaseException as failure:
+            self._undo(connection, failure)
+            raise
+        there = begin != _IMMEDIATE or self.place.is_of(connection)
+        self._give_back(connection)
+        if not there:
+            raise StoreUnavailable(f"{self.path} was removed or replaced in the middle of a write, which is not in it")
+
+    def _undo(self, connection: sqlite3.Connection, error: BaseException) -> None:
+        """Roll back, and raise the error if it is SQLite's, in plain words."""
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as failure:
+            raise self._explained(failure) from failure
+        finally:
+            self._give_back(connection)
+        if isinstance(error, (sqlite3.Error, UnicodeEncodeError)):
+            raise self._explained(error) from error
+
+    def _begin(self, connection: sqlite3.Connection, begin: str) -> None:
+        """In a hurry, look again every moment, and wait no longer than others get on with their writing.
+
+        SQLite itself looks again after up to 0.1 s, which is too seldom among many writers.
+        """
+        if self._breaker is None:
+            connection.execute(begin)
+            return
+        start = time.monotonic()
+        deadline, writes = start + self._timeout, None
+        while True:
+            try:
+                connection.execute(begin)
+            except sqlite3.OperationalError as error:  # noqa: PERF203 - each try may fail
+                if "locked" not in str(error):
+                    raise
+                now, before = time.monotonic(), writes
+                (writes,) = connection.execute("PRAGMA data_version").fetchone()
+                if writes != before:
+                    deadline = min(now + self._timeout, start + _LONGEST)
+                if now > deadline:
+                    raise
+                time.sleep(random.uniform(0.0005, 0.002))  # noqa: S311 - so that two do not keep step
+            else:
+                return
+
+    def _borrow(self) -> sqlite3.Connection:
+        forks.begin()
+        try:
+            return self._taken()
+        except BaseException:
+            forks.end()
+            raise
+
+    def _taken(self) -> sqlite3.Connection:
+        if self._pid != os.getpid():
+            # SQLite forbids to use, or even to close, a connection on the other side of a fork.
+            _inherited.append(self._idle)
+            self._finalizer.detach()
+            self._start()
+        if self.place.in_memory:
+            self._alone.acquire()
+        while True:
+            try:
+                connection = self._idle.pop()  # without a lock, as a list's own pop and append need none
+            except IndexError:
+                return self._another()
+            if self.place.is_of(connection):
+                return connection
+            # The file was removed or replaced: what is written to the old one, nobody would ever see.
+            connection.close()
+            self._ready = False
+
+    def _another(self) -> sqlite3.Connection:
+        try:
+            return self._connect()
+        except BaseException as error:
+            if self.place.in_memory:
+                self._alone.release()
+            if isinstance(error, sqlite3.Error):
+                raise self._explained(error) from error
+            raise
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        self._idle.append(connection)
+        if self.place.in_memory:
+            self._alone.release()
+        forks.end()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = self.place.connect(self._timeout)
+        try:
+            if not self._ready:
+                self._prepare(connection)
+            connection.execute(f"PRAGMA synchronous={self._synchronous}")
+            if self._breaker is not None:
+                connection.execute("PRAGMA busy_timeout=1")  # from here on, the waiting is done in _begin
+            self.place.note(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA page_size=8192")  # takes effect on a new file only
+        self._enter_wal(connection)
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS langmem_schema (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+        )
+        if self._version(connection) < len(self._schema):
+            connection.execute(_IMMEDIATE)
+            done = self._version(connection)
+            for script in self._schema[done:]:
+                connection.execute(script)
+            connection.execute("INSERT OR REPLACE INTO langmem_schema VALUES (?, ?)", (self._name, len(self._schema)))
+            connection.execute("COMMIT")
+        elif self._version(connection) > len(self._schema):
+            raise StoreError(f"{self.path} was written by a newer version of langmem_adapters; upgrade to read it")
+        self._ready = True
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        row = connection.execute("SELECT version FROM langmem_schema WHERE name = ?", (self._name,)).fetchone()
+        return int(row[0]) if row else 0
+
+    def _enter_wal(self, connection: sqlite3.Connection) -> None:
+        """SQLite does not wait for other processes while it changes the journal mode, so this does."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError as error:  # noqa: PERF203 - each try may fail
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+            else:
+                return
+
+    def _explained(self, error: sqlite3.Error | UnicodeEncodeError) -> StoreError | SerializationError:
+        if isinstance(error, UnicodeEncodeError):
+            return SerializationError("an id or a key holds half of a character, which no file can keep")
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            return StoreUnavailable(f"{self.path} was locked by another writer for {self._timeout:g} s")
+        if "unable to open" in text:
+            return StoreUnavailable(f"{self.path} {why_not_opened(self.place.path)}")
+        return StoreError(f"{self.path}{explained(text)}")
+
+    def close(self) -> None:
+        """Close the idle connections. The next transaction opens a new one."""
+        if self._pid == os.getpid():
+            _close_all(self._idle, self._pid)
+            self._ready = False  # until then the file may be another one, or in memory a new one
+
+    def vacuum(self) -> None:
+        """Give the space of what was removed back to the disk. Others wait meanwhile."""
+        connection = self._borrow()
+        try:
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        finally:
+            self._give_back(connection)
+
+    def __repr__(self) -> str:
+        return f"Database({self.path!r})"
+
+
+class _Transaction(contextlib.AbstractContextManager[sqlite3.Connection]):
+    """Committed at its end, or rolled back where anything was raised. A generator would take three times as long."""
+
+    def __init__(self, database: Database, begin: str) -> None:
+        self._database = database
+        self._begin = begin
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._connection = connection = self._database._borrow()  # noqa: SLF001 - a part of it
+        try:
+            self._database._begin(connection, self._begin)  # noqa: SLF001 - same
+        except BaseException as error:
+            self._database._undo(connection, error)  # noqa: SLF001 - same
+            raise
+        return connection
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._database._end(self._connection, error, self._begin)  # noqa: SLF001 - same
+
+
+def default_url() -> str:
+    """``LANGMEM_STORE_URL``, else ``REDIS_URL``, else a file in the working directory."""
+    return next(filter(None, map(os.environ.get, URL_VARIABLES)), "sqlite:///langmem.db")
+
+
+def file_of(url: str) -> tuple[Path, dict[str, str]]:
+    """The file and the options of a ``sqlite:///`` URL. Raises ConfigurationError for any other."""
+    start, mark, rest = url.strip().partition(":///")
+    name, _, query = rest.partition("?")
+    path = unquote(name)
+    if start != "sqlite" or not mark or not path or path == IN_MEMORY or "\0" in path:
+        raise ConfigurationError(
+            'a file\'s URL is "sqlite:///relative.db" or "sqlite:////absolute.db"; for no file, use "memory:"'
+        )
+    return Path(path).expanduser(), dict(parse_qsl(query, keep_blank_values=True))
+
+
+_breaking = WholeLock()
+_breakers: weakref.WeakValueDictionary[str, Breaker] = weakref.WeakValueDictionary()
+_inherited: list[list[sqlite3.Connection]] = []  # a parent's connections, kept from being closed by a child
+
+
+def _close_all(connections: list[sqlite3.Connection], pid: int) -> None:
+    with contextlib.suppress(IndexError):  # whoever borrows one meanwhile may have the last
+        while connections and pid == os.getpid():
+            connections.pop().close()

@@ -1,0 +1,93 @@
+"""Classes among the parameters of a call: LangChain tells a cache their names, and not what is in them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.functions.values import identity
+from langmem_adapters.keys import fingerprint
+
+__all__ = ["classes_in", "with_fields"]
+
+_CLASS = re.compile(r"<(?:class|enum|flag) '[^'<>]*(?:<locals>[^'<>]*)*'>")
+
+
+def with_fields(llm_string: str, among: Any = None) -> str:
+    """The ``llm_string`` of a call, with what is in its classes in the place of their names.
+
+    Where the schema that was made of a class stands beside it, as ``with_structured_output`` puts it there, all stays
+    as it is. Raises SerializationError for a class of which there are several with other fields, or none any more.
+
+    Args:
+        llm_string: What LangChain tells of the model and the parameters.
+        among: Parameters with classes in them; what is not among these is looked for in all of this process.
+    """
+    if "<" not in llm_string or not _CLASS.search(llm_string) or "ls_structured_output_format" in llm_string:
+        return llm_string
+    start = _end_of_model(llm_string)
+    parameters = llm_string[start:]
+    if _is_literal(parameters):  # somebody's words
+        return llm_string
+    found = set(_CLASS.findall(parameters))
+    told = {text: _told(text, among) for text in found}
+    return llm_string[:start] + _CLASS.sub(lambda match: told[match[0]], parameters)
+
+
+def classes_in(value: Any) -> Iterator[type]:
+    """The classes among the values of parameters, lists and mappings of them included."""
+    if isinstance(value, type):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from classes_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from classes_in(item)
+
+
+def _end_of_model(llm_string: str) -> int:
+    try:
+        return json.JSONDecoder().raw_decode(llm_string)[1]
+    except ValueError:
+        return 0
+
+
+def _is_literal(parameters: str) -> bool:
+    try:
+        ast.literal_eval(parameters.removeprefix("---"))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def _told(text: str, among: Any) -> str:
+    name = text.split("'")[1].rpartition(".")[2]
+    identities = _identities(classes_in(among), name, text) or _identities(_everywhere(), name, text)
+    if len(identities) != 1:
+        raise SerializationError(
+            f"{len(identities)} classes have the name of one that it is called with: {name}" if identities
+            else f"nobody knows the fields of a class that it is called with: {name}"
+        )  # fmt: skip
+    return f"'class {name} {identities.pop()}'"
+
+
+def _identities(classes: Iterable[type], name: str, text: str) -> set[str]:
+    return {fingerprint(identity(cls)) for cls in classes if cls.__name__ == name and repr(cls) == text}
+
+
+def _everywhere() -> Iterator[type]:
+    """All classes of this process."""
+    seen: set[type] = set()
+    waiting: list[type] = [object]
+    while waiting:
+        below: list[type] = type.__subclasses__(waiting.pop())
+        for cls in below:
+            if cls not in seen:
+                seen.add(cls)
+                waiting.append(cls)
+                yield cls

@@ -1,0 +1,140 @@
+"""A chat model as it is now, as LangChain remembers what it was; and what LangChain does not tell a cache of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from langchain_core.language_models import BaseChatModel, BaseLanguageModel
+from pydantic import SecretStr
+
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.functions.values import name_of
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.langchain.caching.request import OF_THE_CALL
+
+__all__ = ["as_it_is_now", "completed", "with_untold"]
+
+ModelT = TypeVar("ModelT", bound=BaseChatModel)
+
+_TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers of a model; a cached property
+_SEEN = "_langmem_seen"
+_UNTOLD = "[('_type', "  # how LangChain begins what it tells of a model that is not serializable
+_PLACES = frozenset({"api_base", "azure_endpoint", "base_url", "endpoint", "endpoint_url", "openai_api_base"})
+_OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
+
+
+def as_it_is_now(model: ModelT) -> ModelT:
+    """Have LangChain tell anew what the model is, if its fields are no more what they were.
+
+    ``model.model_copy(update={"model_name": …})`` takes along what was told of the first model, and would be given its
+    answers; so would a model with a field set to something else.
+    """
+    _seen(model)
+    return model
+
+
+def completed(llm_string: str) -> str:
+    """:func:`with_untold` of the model that asks. LangChain shows a cache no more than this text: it is a caller's."""
+    if not llm_string.startswith(_UNTOLD):
+        return llm_string
+    frame = sys._getframe(1)  # noqa: SLF001 - the documented way
+    while frame is not None:
+        model = frame.f_locals.get("self")
+        if isinstance(model, BaseLanguageModel):
+            return with_untold(model, llm_string)
+        frame = frame.f_back  # type: ignore[assignment] # None above the first
+    return llm_string
+
+
+def with_untold(model: BaseLanguageModel[Any], llm_string: str) -> str:
+    """What LangChain tells a cache of a call, and with it where a model is, and of one that tells nothing, its fields.
+
+    A model that is not serializable tells what its author thought of: ``ChatOllama`` not even its name.
+    """
+    if model.is_lc_serializable() or not llm_string.endswith("]"):
+        return llm_string
+    seen = _seen(model)
+    if seen.untold is None:
+        names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys()
+        if model._identifying_params:  # noqa: SLF001 - what it tells of itself
+            seen.untold = list(_fields(model, names & _PLACES))
+        else:
+            seen.untold = [("class", name_of(type(model))), *_fields(model, names)]
+    return f"{llm_string[:-1]}, ('untold', {seen.untold!r})]" if seen.untold else llm_string
+
+
+@dataclass
+class _Seen:
+    """What a model was when it was last looked at. It lies in the model, and lives as long; copies take it along."""
+
+    whose: int
+    held: dict[str, Any]
+    fields: dict[str, Any]  # as they were
+    untold: list[tuple[str, str]] | None = None
+
+    def __reduce__(self) -> Any:
+        """Nothing: who unpickles a model need not have this library."""
+        return type(None), ()
+
+
+def _seen(model: BaseLanguageModel[Any]) -> _Seen:
+    """The model's fields as they are; where they are others, what was remembered of it is forgotten.
+
+    Threads that do this at once have it told once more than need be, and no more.
+    """
+    held = model.__dict__
+    now = {name: value for name, value in held.copy().items() if name[0] != "_"}  # others may be adding to it
+    seen: _Seen | None = held.get(_SEEN)
+    untold = None
+    if seen is not None and seen.whose == id(model):
+        if not _differs(seen.fields, now):
+            return seen
+        changed = [name for name in now if _differs(seen.fields.get(name), now[name])]
+        if all(_notes(model, name, is_same=now[name] is seen.held.get(name)) for name in changed):
+            untold = seen.untold
+    held.pop(_TOLD, None)
+    held[_SEEN] = new = _Seen(id(model), now, _kept(now), untold)
+    return new
+
+
+def _notes(model: BaseLanguageModel[Any], name: str, *, is_same: bool) -> bool:
+    """Whether the model may count its calls in a field, or list them, and it is no setting.
+
+    That is a number that begins with 0, and the same list as before that began empty.
+    """
+    own = type(model).model_fields.get(name)
+    if own is None:
+        return False
+    if type(own.default) is int:
+        return own.default == 0
+    return is_same and (own.default_factory is list or (type(own.default) is list and not own.default))
+
+
+def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[str, str]]:
+    """The fields of a model that are data and not what they are by default, by their hashes."""
+    for name in sorted(names):
+        own, value = type(model).model_fields[name], getattr(model, name)
+        if own.exclude or isinstance(value, SecretStr) or name.endswith("api_key"):
+            continue
+        try:
+            if own.default_factory is not None or _differs(value, own.default):
+                yield name, fingerprint(value)
+        except SerializationError:
+            continue
+
+
+def _kept(value: Any) -> Any:
+    """A value that stays as it is, whatever is done to a list or mapping of the model, or to one within it."""
+    if isinstance(value, dict):
+        return {name: _kept(part) for name, part in value.items()}
+    return [_kept(part) for part in value] if isinstance(value, list) else value
+
+
+def _differs(one: Any, other: Any) -> bool:
+    try:
+        return one is not other and bool(one != other)
+    except Exception:  # noqa: BLE001 - arrays, for instance, are equal item by item, which is no answer
+        return True

@@ -1,0 +1,98 @@
+"""LangChain generations as plain data: written for a cache, read back as new answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, Generation
+
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.langchain.convert import from_message, writable
+from langmem_adapters.langchain.rebuild import of_data, rebuilt_generation
+from langmem_adapters.model import Message
+from langmem_adapters.providers.content import standard_block
+from langmem_adapters.providers.finish_reasons import is_cut
+from langmem_adapters.providers.tool_calls import call_ids, renamed
+
+__all__ = ["read_generations", "worth_storing", "write_generations"]
+
+_THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})  # blocks beside an answer
+
+
+def worth_storing(generations: Sequence[Generation]) -> bool:
+    """Whether an answer is whole: none of its parts was cut off, filtered, refused or left empty."""
+    return bool(generations) and all(map(_is_whole, generations))
+
+
+def _is_whole(generation: Generation) -> bool:
+    described = [generation.generation_info or {}]
+    if isinstance(generation, ChatGeneration):
+        message = generation.message
+        described += [message.response_metadata, message.additional_kwargs]
+        if getattr(message, "invalid_tool_calls", None):
+            return False
+        if not (_says_something(message.content) or getattr(message, "tool_calls", None)):
+            return False
+    elif not generation.text.strip():
+        return False
+    return not any(map(is_cut, described))
+
+
+def _says_something(content: str | list[Any]) -> bool:
+    """Whether there is any text, or something else than text and thoughts; a refusal says nothing."""
+    if isinstance(content, str):
+        return bool(content.strip())
+    said = [standard_block(block) for block in content]
+    kinds = {block["value"].get("type") if _is_foreign(block) else block.get("type") for block in said}
+    text = "".join(str(block.get("text", "")) for block in said if block.get("type") == "text")
+    return "refusal" not in kinds and bool(text.strip() or kinds - _THOUGHTS - {"text"})
+
+
+def _is_foreign(block: dict[str, Any]) -> bool:
+    return block.get("type") == "non_standard" and isinstance(block.get("value"), dict)
+
+
+def write_generations(generations: Sequence[Generation]) -> list[dict[str, Any]]:
+    """Turn generations into plain data. Raises SerializationError for what data cannot hold."""
+    return [_written(generation) for generation in generations]
+
+
+def _written(generation: Generation) -> dict[str, Any]:
+    info = {} if generation.generation_info is None else {"info": generation.generation_info}
+    if isinstance(generation, ChatGeneration):
+        return {"message": writable(generation.message).to_data(), **info}
+    return {"text": generation.text, **info}
+
+
+def read_generations(data: Any, *, key: str, age: float, new_id: Callable[[], str]) -> list[Generation]:
+    """Make new generations of stored data, each message with ids of its own and marked as a hit.
+
+    Raises SerializationError for anything that :func:`write_generations` did not write.
+    """
+    if not isinstance(data, list) or not data:
+        raise SerializationError("a stored answer is not a list of generations")
+    try:
+        return [_read(entry, key, age, new_id) for entry in data]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise SerializationError(f"a stored answer cannot be read: {type(error).__name__}") from error
+
+
+def _read(entry: dict[str, Any], key: str, age: float, new_id: Callable[[], str]) -> Generation:
+    if "message" not in entry:
+        return Generation(text=entry["text"], generation_info=entry.get("info"))
+    fields = entry["message"]
+    if ids := call_ids(fields.get("tool_calls") or ()):
+        fields = renamed(fields, {id_: f"call_{new_id()}" for id_ in ids})
+    message = of_data(fields) or from_message(Message.from_data(fields))
+    mark = {"cache": "hit", "cache_key": key, "cache_age": age, "cache_score": 1.0}
+    marked: dict[str, Any] = {"id": f"lc_run--{new_id()}"}
+    if isinstance(message, AIMessage):
+        mark["cache_usage"] = message.usage_metadata
+        marked["usage_metadata"] = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+    marked["response_metadata"] = {**message.response_metadata, **mark}
+    # As by setting each attribute, which pydantic makes dearer than all the rest.
+    message.__dict__.update(marked)
+    message.__pydantic_fields_set__.update(marked)
+    return rebuilt_generation(message, entry.get("info"))

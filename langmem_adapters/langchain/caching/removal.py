@@ -1,0 +1,128 @@
+"""What makes LangChain's cache forget: all of it, one answer, those that a function points out, a whole tag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, Generation
+
+from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.experience import ExperiencePool
+from langmem_adapters.experience.verified import VerifiedAnswers
+from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.langchain.caching.partitions import partition_of
+from langmem_adapters.model import Experience
+from langmem_adapters.validation import check_plain
+
+__all__ = ["Removal"]
+
+_SEMANTIC = "semantic"
+
+
+class Removal:
+    """The part of :class:`~langmem_adapters.langchain.ExperienceCache` that removes answers, by either mode."""
+
+    pool: ExperiencePool
+    _verified: VerifiedAnswers | None
+    _read: Callable[[Experience, str], list[Generation]]
+
+    def clear(self, **kwargs: Any) -> None:
+        """Forget the entries of this tenant and tag, and nothing else."""
+        _refuse(kwargs)
+        run(self._clear())
+
+    async def aclear(self, **kwargs: Any) -> None:
+        """:meth:`clear`, without blocking the event loop."""
+        _refuse(kwargs)
+        await arun(self._clear())
+
+    def delete(self, hit: str | AIMessage | ChatGeneration) -> bool:
+        """Forget the entry that served this answer (or has this key); False, if there is none any more."""
+        return run(self._delete(_key_of(hit)))
+
+    async def adelete(self, hit: str | AIMessage | ChatGeneration) -> bool:
+        """:meth:`delete`, without blocking the event loop."""
+        return await arun(self._delete(_key_of(hit)))
+
+    def invalidate(self, where: Callable[[list[Generation]], bool] | None = None, *, tag: str | None = None) -> int:
+        """Forget the entries whose answers make ``where`` true; returns how many.
+
+        With ``tag``, those of this tenant under that tag, in place of the cache's own; without ``where``, all of them,
+        also what the semantic mode of whichever cache has kept there.
+        """
+        return run(self._invalidate(where, tag))
+
+    async def ainvalidate(
+        self, where: Callable[[list[Generation]], bool] | None = None, *, tag: str | None = None
+    ) -> int:
+        """:meth:`invalidate`, without blocking the event loop."""
+        return await arun(self._invalidate(where, tag))
+
+    def _place(self, tag: str | None = None) -> tuple[str, ...]:
+        scope = self.pool.scope
+        return ("experience", scope.tenant, scope.user, self.pool.tag if tag is None else tag)
+
+    def _clear(self) -> Flow[None]:
+        yield from step(self.pool.clear)
+        if self._verified is not None:
+            yield from self._verified.clear_flow()
+
+    def _delete(self, key: str) -> Flow[bool]:
+        kept = yield from step(self.pool.store.get, self._place(), [key])
+        there = yield from step(self.pool.delete, key=key)
+        partition = partition_of(kept[key]) if key in kept else None
+        if self._verified is not None and partition is not None:
+            yield from self._verified.drop_flow(partition, key)
+        elif self._verified is not None:  # nobody knows where its question is
+            yield from self._verified.sweep_flow(lambda named: named == key)
+        return there
+
+    def _invalidate(self, where: Callable[[list[Generation]], bool] | None, tag: str | None) -> Flow[int]:
+        if where is None and tag is None:
+            raise ConfigurationError("invalidate needs where=, tag= or both; clear() forgets all of this tag")
+        check_plain("where", where)
+        if not (tag is None or isinstance(tag, str)):
+            raise ConfigurationError(f"a tag is a text, not {tag!r:.50}")
+        pool, place = self.pool.at(tag), self._place(tag)
+        verified = None if self._verified is None else self._verified.at((*place, _SEMANTIC))
+        if where is None:
+            gone = yield from step(pool.invalidate, lambda _: True)
+            yield from step(pool.clear)  # what nobody can read, too
+            if verified is not None:
+                yield from verified.clear_flow()
+            yield from step(self._forget_meanings, place)
+            return gone
+        gone = yield from step(pool.invalidate, lambda experience: self._is_wanted(experience, where))
+        if verified is not None:
+            yield from verified.sweep_flow(lambda key: not pool.store.get(place, [key]))
+        return gone
+
+    def _is_wanted(self, experience: Experience, where: Callable[[list[Generation]], bool]) -> bool:
+        """Whether an entry is to be forgotten, as is one that nobody can read."""
+        try:
+            generations = self._read(experience, "")
+        except SerializationError:
+            return True
+        return where(generations)
+
+    def _forget_meanings(self, place: Sequence[str]) -> None:
+        """Whether this cache has a semantic mode or not; an index of another one's follows when it is next searched."""
+        for namespace in list(self.pool.store.namespaces((*place, _SEMANTIC))):
+            self.pool.store.clear(namespace)
+
+
+def _key_of(hit: str | AIMessage | ChatGeneration) -> str:
+    if isinstance(hit, str):
+        return hit
+    message = hit.message if isinstance(hit, ChatGeneration) else hit
+    key = message.response_metadata.get("cache_key") if isinstance(message, BaseMessage) else None
+    if not isinstance(key, str):
+        raise ConfigurationError("this did not come from a cache: it has no cache_key in response_metadata")
+    return key
+
+
+def _refuse(kwargs: dict[str, Any]) -> None:
+    if kwargs:
+        raise ConfigurationError(f"clear takes no arguments, not {', '.join(sorted(kwargs))}")

@@ -1,0 +1,170 @@
+"""When two model calls of LangChain are the same request: one key, whatever does not change the answer."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import json
+import re
+from typing import Any
+
+from langmem_adapters.codec import parsed
+from langmem_adapters.errors import SerializationError
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.langchain.caching.prompt import messages_in
+from langmem_adapters.providers.tool_calls import call_ids, renamed
+
+__all__ = ["OF_THE_CALL", "check_whole", "known_key", "request_key"]
+
+# How a call is made or watched, not what is asked.
+OF_THE_CALL = frozenset(
+    {
+        "cache",
+        "callbacks",
+        "custom_get_token_ids",
+        "disable_streaming",
+        "max_retries",
+        "metadata",
+        "name",
+        "rate_limiter",
+        "request_timeout",
+        "stream",
+        "stream_chunk_timeout",
+        "stream_usage",
+        "streaming",
+        "tags",
+        "timeout",
+        "verbose",
+    }
+)
+# What came with an earlier answer, or with a tool's, and is not sent to the model again.
+_OF_THE_ANSWER = frozenset({"artifact", "id", "response_metadata", "type", "usage_metadata"})
+_known: dict[bytes, str] = {}  # keys by a hash of what they are made of, as an answer is looked up and then kept
+_REMEMBERED = 16_384
+_CHAINED = '"use_previous_response_id": true'  # as LangChain dumps a model of OpenAI's
+_KEPT = "conversation"  # that OpenAI keeps
+_NAMED = f"('{_KEPT}', "  # as LangChain tells a parameter
+_MORE = ("extra_body", "model_kwargs")  # parameters with parameters in them
+_CLASS = re.compile(r"<class '(?:(?:\w+|<locals>)\.)*(\w+)'>")
+
+
+def request_key(prompt: str, llm_string: str) -> str:
+    """The key of what ``BaseCache.lookup`` is given: 32 hexadecimal digits from which nothing can be read back.
+
+    Ids of messages and of tool calls, artifacts of tools, the metadata of earlier answers, the order of keys, timeouts,
+    retries, streaming, callbacks and tags do not change it. Everything else does, and so do, for a model with
+    ``use_previous_response_id``, the ids of responses, by which the provider knows what was said.
+    """
+    asked = _digest(prompt, llm_string)
+    key = _known.get(asked)
+    if key is None:
+        try:
+            key = fingerprint("langchain", _prompt(prompt), _model(llm_string), *_continued(prompt, llm_string))
+        except SerializationError:  # nested deeper than data may be: the text itself is the request
+            key = fingerprint("langchain", prompt, llm_string)
+        if len(_known) >= _REMEMBERED:
+            _known.clear()
+        _known[asked] = key
+    return key
+
+
+def check_whole(llm_string: str) -> None:
+    """Raise SerializationError for a call that goes on from what the provider keeps of others.
+
+    After a hit, the provider would not know either what had been said.
+    """
+    if _KEPT not in llm_string:
+        return
+    model, parameters = _parts(llm_string)
+    given = [model["kwargs"] if model else {}, parameters if isinstance(parameters, dict) else {}]
+    given += [more for one in given for name in _MORE if isinstance(more := one.get(name), dict)]
+    unread = isinstance(parameters, str) and _NAMED in parameters
+    if unread or any(one.get(_KEPT) for one in given):
+        raise SerializationError("the model's provider keeps the conversation, so its messages do not say all of it")
+
+
+def known_key(prompt: str, llm_string: str) -> str | None:
+    """The key, if it was asked for a while ago."""
+    return _known.get(_digest(prompt, llm_string))
+
+
+def _digest(prompt: str, llm_string: str) -> bytes:
+    return hashlib.sha256(f"{len(prompt)} {prompt}{llm_string}".encode("utf-8", "surrogatepass")).digest()
+
+
+def _prompt(prompt: str) -> Any:
+    """Chat messages as LangChain dumps them, without what the model does not see; other text as it is."""
+    if not prompt.startswith("[{"):
+        return prompt
+    try:
+        messages = [_said(message) for message in parsed(prompt)]
+        names = _call_names(messages)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return prompt
+    return renamed(messages, names) if names else messages
+
+
+def _continued(prompt: str, llm_string: str) -> list[Any]:
+    """The responses from one of which a request goes on, where the provider keeps what was said before."""
+    if _CHAINED not in llm_string:
+        return []
+    told = [message["kwargs"].get("response_metadata") for message in messages_in(prompt)]
+    return [metadata["id"] for metadata in told if isinstance(metadata, dict) and metadata.get("id")]
+
+
+def _said(message: Any) -> dict[str, Any]:
+    """What the model sees of a dumped message. Raises nearly anything for what is none."""
+    said = message["kwargs"].items()
+    if message["lc"] != 1:
+        raise ValueError
+    return {
+        "class": str(message["id"][-1]).removesuffix("Chunk"),
+        **{
+            name: value
+            for name, value in said
+            if name not in _OF_THE_ANSWER and (name == "content" or value not in (None, "", [], {}))
+        },
+    }
+
+
+def _call_names(messages: list[dict[str, Any]]) -> dict[str, str]:
+    """Tool calls by their order: providers make up a new id each time."""
+    ids = call_ids(call for message in messages for call in message.get("tool_calls", ()))
+    return {id_: f"call {n}" for n, id_ in enumerate(ids)}
+
+
+@functools.lru_cache(maxsize=512)
+def _model(llm_string: str) -> str:
+    """The fingerprint of a model and its parameters."""
+    return fingerprint(*(part for part in _parts(llm_string) if part is not None))
+
+
+def _parts(llm_string: str) -> tuple[dict[str, Any] | None, Any]:
+    """A model as LangChain dumps it, if it does, and the parameters; without what is only of the call."""
+    try:
+        model, end = json.JSONDecoder().raw_decode(llm_string)
+    except ValueError:
+        model, end = None, 0
+    if isinstance(model, dict) and isinstance(model.get("kwargs"), dict):
+        return {**model, "kwargs": _lasting(model["kwargs"])}, _parameters(llm_string[end:].removeprefix("---"))
+    return None, _parameters(llm_string)
+
+
+def _lasting(parameters: dict[Any, Any]) -> dict[Any, Any]:
+    return {name: value for name, value in parameters.items() if name not in OF_THE_CALL}
+
+
+def _parameters(text: str) -> Any:
+    """``str(sorted(params.items()))`` read back, where it is made of literals.
+
+    A class is known by its name alone where the schema made from it stands beside it: the same script run as
+    ``__main__`` and imported as a module has the same requests.
+    """
+    if "ls_structured_output_format" in text:
+        text = _CLASS.sub(r"'class \1'", text)
+    try:
+        pairs = ast.literal_eval(text)
+        return _lasting(dict(pairs))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text

@@ -1,0 +1,134 @@
+"""The semantic mode of LangChain's cache: what of a request may be said in other words, and what may not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from langchain_core.outputs import ChatGeneration, Generation
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.experience import Judge
+from langmem_adapters.experience.verified import Match
+from langmem_adapters.experience.verifier.verifier import Verifier
+from langmem_adapters.langchain.caching.prompt import is_human, messages_in
+from langmem_adapters.langchain.caching.request import request_key
+from langmem_adapters.langchain.caching.tools import Tools
+from langmem_adapters.protocols import SemanticIndex
+
+__all__ = ["SemanticMode"]
+
+_TEXT = frozenset({"type", "text"})  # of a block that is text and nothing else
+
+
+class SemanticMode:
+    """How :class:`~langmem_adapters.langchain.ExperienceCache` serves requests that mean the same.
+
+    Only the words of the last human message may differ, and only if it is text: everything else, the model and its
+    parameters, tools, the system prompt and all messages before and after, must be equal. A request of a completion
+    model, which is one text with all of that in it, is never served by its meaning.
+
+    Unlike the exact cache, this keeps the text of the last human message in the store, and its vector in the index,
+    under the cache's tenant and tag; it goes with the answer that it belongs to.
+
+    Args:
+        embedder: A LangChain or LlamaIndex embedding model, or what else an
+            :class:`~langmem_adapters.embedding.Embedder` can be made of; its vectors lie beside the cache's store.
+        index: An index of vectors instead, from :func:`~langmem_adapters.indexes.open_vectors`.
+        verifier: Has the last word on each candidate; one with ``judge=`` asks a model of your own.
+        candidates: How many of the nearest are checked.
+        deterministic_tools: The names of tools that give the same answer tomorrow. Calls of other tools, and answers
+            made from their results, are neither kept nor served.
+        judge: Says whether a kept answer is good enough, also one to the very same request:
+            :class:`~langmem_adapters.experience.AtLeast`, for one. It is shown what the user had asked last. One that
+            is a coroutine function works only with async calls.
+        dry_run: Serve nothing, but count and log what would have been served.
+        reveal: Give the text of the request that was found, as ``cache_request`` in ``response_metadata``.
+
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> from langmem_adapters import Embedder
+    >>> from langmem_adapters.langchain import ExperienceCache
+    >>> mode = SemanticMode(Embedder(lambda texts: [[1.0, 0.1] for text in texts], name="toy"))
+    >>> model = FakeListChatModel(responses=["Take a course.", "No."], cache=ExperienceCache("memory:", semantic=mode))
+    >>> model.invoke("How do I learn to speak Hindi?").content, model.invoke("How can I learn to speak Hindi?").content
+    ('Take a course.', 'Take a course.')
+    """
+
+    def __init__(
+        self,
+        embedder: Any = None,
+        *,
+        index: SemanticIndex | None = None,
+        verifier: Verifier | None = None,
+        candidates: int = 5,
+        deterministic_tools: Collection[str] = (),
+        judge: Judge | None = None,
+        dry_run: bool = False,
+        reveal: bool = False,
+    ) -> None:
+        if (embedder is None) == (index is None):
+            raise ConfigurationError("give the semantic mode an embedder or an index, and not both")
+        self.embedder = embedder
+        self.index = index
+        self.verifier = verifier or Verifier()
+        self.candidates = candidates
+        self._tools = Tools(deterministic_tools)
+        self.judge = judge
+        self.dry_run = dry_run
+        self.reveal = reveal
+
+    @classmethod
+    def of(cls, value: Any) -> SemanticMode:
+        """Make one of an embedder; one that is a semantic mode already stays itself."""
+        return value if isinstance(value, cls) else cls(value)
+
+    def question(self, prompt: str, llm_string: str) -> Question | None:
+        """What of a request may be said in other words; None, where nothing may."""
+        messages = messages_in(prompt)
+        last = max((n for n, message in enumerate(messages) if is_human(message)), default=None)
+        if last is None or not self._tools.made(messages[last + 1 :]):
+            return None
+        text = _text(messages[last]["kwargs"].get("content"))
+        if not text:
+            return None
+        blanked = {**messages[last], "kwargs": {**messages[last]["kwargs"], "content": ""}}
+        rest = json.dumps([*messages[:last], blanked, *messages[last + 1 :]], sort_keys=True)
+        return Question(text, request_key(rest, llm_string))
+
+    def may_serve(self, generations: Sequence[Generation]) -> bool:
+        """Whether an answer may be kept for other wordings: it calls no tool but deterministic ones."""
+        return self._tools.are_all_of(generations)
+
+    def mark(self, generations: Sequence[Generation], match: Match) -> None:
+        """Say in an answer why it was served."""
+        for generation in generations:
+            if isinstance(generation, ChatGeneration):
+                generation.message.response_metadata |= {
+                    "cache": "semantic",
+                    "cache_score": match.score,
+                    "cache_cosine": match.cosine,
+                    **({"cache_request": match.text} if self.reveal else {}),
+                }
+
+
+class Question(NamedTuple):
+    """The text that may be said in other words, and the key of all that must be equal."""
+
+    text: str
+    partition: str
+
+
+def _text(content: Any) -> str:
+    """The text of a message that is nothing but text."""
+    if isinstance(content, str):
+        return content if content.strip() else ""
+    blocks = content if isinstance(content, list) else []
+    texts = [block if isinstance(block, str) else block.get("text") for block in blocks if _is_text(block)]
+    return "\n".join(texts) if texts and len(texts) == len(blocks) else ""
+
+
+def _is_text(block: Any) -> bool:
+    if isinstance(block, dict):
+        return block.keys() <= _TEXT and block.get("type") == "text" and isinstance(block.get("text"), str)
+    return isinstance(block, str)

@@ -1,0 +1,78 @@
+"""Tools that give the same answer tomorrow, and those of which nobody says so: what was made with which."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, Generation
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.langchain.caching.prompt import class_of
+
+__all__ = ["Tools"]
+
+_AI = frozenset({"AIMessage", "AIMessageChunk"})
+_TOOL = frozenset({"ToolMessage", "ToolMessageChunk", "FunctionMessage", "FunctionMessageChunk"})
+# Of an answer: what a model says and thinks, and calls that are among its tool_calls.
+_OWN = frozenset({"text", "output_text", "reasoning", "thinking", "redacted_thinking"})
+_OWN |= {"tool_call", "tool_use", "function_call"}
+_BESIDE = frozenset({"tool_calls", "function_call", "tool_outputs", "search_results", "citations"})
+
+
+class Tools:
+    """Which tools are declared deterministic.
+
+    Args:
+        deterministic: Their names.
+
+    >>> Tools(["add"]).made([{"id": ["ToolMessage"], "kwargs": {"name": "weather"}}])
+    False
+    """
+
+    def __init__(self, deterministic: Collection[str] = ()) -> None:
+        if isinstance(deterministic, str):
+            raise ConfigurationError("deterministic_tools is a collection of names, not one text")
+        self.deterministic = frozenset(deterministic)
+
+    def are_all_of(self, generations: Sequence[Generation]) -> bool:
+        """Whether an answer calls no other tools.
+
+        Nor was it made with a tool of the provider's, such as a search of the web, of which its blocks tell.
+        """
+        return all(
+            isinstance(generation, ChatGeneration)
+            and isinstance(generation.message, AIMessage)
+            and self._know(call["name"] for call in generation.message.tool_calls)
+            and not generation.message.invalid_tool_calls
+            and not _BESIDE.intersection(generation.message.additional_kwargs)
+            and not generation.message.response_metadata.get("grounding_metadata")
+            and (isinstance(generation.message.content, str) or _OWN.issuperset(map(_kind, generation.message.content)))
+            for generation in generations
+        )
+
+    def made(self, messages: Sequence[dict[str, Any]]) -> bool:
+        """Whether dumped messages are nothing but calls of these tools, and their results."""
+        return all(class_of(message) in _AI | _TOOL for message in messages) and self.gave_all(messages)
+
+    def gave_all(self, messages: Sequence[dict[str, Any]]) -> bool:
+        """Whether all calls and results of tools that are among dumped messages are of these."""
+        calls = [call for message in messages for call in message["kwargs"].get("tool_calls") or ()]
+        results = [message for message in messages if class_of(message) in _TOOL]
+        return self._know(call.get("name") for call in calls) and self._know(
+            result["kwargs"].get("name") or _called(result, calls) for result in results
+        )
+
+    def _know(self, names: Iterable[Any]) -> bool:
+        return self.deterministic.issuperset(names)
+
+
+def _kind(block: Any) -> Any:
+    return block.get("type") if isinstance(block, dict) else "text"
+
+
+def _called(result: dict[str, Any], calls: Sequence[dict[str, Any]]) -> str | None:
+    """The name of the tool whose result this is."""
+    id_ = result["kwargs"].get("tool_call_id")
+    return next((call.get("name") for call in calls if call.get("id") == id_), None)

@@ -1,0 +1,1 @@
+"""What the agent middleware and the histories make of threads and runs."""

@@ -1,0 +1,263 @@
+"""What a history and a thread both have, and one conversation made of the two. Pure rules; nothing here reads a store.
+
+Ids tell it, where both have the same ones and the same content under them. But a client that sends the whole
+conversation with each call gives new ids to old messages, leaves out what it does not show, such as calls of tools,
+and sends texts where there were blocks. So the rest is compared exchange by exchange: a question, and what was
+answered to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from langmem_adapters.conversation.log import entry_id
+from langmem_adapters.longterm import RECALLED
+from langmem_adapters.model import Message
+
+__all__ = ["INSTRUCTS", "Proof", "Words", "is_marked", "is_said", "joined", "known", "known_by_id", "same", "words_of"]
+
+Words: TypeAlias = Callable[[Message], str]
+"""What of a message is compared."""
+
+Proof: TypeAlias = Literal["answers", "questions"]
+"""What an exchange is known by: its question and answer; or its question, whatever was answered."""
+
+
+_SURE = 2
+
+
+class _Keys(NamedTuple):
+    """What a message is known by."""
+
+    id: tuple[str, str, str] | None
+    content: tuple[str, ...] | None
+    text: str
+
+
+class _Exchange:
+    """A question and what followed it; without a question, where the conversation begins in the midst of one."""
+
+    __slots__ = ("answered", "keys", "question", "shown", "texts")
+
+    def __init__(self, question: str | None) -> None:
+        self.question = question
+        self.answered = False
+        self.keys: dict[int, _Keys] = {}  # by the messages' places
+        self.texts: set[str] = set()  # of all answers; those of tools may be shown as the assistant's
+        self.shown = False  # whether the assistant said anything
+
+    def add(self, place: int, message: Message, text: str) -> None:
+        calls = [call.id or "" for call in message.tool_calls]
+        says = bool(text or calls or message.tool_call_id or message.role == "user")
+        content = (message.role, text, message.tool_call_id or "", *calls) if says else None
+        self.keys[place] = _Keys((message.id, message.role, text) if message.id else None, content, text)
+        if message.role != "user":
+            self.answered = True
+            self.texts |= {text} - {""}
+            self.shown = self.shown or bool(text and message.role == "assistant")
+
+
+def words_of(message: Message) -> str:
+    """What a message says, whatever its blocks and its white space."""
+    return "".join(message.text.split())
+
+
+def is_said(message: Message) -> bool:
+    """Whether a message of a thread was said in the conversation: no instruction, no summary, nothing recalled."""
+    marks = message.host.get("langchain", {}).get("additional_kwargs") or {}
+    return message.role not in INSTRUCTS and not (is_marked(marks) or message.metadata.get(RECALLED))
+
+
+INSTRUCTS: Final = frozenset({"system", "developer"})
+"""The roles of instructions."""
+
+
+def is_marked(additional: Mapping[str, Any]) -> bool:
+    """Whether the additional arguments of a message say that it is a summary or recalled."""
+    # LangChain's SummarizationMiddleware says its summary as a user
+    return bool(additional.get(RECALLED)) or additional.get("lc_source") == "summarization"
+
+
+def same(old: Message, message: Message, words: Words = words_of) -> bool:
+    """Whether two messages with one id are one message: some clients number those of each request anew."""
+    return old.role == message.role and words_of(old) == words(message)
+
+
+def known(
+    history: Sequence[Message],
+    thread: Sequence[Message],
+    covers: str = "",
+    *,
+    by: Proof = "answers",
+    words: Words = words_of,
+) -> int:
+    """How many messages of a thread, from its beginning, a history holds already or its summary stands for.
+
+    A question that nothing follows is new, unless it is the last message of the history too: who says "yes" once
+    more has said it twice.
+
+    Args:
+        history: The newest messages of the history.
+        thread: The messages of the thread.
+        covers: The store's id of the last message that the history's summary stands for.
+        by: What exchanges are known by.
+        words: What of the thread's messages is compared, if a store keeps other words than it is given.
+    """
+    covered = _covered(thread, covers)
+    exchanges = _exchanges(thread, words)
+    pairs = _pairs(_exchanges(history, words_of), exchanges, by)
+    if not pairs:
+        return covered
+    old, last = pairs[-1]
+    places = [place for _, place in _both(old, last)]
+    places += [place for place, keys in last.keys.items() if keys.text in old.texts]
+    if _stands_for(old, last) and last is not exchanges[-1]:
+        places += last.keys
+    return max(covered, max(places) + 1)
+
+
+def known_by_id(
+    history: Sequence[Message], thread: Sequence[Message], covers: str = "", words: Words = words_of
+) -> int:
+    """:func:`known`, of a thread that keeps the ids of its messages; what has another id has been said anew."""
+    ids = {(message.id, message.role, words_of(message)) for message in history if message.id}
+    shared = (n + 1 for n, message in enumerate(thread) if (message.id, message.role, words(message)) in ids)
+    return max(_covered(thread, covers), *shared, 0)
+
+
+def _covered(thread: Sequence[Message], covers: str) -> int:
+    return max((n + 1 for n, message in enumerate(thread) if covers and entry_id(message.id) == covers), default=0)
+
+
+def joined(
+    history: Sequence[Message],
+    thread: Sequence[Message],
+    start: int,
+    *,
+    own: Collection[int] = (),
+    words: Words = words_of,
+) -> list[Message]:
+    """One conversation of a history and a thread whose first ``start`` messages are known to the history.
+
+    What both have is there once, in the thread's form. What the thread has from before the history is left out:
+    a summary stands for it, or it is behind the window.
+
+    Args:
+        history: The newest messages of the history.
+        thread: The messages of the thread.
+        start: How many of them are known.
+        own: The places of the history that are left out, where the thread does not have them any more.
+        words: As in :func:`known`.
+    """
+    pairs = _pairs(_exchanges(history, words_of), _exchanges(thread[:start], words), "questions")
+    places = {n: place for old, new in pairs for n, place in _both(old, new)}
+    replaced = {n for old, new in pairs if _stands_for(old, new) for n in old.keys}
+    taken_back = 0 < len(own) == len(history)  # all that the session has, and then it is the thread that counts
+    begin = _begin(*pairs[0]) if pairs else 0 if taken_back else start
+    conversation = [message for message in thread[:begin] if not is_said(message)]
+    for n, old_message in enumerate(history):
+        if n in places:
+            conversation += thread[begin : places[n] + 1]
+            begin = places[n] + 1
+        elif n not in own and n not in replaced:
+            conversation.append(old_message)
+    return conversation + list(thread[begin:])
+
+
+def _exchanges(messages: Sequence[Message], words: Words) -> list[_Exchange]:
+    found: list[_Exchange] = []
+    for place, message in enumerate(messages):
+        if is_said(message):
+            text = words(message)
+            if message.role == "user" or not found:
+                found.append(_Exchange(text if message.role == "user" else None))
+            found[-1].add(place, message, text)
+    return found
+
+
+def _begin(old: _Exchange, new: _Exchange) -> int:
+    """Where the thread's part of a conversation begins, if this is the first exchange that both have."""
+    if old.question is None:  # it was asked before what the history has
+        return next((place for _, place in _both(old, new)), min(new.keys))
+    return min(new.keys)
+
+
+def _stands_for(old: _Exchange, new: _Exchange) -> bool:
+    """Whether a thread shows another answer than the one that the history has to the same question."""
+    return old.answered and new.shown and old.texts.isdisjoint(new.texts) and len(_both(old, new)) < 2  # noqa: PLR2004
+
+
+def _both(old: _Exchange, new: _Exchange) -> list[tuple[int, int]]:
+    """The places of the messages that both forms of an exchange have; rising."""
+    found: list[tuple[int, int]] = []
+    for place, keys in new.keys.items():
+        behind = [n for n in old.keys if not found or n > found[-1][0]]
+        by_id = (n for n in behind if keys.id and keys.id == old.keys[n].id)
+        by_content = (n for n in behind if keys.content and keys.content == old.keys[n].content)
+        if (n := next(by_id, next(by_content, None))) is not None:
+            found.append((n, place))
+    return found
+
+
+def _pairs(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> list[tuple[_Exchange, _Exchange]]:
+    """The exchanges that both have; rising. Those that share an id, and between them what says the same."""
+    ids = {keys.id: n for n, old in enumerate(history) for keys in old.keys.values() if keys.id}
+    shared: list[tuple[int, int]] = []
+    for m, new in enumerate(thread):
+        n = next((ids[keys.id] for keys in new.keys.values() if keys.id in ids), -1)
+        if n >= 0 and (not shared or n > shared[-1][0]):
+            shared.append((n, m))
+    if by == "questions" and shared:
+        by = "answers"  # who gives back ids gives back answers
+    pairs: list[tuple[_Exchange, _Exchange]] = []
+    begin = 0, 0
+    for n, m in [*shared, (len(history), len(thread))]:
+        between = history[begin[0] : n]
+        pairs += _longest(between, _answered(between, thread[begin[1] : m]), by)
+        pairs += zip(history[n : n + 1], thread[m : m + 1], strict=True)
+        begin = n + 1, m + 1
+    return pairs
+
+
+def _answered(history: list[_Exchange], thread: list[_Exchange]) -> list[_Exchange]:
+    """Without a last question that is still to be answered, unless the history ends with it too."""
+    if not thread or thread[-1].answered or (history and _likeness(history[-1], thread[-1], "answers") == _SURE):
+        return thread
+    return thread[:-1]
+
+
+def _longest(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> list[tuple[_Exchange, _Exchange]]:
+    """The longest sequence of exchanges that both have; of several, the one that reaches farthest in the thread."""
+    last: list[tuple[_Exchange, _Exchange]] = []
+    while history and thread and _likeness(history[-1], thread[-1], by) == _SURE:
+        last.append((history[-1], thread[-1]))
+        history, thread = history[:-1], thread[:-1]
+    likeness = [[_likeness(old, new, by) for new in thread] for old in history]
+    best = [[0] * (len(thread) + 1) for _ in range(len(history) + 1)]
+    for n, row in enumerate(likeness):
+        for m, like in enumerate(row):
+            best[n + 1][m + 1] = max(best[n][m + 1], best[n + 1][m], best[n][m] + like)
+    n, m = len(history), len(thread)
+    while n and m:
+        like = likeness[n - 1][m - 1]
+        if like and best[n][m] == best[n - 1][m - 1] + like:
+            n, m = n - 1, m - 1
+            last.append((history[n], thread[m]))
+        elif best[n][m] == best[n - 1][m]:
+            n -= 1
+        else:
+            m -= 1
+    return last[::-1]
+
+
+def _likeness(old: _Exchange, new: _Exchange, by: Proof) -> int:
+    """How sure it is that two exchanges are the same one; 0, where nothing says so."""
+    answers = not old.texts.isdisjoint(new.texts)
+    if old.question != new.question or old.question is None:
+        return _SURE if answers and None in {old.question, new.question} else 0
+    if answers or not (old.answered or new.answered):
+        return _SURE
+    if not new.answered:
+        return 0 if old.shown else 1  # a client does not show what is not said
+    return 1 if by == "questions" or not old.answered else 0

@@ -1,0 +1,144 @@
+"""What the thread of a run says that its session does not hold yet, told from the state of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from langchain_core.messages import BaseMessage
+
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation.session import Context
+from langmem_adapters.conversation.stored_summary import covers
+from langmem_adapters.flow import Flow, step
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.langchain.caching.storable import added, legible
+from langmem_adapters.langchain.threads.overlap import Words, is_said, known, known_by_id, same, words_of
+from langmem_adapters.langchain.threads.view import Thread
+from langmem_adapters.model import Message
+from langmem_adapters.warn_once import WarnOnce
+
+__all__ = [
+    "BEGAN",
+    "RECORDED",
+    "SAID",
+    "THREAD",
+    "first_new",
+    "question_of",
+    "record",
+    "recorded",
+    "with_said",
+    "words_in",
+    "written_by",
+]
+
+M = TypeVar("M", Message, BaseMessage)
+
+RECORDED: Final = "brain_recorded"
+"""Where a thread's state holds the id of its last message that the session has; empty: it has none."""
+
+SAID: Final = "brain_said"
+"""Where it holds what a run has shown to the model, until it is recorded: others may take it out of the thread."""
+
+BEGAN: Final = "brain_began"
+"""Where it holds the id of the session's last message when the thread began; empty: the session began with it."""
+
+THREAD: Final = "brain_thread"
+"""Where it holds the id of the first message that the thread began with; and the key in the metadata of messages
+that tells which thread recorded them. The thread's own id would be no mark: it may begin anew, in another saver too."""
+
+
+def first_new(thread: Thread, state: Mapping[str, Any], context: Context, words: Words) -> int:
+    """How many of a thread's messages, from its beginning, the session holds; at the beginning of a run."""
+    place = _place(thread, state.get(RECORDED) or None)
+    if place is not None:
+        return place
+    if BEGAN in state:  # a saved thread, which keeps ids
+        return known_by_id(context.messages, thread, covers(context.summary), words)
+    place = known(context.messages, thread, covers(context.summary), by="questions", words=words)
+    last = thread[-1] if thread else None
+    if place < len(thread) or last is None or last.role != "user":
+        return place
+    waits = context.messages and context.messages[-1].role == "user"
+    return place if waits else place - 1  # it was answered, and is asked again
+
+
+def recorded(thread: Thread, state: Mapping[str, Any], context: Context, words: Words) -> int:
+    """:func:`first_new` in the midst of a run or at its end, when the thread has grown and others may have cut it."""
+    place = _place(thread, state.get(RECORDED))
+    if place is not None:
+        return place
+    if state.get(RECORDED):  # and it was taken out of the thread
+        return known_by_id(context.messages, thread, covers(context.summary), words)
+    asked = max((n + 1 for n, message in enumerate(thread) if message.role == "user"), default=0)
+    return first_new(thread.first(asked), state, context, words)
+
+
+def record(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], words: Words, warn: WarnOnce) -> Flow[int]:
+    """Append to a session what its thread has said by now; gives how many messages that is."""
+    context = yield from step(brain.context)
+    start = recorded(thread, state, context, words)
+    said = with_said([legible(message) for message in state.get(SAID) or []], [m for m in thread[start:] if is_said(m)])
+    new = to_record(said, context.messages, state, words)
+    yield from added(brain, new, warn)
+    return len(new)
+
+
+def _place(thread: Thread, recorded_id: str | None) -> int | None:
+    """How many messages are recorded, as the thread's state tells it; None, where it does not tell."""
+    return 0 if recorded_id == "" else thread.after(recorded_id) if recorded_id else None
+
+
+def with_said(said: Sequence[M], new: Sequence[M]) -> list[M]:
+    """What a run has said before and what its thread says now: each message once, in the form that it has now."""
+    now = {message.id: message for message in new}
+    return [now.pop(message.id, message) for message in said] + list(now.values())
+
+
+def question_of(messages: Sequence[Message]) -> str:
+    """The newest question that was said."""
+    return next((message.text for message in reversed(messages) if message.role == "user" and is_said(message)), "")
+
+
+def to_record(
+    new: Sequence[Message], history: Sequence[Message], state: Mapping[str, Any], words: Words
+) -> list[Message]:
+    """What is new to a session as it is stored: with its thread's mark, and none under the id of another message.
+
+    Clients that number the messages of each request anew say something else under an id that the session has. The
+    id that such a message gets is the same one whenever its thread says it, so that it is not stored twice either.
+    """
+    taken = {message.id: message for message in history}
+    mark, began = (str(state.get(key) or "") for key in (THREAD, BEGAN))
+    messages = []
+    for message in new:
+        old, marks, id_ = taken.get(message.id), {THREAD: mark}, message.id
+        if old is not None and same(old, message, words):
+            marks = {name: old.metadata[name] for name in (THREAD,) if name in old.metadata}  # a repeated delivery
+        elif old is not None:
+            id_ = fingerprint(mark, began, id_, message.role, words(message))
+        messages.append(message.model_copy(update={"id": id_, "metadata": {**message.metadata, **marks}}))
+    return messages
+
+
+def written_by(state: Mapping[str, Any], history: Sequence[Message]) -> set[int]:
+    """The places of what a thread has recorded since it began.
+
+    What of that it does not have any more was taken back: an answer was asked for again, a question edited, a
+    message removed.
+    """
+    mark, began = state.get(THREAD), state.get(BEGAN)
+    first = next((n + 1 for n, message in enumerate(history) if message.id == began), 0)
+    return {n for n, message in enumerate(history) if n >= first and mark and message.metadata.get(THREAD) == mark}
+
+
+def words_in(store: object) -> Words:
+    """What a store keeps of the words of a message, which may have a redactor."""
+    redacted = getattr(store, "redacted", None)
+    if redacted is None:
+        return words_of
+
+    def words(message: Message) -> str:
+        return words_of(Message.from_bytes(redacted(Message(role=message.role, content=message.text).to_bytes())))
+
+    return words

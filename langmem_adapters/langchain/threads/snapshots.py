@@ -1,0 +1,107 @@
+"""What the runs that read a history were given, so that each ends with what it began with.
+
+``RunnableWithMessageHistory`` reads a history when a turn begins, and again when it ends: it cuts off as many messages
+from what the model was shown as the second read has. So that read is answered from what the model was shown.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from types import FrameType
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables.config import var_child_runnable_config
+
+from langmem_adapters.concurrency.locks import WholeLock
+
+__all__ = ["Reader", "Snapshots"]
+
+_READS: Final = {"messages", "aget_messages"}
+_BEGINS: Final = {"_enter_history", "_aenter_history"}
+_ENDS: Final = {"_exit_history", "_aexit_history"}
+_SHOWN: Final = "input_messages"  # what those call what the model was shown
+_TURNS: Final = 256  # that may run at once through one object
+
+
+class Reader(NamedTuple):
+    """Who reads: a function, by its name, and the run of a chain's step that it is in.
+
+    Nothing else tells the two reads of a turn apart: they are in runs of their own, whose callbacks name no common
+    parent; and whoever kept the first of them for the whole chain, or for the next read of a turn that then failed,
+    showed what is no longer so.
+    """
+
+    name: str
+    run_id: UUID | None
+    shown: list[BaseMessage] | None
+
+    @classmethod
+    def of_now(cls) -> Reader:
+        """Who called the property or method of the history that calls this."""
+        frame = inspect.currentframe()
+        while frame and (frame.f_code is cls.of_now.__code__ or frame.f_code.co_name in _READS):
+            frame = frame.f_back  # out of this class, of the history, and of one that was made of it
+        name = frame.f_code.co_name if frame else ""
+        return cls(name, _run_id(), _shown(frame) if frame and name in _ENDS else None)
+
+
+def _run_id() -> UUID | None:
+    """None outside of a run, and before Python 3.11 in coroutines."""
+    config = var_child_runnable_config.get()
+    return getattr(config.get("callbacks"), "parent_run_id", None) if config else None
+
+
+def _shown(frame: FrameType) -> list[BaseMessage] | None:
+    shown = frame.f_locals.get(_SHOWN)
+    return shown if isinstance(shown, list) else None
+
+
+class _Begun(NamedTuple):
+    """How many messages a turn was given, and the last of them."""
+
+    length: int
+    last: BaseMessage | None
+
+    def begins(self, shown: list[BaseMessage]) -> bool:
+        """Whether that is where these messages begin; they have been through JSON, where an artifact may change."""
+        if self.last is None or self.length > len(shown):
+            return self.last is None
+        last = shown[self.length - 1]
+        return (last.type, last.id, last.content) == (self.last.type, self.last.id, self.last.content)
+
+
+class Snapshots:
+    """The reads that stand: those of turns until they end, and the latest of a step until something is written."""
+
+    def __init__(self) -> None:
+        self._lock = WholeLock()
+        self._begun: deque[_Begun] = deque(maxlen=_TURNS)
+        self._read: tuple[UUID, list[BaseMessage]] | None = None
+
+    def known(self, reader: Reader) -> list[BaseMessage] | None:
+        """What this read is to be given; None, where it is to be read from the store."""
+        if reader.name in _ENDS and reader.shown is not None and self._begun:
+            return reader.shown[: self._ended(reader.shown).length]
+        return self._read[1] if self._read is not None and self._read[0] == reader.run_id else None
+
+    def _ended(self, shown: list[BaseMessage]) -> _Begun:
+        with self._lock:
+            fitting = [begun for begun in self._begun if begun.begins(shown)]
+            turn = max(fitting, key=lambda begun: begun.length, default=self._begun[-1])
+            self._begun.remove(turn)
+            return turn
+
+    def keep(self, reader: Reader, messages: list[BaseMessage]) -> None:
+        """Let what was read stand."""
+        if reader.name in _BEGINS:
+            with self._lock:
+                self._begun.append(_Begun(len(messages), messages[-1] if messages else None))
+        elif reader.run_id is not None:
+            self._read = reader.run_id, messages
+
+    def written(self) -> None:
+        """Let a step read anew; turns that have begun still end with what they began with."""
+        self._read = None

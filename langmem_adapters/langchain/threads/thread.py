@@ -1,0 +1,134 @@
+"""LangGraph threads and histories: one made from the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from langchain_core.messages import BaseMessage, convert_to_messages
+
+from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation.stored_summary import covers
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.langchain.caching.storable import added, legible
+from langmem_adapters.langchain.convert import from_message, from_summary
+from langmem_adapters.langchain.threads.overlap import is_said, known
+from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.model import Message
+from langmem_adapters.warn_once import WarnOnce
+
+__all__ = [
+    "SUMMARY_KEY",
+    "ahistory_to_thread",
+    "athread_to_history",
+    "history_to_thread",
+    "thread_to_history",
+]
+
+SUMMARY_KEY = "brain_summary"
+"""Where a thread's state holds the summary."""
+
+
+def history_to_thread(brain: BrainMemory, *, summary: Literal["key", "message"] = "key") -> dict[str, Any]:
+    """The session as what a thread's state is updated with.
+
+    ``graph.update_state(config, history_to_thread(brain))`` does it. Every message has an id, the same one each
+    time, so that doing it again changes nothing.
+
+    Args:
+        brain: The session.
+        summary: Where its summary goes, if it has one: "key" is the state's ``brain_summary``, which graphs with
+            :class:`BrainMemoryMiddleware` have and others ignore; "message" is a system message in front, which
+            :func:`thread_to_history` does not take for something that was said.
+
+    >>> from langmem_adapters import BrainMemory, open_store
+    >>> from langmem_adapters.langchain import history_to_thread
+    >>> brain = BrainMemory(open_store("memory:"), "session-1")
+    >>> brain.add_talk("Where is my bike?")
+    >>> [message.content for message in history_to_thread(brain)["messages"]]
+    ['Where is my bike?']
+    """
+    return run(_to_thread(brain, summary))
+
+
+async def ahistory_to_thread(brain: BrainMemory, *, summary: Literal["key", "message"] = "key") -> dict[str, Any]:
+    """:func:`history_to_thread`, without blocking the event loop."""
+    return await arun(_to_thread(brain, summary))
+
+
+def thread_to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -> int:
+    """Append what a thread says to a session, as far as it is not there; returns how many messages were new.
+
+    System messages and summaries are not messages of the session; the state's ``brain_summary`` becomes its
+    summary, if it has none. Messages may also have left the session for its summary or its long-term memory.
+
+    Args:
+        thread: A state, such as ``graph.get_state(config).values``, or its messages, in any form LangChain reads.
+        brain: The session.
+    """
+    return run(_to_history(thread, brain))
+
+
+async def athread_to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -> int:
+    """:func:`thread_to_history`, without blocking the event loop."""
+    return await arun(_to_history(thread, brain))
+
+
+def _to_thread(brain: BrainMemory, summary: str) -> Flow[dict[str, Any]]:
+    _check(brain)
+    if summary not in {"key", "message"}:
+        raise ConfigurationError(f'summary is "key" or "message", not {summary!r}')
+    history = yield from step(brain.messages)
+    known_summary = yield from step(brain.get_summary)
+    session = brain.scope.session
+    messages = _identified([(message.id, from_message(message), message) for message in history], session)
+    if known_summary is None:
+        return {"messages": messages}
+    if summary == "key":
+        return {"messages": messages, SUMMARY_KEY: known_summary.text}
+    front = from_summary(known_summary).model_copy(update={"id": fingerprint(SUMMARY_KEY, session)})
+    return {"messages": [front, *messages]}
+
+
+def _identified(found: list[tuple[str, BaseMessage, Message]], session: str) -> list[BaseMessage]:
+    """Give each message its stored id, or one made from what it says; no two the same."""
+    taken: set[str] = set()
+    for id_, message, stored in found:
+        while not id_ or id_ in taken:
+            id_ = fingerprint(session, id_, stored.to_data())  # noqa: PLW2901 - until it is free
+        taken.add(id_)
+        message.id = id_
+    return [message for _, message, _ in found]
+
+
+def _to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -> Flow[int]:
+    if isinstance(thread, str) or not isinstance(thread, Mapping | Sequence):
+        raise ConfigurationError(f"a thread is a state or a list of messages, not {type(thread).__name__}")
+    _check(brain)
+    state = thread if isinstance(thread, Mapping) else {"messages": thread}
+    messages = convert_to_messages(state.get("messages") or [])
+    said = [message for message in map(legible, messages) if is_said(message)]
+    history = yield from step(brain.messages)
+    summary = yield from step(brain.get_summary)
+    new = said[known(history, said, covers(summary)) :]
+    if new and brain.long_term is not None:
+        left = yield from _left(brain.long_term, brain.scope.session)
+        new = [message for message in new if not message.id or message.id not in left]
+    yield from added(brain, new, WarnOnce())
+    if summary is None and (text := state.get(SUMMARY_KEY)):
+        yield from step(brain.set_summary, str(text))
+    return len(new)
+
+
+def _check(brain: object) -> None:
+    if not isinstance(brain, BrainMemory):
+        kind = type(brain).__name__
+        raise ConfigurationError(f"a session is given as a BrainMemory, which a chat history has as .brain, not {kind}")
+
+
+def _left(long_term: LongTermMemory, session: str) -> Flow[set[str]]:
+    """The ids of the session's messages that are in the long-term memory."""
+    memories = yield from step(long_term.all)
+    return {o.message_id for memory in memories for o in memory.occurrences if o.session == session}

@@ -1,0 +1,78 @@
+"""A thread of a run as messages of ours, each made when it is looked at: threads grow, what is new in them does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+
+from langchain_core.messages import BaseMessage
+
+from langmem_adapters.langchain.caching.storable import legible
+from langmem_adapters.langchain.convert import role_of
+from langmem_adapters.langchain.threads.overlap import INSTRUCTS, is_marked
+from langmem_adapters.model import Message
+
+__all__ = ["Thread"]
+
+
+class Thread(Sequence[Message]):
+    """The messages of a thread.
+
+    Args:
+        messages: As the host has them.
+    """
+
+    def __init__(self, messages: Sequence[BaseMessage]) -> None:
+        self._messages = messages
+        self._made: dict[int, Message] = {}
+        self._originals: dict[int, BaseMessage] = {}  # by id(), as these live as long as the thread
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Message]: ...
+    def __getitem__(self, place: int | slice) -> Message | list[Message]:
+        if isinstance(place, slice):
+            return [self[n] for n in range(*place.indices(len(self)))]
+        n = range(len(self))[place]
+        if n not in self._made:
+            made = self._made[n] = legible(self._messages[n])
+            self._originals[id(made)] = self._messages[n]
+        return self._made[n]
+
+    def first(self, count: int) -> Thread:
+        """The thread as it was when it had so many messages."""
+        return Thread(self._messages[:count])
+
+    def after(self, message_id: str) -> int | None:
+        """How many messages there are up to the one with this id; None, where there is none."""
+        return next((n for n in range(len(self), 0, -1) if (self._messages[n - 1].id or "") == message_id), None)
+
+    def original(self, message: Message) -> BaseMessage | None:
+        """What a message of this thread was made of; None for one that is not of this thread."""
+        return self._originals.get(id(message))
+
+    def since(self, history: Sequence[Message], start: int) -> tuple[list[Message], int]:
+        """What of the thread counts beside a history, and how many of the first ``start`` messages that has.
+
+        Where the thread has the history's first exchange under its ids, nothing before that can be in the history, and
+        only instructions count.
+        """
+        begin = self._first_shared(history[:1], start)
+        front = [self[n] for n in range(begin) if not self._is_said(n)]
+        return front + self[begin:], len(front) + start - begin
+
+    def _first_shared(self, first: Sequence[Message], start: int) -> int:
+        place = self.after(first[0].id) if first and first[0].id else None
+        if place is None or place > start or self._role(place - 1) != "user" or not self._is_said(place - 1):
+            return 0
+        return place - 1
+
+    def _role(self, n: int) -> str:
+        return role_of(self._messages[n])
+
+    def _is_said(self, n: int) -> bool:
+        return self._role(n) not in INSTRUCTS and not is_marked(self._messages[n].additional_kwargs)

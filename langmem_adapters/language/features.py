@@ -1,0 +1,131 @@
+"""What a text says beside its words: who is named, which date is meant, whether it asks, states or counts.
+
+Question marks, digits, names and ISO dates are read in any language; the rest are English words, and a text that
+has none of them has none of these cues.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+
+from langmem_adapters.language.analysis import STOP_WORDS
+from langmem_adapters.language.dates import DAYS, MONTHS, day_of
+
+__all__ = [
+    "ASKS",
+    "FIRST_PERSON",
+    "NAMES",
+    "NUMBER",
+    "QUESTION",
+    "TIME",
+    "Asked",
+    "asked",
+    "marks",
+    "named",
+]
+
+QUESTION, ASKS, FIRST_PERSON, TIME, NUMBER, NAMES = 1, 2, 4, 8, 16, 32
+"""Marks of a text: it ends with a question; asks one; speaks of its speaker, a time, a number; names something."""
+
+_FIRST = frozenset("i my mine me we our us i'm i've i'd i'll we're we've myself".split())  # noqa: SIM905
+_TIMES = frozenset(
+    """yesterday today tonight tomorrow ago last next week weekend month year day morning evening night afternoon
+    recently since summer winter spring fall autumn birthday anniversary just""".split()  # noqa: SIM905
+).union(MONTHS, DAYS) - {"may"}
+_NUMBERS = frozenset(
+    """one two three four five six seven eight nine ten eleven twelve twenty thirty hundred thousand couple few
+    several once twice""".split()  # noqa: SIM905
+)
+_COUNTED = frozenset("many much long old often".split())  # noqa: SIM905 - what follows "how"
+_ASKING = "?\uff1f\u061f"
+_WORD = re.compile(r"[\w']+")
+_ENDS_WITH_QUESTION = re.compile(rf"[{_ASKING}]\W*(?:\[[^\]]*\]\s*)?\Z")
+_CAPITALISED = re.compile(r"(?<=[^.!?\s]\s)[A-Z][a-z]+")
+_ISO_DATE = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_DAY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?")
+_SHORTEST_NAME = 3  # letters of a short form, as Mel for Melanie
+_END = 500  # characters in which a text may end with a question: of many marks, each is looked at to the end
+
+
+def marks(text: str) -> int:
+    """The marks of a text, added up."""
+    words = set(_WORD.findall(text.lower().replace("\u2019", "'")))
+    found = QUESTION if _ENDS_WITH_QUESTION.search(text[-_END:]) else 0
+    found |= ASKS if any(mark in text for mark in _ASKING) else 0
+    found |= FIRST_PERSON if words & _FIRST else 0
+    found |= TIME if words & _TIMES else 0
+    found |= NUMBER if words & _NUMBERS or any(word[0].isdecimal() for word in words) else 0
+    return found | (NAMES if _CAPITALISED.search(text) else 0)
+
+
+class Asked(NamedTuple):
+    """What a query asks for: a time, a number, a person or place; and the date that it names, 0 for what is open."""
+
+    when: bool = False
+    how_many: bool = False
+    who: bool = False
+    year: int = 0
+    month: int = 0
+    day: int = 0
+
+    def meets(self, at: float | None) -> float:
+        """How well a Unix time fits the date, from 0 to 1. Who speaks of a day does it on that day or soon after."""
+        said = day_of(at) if self.year or self.month else None
+        if said is None or (self.year and said.year != self.year) or (self.month and said.month != self.month):
+            return 0.0
+        return 0.4 + 0.6 * math.exp(-abs(said.day - self.day - 1) / 3) if self.day else 1.0
+
+
+def asked(query: str) -> Asked:
+    """Read a query."""
+    words = _WORD.findall(query.lower().replace("\u2019", "'"))
+    has = set(words)
+    year, month, day = _date(query, words)
+    when = "when" in has or bool(has & {"date", "month", "year"} and has & {"what", "which"})
+    return Asked(when, "how" in has and bool(has & _COUNTED), bool(has & {"who", "where"}), year, month, day)
+
+
+def _date(query: str, words: list[str]) -> tuple[int, int, int]:
+    if iso := _ISO_DATE.search(query):
+        return int(iso[1]), int(iso[2]), int(iso[3] or 0)
+    months = [MONTHS.index(word) + 1 for word in words if word in MONTHS]
+    years = [int(word) for word in words if _YEAR.fullmatch(word)]
+    days = [int(day[1]) for day in map(_DAY.fullmatch, words) if day] if months else []
+    return years[0] if years else 0, months[0] if months else 0, days[0] if days else 0
+
+
+def named(query: str, speakers: Collection[str]) -> tuple[frozenset[str], str]:
+    """The speakers whom a query names, and the query without their names.
+
+    A word names a speaker if it is a word of the name, or begins it (Mel, Melanie), is written with a capital and
+    is no other word of English; a name in a script without capitals or spaces may stand anywhere.
+    """
+    found = {speaker for speaker in speakers if _stands_anywhere(speaker) and speaker in query}
+    gone = {*found}
+    who: dict[str, set[str]] = {}  # by the words of their names
+    for speaker in speakers:
+        for part in _WORD.findall(speaker.casefold()):
+            who.setdefault(part, set()).add(speaker)
+    query = query.replace("\u2019", "'")
+    for word in set(_WORD.findall(query)):
+        folded, capital = word.removesuffix("'s").casefold(), word[0].isupper()
+        parts = {folded} if capital or folded not in STOP_WORDS else set()
+        if capital and folded not in STOP_WORDS and len(folded) >= _SHORTEST_NAME:
+            parts = {part for part in who if part.startswith(folded)}
+        mine = set().union(*[who.get(part, ()) for part in parts])
+        if mine:
+            found |= mine
+            gone.add(word)
+    for word in sorted(gone, key=len, reverse=True):
+        pattern = re.escape(word) if _stands_anywhere(word) else rf"(?<!\w){re.escape(word)}(?!\w)"
+        query = re.sub(pattern, " ", query)
+    return frozenset(found), query
+
+
+def _stands_anywhere(name: str) -> bool:
+    """Whether a name is of a script without capitals, and so long that it is hardly a part of another word."""
+    return len(name) > 1 and not name.isascii() and name.lower() == name.upper()

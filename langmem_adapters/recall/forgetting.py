@@ -1,0 +1,90 @@
+"""Taking back what a session has said from the long-term memory, and nothing of what was said elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from itertools import islice
+
+from langmem_adapters.codec import encode
+from langmem_adapters.errors import Conflict, SerializationError
+from langmem_adapters.flow import Flow, step
+from langmem_adapters.model import Memory
+from langmem_adapters.recall.memories import Reading
+from langmem_adapters.records.keyed import Records
+
+__all__ = ["forget"]
+
+_PAGE = 100  # memories that are changed in one write
+_FEW = 32  # ids that are looked for in the bytes of a memory, before it is read
+
+
+def forget(
+    records: Records,
+    session: str,
+    message_ids: Collection[str] | None,
+    reading: Reading,
+    *,
+    among: Collection[str] | None = None,
+    ttl: float | None,
+) -> Flow[int]:
+    """Remove a session's occurrences, or those of these messages; gives how many memories were touched.
+
+    A memory goes when nobody else has said it. Interrupted, it has removed some, and the same call goes on. What is
+    damaged does not keep the others: it is raised behind them, if it is. Goes through all memories, unless it is
+    told their ids: ``among``.
+    """
+    mentions = _mentions(session, message_ids)
+    found = yield from step(records.store.get, records.namespace, None if among is None else list(among))
+    pending = {key: data for key, data in found.items() if "\0" not in key and mentions(data)}
+    touched = 0
+    damage: SerializationError | None = None
+    while pending:
+        page = {key: pending.pop(key) for key in list(islice(pending, _PAGE))}
+        gone: dict[str, bytes | None] = {}
+        left: dict[str, bytes] = {}
+        for key, data in page.items():
+            try:
+                memory = reading.memory(key, data)
+            except SerializationError as error:
+                damage = error
+                continue
+            others = None if memory is None else _without(memory, session, message_ids)
+            if others is not None and others.occurrences:
+                left[key] = others.to_bytes()
+            elif others is not None:
+                gone[key] = data
+        try:
+            if gone:
+                touched += yield from step(records.delete, list(gone), guard=gone, ttl=ttl)
+            if left:
+                yield from step(records.put, left, guard={key: page[key] for key in left}, ttl=ttl)
+                touched += len(left)
+        except Conflict:
+            pending |= yield from step(records.get, list(page))  # something was said again at this moment
+    if damage is not None:
+        raise damage
+    return touched
+
+
+def _mentions(session: str, message_ids: Collection[str] | None) -> Callable[[bytes], bool]:
+    """Whether a stored memory may be one of these: to look for words in bytes is far quicker than to read them."""
+    wanted = [[session]] if session else []
+    if message_ids is not None and len(message_ids) <= _FEW and all(message_ids):
+        wanted.append(list(message_ids))
+    if not all(text.isprintable() for texts in wanted for text in texts):
+        return lambda _: True  # JSON has more than one way to write it
+    written = [[form for text in texts for form in {encode(text), json.dumps(text).encode()}] for texts in wanted]
+    return lambda data: all(any(form in data for form in forms) for forms in written)
+
+
+def _without(memory: Memory, session: str, message_ids: Collection[str] | None) -> Memory | None:
+    """The memory as others have said it; None, where that is the same."""
+    others = [
+        occurrence
+        for occurrence in memory.occurrences
+        if occurrence.session != session or (message_ids is not None and occurrence.message_id not in message_ids)
+    ]
+    if len(others) == len(memory.occurrences):
+        return None
+    return memory.model_copy(update={"occurrences": others})

@@ -1,0 +1,91 @@
+"""Keeping what is said in the long-term memory, once for each thing that is said, and correcting it there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from langmem_adapters.errors import Conflict
+from langmem_adapters.flow import Flow, step
+from langmem_adapters.model import Memory, Message
+from langmem_adapters.recall.memories import Reading, is_corrected, memory_id, merged, note, said_again, unknown
+from langmem_adapters.records.keyed import Records
+from langmem_adapters.validation import check_text
+
+__all__ = ["are_known", "correct", "ids_of", "keep"]
+
+
+def keep(
+    records: Records,
+    messages: Sequence[Message],
+    session: str,
+    reading: Reading,
+    *,
+    clock: Callable[[], float],
+    ttl: float | None,
+) -> Flow[None]:
+    """Add messages as they were said in a session, or to what of them is known already."""
+    fresh: dict[str, Memory] = {}
+    for message in messages:
+        note(fresh, message, session, clock)
+    while fresh:
+        remembered = yield from _remembered_as(records, fresh)
+        changed: dict[str, bytes] = {}
+        guard: dict[str, bytes | None] = {}
+        for id_, memory in fresh.items():
+            *corrected, (place, known) = remembered[id_].items()
+            before = [o for _, data in corrected if data for o in Memory.from_bytes(data).occurrences]
+            new = memory.model_copy(update={"id": place, "occurrences": unknown(memory.occurrences, before)})
+            data = merged(new, known, reading) if new.occurrences else known
+            if data is not None and data != known:
+                changed[place], guard[place] = data, known
+        try:
+            yield from step(records.put, changed, guard=guard, ttl=ttl)
+        except Conflict:
+            continue  # the same was said elsewhere at this moment
+        return
+
+
+def _remembered_as(records: Records, ids: Iterable[str]) -> Flow[dict[str, dict[str, bytes | None]]]:
+    """By the id of what is said, the memories that have come of it: all of them corrected but the last.
+
+    That one is there or not (None), and has what is said again since the correction.
+    """
+    remembered: dict[str, dict[str, bytes | None]] = {id_: {} for id_ in ids}
+    last = {id_: id_ for id_ in remembered}
+    while last:
+        found = yield from step(records.get, list(last.values()))
+        for said, id_ in last.items():
+            remembered[said][id_] = found.get(id_)
+        last = {said: said_again(id_) for said, id_ in last.items() if is_corrected(found.get(id_))}
+    return remembered
+
+
+def ids_of(records: Records, messages: Sequence[Message]) -> Flow[list[str]]:
+    """The ids of all memories that have come of these messages."""
+    remembered = yield from _remembered_as(records, map(memory_id, messages))
+    return [id_ for ids in remembered.values() for id_ in ids]
+
+
+def are_known(records: Records, messages: Sequence[Message]) -> Flow[list[bool]]:
+    """Of each of these messages, whether the very same is remembered, and was not corrected since."""
+    ids = [memory_id(message) for message in messages]
+    remembered = yield from _remembered_as(records, ids)
+    return [[*remembered[id_].values()][-1] is not None for id_ in ids]
+
+
+def correct(records: Records, id_: str, text: str, reading: Reading, *, ttl: float | None) -> Flow[bool]:
+    """Replace what a memory says; False, if there is none of this id."""
+    check_text("the text of a memory", text)
+    while True:
+        found = yield from step(records.get, [id_])
+        memory = reading.memory(id_, found[id_]) if found else None
+        if memory is None:
+            return False
+        message = memory.message.model_copy(update={"content": text})
+        update = {"message": message, "corrected": memory_id(message) != id_}
+        changed = memory.model_copy(update=update)
+        try:
+            yield from step(records.put, {id_: changed.to_bytes()}, guard=found, ttl=ttl)
+        except Conflict:
+            continue
+        return True

@@ -1,0 +1,71 @@
+"""What of that which was just observed is news: said neither lately nor ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from langmem_adapters.flow import Flow
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.language.analysis import analyze
+from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.model import Message
+from langmem_adapters.recall.memories import SPEAKERS
+
+__all__ = ["find_news"]
+
+_NEAREST = 20  # memories among which a message is looked for that is not there to the letter
+
+
+def find_news(
+    observed: Sequence[Message], shown: Iterable[Message], long_term: LongTermMemory | None
+) -> Flow[list[Message]]:
+    """The observed messages whose words, in their order, are neither in ``shown`` nor in the long-term memory.
+
+    Case, punctuation, white space and inflection make no news; another number, name, picture or a "not" does. Of what
+    is observed twice, the first is news.
+    """
+    known = {_words(message) for message in shown}
+    fresh = []
+    for message in observed:
+        words = _words(message)
+        if words not in known:
+            known.add(words)
+            fresh.append(message)
+    if long_term is None:
+        return fresh
+    kept = yield from _kept(fresh, long_term)
+    news = []
+    for message, is_kept in zip(fresh, kept, strict=True):
+        if is_kept:
+            continue
+        words = _words(message)
+        found = yield from long_term.search_flow(message.text, _NEAREST)
+        if all(_words(recalled.memory.message) != words for recalled in found):
+            news.append(message)
+    return news
+
+
+def _kept(messages: Sequence[Message], long_term: LongTermMemory) -> Flow[list[bool]]:
+    """Of each message, whether the long-term memory has it to the letter, whoever said it; it is not searched."""
+    same = [
+        (n, message.model_copy(update={"role": role, "name": name}))
+        for n, message in enumerate(messages)
+        for role in dict.fromkeys((message.role, *SPEAKERS))
+        for name in dict.fromkeys((message.name, None))
+    ]
+    known = yield from long_term.known_flow([version for _, version in same])
+    kept = {n for (n, _), is_known in zip(same, known, strict=True) if is_known}
+    return [n in kept for n in range(len(messages))]
+
+
+def _words(message: Message) -> tuple[str, ...]:
+    """What a message says; its text itself, where that has no words. Pictures and calls of tools say what they are."""
+    words = tuple(analyze(message.text)) or (message.text.strip(),)
+    blocks = [] if isinstance(message.content, str) else [each for each in message.content if not _is_text(each)]
+    calls = [(call.name, call.args) for call in message.tool_calls]
+    return (*words, fingerprint(blocks, calls)) if blocks or calls else words
+
+
+def _is_text(block: str | dict[Any, Any]) -> bool:
+    return isinstance(block, str) or isinstance(block.get("text"), str)

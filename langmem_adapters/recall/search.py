@@ -1,0 +1,143 @@
+"""The search of a memory: candidates by words and by meaning, ranked by what their conversations tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from langmem_adapters.flow import Flow
+from langmem_adapters.keys import Namespace
+from langmem_adapters.model import Hit
+from langmem_adapters.protocols import ConversationIndex, Evidence, Index
+from langmem_adapters.recall.vectors import Asking, Semantic
+from langmem_adapters.records.filtering import SPARE, Wanted
+from langmem_adapters.records.keyed import Records
+from langmem_adapters.signals import Ranked, Signal, candidates, ranked
+
+__all__ = ["Search", "searching"]
+
+_POOL = 32  # the best by words, and half as many by meaning; with what stands beside, some five times as many
+_NOWHERE = 0.5  # the score of a cosine of 0
+
+
+def searching(
+    records: Records, index: Index, semantic: Semantic | None, signals: Mapping[str, Signal], query: str
+) -> Flow[Search]:
+    """Begin a search for a query: of an embedder that can be awaited, its vector is asked for here.
+
+    Args:
+        records: What is searched.
+        index: Follows the records, and finds by words.
+        semantic: Finds by meaning, if anything does.
+        signals: The weights of what tells that a memory fits.
+        query: What is looked for.
+    """
+    asking = None if semantic is None else semantic.asking()
+    if asking is not None:
+        yield from asking.ahead(lambda: _said(index, records.namespace, query))
+    return Search(records, index, asking, signals)
+
+
+def _said(index: Index, namespace: Namespace, query: str) -> str:
+    """What of a query is embedded."""
+    return index.nameless(namespace, query) if isinstance(index, ConversationIndex) else query
+
+
+class Search:
+    """One search, from an index that is up to date. Blocking; meant for a flow's steps."""
+
+    def __init__(self, records: Records, index: Index, asking: Asking | None, signals: Mapping[str, Signal]) -> None:
+        self._records = records
+        self._index = index
+        self._semantic = asking
+        self._signals = signals
+        self._near: dict[str, float] = {}  # how near what was looked at is in meaning, by id
+
+    def best(
+        self, query: str, k: int, wanted: Callable[[str, bytes], bool], thread: str, *, explain: bool
+    ) -> list[tuple[Ranked, bytes]]:
+        """The ``k`` best of the wanted records with their data, best first.
+
+        ``thread`` names the one in which all of the wanted were said, if it is known. ``explain`` as in
+        :func:`~langmem_adapters.signals.ranked`. Where too few of the first hits are wanted, the best of the wanted are
+        looked for. That is by words and by meaning, and they are weighed together with what would be weighed without a
+        filter: the same conversations around them, the same scales.
+        """
+        self._records.follow()
+        index, choice = self._index, Wanted(self._records.get, wanted)
+        if not isinstance(index, ConversationIndex):
+            return choice.best(lambda ask: self._by_scores(query, ask), k)
+        ask = k + SPARE
+        nearest = self._nearest(index, query, ask)
+        evidence = self._gathered(index, query, ask, nearest)
+        hits = ranked(evidence, self._near, self._signals, ask, explain=explain) if evidence else []
+        found = choice.first(hits, k)
+        if evidence is None or len(found) == k or len(hits) < ask:
+            return found
+        said = evidence.query
+        also = self._inside(index, said, thread, ask, choice) if thread else self._among(index, said, ask, choice)
+        evidence = self._gathered(index, query, ask, [*nearest, *also])
+        most = len(evidence.candidates) if evidence else 0
+        ranking = ranked(evidence, self._near, self._signals, most, explain=explain) if evidence else []
+        return choice.first(ranking, k)
+
+    def _among(self, index: ConversationIndex, said: str, k: int, choice: Wanted) -> list[str]:
+        """The best of the wanted by words, and those nearest in meaning."""
+        namespace, semantic = self._records.namespace, self._semantic
+        found = choice.best(lambda ask: index.search(namespace, said, ask), k)
+        if semantic is not None:
+            found += choice.best(lambda ask: _near(semantic.search(said, ask)), k)
+        return [hit.id for hit, _ in found]
+
+    def _inside(self, index: ConversationIndex, said: str, thread: str, k: int, choice: Wanted) -> list[str]:
+        """The same, where all of them were said in one thread: nothing else is looked at."""
+        there = index.within(self._records.namespace, said, thread)
+        found = choice.first([hit for hit in there if hit.score], k)
+        if self._semantic is not None:
+            scores = self._semantic.score(said, [hit.id for hit in there])
+            hits = [Hit(id_, score) for id_, score in sorted(scores.items(), key=lambda one: (-one[1], one[0]))]
+            found += choice.first(_near(hits), k)
+        return [hit.id for hit, _ in found]
+
+    def candidates(self, query: str, k: int) -> dict[str, dict[str, float]]:
+        """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1.
+
+        An index that knows of words only has none.
+        """
+        self._records.follow()
+        if not isinstance(self._index, ConversationIndex):
+            return {}
+        evidence = self._gathered(self._index, query, k, self._nearest(self._index, query, k))
+        return candidates(evidence, self._near) if evidence else {}
+
+    def _nearest(self, index: ConversationIndex, query: str, k: int) -> list[str]:
+        if self._semantic is not None:
+            said = _said(index, self._records.namespace, query)
+            self._near = {hit.id: hit.score for hit in self._semantic.search(said, max(k, _POOL // 2))}
+        return list(self._near)
+
+    def _gathered(self, index: ConversationIndex, query: str, k: int, also: Sequence[str]) -> Evidence | None:
+        """What is known of what may be meant, and of these others ``also``; how near it is in meaning is noted."""
+        evidence = index.gather(self._records.namespace, query, max(k, _POOL), also)
+        if evidence is not None and self._semantic is not None:
+            ids = [turn.id for turn in evidence.turns.values() if turn.id not in self._near]
+            self._near |= self._semantic.score(evidence.query, ids)
+        return evidence
+
+    def _by_scores(self, query: str, k: int) -> list[Ranked]:
+        """An index that knows of words only: half of a score comes from it, and half from the meaning."""
+        found = {hit.id: hit.score for hit in self._index.search(self._records.namespace, query, k)}
+        if self._semantic is None:
+            return [Ranked(id_, score, {"words": score}) for id_, score in found.items()]
+        near = {hit.id: hit.score for hit in self._semantic.search(query, k)}
+        near |= self._semantic.score(query, [id_ for id_ in found if id_ not in near])
+        both = []
+        for id_ in found | near:
+            parts = {"words": found.get(id_, 0.0) / 2, "meaning": max(0.0, 2 * near.get(id_, 0.0) - 1) / 2}
+            if any(parts.values()):
+                both.append(Ranked(id_, sum(parts.values()), parts))
+        return sorted(both, key=lambda one: (-one.score, one.id))[:k]
+
+
+def _near(hits: Sequence[Hit]) -> list[Hit]:
+    """Those with a cosine above 0; others are no nearer to the query than any text is."""
+    return [hit for hit in hits if hit.score > _NOWHERE]

@@ -1,0 +1,226 @@
+"""What a memory's vectors add to its search: they follow in the background, and may fail without harm."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, ModelError, SearchError
+from langmem_adapters.flow import Flow, step, submit
+from langmem_adapters.keys import Namespace
+from langmem_adapters.model import Hit
+from langmem_adapters.protocols import START, Index, Position, SelectiveIndex, SemanticIndex
+from langmem_adapters.records.keyed import Records
+
+__all__ = ["Asking", "Semantic"]
+
+T = TypeVar("T")
+_PAUSE = 30.0  # seconds after a failure, before a search has it tried again
+_FAILURES = (SearchError, ModelError, ConfigurationError)  # the last: another process has the vectors' folder
+_log = logging.getLogger("langmem_adapters")
+
+
+class Semantic:
+    """Blocking; meant for a flow's steps.
+
+    A failure of the embedder or of the index costs a search what they would have found, and nothing else: it is
+    counted, logged once per cause, and what could not be embedded is embedded later. Neither this search nor others
+    of the next half minute ask again. A search that finds the vectors behind, as another machine has added something
+    or another embedder made them, has them follow.
+
+    Args:
+        records: What the vectors follow.
+        index: Holds the vectors.
+        strict: Raise the failures of a search; what failed in the background, the next search tries itself.
+        counts: Where failures are counted: "degraded" searches, times that the vectors were found or fell "behind",
+            and texts that the embedder "refused".
+        clock: Gives seconds.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        index: SemanticIndex,
+        *,
+        strict: bool,
+        counts: dict[str, int],
+        clock: Callable[[], float],
+    ) -> None:
+        self._records = records
+        self._index = index
+        self._strict = strict
+        self._counts = counts
+        self._clock = clock
+        self._warned: set[str] = set()
+        self._lock = ForkSafeLock()
+        self._under_way = 0  # in the process of this id: a forked child has no part in it
+        self._again = False
+        self._failed_at: float | None = None
+        self._away_since: float | None = None  # when a search last failed, and nothing has succeeded since
+        self._noticed: Position | None = None  # the end of the log, when a search last found the vectors behind
+        self._level: Position | None = None  # the end up to which nothing is missing, so that nobody looks again
+        self._refused: set[str] = set()
+
+    def follow(self, report: Callable[[int], None] | None = None) -> None:
+        """Embed what the vectors do not have yet, and tell how much it was. Raises what went wrong."""
+        noticed = self._noticed
+        try:
+            self._records.follow(report, index=self._index)
+            if isinstance(self._index, SelectiveIndex):
+                self._offer_again(self._index)
+        except BaseException:
+            self._failed_at, self._level = self._clock(), None
+            raise
+        self._failed_at = self._away_since = None
+        self._level = noticed
+
+    def _offer_again(self, index: SelectiveIndex) -> None:
+        """Give the embedder once more what it refused: some of that was the moment's fault."""
+        namespace = self._records.namespace
+        since, refused = index.position(namespace), index.refused(namespace)
+        if since and refused:
+            change = self._records.change(refused)
+            with contextlib.suppress(Conflict):  # somebody else has changed the index: the next time will do
+                index.apply(namespace, upsert=change.upsert, delete=change.delete, since=since)
+        left = set(index.refused(namespace))
+        with self._lock.held():
+            self._counts["refused"] += len(left - self._refused)
+            self._refused = left
+
+    def follow_later(self) -> None:
+        """:meth:`follow` on a background thread, once for all that is added while it is under way."""
+        with self._lock.held():
+            self._again = True
+            if self._under_way == os.getpid():
+                return
+            self._under_way = os.getpid()
+        try:
+            submit(self._catch_up)
+        except RuntimeError as error:  # the interpreter is shutting down
+            self._under_way = 0
+            self._count("behind", error)
+
+    def _catch_up(self) -> None:
+        while self._is_wanted():
+            self._try_to_follow()
+
+    def _try_to_follow(self) -> None:
+        try:
+            self.follow()
+        except Exception as error:  # noqa: BLE001 - nobody waits for it: it is counted, and tried again
+            self._count("behind", error)
+        except BaseException:
+            self._under_way = 0
+            raise
+
+    def _is_wanted(self) -> bool:
+        with self._lock.held():
+            wanted, self._again = self._again, False
+            if not wanted:
+                self._under_way = 0
+            return wanted
+
+    def asking(self) -> Asking:
+        """Begin a search."""
+        if not self._is_recent(self._away_since):
+            return Asking(self, self._index, self._records.namespace)
+        with self._lock.held():
+            self._counts["degraded"] += 1
+        return Asking(self, None, self._records.namespace)
+
+    def failed(self, error: LangmemError) -> None:
+        """Take note that a search goes on without the vectors; if it may not, the error is raised."""
+        if self._strict:
+            raise error
+        self._away_since = self._clock()
+        self._count("degraded", error)
+
+    def _is_recent(self, failed_at: float | None) -> bool:
+        return failed_at is not None and 0 <= self._clock() - failed_at < _PAUSE
+
+    def keep_up(self, found: Sequence[Hit]) -> None:
+        """Have the vectors follow, if they do not stand where the index of words does, which each search brings up.
+
+        Where they are known to, and nothing was ``found``, somebody may have thrown away the place where they were.
+        """
+        words = self._records.index
+        end = START if words is None else self._stands(words)
+        if end == self._level and (found or self._holds()):
+            return
+        if self._stands(self._index) == end:
+            self._level = end
+            return
+        self._noticed = end
+        with self._lock.held():
+            self._counts["behind"] += 1
+        failed_at = self._failed_at
+        if failed_at is not None and self._strict:
+            self.follow()
+        elif not self._is_recent(failed_at):
+            self.follow_later()
+
+    def _holds(self) -> bool:
+        """Also where another embedder's vectors are: two would replace each other's with every search."""
+        holds = getattr(self._index, "holds", None)
+        return holds is None or bool(holds(self._records.namespace))
+
+    def _stands(self, index: Index) -> Position:
+        return index.position(self._records.namespace) or START
+
+    def _count(self, what: str, error: Exception) -> None:
+        cause = f"{what} {type(error).__name__}"
+        with self._lock.held():
+            self._counts[what] += 1
+            if cause in self._warned:
+                return
+            self._warned.add(cause)
+        why = error if isinstance(error, LangmemError) else type(error).__name__  # another's words may hold anything
+        _log.warning("the vectors of the long-term memory failed, and its search goes on by words: %s", why)
+
+
+class Asking:
+    """What one search asks of the vectors; once they have failed, and ``index`` is None, it goes on without them."""
+
+    def __init__(self, semantic: Semantic, index: SemanticIndex | None, namespace: Namespace) -> None:
+        self._semantic = semantic
+        self._index = index
+        self._namespace = namespace
+
+    def ahead(self, said: Callable[[], str]) -> Flow[None]:
+        """Ask the embedder for a query, which ``said`` gives, before the search, if it can be awaited."""
+        embedder = getattr(self._index, "embedder", None)
+        if not (isinstance(embedder, Embedder) and embedder.awaits):
+            return
+        query = yield from step(said)
+        try:
+            yield from embedder.ahead_flow(query)
+        except _FAILURES as error:
+            self._fail(error)
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """The ``k`` memories nearest in meaning among those embedded so far; none, where that fails."""
+        found: list[Hit] = self._try(lambda index: index.search(self._namespace, query, k), [])
+        self._try(lambda _: self._semantic.keep_up(found), None)
+        return found
+
+    def score(self, query: str, ids: Sequence[str]) -> dict[str, float]:
+        """How near these memories are, as far as they are embedded; none, where that fails."""
+        return self._try(lambda index: index.score(self._namespace, query, ids), {})
+
+    def _try(self, ask: Callable[[SemanticIndex], T], otherwise: T) -> T:
+        if self._index is None:
+            return otherwise
+        try:
+            return ask(self._index)
+        except _FAILURES as error:
+            self._fail(error)
+            return otherwise
+
+    def _fail(self, error: LangmemError) -> None:
+        self._semantic.failed(error)
+        self._index = None

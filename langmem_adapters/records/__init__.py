@@ -1,0 +1,1 @@
+"""Records of a namespace under keys, and indexes that follow them."""

@@ -1,0 +1,108 @@
+"""Keeping an index in step with the log of a namespace, whoever else follows it, or clears it, at the same time.
+
+An index changes only if it still stands where its follower read on from. So that one that was cleared meanwhile never
+looks like one that nobody has begun, each beginning leaves a position of its own, before the log's first entry.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from langmem_adapters.errors import Conflict, SearchError
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import START, Document, Index, Item, Position, Store
+from langmem_adapters.records.journal import TIDIED, place, tidied
+
+__all__ = ["Change", "begin", "follow"]
+
+_PAGE = 500
+_BEGINNINGS = 10  # of one call: two embedders that share an index would replace each other's work for ever
+_log = logging.getLogger("langmem_adapters")
+
+
+class Change(NamedTuple):
+    """What some entries of a log mean for an index."""
+
+    upsert: Sequence[Document]
+    delete: Sequence[str] = ()
+
+
+class _News(NamedTuple):
+    since: Position | None
+    items: list[Item]
+    tidied: int
+
+
+def follow(
+    store: Store,
+    index: Index,
+    namespace: Namespace,
+    change_of: Callable[[list[Item]], Change],
+    *,
+    new_id: Callable[[], str],
+    report: Callable[[int], None] | None = None,
+    begun: Callable[[], None] | None = None,
+    form: str = "",
+) -> None:
+    """Bring an index up to the store, a page at a time.
+
+    Args:
+        store: Where the log is.
+        index: What follows it.
+        namespace: Whose log it is, and whose index.
+        change_of: Says what a page of entries means; it may read the store.
+        new_id: Gives an id to each beginning.
+        report: Is told after each page how many entries it held.
+        begun: Is called when the index begins anew, with nothing in it.
+        form: Names what the texts are made of: an index of which they were made otherwise begins anew.
+
+    Raises:
+        SearchError: The index failed, or was replaced again and again meanwhile.
+    """
+    beginnings = 0
+    while True:
+        news = _news(store, index, namespace, form)
+        if not news.items:
+            return
+        try:
+            if news.since is None:
+                beginnings += 1
+                if beginnings > _BEGINNINGS:
+                    raise SearchError("an index was replaced again and again: one with another embedder may share it")
+                begin(index, namespace, new_id)
+                if begun:
+                    begun()
+                continue
+            change = change_of(news.items)
+            position = _stamped(place(news.items[-1], news.tidied), form)
+            index.apply(namespace, upsert=change.upsert, delete=change.delete, position=position, since=news.since)
+        except Conflict:
+            continue  # somebody else has cleared the index, or brought it further: look where it stands now
+        if report:
+            report(len(news.items))
+
+
+def begin(index: Index, namespace: Namespace, new_id: Callable[[], str]) -> None:
+    """Begin an index that nobody has begun; a Conflict, if somebody has."""
+    index.apply(namespace, position=(0, new_id()), since=START)
+
+
+def _stamped(position: Position, form: str) -> Position:
+    return (position[0], f"{position[1]}#{form}") if form else position
+
+
+def _news(store: Store, index: Index, namespace: Namespace, form: str) -> _News:
+    """Where an index stands, and a page of what came after: the last entry that it saw is read with it."""
+    since = index.position(namespace)
+    after = max(since[0] - 1, 0) if since else 0
+    page = store.scan(namespace, after=after, limit=_PAGE + 1, keys=[TIDIED])
+    to = tidied(page.values)
+    if since is None or since[0] == 0:
+        return _News(since, page.items[:_PAGE], to)
+    if page.items and since == _stamped(place(page.items[0], to), form):
+        return _News(since, page.items[1:], to)
+    _log.info("the index of %r begins anew: its store was cleared, replaced or tidied, or its texts are", namespace[0])
+    index.clear(namespace)
+    return _news(store, index, namespace, form)

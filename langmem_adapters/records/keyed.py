@@ -1,0 +1,169 @@
+"""Keyed records of one namespace and the indexes that follow them.
+
+Each change of a record leaves an entry in the namespace's log that names the record's key, written in the same
+transaction. Each index remembers the last entry it has seen; whatever happens to it, it reads on from there: after
+a crash, on another machine, or from the beginning when its store was cleared.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from langmem_adapters.codec import encode
+from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Document, Index, Item, Store
+from langmem_adapters.records.filtering import Wanted
+from langmem_adapters.records.following import Change, follow
+from langmem_adapters.records.journal import keys_of, tidy
+from langmem_adapters.validation import check_index, check_store
+
+__all__ = ["Records"]
+
+_PAGE = 500
+_SELDOM = 32  # writes, of which one looks whether the log has grown long
+
+
+class Records:
+    """Blocking; meant for a flow's steps.
+
+    Args:
+        store: Where the records are.
+        namespace: The namespace they fill.
+        index: What finds them by text, if anything does.
+        vectors: A second index of the same records, which may be behind the first.
+        text_of: Gives the text of a record, from its key and bytes, by which it is to be found, or a document of it;
+            None: not to be found.
+        new_id: Gives ids to entries of the log.
+        form: Names what ``text_of`` makes a text of; the indexes begin anew for another one.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        namespace: Namespace,
+        *,
+        index: Index | None,
+        vectors: Index | None = None,
+        text_of: Callable[[str, bytes], str | Document | None],
+        new_id: Callable[[], str],
+        form: str = "",
+    ) -> None:
+        check_store(store)
+        check_index("index", index)
+        check_index("vectors", vectors)
+        self.store = store
+        self.namespace = namespace
+        self.index = index
+        self.vectors = vectors
+        self._text_of = text_of
+        self._new_id = new_id
+        self._form = form
+        self._following = {id(each): ForkSafeLock() for each in (index, vectors) if each is not None}
+
+    def get(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """Read records; those that do not exist are left out."""
+        return self.store.get(self.namespace, keys)
+
+    def put(
+        self,
+        records: Mapping[str, bytes],
+        *,
+        guard: Mapping[str, bytes | None] | None = None,
+        ttl: float | None = None,
+    ) -> None:
+        """Add or replace records, all or none. ``guard`` as in :meth:`Store.write`."""
+        if records:
+            entry = self._entry(list(records))
+            self.store.write(self.namespace, put=records, append=[entry], guard=guard, ttl=ttl)
+            self._tidy(entry, ttl)
+
+    def delete(
+        self,
+        keys: Sequence[str],
+        *,
+        guard: Mapping[str, bytes | None] | None = None,
+        ttl: float | None = None,
+    ) -> int:
+        """Remove records; returns how many there were. ``guard`` as in :meth:`Store.write`."""
+        found = list(self.get(keys))
+        if found:
+            entry = self._entry(found)
+            self.store.write(self.namespace, delete=found, append=[entry], guard=guard, ttl=ttl)
+            self._tidy(entry, ttl)
+        return len(found)
+
+    def _entry(self, keys: list[str]) -> tuple[str, bytes]:
+        return self._new_id(), encode(keys)
+
+    def _tidy(self, entry: tuple[str, bytes], ttl: float | None) -> None:
+        """Look after some of the writes, whichever object or process makes them."""
+        if zlib.crc32(entry[0].encode("utf-8", "surrogatepass")) % _SELDOM == 0:
+            tidy(self.store, self.namespace, new_id=self._new_id, ttl=ttl)
+
+    def clear(self) -> None:
+        """Remove all records, and what the indexes have of them."""
+        self.store.clear(self.namespace)
+        self.drop()
+
+    def drop(self) -> None:
+        """Remove what the indexes have of the records. It waits for nobody: who follows meanwhile begins anew."""
+        for index in (self.index, self.vectors):
+            if index is not None:
+                index.clear(self.namespace)
+
+    def all(self) -> Iterator[tuple[str, bytes]]:
+        """Go through the records, a page at a time, in the order in which they were first written."""
+        seen: set[str] = set()
+        for items in self._pages(after=0):
+            keys = [key for key in keys_of(items) if key not in seen]
+            seen.update(keys)
+            found = self.get(keys)
+            yield from ((key, found[key]) for key in keys if key in found)
+
+    def _pages(self, after: int) -> Iterator[list[Item]]:
+        while items := self.store.scan(self.namespace, after=after, limit=_PAGE).items:
+            yield items
+            after = items[-1].seq
+
+    def follow(self, report: Callable[[int], None] | None = None, *, index: Index | None = None) -> None:
+        """Bring one of the indexes up to the store, the first if none is given.
+
+        ``report`` is told after each page how many entries it held.
+        """
+        index = index or self.index
+        if index is None:
+            return
+        with self._following[id(index)].held():
+            new_id, form = self._new_id, self._form
+            follow(self.store, index, self.namespace, self._change, new_id=new_id, report=report, form=form)
+
+    def _change(self, items: Sequence[Item]) -> Change:
+        return self.change(keys_of(items))
+
+    def change(self, keys: Sequence[str]) -> Change:
+        """What an index is to be told of records, as they are now."""
+        found = self.get(keys)
+        texts = {key: _document(key, self._text_of(key, data)) for key, data in found.items()}
+        return Change(
+            upsert=[document for key in keys if (document := texts.get(key))],
+            delete=[key for key in keys if not texts.get(key)],
+        )
+
+    def search(
+        self, query: str, k: int, wanted: Callable[[str, bytes], bool] = lambda *_: True
+    ) -> list[tuple[str, float, bytes]]:
+        """The ``k`` best of the wanted records as (key, score, data), best first, from an index that is up to date."""
+        index = self.index
+        if index is None or k <= 0:
+            return []
+        self.follow()
+        found = Wanted(self.get, wanted).best(lambda ask: index.search(self.namespace, query, ask), k)
+        return [(hit.id, hit.score, data) for hit, data in found]
+
+
+def _document(key: str, text: str | Document | None) -> Document | None:
+    if isinstance(text, Document):
+        return text._replace(id=key) if text.text.strip() else None
+    return Document(key, text) if text else None
