@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
+import os
+import threading
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ from langchain_core.outputs import ChatGeneration
 
 from langmem_adapters.codec import encode
 from langmem_adapters.conversation.log import readable
-from langmem_adapters.langchain import BrainChatMessageHistory, convert, rebuild
+from langmem_adapters.langchain import BrainChatMessageHistory, convert, reading, rebuild
 from langmem_adapters.langchain.convert import from_message, to_message
 from langmem_adapters.langchain.reading import read
 from langmem_adapters.langchain.rebuild import of_bytes, of_data, rebuilt_generation
@@ -261,7 +264,76 @@ def test_a_class_that_makes_something_else_is_noticed(cls: type[BaseMessage]) ->
     assert not rebuild._is_same("user", (cls, type_, add), {"content": "a"})
 
 
-# --- in a history
+# --- many at a time
+
+
+@pytest.fixture
+def many() -> list[Item]:
+    return [item(to_message(HumanMessage(str(n), id=str(n))).to_bytes(), n) for n in range(reading._MANY)]
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_the_garbage_collector_rests_meanwhile_and_is_as_it_was_afterwards(
+    was_on: bool, many: list[Item], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states: list[bool] = []
+
+    def watched(data: bytes) -> BaseMessage | None:
+        states.append(gc.isenabled())
+        return of_bytes(data)
+
+    monkeypatch.setattr(reading, "of_bytes", watched)
+    if not was_on:
+        gc.disable()
+    try:
+        assert [message.content for message in read(many)] == [str(n) for n in range(len(many))]
+        assert gc.isenabled() is was_on
+    finally:
+        gc.enable()
+    assert set(states) == {False}
+
+
+def test_it_goes_on_after_the_last_of_several_readers_and_after_an_error(
+    many: list[Item], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(data: bytes) -> BaseMessage | None:
+        inside.set()
+        go_on.wait(10)
+        return of_bytes(data)
+
+    monkeypatch.setattr(reading, "of_bytes", slow)
+    thread = threading.Thread(target=read, args=(many,))
+    thread.start()
+    inside.wait(10)
+
+    def fail(_: bytes) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reading, "of_bytes", fail)
+    with pytest.raises(KeyboardInterrupt):
+        read(many)
+    assert not gc.isenabled()  # for the other one
+    go_on.set()
+    monkeypatch.undo()
+    thread.join(10)
+    assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_it_goes_on_in_a_forked_child_which_has_no_reader() -> None:
+    with reading._uncollected():
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if gc.isenabled() and not reading._lock.locked() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert gc.isenabled()
+
+
+def test_a_few_do_not_touch_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc, "disable", lambda: pytest.fail("disabled"))
+    assert len(read([item(to_message(HumanMessage("a")).to_bytes())] * 3)) == 3
 
 
 async def test_a_history_reads_the_same_with_a_window_and_without() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, cast
+import gc
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 
+from langmem_adapters.concurrency.forks import in_child
 from langmem_adapters.conversation.log import readable
 from langmem_adapters.langchain.convert import from_message, role_of, to_message
 from langmem_adapters.langchain.rebuild import of_bytes
@@ -15,13 +19,19 @@ from langmem_adapters.text import unreadable_calls, without_calls
 
 __all__ = ["Seen", "read", "seen"]
 
+_LISTS: Final = ("tool_calls", "invalid_tool_calls")
+_MANY: Final = 500  # messages, from which on the garbage collector would take as long as the reading
+
 
 def read(items: Sequence[Item]) -> list[BaseMessage]:
     """The messages of log entries, as :func:`from_message` gives them.
 
     One that is damaged beyond reading is passed over, with a warning.
     """
-    return [message for item in items for message in _read(item)]
+    if len(items) < _MANY:
+        return [message for item in items for message in _read(item)]
+    with _uncollected():
+        return [message for item in items for message in _read(item)]
 
 
 def _read(item: Item) -> Sequence[BaseMessage]:
@@ -56,8 +66,15 @@ class Seen:
         return cast("str | None", self.message.__dict__.get("tool_call_id"))
 
     def without(self, ids: set[str | None]) -> Seen:
-        """A copy without these tool calls, as :func:`without_calls` makes it."""
-        return Seen(from_message(without_calls(to_message(self.message), ids)))
+        """A copy without these tool calls, as :func:`without_calls` makes it, mostly without a Message in between."""
+        fields = self.message.__dict__
+        if type(fields["content"]) is not str or "tool_calls" in fields["additional_kwargs"] or self._repeats():
+            return Seen(from_message(without_calls(to_message(self.message), ids)))
+        kept = {name: [call for call in fields[name] if call.get("id") not in ids] for name in _LISTS}
+        return Seen(self.message.model_copy(update=kept))
+
+    def _repeats(self) -> bool:
+        return len(set(self.tool_calls)) < len(self.tool_calls)
 
 
 class Call(NamedTuple):
@@ -69,3 +86,40 @@ class Call(NamedTuple):
 def seen(items: Sequence[Item]) -> list[Seen]:
     """:func:`read`, to be looked at."""
     return [Seen(message) for message in read(items)]
+
+
+# --- garbage
+
+_lock = threading.Lock()
+_readers = 0
+_resumes = False
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the garbage collector from looking again and again at what is all kept; the last reader lets it go on."""
+    global _readers, _resumes  # noqa: PLW0603 - one collector a process
+    with _lock:
+        if _readers == 0:
+            _resumes = gc.isenabled()
+            gc.disable()
+        _readers += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _readers -= 1
+            if _readers == 0 and _resumes:
+                gc.enable()
+
+
+def _begin_anew() -> None:
+    """The readers of a parent do not go on in its child, and one of them may have held the lock."""
+    global _lock, _readers  # noqa: PLW0603 - one collector a process
+    _lock = threading.Lock()
+    if _readers and _resumes:
+        gc.enable()
+    _readers = 0
+
+
+in_child(_begin_anew)
