@@ -13,6 +13,7 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.conversation.log import brain_namespace
+from langmem_adapters.conversation.session import Uncovered
 from langmem_adapters.conversation.tombstones import DEPARTED, with_departed
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index
@@ -193,6 +194,24 @@ def test_what_leaves_while_it_is_delivered_again_is_not_added_again(any_store: S
     brain_that_lets_go(cast("Store", slow), "deleted").add_messages(said(0, 1))
     assert not slow.first
     assert ids(brain) == ["id-1", "id-2"]
+
+
+@pytest.mark.parametrize("kind", ["summary", "deleted"])
+def test_what_was_deleted_and_is_delivered_again_is_not_summarised_meanwhile(any_store: Store, kind: Kind) -> None:
+    brain = brain_that_lets_go(any_store, kind)
+    brain.add_messages(said(0, 1, 2))
+    brain.delete(["id-1"])
+    looks: list[Uncovered] = []
+    slow = Between(any_store)
+    slow.name = "scan"
+    slow.first.append(lambda: looks.append(run(brain._flows.uncovered())))
+    brain_that_lets_go(cast("Store", slow), kind).add_messages(said(1))
+    (look,) = looks
+    assert [message.id for _, message in look.readable] == ["id-0", "id-2", "id-1"]
+    assert not run(brain._flows.summarized(look, look.readable, "m1 and all the rest.", archive=kind == "summary"))
+    assert ids(brain) == ["id-0", "id-2"]
+    assert brain.get_summary() is None
+    assert in_long_term(brain) == []
 
 
 # --- LlamaIndex's archive at the same time

@@ -128,7 +128,9 @@ class Conversation(SessionLog):
         """
         new = Summary(text=summary, covers=gone[-1][0].id, updated_at=self._clock())
         put = {SUMMARY: new.to_bytes()}
-        if (yield from self.session.get(WATCHED)) != covered.values:  # a model takes its time
+        items = [item for item, _ in gone]  # a model takes its time, and what came again by mistake leaves unguarded
+        page = yield from self.scan(after=items[0].seq - 1, before=items[-1].seq + 1, keys=WATCHED)
+        if page.values != covered.values or not set(items).issubset(page.items):
             return False
         if archive and self.long_term is not None:
             return (yield from self.move(self.long_term, gone, covered.values, put=put))
