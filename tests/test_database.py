@@ -14,6 +14,7 @@ import pytest
 
 from langmem_adapters.errors import SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
+from langmem_adapters.files.places import Place, clearing
 
 _SCHEMA = ["CREATE TABLE t (x TEXT UNIQUE)"]
 
@@ -335,3 +336,18 @@ def test_too_many_open_files_are_told_apart(tmp_path: Path, free: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert rows(database) == []
     database.close()
+
+
+def test_a_damaged_file_that_another_has_made_anew_is_not_removed_a_second_time(tmp_path: Path) -> None:
+    damaged = sqlite3.DatabaseError("database disk image is malformed")
+    place = Place(str(tmp_path / "index.db"))
+    Path(place.path).write_bytes(b"damaged")
+    closed: list[str] = []
+    with clearing(place, lambda: closed.append("late"), disposable=True):
+        with clearing(place, lambda: closed.append("first"), disposable=True):
+            raise StoreError("damaged") from damaged
+        assert not Path(place.path).exists()
+        Path(place.path).write_bytes(b"new")
+        raise StoreError("damaged") from damaged
+    assert closed == ["first"]
+    assert Path(place.path).read_bytes() == b"new"

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import StoreError, StoreUnavailable
 
 __all__ = ["IN_MEMORY", "Place", "clearing", "explained", "why_not_opened"]
@@ -29,6 +30,7 @@ _SENTENCES = (
     ("not a database", " is not an SQLite database"),
 )
 
+_removing = ForkSafeLock()
 _Identity: TypeAlias = "tuple[int, int] | None"
 
 
@@ -94,15 +96,31 @@ class Place:
 
 @contextmanager
 def clearing(place: Place, close: Callable[[], None], *, disposable: bool) -> Iterator[None]:
-    """Around what clears something: where its file is damaged and ``disposable``, that is closed, and removed."""
+    """Around what clears something: where its file is damaged and ``disposable``, that is closed, and removed.
+
+    One that another has made anew meanwhile stays.
+    """
+    before = _state(place)
     try:
         yield
     except StoreError as error:
         if not disposable or not any(sign in str(error.__cause__) for sign in _DAMAGED):
             raise
-        close()
-        for end in ("-wal", "-shm", ""):
-            Path(f"{place.file}{end}").unlink(missing_ok=True)
+        with _removing.held():
+            if _state(place) != before:
+                return
+            close()
+            for end in ("-wal", "-shm", ""):
+                Path(f"{place.file}{end}").unlink(missing_ok=True)
+
+
+def _state(place: Place) -> tuple[int, int, int] | None:
+    """Which file lies there, and since when: the number of one that was removed may be given again at once."""
+    try:
+        found = os.stat(place.path)  # noqa: PTH116 - as below
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
 def explained(text: str) -> str:
