@@ -389,3 +389,14 @@ def test_a_broken_file_is_a_search_error(tmp_path: Path) -> None:
         with pytest.raises(SearchError, match=r"the vector index failed: .* is not an SQLite database") as caught:
             call()
         assert caught.value.__cause__ is not None
+
+
+def test_what_was_read_of_a_file_that_was_made_anew_is_forgotten(vectors: SQLiteVectors, tmp_path: Path) -> None:
+    one, other = array("f", [1.0] + [0.0] * 7), array("f", [0.0] * 7 + [1.0])
+    put(vectors, {"a": one, "b": other})
+    assert ids(vectors.nearest("n/", MAKER, one, 1)) == ["a"]
+    for file in tmp_path.glob("vectors.db*"):
+        file.unlink()
+    with contextlib.closing(SQLiteVectors(tmp_path / "vectors.db")) as theirs:  # as a rebuild() does elsewhere
+        put(theirs, {"b": one, "c": other})
+        assert vectors.nearest("n/", MAKER, one, 2) == theirs.nearest("n/", MAKER, one, 2) == [("b", 1.0), ("c", 0.0)]

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from langmem_adapters.embedding import Vector
 from langmem_adapters.errors import search_errors
@@ -204,11 +204,13 @@ def _begin(connection: sqlite3.Connection, name: str, maker: Maker) -> int:
         return space.number
     if space is not None:
         _drop(connection, space.number)
-    cursor = connection.execute(
-        "INSERT INTO langmem_vector_namespaces (name, embedder, dimension) VALUES (?, ?, ?)",
-        (name, to_bytes(maker.embedder), maker.dimension),
+    # Any, as one that is given in turn is given again in a new file, where others still hold what was in the old one.
+    number = int.from_bytes(os.urandom(6), "big")
+    connection.execute(
+        "INSERT INTO langmem_vector_namespaces (number, name, embedder, dimension) VALUES (?, ?, ?, ?)",
+        (number, name, to_bytes(maker.embedder), maker.dimension),
     )
-    return cast(int, cursor.lastrowid)
+    return number
 
 
 def _remove(connection: sqlite3.Connection, namespace: int, ids: Iterable[str]) -> int:
