@@ -214,6 +214,18 @@ def test_what_was_deleted_and_is_delivered_again_is_not_summarised_meanwhile(any
     assert in_long_term(brain) == []
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_delivered_again_as_a_session_is_cleared_does_not_come_back(any_store: Store, kind: Kind) -> None:
+    brain = brain_that_lets_go(any_store, kind)
+    brain.add_messages(said(0, 1))
+    slow = Between(any_store)
+    slow.name = "scan"
+    slow.first.append(brain.clear)
+    brain_that_lets_go(cast("Store", slow), kind).add_messages(said(0, 1, 2))
+    assert not slow.first
+    assert ids(brain) == []
+
+
 # --- LlamaIndex's archive at the same time
 
 

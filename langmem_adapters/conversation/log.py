@@ -175,6 +175,8 @@ class SessionLog:
         delivery = Delivery(messages, ids, appended.new, gone)
         while True:
             found, values = yield from self._look(delivery.unclear)
+            if not (found or values) and not (yield from self.scan(limit=0)).total:
+                return 0  # cleared or expired meanwhile, and must not come back
             others = delivery.others({item.id: message for item, message in found}, have_departed(values, messages))
             # By now, another delivery may have something else under an id that left.
             there = {item.id: (item, message) for item, message in found if item.data == own[item.id]}
