@@ -98,7 +98,8 @@ def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, float):
         return bool(a == b or (a != a and b != b))  # noqa: PLR0124 - NaN
     if isinstance(a, set | frozenset):
-        return {(type(x), x) for x in a} == {(type(x), x) for x in b}
+        others = {other: other for other in b}
+        return len(a) == len(b) and all(item in others and same(item, others[item]) for item in a)
     if isinstance(a, dt.datetime | dt.time):
         return bool(a == b) and a.tzinfo == b.tzinfo and a.fold == b.fold
     if hasattr(a, "dtype") and hasattr(a, "tobytes"):  # arrays are equal item by item, which is no answer
