@@ -7,6 +7,7 @@ import json
 import logging
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -32,6 +33,7 @@ from pydantic import BaseModel, PrivateAttr
 from langmem_adapters import ConfigurationError, Embedder, SerializationError, StoreUnavailable
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain import BrainChatMessageHistory, CachedChatModel, ExperienceCache
+from langmem_adapters.langchain.caching import request
 from langmem_adapters.langchain.caching.generations import read_generations, worth_storing
 from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.protocols import Store
@@ -385,6 +387,7 @@ class Conversing(ChatOpenAI):
         ({}, {"conversation": {"id": "conv_1"}, "tools": [object()]}, 2),
         ({"model_kwargs": {"conversation": "conv_1"}}, {}, 2),
         ({"extra_body": {"conversation": "conv_1"}}, {}, 2),
+        ({}, {"extra_body": {"conversation": "conv_1"}, "tools": [object()]}, 2),
         ({}, {"conversation": None}, 0),
         ({}, {"tools": [{"name": "look", "parameters": {"conversation": {"type": "string"}}}]}, 0),
     ],
@@ -398,6 +401,17 @@ def test_c4_a_call_that_goes_on_with_what_the_provider_keeps_is_always_made(
     said = [model.invoke("And then?", **kwargs).content for _ in range(2)]
     assert said == (["1", "2"] if unkeyed else ["1", "1"])
     assert cache.stats()["unkeyed"] == unkeyed
+
+
+def test_tools_that_speak_of_conversations_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    parts = request._parts
+    monkeypatch.setattr(request, "_parts", lambda told: read.append(told) or parts(told))
+    model = FakeListChatModel(responses=["a"], cache=ExperienceCache(store=MemoryStore()))
+    tools = [{"name": uuid.uuid4().hex, "description": "Looks into the conversation."}]
+    for _ in range(5):
+        model.invoke("Hi", tools=tools)
+    assert len(read) <= 2
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

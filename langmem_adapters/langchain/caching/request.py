@@ -44,7 +44,7 @@ _known: dict[bytes, str] = {}  # keys by a hash of what they are made of, as an 
 _REMEMBERED = 16_384
 _CHAINED = '"use_previous_response_id": true'  # as LangChain dumps a model of OpenAI's
 _KEPT = "conversation"  # that OpenAI keeps
-_NAMED = f"('{_KEPT}', "  # as LangChain tells a parameter
+_NAMED = (f"('{_KEPT}', ", f"'{_KEPT}': ")  # as LangChain tells a parameter, and one within another
 _MORE = ("extra_body", "model_kwargs")  # parameters with parameters in them
 _CLASS = re.compile(r"<class '(?:(?:\w+|<locals>)\.)*(\w+)'>")
 
@@ -74,14 +74,17 @@ def check_whole(llm_string: str) -> None:
 
     After a hit, the provider would not know either what had been said.
     """
-    if _KEPT not in llm_string:
-        return
+    if _KEPT in llm_string and _is_kept(llm_string):  # a tool's description may speak of conversations, too
+        raise SerializationError("the model's provider keeps the conversation, so its messages do not say all of it")
+
+
+@functools.lru_cache(maxsize=512)
+def _is_kept(llm_string: str) -> bool:
     model, parameters = _parts(llm_string)
     given = [model["kwargs"] if model else {}, parameters if isinstance(parameters, dict) else {}]
     given += [more for one in given for name in _MORE if isinstance(more := one.get(name), dict)]
-    unread = isinstance(parameters, str) and _NAMED in parameters
-    if unread or any(one.get(_KEPT) for one in given):
-        raise SerializationError("the model's provider keeps the conversation, so its messages do not say all of it")
+    unread = isinstance(parameters, str) and any(named in parameters for named in _NAMED)
+    return unread or any(one.get(_KEPT) for one in given)
 
 
 def known_key(prompt: str, llm_string: str) -> str | None:
