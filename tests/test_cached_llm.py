@@ -688,6 +688,7 @@ def test_a_request_that_is_no_data_goes_by_the_cache(caplog: pytest.LogCaptureFi
         ({"track_previous_responses": True}, {}),
         ({}, {"conversation": "conv_1"}),
         ({"additional_kwargs": {"conversation": "conv_1"}}, {}),
+        ({}, {"extra_body": {"conversation": "conv_1"}}),
     ],
 )
 def test_a_model_whose_provider_keeps_the_conversation_is_always_asked(

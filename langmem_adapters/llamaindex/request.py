@@ -62,6 +62,7 @@ def completion_key(llm: LLM, prompt: str, formatted: bool, kwargs: Mapping[str, 
 def _check_whole(llm: LLM, kwargs: Mapping[str, Any]) -> None:
     """Refuse what does not say all: after a hit, the provider would not know either what had been said."""
     given = {**(getattr(llm, "additional_kwargs", None) or {}), **kwargs}
+    given |= more if isinstance(more := given.get("extra_body"), Mapping) else {}
     if getattr(llm, "track_previous_responses", False) or given.get(_CONTINUED):
         raise SerializationError("the model's provider keeps the conversation, so its messages do not say all of it")
 
