@@ -120,7 +120,11 @@ def _times(words: list[str]) -> set[str]:
     return times
 
 
-_SUPPOSED = re.compile(r"(^|\b(?!(?:ask|check|know|me|out|see|sure|tell|us|wonder)\b)\w+\W+)if\b[^,.;:?!]*")
+_ASKING = """(?:(?:ask|check|confirm|detect|discover|doubt|find|guess|learn|recall|remember|say|see|show|tell|test|
+    understand|wonder)(?:s|ed|ing)?|know(?:s|ing)?|knew|(?:decid|determin|inquir|prov)(?:e|es|ed|ing)|
+    (?:clarif|identif|verif)(?:y|ies|ied|ying)|found|idea|said|saw|sure|told|understood|unsure|
+    her|him|me|out|them|us)"""  # whether
+_SUPPOSED = re.compile(rf"(^|\b(?!{''.join(_ASKING.split())}\b)\w+\W+)if\b[^,.;:?!]*")
 _HAVING = frozenset(("has", "have", "had"))
 _NEAR = 5  # words: "have all of them decided"
 _TIMES = {
