@@ -21,7 +21,7 @@ import time
 import tracemalloc
 import typing
 import uuid
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -310,6 +310,8 @@ def test_what_can_be_read_once_is_left_to_the_caller(make_value: Callable[[], An
     assert [list(call()), list(call())] == [[1, 2], [1, 2]]
     assert (len(calls), cache.stats()["refused"]) == (2, 2)
     call, _, _ = make("function", lambda: {"a": [make_value()]}, store=MemoryStore(), returns=dict[str, list[Any]])
+    assert list(call()["a"][0]) == [1, 2]
+    call, _, _ = make("function", lambda: {"a": deque([make_value()])}, store=MemoryStore(), returns=dict)
     assert list(call()["a"][0]) == [1, 2]
 
 

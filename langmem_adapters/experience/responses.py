@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import typing
+from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -178,6 +179,6 @@ def _by_value(dumped: Any) -> Any:
         return dumped.value
     if isinstance(dumped, dict):
         return {_by_value(key): _by_value(item) for key, item in dumped.items()}
-    if type(dumped) in {list, tuple, set, frozenset}:
+    if type(dumped) in {list, tuple, set, frozenset, deque}:
         return type(dumped)(map(_by_value, dumped))
     return dumped
