@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -404,14 +405,13 @@ def test_c4_a_call_that_goes_on_with_what_the_provider_keeps_is_always_made(
 
 
 def test_tools_that_speak_of_conversations_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-    parts = request._parts
-    monkeypatch.setattr(request, "_parts", lambda told: read.append(told) or parts(told))
+    parts = Mock(wraps=request._parts)
+    monkeypatch.setattr(request, "_parts", parts)
     model = FakeListChatModel(responses=["a"], cache=ExperienceCache(store=MemoryStore()))
     tools = [{"name": uuid.uuid4().hex, "description": "Looks into the conversation."}]
     for _ in range(5):
         model.invoke("Hi", tools=tools)
-    assert len(read) <= 2
+    assert parts.call_count <= 2
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
