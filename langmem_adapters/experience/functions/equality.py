@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 __all__ = ["fields_of", "lost", "same"]
 
-_ATOMS = frozenset({str, int, bool, bytes, type(None)})  # of which most values are made in the end
+_ATOMS = frozenset({str, int, float, bool, bytes, type(None)})  # of which most values are made in the end
 _BUILTIN = frozenset({dict, list, tuple, deque})  # what most values are made of, and holds nothing by name
 
 
@@ -93,9 +93,7 @@ def _slots(cls: type) -> list[str]:
 
 def _equal(a: Any, b: Any) -> bool:
     """Whether two values of one class are equal as a whole."""
-    if type(a) in _ATOMS:
-        return bool(a == b)
-    if isinstance(a, float):
+    if type(a) in _ATOMS or isinstance(a, float):
         return bool(a == b or (a != a and b != b))  # noqa: PLR0124 - NaN
     if isinstance(a, set | frozenset):
         others = {other: other for other in b}
