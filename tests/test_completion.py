@@ -184,6 +184,11 @@ def test_thoughts_that_a_model_speaks_out_are_not_its_answer() -> None:
     assert run(Completer(lambda _: "The tag <think> begins it").ask("", "")) == "The tag <think> begins it"
 
 
+def test_a_thought_that_the_server_began_is_not_the_answer_either() -> None:
+    assert run(Completer(lambda _: "TRUE or\nFALSE?</think>\n\nTRUE").ask("", "")) == "TRUE"
+    assert run(Completer(lambda _: "Ada asked what </think> ends").ask("", "")) == "Ada asked what </think> ends"
+
+
 def test_thoughts_without_an_end_are_soon_read() -> None:
     answer = "<think>Hm.</think>" + "The tag <think> begins it. " * 30_000
     begin = time.perf_counter()
