@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
-from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, StoreError
+from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, StoreError, StoreUnavailable
 from langmem_adapters.flow import Flow, blocking, run, step
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, to_bytes, to_text
@@ -17,6 +16,7 @@ from langmem_adapters.protocols import Appended, Item, Listed, Page
 try:
     from langmem_adapters.stores import redis_dates, redis_log, redis_report
     from langmem_adapters.stores.redis_directory import Directory
+    from langmem_adapters.stores.redis_errors import is_full
     from langmem_adapters.stores.redis_keys import Keys, Place
     from langmem_adapters.stores.redis_packing import pack
     from langmem_adapters.stores.redis_url import connect
@@ -104,8 +104,11 @@ class RedisStore:
                 return _page(keys, total, rest)
             until = until or (yield from step(redis_log.last, self._wire, place))
             yield from step(time.sleep, pause)  # in which the writer of a repeated id takes it back
-        with suppress(StoreError):  # who may not write, or finds a server that takes no writes, can read all the same
+        try:
             yield from step(redis_log.repair, self._wire, place, until)
+        except StoreError as error:  # a full server and a replica can be read all the same
+            if not (isinstance(error, StoreUnavailable) or is_full(error)):
+                raise
         # Writers may repeat ids all the time, so that only the whole log tells which came first.
         read = [redis_log.reading(place, 0, before, None, reverse=False)] if is_asked else []
         _, total, *rest = yield self._wire.reading(place[:3], [*start, *read], small=False)
