@@ -145,10 +145,11 @@ def _text(response: Any) -> str:
     text = response if isinstance(response, str) else getattr(response, "text", None)
     if callable(text) and not isinstance(text, str):
         text = text()
-    thought, end, answer = str(text or "").partition("</think>\n")
+    said = str(text or "")
+    thought, end, rest = said.partition("</think>\n")
     if end and "<think>" not in thought:  # some servers begin the thought themselves, in what the model is asked
-        text = answer
-    before, last, behind = str(text or "").rpartition("</think>")  # where a thought has no end, none is looked for
+        said = rest
+    before, last, behind = said.rpartition("</think>")  # where a thought has no end, none is looked for
     answer = (_THOUGHTS.sub("", before + last) + behind).strip()
     return "" if answer.startswith("<think>") else answer  # cut off before it came to an answer
 

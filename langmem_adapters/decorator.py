@@ -22,7 +22,7 @@ from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.savings import Prices
 from langmem_adapters.experience.serializers import DataSerializer, as_serializer
 from langmem_adapters.flow import is_coroutine
-from langmem_adapters.indexes import cache_index, open_index
+from langmem_adapters.indexes import cache_index
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores import cache_store
@@ -175,7 +175,7 @@ def _decorated(
             return pool
         finds = index
         if index is None and (rules.context_builder is not None or rules.query_type == "semantic"):
-            finds = cache_index(url) if store is None else open_index("memory:")
+            finds = cache_index(url, store)
         return ExperiencePool(
             cache_store(url, store),
             tag=name_of(function) if tag is None else tag,

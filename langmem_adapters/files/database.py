@@ -18,7 +18,7 @@ from langmem_adapters.concurrency import forks
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import WholeLock
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
-from langmem_adapters.files.places import IN_MEMORY, Place, explained, why_not_opened
+from langmem_adapters.files.places import IN_MEMORY, Place, clearing, explained, why_not_opened
 
 __all__ = ["URL_VARIABLES", "Database", "default_url", "file_of"]
 
@@ -41,6 +41,7 @@ class Database:
         timeout: Seconds to wait for another process's write.
         fails_fast: Wait only while others get on with their writing, or so long; after one wait in vain, calls fail
             at once until the file is free again, also those of others in this process that do the same.
+        disposable: What is in the file can be made anew, so that one that is damaged may be removed.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Database:
         synchronous: str = "normal",
         timeout: float = 5.0,
         fails_fast: bool = False,
+        disposable: bool = False,
     ) -> None:
         if synchronous.lower() not in {"normal", "full"}:
             raise ConfigurationError(f'synchronous is "normal" or "full", not {synchronous!r}')
@@ -60,6 +62,7 @@ class Database:
         self._name = name
         self._synchronous = synchronous.lower()
         self._timeout = timeout
+        self.disposable = disposable
         self.place = Place(self.path)
         self._breaker = self._breaker_of_the_file() if fails_fast else None
         self._start()
@@ -84,6 +87,10 @@ class Database:
     def writing(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """Change all or nothing, alone among writers."""
         return self._transaction(_IMMEDIATE)
+
+    def clearing(self) -> contextlib.AbstractContextManager[None]:
+        """Around what clears something: see :func:`~langmem_adapters.files.places.clearing`."""
+        return clearing(self.place, self.close, disposable=self.disposable)
 
     def _transaction(self, begin: str) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         return _Transaction(self, begin) if self._breaker is None else self._watched(self._breaker, begin)

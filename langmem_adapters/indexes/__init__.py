@@ -105,9 +105,9 @@ def shared_index(url: str | None = None, timeout: float | None = None) -> Index:
         return _shared[place]
 
 
-def cache_index(url: str | None = None) -> Index:
-    """Give the one index that all caches in this process share for a URL: it keeps nobody waiting."""
-    return shared_index(url, PATIENCE)
+def cache_index(url: str | None = None, store: Store | None = None) -> Index:
+    """:func:`index_of` for caches: the one that all of them in this process share for a URL keeps nobody waiting."""
+    return index_of(url, store, PATIENCE)
 
 
 def _place(url: str | None, timeout: float | None) -> tuple[str, float | None]:
@@ -144,9 +144,9 @@ def shared_vectors(url: str | None, embedder: Any, timeout: float | None = None)
         return kept[1]
 
 
-def index_of(url: str | None, store: Store | None) -> Index:
+def index_of(url: str | None, store: Store | None, timeout: float | None = None) -> Index:
     """Give the index that is shared for the URL; a caller's own store has one of its own in memory."""
-    return shared_index(url) if store is None else open_index("memory:")
+    return shared_index(url, timeout) if store is None else open_index("memory:")
 
 
 def vectors_of(url: str | None, store: Store | None, embedder: Any) -> VectorIndex | None:

@@ -17,7 +17,6 @@ from typing import NamedTuple, cast
 
 from langmem_adapters.errors import ConfigurationError, Conflict, search_errors
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.places import clearing
 from langmem_adapters.indexes.lexical_kept import Kept
 from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, drop, ids_of, remove, speakers_of
 from langmem_adapters.indexes.lexical_scores import Corpus, Term, best, weigh
@@ -86,9 +85,13 @@ class LexicalIndex:
         if analyzer is not analyze and analyzer_id == ANALYZER_ID:
             raise ConfigurationError("an analyzer of your own needs an analyzer_id of its own")
         self._database = Database(
-            path, schema=SCHEMA, name="words", timeout=timeout or 5.0, fails_fast=timeout is not None
+            path,
+            schema=SCHEMA,
+            name="words",
+            timeout=timeout or 5.0,
+            fails_fast=timeout is not None,
+            disposable=disposable,
         )
-        self._disposable = disposable
         self._kept = Kept(megabytes)
         self._nameless_last: tuple[str, list[str], _Nameless] | None = None
         self._analyzer = analyzer
@@ -198,8 +201,7 @@ class LexicalIndex:
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
         name = encode_namespace(namespace)
-        undamaged = clearing(self._database.place, self._database.close, disposable=self._disposable)
-        with search_errors("lexical"), undamaged, self._database.writing() as connection:
+        with search_errors("lexical"), self._database.clearing(), self._database.writing() as connection:
             row = connection.execute("SELECT number FROM langmem_lexical_namespaces WHERE name = ?", (name,)).fetchone()
             if row is not None:
                 drop(connection, row[0])

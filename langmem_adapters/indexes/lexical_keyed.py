@@ -11,7 +11,7 @@ from typing import Any
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_rows import Row
-from langmem_adapters.keys import Namespace
+from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document
@@ -60,7 +60,7 @@ class KeyedLexicalIndex(LexicalIndex):
 
         @lru_cache(maxsize=_REMEMBERED)
         def digest(word: str) -> str:
-            return hmac.digest(secret, word.encode("utf-8", "surrogatepass"), "sha256")[:_BYTES].hex()
+            return hmac.digest(secret, to_bytes(word), "sha256")[:_BYTES].hex()
 
         self._digest = digest
         super().__init__(
@@ -75,7 +75,7 @@ class KeyedLexicalIndex(LexicalIndex):
     def beside(cls, index: LexicalIndex, *, key: bytes) -> KeyedLexicalIndex:
         """The keyed index in the file of another one."""
         database = index._database  # noqa: SLF001 - one of this class
-        return cls(database.place.file or database.path, key=key, disposable=index._disposable)  # noqa: SLF001 - same
+        return cls(database.place.file or database.path, key=key, disposable=database.disposable)
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
         """:meth:`LexicalIndex.within`."""

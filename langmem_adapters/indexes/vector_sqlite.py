@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from langmem_adapters.embedding import Vector
 from langmem_adapters.errors import search_errors
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.places import clearing
 from langmem_adapters.indexes.vector import Maker, Mark, check
 from langmem_adapters.indexes.vector_matrix import Matrix, packed
 from langmem_adapters.keys import to_bytes, to_text
@@ -59,9 +58,13 @@ class SQLiteVectors:
         self, path: str | Path, *, megabytes: float = 1024, timeout: float | None = None, disposable: bool = False
     ) -> None:
         self._database = Database(
-            path, schema=_SCHEMA, name="vectors", timeout=timeout or 5.0, fails_fast=timeout is not None
+            path,
+            schema=_SCHEMA,
+            name="vectors",
+            timeout=timeout or 5.0,
+            fails_fast=timeout is not None,
+            disposable=disposable,
         )
-        self._disposable = disposable
         self._limit = megabytes * _MEGABYTE
         self._start()
 
@@ -122,8 +125,7 @@ class SQLiteVectors:
             return [name for (name,) in self._database.look(_NAMES, (start, f"{start}\x7f"))]
 
     def clear(self, name: str) -> None:
-        undamaged = clearing(self._database.place, self._database.close, disposable=self._disposable)
-        with search_errors("vector"), undamaged, self._database.writing() as connection:
+        with search_errors("vector"), self._database.clearing(), self._database.writing() as connection:
             space = _find(connection, name)
             if space is not None:
                 _drop(connection, space.number)

@@ -17,7 +17,7 @@ from langmem_adapters.errors import MissingDependency
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.savings import Saved
 from langmem_adapters.experience.switches import Switches
-from langmem_adapters.indexes import cache_index, open_index
+from langmem_adapters.indexes import cache_index
 from langmem_adapters.langchain.caching.answers import Answers
 from langmem_adapters.langchain.caching.generations import worth_storing
 from langmem_adapters.langchain.caching.rebinding import replaced_models
@@ -114,7 +114,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any]):
         check_count("examples", examples, least=0)
         self._store = cache_store(url, store)
         if examples and index is None:
-            index = cache_index(url) if store is None else open_index("memory:")
+            index = cache_index(url, store)
         self._scope = ScopeOf(user, "-", tenant, needs_user=False)
         self._strict = strict
         self._pools: dict[str, Any] = {

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Literal, NamedTuple, cast
 
 from langmem_adapters import views
-from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache, Judge, Scorer
 from langmem_adapters.experience.functions.rules import Rules, Turn
 from langmem_adapters.experience.model_answers import said
@@ -103,7 +102,7 @@ class Answers(Asking):
             turn = run(self._calls.begin(asked, {}))
         if turn.served:
             return give(self._served(turn))
-        with self._held(turn), self._calls.led(turn):
+        with self._calls.held(turn), self._calls.led(turn):
             response = ask()
         run(self._calls.finish(turn, response))
         self._calls.score_later(turn)
@@ -119,7 +118,7 @@ class Answers(Asking):
             turn = await arun(self._calls.begin(asked, {}))
         if turn.served:
             return await give(self._served(turn))
-        with self._held(turn), self._calls.led(turn):
+        with self._calls.held(turn), self._calls.led(turn):
             response = await ask()
         await arun(self._calls.finish(turn, response))
         self._calls.ascore_later(turn)
@@ -135,14 +134,14 @@ class Answers(Asking):
             turn = run(self._calls.begin(asked, {}))
         if turn.served:
             return cast("Iterator[Any]", give(pieces(self._served(turn))))
-        with self._held(turn):
+        with self._calls.held(turn):
             stream = ask()
             self._read_by(turn, threading.get_ident(), begun=False)
             return self._recorded(turn, stream)
 
     def _recorded(self, turn: Turn, stream: Iterator[Any]) -> Iterator[Any]:
         recording = Recording()
-        with self._held(turn):
+        with self._calls.held(turn):
             self._read_by(turn, threading.get_ident())
             for response in stream:
                 recording.take(response)
@@ -163,14 +162,14 @@ class Answers(Asking):
             turn = await arun(self._calls.begin(asked, {}))
         if turn.served:
             return cast("AsyncIterator[Any]", await give(_async(pieces(self._served(turn)))))
-        with self._held(turn):
+        with self._calls.held(turn):
             stream = await ask()
             self._read_by(turn, None, begun=False)
             return self._arecorded(turn, stream)
 
     async def _arecorded(self, turn: Turn, stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
         recording = Recording()
-        with self._held(turn):
+        with self._calls.held(turn):
             self._read_by(turn, None)
             async for response in stream:
                 recording.take(response)
@@ -180,11 +179,6 @@ class Answers(Asking):
         else:
             await arun(self._calls.finish(turn, response))
             self._calls.ascore_later(turn)
-
-    def pass_by(self, error: SerializationError) -> None:
-        """Count and tell a request that has no key, as something in it is no data."""
-        self._counts["unkeyed"] += 1
-        self._warn("requests without a key bypass the cache", error)
 
     def stats(self) -> dict[str, Any]:
         """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from langmem_adapters.codec import encode
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.keys import Namespace
+from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Document, Index, Item, Store
 from langmem_adapters.records.filtering import Wanted
 from langmem_adapters.records.following import Change, follow
@@ -99,7 +99,7 @@ class Records:
 
     def _tidy(self, entry: tuple[str, bytes], ttl: float | None) -> None:
         """Look after some of the writes, whichever object or process makes them."""
-        if zlib.crc32(entry[0].encode("utf-8", "surrogatepass")) % _SELDOM == 0:
+        if zlib.crc32(to_bytes(entry[0])) % _SELDOM == 0:
             tidy(self.store, self.namespace, new_id=self._new_id, ttl=ttl)
 
     def clear(self) -> None:

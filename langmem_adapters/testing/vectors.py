@@ -20,7 +20,7 @@ import pytest
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import Conflict, ModelError
 from langmem_adapters.indexes.vector import VectorIndex, Vectors
-from langmem_adapters.keys import Namespace
+from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import START, Document, Index
 
 __all__ = ["VectorsConformance", "cosine", "word_vectors"]
@@ -40,7 +40,7 @@ def word_vectors(texts: Iterable[str], dimension: int = 64) -> list[list[float]]
     for text in texts:
         vector = [0.0] * dimension
         for word in re.findall(r"\w+", text.lower()):
-            vector[zlib.crc32(word.encode("utf-8", "surrogatepass")) % dimension] += 1
+            vector[zlib.crc32(to_bytes(word)) % dimension] += 1
         vectors.append(vector)
     return vectors
 

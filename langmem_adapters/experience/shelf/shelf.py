@@ -16,7 +16,7 @@ from langmem_adapters.experience.shelf.eviction import Evicted, Room
 from langmem_adapters.experience.shelf.index import Found
 from langmem_adapters.experience.shelf.recent import Recent, changed
 from langmem_adapters.experience.shelf.rows import GRAVE, PAGE, USED, Rows
-from langmem_adapters.keys import Namespace
+from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Index, Item, Store
 
 __all__ = ["Evicted", "Shelf"]
@@ -111,7 +111,7 @@ class Shelf:
         if self._bounded:
             left += self._room.make(evicted)
         gone = len(evicted) - before
-        if not gone and zlib.crc32(key.encode("utf-8", "surrogatepass")) % _SELDOM == 0:
+        if not gone and zlib.crc32(to_bytes(key)) % _SELDOM == 0:
             left += self._room.sweep(evicted)
         if left:
             self._forget(left)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
+from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.cached import FunctionCache
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.functions.rules import Turn
 from langmem_adapters.experience.single_flight.flights import Flight
+from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["Asking", "Requests"]
 
@@ -38,6 +41,8 @@ class Asking:
     """The part of the hosts' answers that knows of calls in the air."""
 
     _calls: FunctionCache
+    _counts: Counter[str]
+    _warn: WarnOnce
 
     def flush(self) -> None:
         """Wait for the scores that are being made in the background."""
@@ -47,9 +52,10 @@ class Asking:
         """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
         await self._calls.aflush()
 
-    def _held(self, turn: Turn) -> AbstractContextManager[None]:
-        """While the model answers: if it fails, or nobody reads on, others may try."""
-        return self._calls.held(turn)
+    def pass_by(self, error: SerializationError) -> None:
+        """Count and tell a request that has no key, as it cannot be told from another."""
+        self._counts["unkeyed"] += 1
+        self._warn("requests without a key bypass the cache", error)
 
     @staticmethod
     def _read_by(turn: Turn, thread: int | None, *, begun: bool = True) -> None:

@@ -120,7 +120,7 @@ class Answers(Asking):
             turn = run(self._calls.begin((*request, ()), {}))
         if turn.served:
             return ChatResult(generations=self._served(turn))
-        with self._held(turn), self._calls.led(turn):
+        with self._calls.held(turn), self._calls.led(turn):
             result = ask(turn.args[-1])
             generations = as_reported(result, self._output_version)
         run(self._calls.finish(turn, generations))
@@ -133,7 +133,7 @@ class Answers(Asking):
             turn = await arun(self._calls.begin((*request, ()), {}))
         if turn.served:
             return ChatResult(generations=self._served(turn))
-        with self._held(turn), self._calls.led(turn):
+        with self._calls.held(turn), self._calls.led(turn):
             result = await ask(turn.args[-1])
             generations = as_reported(result, self._output_version)
         await arun(self._calls.finish(turn, generations))
@@ -150,7 +150,7 @@ class Answers(Asking):
             yield from pieces(self._served(turn)[0])
             return
         chunks: list[ChatGenerationChunk] = []
-        with self._held(turn):
+        with self._calls.held(turn):
             self._read_by(turn, threading.get_ident())
             for chunk in ask(turn.args[-1]):
                 chunks.append(copied(chunk))
@@ -170,7 +170,7 @@ class Answers(Asking):
                 yield piece
             return
         chunks: list[ChatGenerationChunk] = []
-        with self._held(turn):
+        with self._calls.held(turn):
             self._read_by(turn, None)
             async for chunk in ask(turn.args[-1]):
                 chunks.append(copied(chunk))
@@ -178,11 +178,6 @@ class Answers(Asking):
             generations = as_reported(whole(chunks), self._output_version)
         await arun(self._calls.finish(turn, generations))
         self._calls.ascore_later(turn)
-
-    def pass_by(self, error: SerializationError) -> None:
-        """Count and tell a request that has no key, as it cannot be told from another."""
-        self._counts["unkeyed"] += 1
-        self._warn("requests without a key bypass the cache", error)
 
     def stats(self) -> dict[str, Any]:
         """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.

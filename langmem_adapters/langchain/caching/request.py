@@ -11,7 +11,7 @@ from typing import Any
 
 from langmem_adapters.codec import parsed
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.keys import fingerprint
+from langmem_adapters.keys import fingerprint, to_bytes
 from langmem_adapters.langchain.caching.prompt import messages_in
 from langmem_adapters.providers.tool_calls import call_ids, renamed
 
@@ -93,7 +93,7 @@ def known_key(prompt: str, llm_string: str) -> str | None:
 
 
 def _digest(prompt: str, llm_string: str) -> bytes:
-    return hashlib.sha256(f"{len(prompt)} {prompt}{llm_string}".encode("utf-8", "surrogatepass")).digest()
+    return hashlib.sha256(to_bytes(f"{len(prompt)} {prompt}{llm_string}")).digest()
 
 
 def _prompt(prompt: str) -> Any:
