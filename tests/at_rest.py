@@ -56,7 +56,9 @@ class Backend:
         return [self.index, self.vectors, *self.others]
 
     def bytes(self) -> bytes:
-        files = [path.read_bytes() for path in sorted(self.folder.rglob("*")) if path.is_file()]
+        # Chroma writes memory that it never set, whatever was there before, to this file (chroma-core/chroma#7688).
+        there = [path for path in sorted(self.folder.rglob("*")) if path.is_file() and path.name != "length.bin"]
+        files = [path.read_bytes() for path in there]
         return b"\n".join([*files, self.also()])
 
 
