@@ -14,13 +14,26 @@ from typing import Any, NamedTuple, TypeAlias
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered, arun, is_coroutine, run
+from langmem_adapters.language.word_pieces import Told, is_sentence_transformer, reader, tells_pieces
 from langmem_adapters.validation import check_count
 
-__all__ = ["Embedder", "Vector"]
+__all__ = ["Embedded", "Embedder", "Vector"]
 
 Vector: TypeAlias = "array[float]"
 """32-bit floats of length 1 (``array('f')``); empty where a text has no vector."""
 
+
+class Embedded(NamedTuple):
+    """What a text was turned into: its vector, and what its word pieces mean, where the model tells that.
+
+    ``pieces`` holds the signs of the vector of each piece, a bit a number.
+    """
+
+    vector: Vector
+    pieces: tuple[bytes, ...] = ()
+
+
+_NOTHING = Embedded(array("f"))
 _MODEL = ("model_name", "model", "model_id", "deployment", "repo_id", "model_path")
 _ASYNC = "this embedder is a coroutine function: use the a-prefixed twin of this method"
 
@@ -33,11 +46,12 @@ class Embedder:
 
     Args:
         model: Something with ``embed_documents`` and ``embed_query`` (LangChain), with ``get_text_embedding_batch``
-            and ``get_query_embedding`` (LlamaIndex), or a function from a list of texts to as many vectors, which
-            may be async.
+            and ``get_query_embedding`` (LlamaIndex), a ``SentenceTransformer``, or a function from a list of texts to
+            as many vectors, which may be async. A SentenceTransformer also tells what the pieces of words mean,
+            by which a memory finds better.
         name: Says which model it is: vectors are compared only with those of the same name and dimension. Default:
-            the name of the class and of its model. Needed with a function. What else changes the vectors (an
-            instruction, a revision) belongs into a name of your own.
+            the name of the class and of its model. Needed with a function and a SentenceTransformer. What else
+            changes the vectors (an instruction, a revision) belongs into a name of your own.
         batch: How many texts are sent at a time.
         remembered: How many vectors of queries, and how many of texts, are kept in memory.
         longest: Of a longer text, so many characters at its beginning are embedded: a provider that refuses a long
@@ -67,6 +81,7 @@ class Embedder:
         check_count("remembered", remembered, least=0)
         check_count("longest", longest)
         self._documents, self._queries = _ways(model)
+        self.tells_pieces = tells_pieces(model)
         self.name = name or _name(model)
         self.dimension: int | None = None
         self.stats: Counter[str] = Counter() if stats is None else stats
@@ -98,6 +113,14 @@ class Embedder:
         """:meth:`texts`, without blocking the event loop."""
         return await arun(self.texts_flow(texts))
 
+    def read(self, texts: Sequence[str]) -> list[Embedded]:
+        """:meth:`texts`, with what the pieces of their words mean."""
+        return run(self._read(texts))
+
+    def read_query(self, text: str) -> Embedded:
+        """:meth:`query`, with what the pieces of its words mean."""
+        return run(self._read_query(text))
+
     def query(self, text: str) -> Vector:
         """The vector of a query. Errors as of :meth:`texts`."""
         return run(self.query_flow(text))
@@ -108,14 +131,13 @@ class Embedder:
 
     def texts_flow(self, texts: Sequence[str]) -> Flow[list[Vector]]:
         """:meth:`texts`, as part of another flow."""
-        if isinstance(texts, str):
-            raise ConfigurationError("an embedder takes a list of texts, not one text")
-        return (yield from self._found(texts, self._known_texts, self._documents))
+        found = yield from self._read(texts)
+        return [embedded.vector for embedded in found]
 
     def query_flow(self, text: str) -> Flow[Vector]:
         """:meth:`query`, as part of another flow."""
-        found = yield from self._found([text], self._known_queries, self._queries)
-        return found[0]
+        found = yield from self._read_query(text)
+        return found.vector
 
     @property
     def awaits(self) -> bool:
@@ -135,21 +157,30 @@ class Embedder:
             if not isinstance(error.__cause__, RuntimeError):
                 raise
 
-    def _found(self, texts: Sequence[str], known: _Remembered, way: _Way) -> Flow[list[Vector]]:
+    def _read(self, texts: Sequence[str]) -> Flow[list[Embedded]]:
+        if isinstance(texts, str):
+            raise ConfigurationError("an embedder takes a list of texts, not one text")
+        return (yield from self._found(texts, self._known_texts, self._documents))
+
+    def _read_query(self, text: str) -> Flow[Embedded]:
+        found = yield from self._found([text], self._known_queries, self._queries)
+        return found[0]
+
+    def _found(self, texts: Sequence[str], known: _Remembered, way: _Way) -> Flow[list[Embedded]]:
         sent = [_sendable(text, self._longest) for text in texts]
         keys = [hashlib.sha256(text.encode()).digest() for text in sent]
         with self._lock.held():
-            found = {key: vector for key in set(keys) if (vector := known.get(key)) is not None}
-        found |= {key: array("f") for key, text in zip(keys, sent, strict=True) if not text}
+            found = {key: embedded for key in set(keys) if (embedded := known.get(key)) is not None}
+        found |= {key: _NOTHING for key, text in zip(keys, sent, strict=True) if not text}
         wanted = {key: text for key, text in zip(keys, sent, strict=True) if key not in found}
         self._count(remembered=sum(bool(text) for text in sent) - len(wanted))
         for n in range(0, len(wanted), self._batch):
             part = list(wanted)[n : n + self._batch]
             answer = yield from self._answer(way, [wanted[key] for key in part])
-            vectors = dict(zip(part, self._checked(answer, len(part)), strict=True))
+            new = dict(zip(part, self._checked(answer, len(part)), strict=True))
             with self._lock.held():
-                known.put(vectors)
-            found |= vectors
+                known.put(new)
+            found |= new
         return [found[key] for key in keys]
 
     def _answer(self, way: _Way, texts: list[str]) -> Flow[Any]:
@@ -164,9 +195,10 @@ class Embedder:
             raise ModelError(f"the embedder {self.name} failed: {type(error).__name__}") from error
         return answer
 
-    def _checked(self, answer: Any, count: int) -> list[Vector]:
+    def _checked(self, answer: Any, count: int) -> list[Embedded]:
         try:
-            vectors = [_normalised(row) for row in _listed(answer)]
+            told = [row if isinstance(row, Told) else Told(row, ()) for row in _listed(answer)]
+            vectors = [_normalised(row.vector) for row in told]
         except (TypeError, ValueError, OverflowError):
             flaw = "something that is no list of finite numbers for each text"
         else:
@@ -174,7 +206,9 @@ class Embedder:
         if flaw:
             self._count(failures=1)
             raise ModelError(f"the embedder {self.name} gave {flaw}")
-        return [vector if any(vector) else array("f") for vector in vectors]
+        return [
+            Embedded(vector, row.pieces) if any(vector) else _NOTHING for vector, row in zip(vectors, told, strict=True)
+        ]
 
     def _flaw(self, vectors: list[Vector], count: int) -> str:
         if len(vectors) != count:
@@ -198,21 +232,21 @@ class Embedder:
 
 
 class _Remembered:
-    """The vectors used last, by the hash of their text."""
+    """What was used last, by the hash of its text."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._vectors: OrderedDict[bytes, Vector] = OrderedDict()
+        self._embedded: OrderedDict[bytes, Embedded] = OrderedDict()
 
-    def get(self, key: bytes) -> Vector | None:
-        if key in self._vectors:
-            self._vectors.move_to_end(key)
-        return self._vectors.get(key)
+    def get(self, key: bytes) -> Embedded | None:
+        if key in self._embedded:
+            self._embedded.move_to_end(key)
+        return self._embedded.get(key)
 
-    def put(self, vectors: dict[bytes, Vector]) -> None:
-        self._vectors.update(vectors)
-        while len(self._vectors) > self.size:
-            self._vectors.popitem(last=False)
+    def put(self, new: dict[bytes, Embedded]) -> None:
+        self._embedded.update(new)
+        while len(self._embedded) > self.size:
+            self._embedded.popitem(last=False)
 
 
 # ---- ways to ask
@@ -237,10 +271,12 @@ def _ways(model: Any) -> tuple[_Way, _Way]:
     if hasattr(model, "get_text_embedding_batch") and hasattr(model, "get_query_embedding"):
         # Not its async twins: many of LlamaIndex's models block the loop in them. A worker thread never does.
         return _Way(model.get_text_embedding_batch), _Way(lambda texts: [model.get_query_embedding(texts[0])])
+    if is_sentence_transformer(model):
+        return _Way(reader(model, model.encode_document)), _Way(reader(model, model.encode_query))
     if not callable(model):
         raise ConfigurationError(
-            "an embedder is a LangChain or LlamaIndex embedding model or a function from texts to vectors, "
-            f"not {type(model).__name__}"
+            "an embedder is a LangChain or LlamaIndex embedding model, a SentenceTransformer, or a function from texts "
+            f"to vectors, not {type(model).__name__}"
         )
     if is_coroutine(model):
         return _Way(None, model), _Way(None, model)
@@ -256,7 +292,8 @@ def _name(model: Any) -> str:
     if hasattr(model, "underlying_embeddings"):  # LangChain's CacheBackedEmbeddings
         return _name(model.underlying_embeddings)
     if not (hasattr(model, "embed_documents") or hasattr(model, "get_text_embedding_batch")):
-        raise ConfigurationError('a function that embeds needs a name for its model: Embedder(function, name="…")')
+        what = type(model).__name__ if is_sentence_transformer(model) else "function"
+        raise ConfigurationError(f'a {what} that embeds needs a name for its model: Embedder({what}, name="…")')
     models = (getattr(model, attribute, None) for attribute in _MODEL)
     which = next((name for name in models if isinstance(name, str) and name), "")
     return f"{type(model).__qualname__}:{which}" if which else type(model).__qualname__

@@ -215,6 +215,23 @@ class SemanticIndex(Index, Protocol):
 
 
 @runtime_checkable
+class PiecewiseIndex(SemanticIndex, Protocol):
+    """A semantic index that may also compare word by word."""
+
+    @property
+    def piecewise(self) -> bool:
+        """Whether it does: not every embedder tells what the pieces of words mean."""
+        ...
+
+    def met(self, namespace: Namespace, query: str, before: Mapping[str, str]) -> dict[str, float]:
+        """How near these documents, or what was said just before each, come to the pieces of the query's words.
+
+        From 0 to 1; documents of which nothing is known are left out.
+        """
+        ...
+
+
+@runtime_checkable
 class SelectiveIndex(Index, Protocol):
     """An index that goes on without documents which what it asks refuses."""
 

@@ -17,7 +17,8 @@ MAX_LINES = 350
 FLOORS = {
     **dict.fromkeys(("errors", "model", "protocols", "inspection", "flow", "concurrency", "warn_once"), 0),
     **dict.fromkeys(("codec", "keys", "views", "progress", "validation"), 0),
-    **dict.fromkeys(("text", "tokens", "prompts", "providers", "language", "embedding", "signals", "fitting"), 1),
+    **dict.fromkeys(("text", "tokens", "prompts", "providers", "language", "embedding"), 1),
+    **dict.fromkeys(("signals", "signal_values", "fitting"), 1),
     **dict.fromkeys(("stores", "indexes", "files", "sealing", "encryption", "telemetry"), 2),
     **dict.fromkeys(("brain", "sessions", "conversation", "longterm", "recall", "records", "experience"), 3),
     **dict.fromkeys(("working", "working_items", "completion", "understanding", "expiry", "metagpt"), 3),

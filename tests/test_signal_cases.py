@@ -188,6 +188,7 @@ def found(case: Case, *, with_vectors: bool, **settings: Any) -> list[str]:
         return [recalled.text for recalled in memory.search(case.query)]
 
 
+ELSEWHERE = {"pieces"}  # test_word_pieces.py: few models tell them
 OF_VECTORS = {name for name in CASES if name.startswith("meaning")}
 OF_WORDS = {"replies"}
 WEIGHED = [
@@ -199,8 +200,8 @@ WEIGHED = [
 
 
 def test_every_signal_has_a_case() -> None:
-    assert CASES.keys() == SIGNALS.keys()
-    assert {name for name, signal in SIGNALS.items() if not signal.words} == OF_VECTORS
+    assert CASES.keys() | ELSEWHERE == SIGNALS.keys()
+    assert {name for name, signal in SIGNALS.items() if not signal.words} == OF_VECTORS | ELSEWHERE
     assert {name for name, signal in SIGNALS.items() if not signal.both} == OF_WORDS
 
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langmem_adapters.embedding import Vector
+from langmem_adapters.embedding import Embedded, Vector
 from langmem_adapters.indexes import vector_matrix, vector_rough
 from langmem_adapters.indexes.vector import Maker
 from langmem_adapters.indexes.vector_matrix import Seen
@@ -69,7 +69,8 @@ def dot(a: Vector, b: Vector) -> float:
 
 
 def put(vectors: SQLiteVectors, upsert: dict[str, Vector], delete: list[str] | None = None) -> None:
-    vectors.change("n/", MAKER, upsert=upsert, delete=delete or [], position=None)
+    new = {id_: Embedded(vector) for id_, vector in upsert.items()}
+    vectors.change("n/", MAKER, upsert=new, delete=delete or [], position=None)
 
 
 def matrix_size(vectors: SQLiteVectors) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from langmem_adapters.embedding import Embedder, Vector
+from langmem_adapters.embedding import Embedded, Embedder, Vector
 from langmem_adapters.errors import SearchError
 from langmem_adapters.indexes.vector import Maker, VectorIndex
 from langmem_adapters.indexes.vector_matrix import Matrix
@@ -41,7 +41,8 @@ def index_in(path: Path) -> VectorIndex:
 
 
 def put(vectors: SQLiteVectors, upsert: dict[str, Vector], delete: list[str] | None = None, name: str = "n/") -> None:
-    vectors.change(name, MAKER, upsert=upsert, delete=delete or [], position=None)
+    new = {id_: Embedded(vector) for id_, vector in upsert.items()}
+    vectors.change(name, MAKER, upsert=new, delete=delete or [], position=None)
 
 
 def unit(chance: random.Random, numbers: int = 8) -> Vector:
@@ -236,7 +237,7 @@ def test_a_namespace_begun_anew_between_two_searches_is_read_anew(vectors: SQLit
     put(vectors, {"a": unit(chance), "new": query})
     assert ids(vectors.nearest("n/", MAKER, query, 5)) == ["new", "a"]
     short, wide = Maker("test", 4), unit(chance, 4)
-    vectors.change("n/", short, upsert={"short": wide}, delete=[], position=None)
+    vectors.change("n/", short, upsert={"short": Embedded(wide)}, delete=[], position=None)
     assert ids(vectors.nearest("n/", short, wide, 5)) == ["short"]
 
 

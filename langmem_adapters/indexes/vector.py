@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from langmem_adapters.embedding import Embedder, Vector
+from langmem_adapters.embedding import Embedded, Embedder, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, ModelError
 from langmem_adapters.indexes.vector_refused import Refused, embedded
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
@@ -53,7 +53,7 @@ class Vectors(Protocol):
         name: str,
         maker: Maker,
         *,
-        upsert: Mapping[str, Vector],
+        upsert: Mapping[str, Embedded],
         delete: Sequence[str],
         position: Position | None,
         since: Position | None = None,
@@ -79,6 +79,15 @@ class Vectors(Protocol):
 
     def close(self) -> None:
         """Release files and connections. A place that was closed may be used again."""
+        ...
+
+
+@runtime_checkable
+class PieceVectors(Vectors, Protocol):
+    """A place that also keeps what the pieces of words mean."""
+
+    def met(self, name: str, maker: Maker, asked: Sequence[bytes], before: Mapping[str, str]) -> dict[str, float]:
+        """How near some ids come to the pieces of a query: see :meth:`VectorIndex.met`."""
         ...
 
 
@@ -114,6 +123,7 @@ class VectorIndex:
         if not self.embedder.blocks:
             raise ConfigurationError("an index blocks: give it an embedder that is not a coroutine function")
         self._vectors = vectors
+        self._pieces = vectors if self.embedder.tells_pieces and isinstance(vectors, PieceVectors) else None
         self._refused = Refused()
 
     def apply(
@@ -130,19 +140,19 @@ class VectorIndex:
         With ``since``, only if the namespace still stands there then; a Conflict otherwise.
         """
         name = encode_namespace(namespace)
-        texts = {document.id: document.text for document in upsert}
-        gone = [id_ for id_ in dict.fromkeys(delete) if id_ not in texts]
+        new = {document.id: document for document in upsert}
+        gone = [id_ for id_ in dict.fromkeys(delete) if id_ not in new]
         try:
-            vectors = dict(zip(texts, embedded(self.embedder, list(texts.values())), strict=True))
+            vectors = dict(zip(new, embedded(self.embedder, [document.text for document in new.values()]), strict=True))
         except ModelError:
             self._remove(name, gone, since)  # what was forgotten does not wait for an embedder
             raise
-        none = [id_ for id_, vector in vectors.items() if not vector]
+        found = {id_: one for id_, one in vectors.items() if one and one.vector}
         self._vectors.change(
             name,
             self._maker,
-            upsert={id_: vector for id_, vector in vectors.items() if vector},
-            delete=[*gone, *none],
+            upsert={id_: one if _is_said(new[id_]) else Embedded(one.vector) for id_, one in found.items()},
+            delete=[*gone, *(id_ for id_ in vectors if id_ not in found)],
             position=position,
             since=since,
         )
@@ -153,7 +163,7 @@ class VectorIndex:
         if ids and mark is not None and self._maker.fits(mark.maker):
             self._vectors.change(name, self._maker, upsert={}, delete=ids, position=None, since=since)
 
-    def _note(self, name: str, vectors: Mapping[str, Vector | None], gone: Sequence[str]) -> None:
+    def _note(self, name: str, vectors: Mapping[str, Embedded | None], gone: Sequence[str]) -> None:
         refused = [id_ for id_, vector in vectors.items() if vector is None]
         new = self._refused.note(name, gone=[*gone, *vectors], refused=refused)
         if new:
@@ -200,6 +210,26 @@ class VectorIndex:
         found = self._vectors.cosines(name, self._maker, vector, wanted)
         return {id_: _score(found[id_]) for id_ in wanted if id_ in found}
 
+    @property
+    def piecewise(self) -> bool:
+        """Whether :meth:`met` knows anything: the embedder tells of word pieces, and the vectors lie in SQLite."""
+        return self._pieces is not None
+
+    def met(self, namespace: Namespace, query: str, before: Mapping[str, str]) -> dict[str, float]:
+        """How near documents, or what was said just before them, come to each piece of the query's words, from 0 to 1.
+
+        Those of which no pieces are kept are left out.
+
+        Args:
+            namespace: That of the documents.
+            query: What is looked for.
+            before: By the ids of the documents, the id of what was said just before; "", where nothing was.
+        """
+        asked = self.embedder.read_query(query).pieces if before and self._pieces else ()
+        if self._pieces is None or not asked:
+            return {}
+        return self._pieces.met(encode_namespace(namespace), self._maker, asked, before)
+
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
         """Those that begin with ``prefix`` and of which anything is kept; none, where the place cannot say (Chroma)."""
         listing = getattr(self._vectors, "namespaces", None)
@@ -228,6 +258,11 @@ def check(mark: Mark | None, maker: Maker, since: Position | None) -> None:
     stands = mark.position if mark is not None and mark.maker.fits(maker) else None
     if since is not None and (stands or START) != since:
         raise Conflict("the vectors were changed by another follower")
+
+
+def _is_said(document: Document) -> bool:
+    """Whether it belongs to a conversation: of others no pieces are kept, as nobody asks for them."""
+    return document.at is not None
 
 
 def _score(cosine: float) -> float:

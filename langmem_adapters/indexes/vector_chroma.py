@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.embedding import Vector
+from langmem_adapters.embedding import Embedded, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, MissingDependency, SearchError
 from langmem_adapters.indexes.vector import Maker, Mark, check
 from langmem_adapters.indexes.vector_chroma_url import FORMS, folder_of, server_of
@@ -91,7 +91,7 @@ class ChromaVectors:
         name: str,
         maker: Maker,
         *,
-        upsert: Mapping[str, Vector],
+        upsert: Mapping[str, Embedded],
         delete: Sequence[str],
         position: Position | None,
         since: Position | None = None,
@@ -102,7 +102,9 @@ class ChromaVectors:
             for part in _parts([_encoded(id_) for id_ in delete], size):
                 collection.delete(ids=part)
             for ids in _parts(list(upsert), size):
-                collection.upsert(ids=[_encoded(id_) for id_ in ids], embeddings=[list(upsert[id_]) for id_ in ids])
+                collection.upsert(
+                    ids=[_encoded(id_) for id_ in ids], embeddings=[list(upsert[id_].vector) for id_ in ids]
+                )
             old = _mark(collection)
             kept = old.position if position is None else position
             about = _about(Maker(maker.embedder, maker.dimension or old.maker.dimension), kept)

@@ -153,6 +153,11 @@ class Matrix:
             rough = Rough(rough.codes[: self._count], rough.worth[: self._count], rough.error)
         return Seen(vectors, self._ids, alive, self.living, rough)
 
+    def numbers(self, ids: Iterable[bytes]) -> list[int]:
+        """The number of the last row of each id, which may be gone; 0 for one that was never there."""
+        numbers = self._numbers
+        return [0 if n is None else int(numbers.item(n)) for n in map(self._rows.get, ids)]
+
     def cosines(self, vector: Sequence[float], ids: Sequence[bytes]) -> list[float | None]:
         """The cosine of each id; None for one that is not there."""
         rows: list[int | None] = list(map(self._rows.get, ids))

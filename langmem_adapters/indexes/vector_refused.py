@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from langmem_adapters.embedding import Embedder, Vector
+from langmem_adapters.embedding import Embedded, Embedder
 from langmem_adapters.errors import ModelError
 from langmem_adapters.keys import fingerprint
 
@@ -13,13 +13,13 @@ __all__ = ["Refused", "embedded"]
 _TRIES = 3
 
 
-def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Vector | None]:
-    """The vectors of texts, in their order; None for one that is refused, by an embedder that answers otherwise.
+def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Embedded | None]:
+    """What texts are turned into, in their order; None for one that is refused, by an embedder that answers otherwise.
 
     Raises ModelError, where it does not answer at all.
     """
     try:
-        return list(embedder.texts(texts))
+        return list(embedder.read(texts))
     except ModelError:
         _see_that_it_answers(embedder, texts)
     if len(texts) == 1:

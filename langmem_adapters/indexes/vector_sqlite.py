@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import threading
@@ -11,11 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from langmem_adapters.embedding import Vector
+from langmem_adapters.embedding import Embedded, Vector
 from langmem_adapters.errors import search_errors
 from langmem_adapters.files.database import Database
 from langmem_adapters.indexes.vector import Maker, Mark, check
 from langmem_adapters.indexes.vector_matrix import Matrix, packed
+from langmem_adapters.indexes.vector_pieces import met
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Position
 
@@ -33,6 +35,7 @@ _SCHEMA = (
     """CREATE TABLE langmem_vector_gone (
         number INTEGER PRIMARY KEY AUTOINCREMENT, namespace INTEGER NOT NULL, row INTEGER NOT NULL)""",
     "CREATE INDEX langmem_vector_gone_order ON langmem_vector_gone (namespace)",
+    "CREATE TABLE langmem_vector_pieces (row INTEGER PRIMARY KEY, signs BLOB NOT NULL)",
 )
 _PAGE = 4_096  # rows read at a time: of a large namespace there is never a second copy in memory
 _NAMESPACES = 1_000  # whose matrices are held, however small
@@ -44,7 +47,8 @@ class SQLiteVectors:
     """Vectors in an SQLite file, which may be the store's own file.
 
     Every process keeps the matrices of the namespaces that it searches, and before each search reads the rows that
-    are new. Results are exact. Of equal cosines the one added last comes first.
+    are new. Results are exact. Of equal cosines the one added last comes first. What the word pieces of a text mean
+    stays in the file, and is read for the few texts that a search asks for.
 
     Args:
         path: The file, or ":memory:".
@@ -83,7 +87,7 @@ class SQLiteVectors:
         name: str,
         maker: Maker,
         *,
-        upsert: Mapping[str, Vector],
+        upsert: Mapping[str, Embedded],
         delete: Sequence[str],
         position: Position | None,
         since: Position | None = None,
@@ -95,7 +99,12 @@ class SQLiteVectors:
             gone = _remove(connection, number, [*delete, *upsert])
             connection.executemany(
                 "INSERT INTO langmem_vector_rows (namespace, id, vector) VALUES (?, ?, ?)",
-                [(number, to_bytes(id_), packed(vector)) for id_, vector in upsert.items()],
+                [(number, to_bytes(id_), packed(one.vector)) for id_, one in upsert.items()],
+            )
+            connection.executemany(
+                "INSERT INTO langmem_vector_pieces SELECT number, ? FROM langmem_vector_rows "
+                "WHERE namespace = ? AND id = ?",
+                [(b"".join(one.pieces), number, to_bytes(id_)) for id_, one in upsert.items() if one.pieces],
             )
             connection.execute(
                 "UPDATE langmem_vector_namespaces SET documents = documents + ? WHERE number = ?",
@@ -118,6 +127,19 @@ class SQLiteVectors:
                 return {}
             cosines = matrix.cosines(vector, [to_bytes(id_) for id_ in ids])
         return {id_: cosine for id_, cosine in zip(ids, cosines, strict=True) if cosine is not None}
+
+    def met(self, name: str, maker: Maker, asked: Sequence[bytes], before: Mapping[str, str]) -> dict[str, float]:
+        """How near documents come to the pieces of a query: see :func:`~langmem_adapters.indexes.vector_pieces.met`."""
+        with self._fresh(name, maker) as matrix:
+            if matrix is None:
+                return {}
+            documents = matrix.numbers(map(to_bytes, before))
+            past = matrix.numbers(map(to_bytes, before.values()))
+        wanted = {number for number in (*documents, *past) if number}
+        with search_errors("vector"):
+            kept = dict(self._database.look(_PIECES, (json.dumps(list(wanted)),)))
+        near = met(asked, kept, list(zip(documents, past, strict=True)))
+        return {id_: near[number] for id_, number in zip(before, documents, strict=True) if number in near}
 
     def namespaces(self, start: str) -> list[str]:
         """The names that begin so."""
@@ -187,6 +209,7 @@ def _find(connection: sqlite3.Connection, name: str) -> _Space | None:
 
 _NAMES = "SELECT name FROM langmem_vector_namespaces WHERE name >= ? AND name < ? ORDER BY name"
 _SPACE = "SELECT number, documents, embedder, dimension, seq, entry FROM langmem_vector_namespaces WHERE name = ?"
+_PIECES = "SELECT row, signs FROM langmem_vector_pieces WHERE row IN (SELECT value FROM json_each(?))"
 
 
 def _space(row: tuple[Any, ...]) -> _Space:
@@ -220,7 +243,8 @@ def _remove(connection: sqlite3.Connection, namespace: int, ids: Iterable[str]) 
     find = "SELECT number FROM langmem_vector_rows WHERE namespace = ? AND id = ?"
     keys = ((namespace, to_bytes(id_)) for id_ in ids)
     gone = {row[0] for key in keys if (row := connection.execute(find, key).fetchone()) is not None}
-    connection.executemany("DELETE FROM langmem_vector_rows WHERE number = ?", [(row,) for row in gone])
+    for table, row in (("rows", "number"), ("pieces", "row")):
+        connection.executemany(f"DELETE FROM langmem_vector_{table} WHERE {row} = ?", [(number,) for number in gone])  # noqa: S608
     noted = [(namespace, row) for row in gone]
     connection.executemany("INSERT INTO langmem_vector_gone (namespace, row) VALUES (?, ?)", noted)
     if gone:
@@ -235,6 +259,8 @@ def _last_gone(connection: sqlite3.Connection, namespace: int) -> int:
 
 
 def _drop(connection: sqlite3.Connection, namespace: int) -> None:
+    rows = "SELECT number FROM langmem_vector_rows WHERE namespace = ?"
+    connection.execute(f"DELETE FROM langmem_vector_pieces WHERE row IN ({rows})", (namespace,))  # noqa: S608
     connection.execute("DELETE FROM langmem_vector_rows WHERE namespace = ?", (namespace,))
     connection.execute("DELETE FROM langmem_vector_gone WHERE namespace = ?", (namespace,))
     connection.execute("DELETE FROM langmem_vector_namespaces WHERE number = ?", (namespace,))

@@ -17,7 +17,7 @@ from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, Simp
 from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQuery
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.embedding import Vector
+from langmem_adapters.embedding import Embedded, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, SearchError, search_errors
 from langmem_adapters.files.database import Database
 from langmem_adapters.indexes.vector import Maker, Mark, check
@@ -96,7 +96,7 @@ class NodeVectors:
         name: str,
         maker: Maker,
         *,
-        upsert: Mapping[str, Vector],
+        upsert: Mapping[str, Embedded],
         delete: Sequence[str],
         position: Position | None,
         since: Position | None = None,
@@ -104,7 +104,7 @@ class NodeVectors:
         """Note the vectors, change the store, and then remember the position; done again, it comes to the same."""
         with self._changing.held():
             space = self._begun(name, maker, since)
-            added = {_node(space.generation, id_): (id_, vector) for id_, vector in upsert.items()}
+            added = {_node(space.generation, id_): (id_, one.vector) for id_, one in upsert.items()}
             gone = [_node(space.generation, id_) for id_ in delete]
             with search_errors("vector"), self._ledger.writing() as connection:
                 connection.executemany(

@@ -11,6 +11,7 @@ from langmem_adapters.protocols import ConversationIndex, Evidence, Index
 from langmem_adapters.recall.vectors import Asking, Semantic
 from langmem_adapters.records.filtering import SPARE, Wanted
 from langmem_adapters.records.keyed import Records
+from langmem_adapters.signal_values import Met
 from langmem_adapters.signals import Ranked, Signal, candidates, ranked
 
 __all__ = ["Search", "searching"]
@@ -69,7 +70,7 @@ class Search:
         ask = k + SPARE
         nearest = self._nearest(index, query, ask)
         evidence = self._gathered(index, query, ask, nearest)
-        hits = ranked(evidence, self._near, self._signals, ask, explain=explain) if evidence else []
+        hits = self._ranked(evidence, ask, explain=explain)
         found = choice.first(hits, k)
         if evidence is None or len(found) == k or len(hits) < ask:
             return found
@@ -77,8 +78,18 @@ class Search:
         also = self._inside(index, said, thread, ask, choice) if thread else self._among(index, said, ask, choice)
         evidence = self._gathered(index, query, ask, [*nearest, *also])
         most = len(evidence.candidates) if evidence else 0
-        ranking = ranked(evidence, self._near, self._signals, most, explain=explain) if evidence else []
-        return choice.first(ranking, k)
+        return choice.first(self._ranked(evidence, most, explain=explain), k)
+
+    def _ranked(self, evidence: Evidence | None, k: int, *, explain: bool) -> list[Ranked]:
+        if evidence is None:
+            return []
+        return ranked(evidence, self._near, self._signals, k, met=self._met(evidence), explain=explain)
+
+    def _met(self, evidence: Evidence) -> Met | None:
+        semantic = self._semantic
+        if semantic is None or not semantic.piecewise:
+            return None
+        return lambda before: semantic.met(evidence.query, before)
 
     def _among(self, index: ConversationIndex, said: str, k: int, choice: Wanted) -> list[str]:
         """The best of the wanted by words, and those nearest in meaning."""
@@ -107,7 +118,7 @@ class Search:
         if not isinstance(self._index, ConversationIndex):
             return {}
         evidence = self._gathered(self._index, query, k, self._nearest(self._index, query, k))
-        return candidates(evidence, self._near) if evidence else {}
+        return candidates(evidence, self._near, met=self._met(evidence)) if evidence else {}
 
     def _nearest(self, index: ConversationIndex, query: str, k: int) -> list[str]:
         if self._semantic is not None:

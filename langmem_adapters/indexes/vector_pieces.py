@@ -1,0 +1,76 @@
+"""How well documents meet the words of a query one by one, by what the pieces of these words mean (late interaction).
+
+After O. Khattab and M. Zaharia, "ColBERT: Efficient and Effective Passage Search via Contextualized Late Interaction
+over BERT" (2020): each piece of the query looks for the nearest piece of a document. Of every piece no more is known
+than the signs of its vector; the share of signs that agree stands for the cosine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from langmem_adapters.errors import MissingDependency
+
+try:
+    import numpy as np
+except ImportError as error:
+    raise MissingDependency("numpy", "vectors") from error
+
+__all__ = ["met"]
+
+_ASKED = 64  # pieces of a query that are looked for; what is behind them counts by the vector of the whole
+_BEFORE = 0.8  # what a piece is worth that was said just before
+_MET = 0.5  # a piece as near as this counts as there
+_Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
+
+def met(asked: Sequence[bytes], kept: Mapping[int, bytes], documents: Sequence[tuple[int, int]]) -> dict[int, float]:
+    """By document, from 0 to 1: how near it, or the one before it, comes to each piece of the query, in the mean.
+
+    A piece counts the more, the fewer of the documents have it. Documents of which no pieces are kept are left out.
+
+    Args:
+        asked: The signs of the pieces of the query.
+        kept: The signs of all pieces of a document, one after the other.
+        documents: Those that are asked for, each with what was said just before it.
+    """
+    size = len(asked[0])
+    kept = {number: signs for number, signs in kept.items() if signs and len(signs) % size == 0}
+    there = [(number, before) for number, before in documents if number in kept]
+    if not there:
+        return {}
+    nearest = _nearest(asked[:_ASKED], list(kept.values()), size)
+    place = {number: n for n, number in enumerate(kept)}
+    own = nearest[:, [place[number] for number, _ in there]]
+    past = nearest[:, [place.get(before, -1) for _, before in there]]
+    having = (own > _MET).sum(axis=1)
+    worth = np.log(1 + (len(there) - having + 0.5) / (having + 0.5))
+    scores = worth @ np.maximum(own, _BEFORE * past) / worth.sum()
+    return dict(zip([number for number, _ in there], scores.tolist(), strict=True))
+
+
+def _nearest(asked: Sequence[bytes], documents: Sequence[bytes], size: int) -> _Array:
+    """By piece of the query and document: the nearest cosine, 0 at the least; and a last column for no document."""
+    starts = np.cumsum([0, *(len(signs) // size for signs in documents)])[:-1]
+    rows, columns = _words(asked, size), np.ascontiguousarray(_words(documents, size).T)
+    differ = np.zeros((len(rows), columns.shape[1]), "u2")
+    for row, column in zip(rows.T, columns, strict=True):
+        differ += _ones(row[:, None] ^ column)
+    nearest = np.zeros((len(asked), len(documents) + 1), "f4")
+    np.maximum(1 - np.minimum.reduceat(differ, starts, axis=1) / (4 * size), 0, out=nearest[:, :-1])
+    return nearest
+
+
+def _words(pieces: Sequence[bytes], size: int) -> _Array:
+    """A row a piece, 64 signs a number."""
+    return np.frombuffer(b"".join(pieces), "u8").reshape(-1, size // 8)
+
+
+def _counted(words: _Array) -> _Array:
+    """How many bits of each number are 1, where NumPy is older than 2."""
+    return np.asarray(_COUNTS[words.view("u2")].reshape(*words.shape, 4).sum(axis=-1), "u1")
+
+
+_COUNTS = np.unpackbits(np.arange(1 << 16, dtype="u2").view("u1").reshape(-1, 2), axis=1).sum(axis=1, dtype="u1")
+_ones: Callable[[_Array], _Array] = getattr(np, "bitwise_count", _counted)
