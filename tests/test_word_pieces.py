@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -213,9 +213,11 @@ def test_only_of_conversations(index: VectorIndex, embedder: Embedder, tmp_path:
     index.apply(NAMESPACE, upsert=[Document("a", "a red bike")])
     assert [hit.id for hit in index.search(NAMESPACE, "bike", 1)] == ["a"]
     url = f"sqlite:///{tmp_path / 'pool.db'}"
-    pool = ExperiencePool(MemoryStore(), tag="t", index=open_vectors(url, embedder))
-    pool.create(Experience(req="Where is the red bike?", resp="In the hut.", tag="t"))
-    assert [found.experience.resp for found in pool.query("the bicycle", query_type="semantic")] == ["In the hut."]
+    with contextlib.closing(open_vectors(url, embedder)) as questions:
+        pool = ExperiencePool(MemoryStore(), tag="t", index=questions)
+        pool.create(Experience(req="Where is the red bike?", resp="In the hut.", tag="t"))
+        found = pool.query("the bicycle", query_type="semantic")
+        assert [one.experience.resp for one in found] == ["In the hut."]
     assert (rows(tmp_path / "vectors.db"), rows(tmp_path / "pool.db")) == (0, 0)
 
 
@@ -242,15 +244,27 @@ TALK = [(FIRST, "Nobody uses that any more, do they?"), ("My bike, my bike.",), 
 QUERY = "red bike shed"
 
 
-def remembered(store: Store, vectors: Any, **settings: Any) -> LongTermMemory:
-    memory = LongTermMemory(store, open_index("memory:"), vectors=vectors, user="ada", **settings)
-    for n, turns in enumerate(TALK):
-        memory.add([Message(role="user", content=text, created_at=float(n)) for text in turns], session=str(n))
-    memory.flush()
-    return memory
+@pytest.fixture
+def remembered() -> Iterator[Callable[..., LongTermMemory]]:
+    """A memory of the talk."""
+    opened: list[Any] = []
+
+    def make(store: Store, vectors: Any, **settings: Any) -> LongTermMemory:
+        opened.append(open_index("memory:"))
+        memory = LongTermMemory(store, opened[-1], vectors=vectors, user="ada", **settings)
+        for n, turns in enumerate(TALK):
+            memory.add([Message(role="user", content=text, created_at=float(n)) for text in turns], session=str(n))
+        memory.flush()
+        return memory
+
+    yield make
+    for index in opened:
+        index.close()
 
 
-def test_a_search_weighs_every_word_by_itself(any_store: Store, index: VectorIndex) -> None:
+def test_a_search_weighs_every_word_by_itself(
+    remembered: Callable[..., LongTermMemory], any_store: Store, index: VectorIndex
+) -> None:
     memory = remembered(any_store, index)
     found = memory.search(QUERY, explain=True)
     assert found[0].text == FIRST
@@ -262,7 +276,9 @@ def test_a_search_weighs_every_word_by_itself(any_store: Store, index: VectorInd
     assert all("pieces" not in recalled.signals for recalled in without)
 
 
-def test_it_may_be_all_that_weighs(any_store: Store, index: VectorIndex) -> None:
+def test_it_may_be_all_that_weighs(
+    remembered: Callable[..., LongTermMemory], any_store: Store, index: VectorIndex
+) -> None:
     only = dict.fromkeys(SIGNALS, 0.0) | {"pieces": 1.0}
     found = remembered(any_store, index, weights=only).search(QUERY, explain=True)
     assert [found[0].text, *found[0].signals] == [FIRST, "pieces"]
@@ -271,7 +287,7 @@ def test_it_may_be_all_that_weighs(any_store: Store, index: VectorIndex) -> None
 
 
 def test_a_model_that_fails_costs_a_search_nothing_else(
-    any_store: Store, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
+    remembered: Callable[..., LongTermMemory], any_store: Store, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = remembered(any_store, index)
 
@@ -287,7 +303,9 @@ def test_a_model_that_fails_costs_a_search_nothing_else(
     assert memory.stats()["degraded"] == 1
 
 
-def test_what_a_fit_sees_is_what_a_search_adds_up(index: VectorIndex) -> None:
+def test_what_a_fit_sees_is_what_a_search_adds_up(
+    remembered: Callable[..., LongTermMemory], index: VectorIndex
+) -> None:
     memory = remembered(MemoryStore(), index)
     candidates = run(memory.candidates_flow(QUERY, 20))
     assert max(parts.get("pieces", 0.0) for parts in candidates.values()) == 1
@@ -297,7 +315,9 @@ def test_what_a_fit_sees_is_what_a_search_adds_up(index: VectorIndex) -> None:
     assert [r.score for r in found] == pytest.approx([ratio * totals[r.memory.id] for r in found])
 
 
-def test_only_the_best_are_looked_at_word_by_word(index: VectorIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_best_are_looked_at_word_by_word(
+    remembered: Callable[..., LongTermMemory], index: VectorIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memory = remembered(MemoryStore(), index)
     assert sum("pieces" in recalled.signals for recalled in memory.search(QUERY, explain=True)) > 2
     monkeypatch.setattr(signals, "_CLOSER", 2)
