@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import socketserver
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -625,14 +624,11 @@ def is_refused_at_once(store: RedisStore) -> None:
     for _ in range(2):  # the first finds out that no node serves the slot any more
         with pytest.raises(StoreUnavailable, match="does not serve all of its slots"):
             store.get(NS)
-    times = []
+    began = time.perf_counter()
     for _ in range(50):
-        began = time.perf_counter()
         with pytest.raises(StoreUnavailable, match=r"does not serve all of its slots.*until it answers calls fail"):
             store.get(NS)
-        times.append(time.perf_counter() - began)
-    assert statistics.median(times) < 0.01
-    assert sum(times) < 3  # with what it takes to ask once in a while, on a busy machine
+    assert (time.perf_counter() - began) / 50 < 0.02
 
 
 def test_a_cluster_that_has_lost_slots_costs_little_and_is_back_at_once(
