@@ -225,10 +225,10 @@ class VectorIndex:
             query: What is looked for.
             before: By the ids of the documents, the id of what was said just before; "", where nothing was.
         """
-        asked = self.embedder.read_query(query).pieces if before and self._pieces else ()
-        if self._pieces is None or not asked:
+        if self._pieces is None or not before:
             return {}
-        return self._pieces.met(encode_namespace(namespace), self._maker, asked, before)
+        asked = self.embedder.read_query(query).pieces
+        return self._pieces.met(encode_namespace(namespace), self._maker, asked, before) if asked else {}
 
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
         """Those that begin with ``prefix`` and of which anything is kept; none, where the place cannot say (Chroma)."""

@@ -243,8 +243,8 @@ def _remove(connection: sqlite3.Connection, namespace: int, ids: Iterable[str]) 
     find = "SELECT number FROM langmem_vector_rows WHERE namespace = ? AND id = ?"
     keys = ((namespace, to_bytes(id_)) for id_ in ids)
     gone = {row[0] for key in keys if (row := connection.execute(find, key).fetchone()) is not None}
-    for table, row in (("rows", "number"), ("pieces", "row")):
-        connection.executemany(f"DELETE FROM langmem_vector_{table} WHERE {row} = ?", [(number,) for number in gone])  # noqa: S608
+    connection.executemany("DELETE FROM langmem_vector_rows WHERE number = ?", [(row,) for row in gone])
+    connection.executemany("DELETE FROM langmem_vector_pieces WHERE row = ?", [(row,) for row in gone])
     noted = [(namespace, row) for row in gone]
     connection.executemany("INSERT INTO langmem_vector_gone (namespace, row) VALUES (?, ?)", noted)
     if gone:
@@ -259,8 +259,10 @@ def _last_gone(connection: sqlite3.Connection, namespace: int) -> int:
 
 
 def _drop(connection: sqlite3.Connection, namespace: int) -> None:
-    rows = "SELECT number FROM langmem_vector_rows WHERE namespace = ?"
-    connection.execute(f"DELETE FROM langmem_vector_pieces WHERE row IN ({rows})", (namespace,))  # noqa: S608
+    connection.execute(
+        "DELETE FROM langmem_vector_pieces WHERE row IN (SELECT number FROM langmem_vector_rows WHERE namespace = ?)",
+        (namespace,),
+    )
     connection.execute("DELETE FROM langmem_vector_rows WHERE namespace = ?", (namespace,))
     connection.execute("DELETE FROM langmem_vector_gone WHERE namespace = ?", (namespace,))
     connection.execute("DELETE FROM langmem_vector_namespaces WHERE number = ?", (namespace,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Final, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
@@ -28,9 +28,7 @@ def read(items: Sequence[Item]) -> list[BaseMessage]:
 
     One that is damaged beyond reading is passed over, with a warning.
     """
-    if len(items) < _MANY:
-        return [message for item in items for message in _read(item)]
-    with _uncollected():
+    with nullcontext() if len(items) < _MANY else _uncollected():
         return [message for item in items for message in _read(item)]
 
 

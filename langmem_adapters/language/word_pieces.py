@@ -43,8 +43,8 @@ def reader(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]], list
         ids, mask, vectors = (answer.get(name) for name in ("input_ids", "attention_mask", "token_embeddings"))
         if ids is None or mask is None or vectors is None or ids.ndim != 1:  # of a batch that was laid in a row
             return
-        words = tokenizer.convert_ids_to_tokens(ids.tolist())
-        there = zip(ids.tolist(), mask.tolist(), words, strict=True)
+        numbers = ids.tolist()
+        there = zip(numbers, mask.tolist(), tokenizer.convert_ids_to_tokens(numbers), strict=True)
         says = [n for n, (id_, counts, word) in enumerate(there) if counts and id_ not in special and _says(word)]
         for vector in vectors[says[:_MOST]].tolist():
             yield _signs(vector)
