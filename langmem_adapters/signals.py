@@ -7,9 +7,7 @@ likelihood of the right turns under a softmax over the candidates, and judged on
 
 from __future__ import annotations
 
-import heapq
 import math
-import operator
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -120,12 +118,12 @@ def ranked(
         return []
     weights = {name: signal.both if meaning else signal.words for name, signal in signals.items()}
     pieces = weights.pop("pieces")
-    added, totals = _added(columns, greatest, weights)
+    scales = _scales(greatest, weights)
+    totals = _totals(columns, scales)
     near = _word_by_word(values, places, totals, met) if pieces and met is not None else []
     if any(near):
-        weights["pieces"], scale = pieces, pieces / max(near)
-        added["pieces"] = [value * scale for value in near]
-        totals = list(map(operator.add, totals, added["pieces"]))
+        columns["pieces"], scales["pieces"], weights["pieces"] = near, pieces / max(near), pieces
+        totals = [total + value * scales["pieces"] for total, value in zip(totals, near, strict=True)]
     most = sum(weight for weight in weights.values() if weight > 0) or 1.0
     share = min(1.0, max(greatest["covered"], greatest["meaning"])) / most
     least = _BESIDE * max(totals)
@@ -135,26 +133,30 @@ def ranked(
         if total >= least or values.says_it(place)
     ]
     found = []
-    for total, place, n in heapq.nlargest(k, fit):
-        parts = {name: share * column[n] for name, column in added.items() if column[n]} if explain else {}
+    for total, place, n in sorted(fit, reverse=True)[:k]:
+        added = scales.items() if explain else ()
+        parts = {name: share * (value * scale) for name, scale in added if (value := columns[name][n])}
         found.append(Ranked(evidence.turns[place].id, min(1.0, max(0.0, share * total)), parts))
     return found
 
 
-def _added(
-    columns: Mapping[str, Sequence[float]], greatest: Mapping[str, float], weights: Mapping[str, float]
-) -> tuple[dict[str, list[float]], list[float]]:
-    """What each signal adds for each candidate, and what that comes to."""
-    scales = {name: weights[name] / most for name, most in greatest.items() if most > 0 and weights[name]}
-    added = {name: [value * scale for value in columns[name]] for name, scale in scales.items()}
-    totals = [sum(row, 0.0) for row in zip(*added.values(), strict=True)] or [0.0] * len(columns["words"])
-    return added, totals
+def _scales(greatest: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
+    """What a signal's values are worth; those that nobody has, or that weigh nothing, are left out."""
+    return {name: weights[name] / most for name, most in greatest.items() if most > 0 and weights[name]}
+
+
+def _totals(columns: Mapping[str, Sequence[float]], scales: Mapping[str, float]) -> list[float]:
+    """What the signals of each candidate come to."""
+    totals = [0.0] * len(columns["words"])
+    for name, scale in scales.items():
+        totals = [total + value * scale for total, value in zip(totals, columns[name], strict=True)]
+    return totals
 
 
 def _word_by_word(values: Values, places: Sequence[int], totals: Sequence[float], met: Met) -> list[float]:
     """How near the best come to each word of the query; 0 for the others, which so stay behind them."""
     near = [0.0] * len(places)
-    best = heapq.nlargest(_CLOSER, range(len(places)), key=totals.__getitem__)
+    best = sorted(range(len(places)), key=totals.__getitem__, reverse=True)[:_CLOSER]
     for n, value in zip(best, values.met([places[n] for n in best], met), strict=True):
         near[n] = value
     return near
@@ -168,8 +170,8 @@ def candidates(evidence: Evidence, meaning: Mapping[str, float], met: Met | None
     values = Values(evidence, meaning)
     places, columns, greatest = values.measured()
     if places and met is not None:
-        _, totals = _added(columns, greatest, {name: signal.both for name, signal in SIGNALS.items()})
-        columns["pieces"] = _word_by_word(values, places, totals, met)
+        scales = _scales(greatest, {name: signal.both for name, signal in SIGNALS.items()})
+        columns["pieces"] = _word_by_word(values, places, _totals(columns, scales), met)
         greatest["pieces"] = max(columns["pieces"])
     return {
         evidence.turns[place].id: {

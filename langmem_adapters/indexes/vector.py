@@ -125,6 +125,7 @@ class VectorIndex:
         self._vectors = vectors
         self._pieces = vectors if self.embedder.tells_pieces and isinstance(vectors, PieceVectors) else None
         self._refused = Refused()
+        self._asked: tuple[str, Embedded] | None = None
 
     def apply(
         self,
@@ -195,7 +196,7 @@ class VectorIndex:
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         """The ``k`` documents nearest to the query, best first."""
         name = encode_namespace(namespace)
-        vector = self.embedder.query(query) if k > 0 else None
+        vector = self._query(query).vector if k > 0 else None
         if not vector:
             return []
         return [Hit(id_, _score(cosine)) for id_, cosine in self._vectors.nearest(name, self._maker, vector, k)]
@@ -204,7 +205,7 @@ class VectorIndex:
         """The scores that documents have in :meth:`search`; those that the index does not hold are left out."""
         name = encode_namespace(namespace)
         wanted = list(dict.fromkeys(ids))
-        vector = self.embedder.query(query) if wanted else None
+        vector = self._query(query).vector if wanted else None
         if not vector:
             return {}
         found = self._vectors.cosines(name, self._maker, vector, wanted)
@@ -227,7 +228,7 @@ class VectorIndex:
         """
         if self._pieces is None or not before:
             return {}
-        asked = self.embedder.read_query(query).pieces
+        asked = self._query(query).pieces
         return self._pieces.met(encode_namespace(namespace), self._maker, asked, before) if asked else {}
 
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
@@ -243,7 +244,15 @@ class VectorIndex:
 
     def close(self) -> None:
         """Release files and connections. The index may be used again."""
+        self._asked = None
         self._vectors.close()
+
+    def _query(self, text: str) -> Embedded:
+        """A query, embedded; one search asks for it up to three times."""
+        asked = self._asked
+        if asked is None or asked[0] != text:
+            asked = self._asked = text, self.embedder.read_query(text)
+        return asked[1]
 
     @property
     def _maker(self) -> Maker:
@@ -266,4 +275,4 @@ def _is_said(document: Document) -> bool:
 
 
 def _score(cosine: float) -> float:
-    return min(max((1 + cosine) / 2, 0.0), 1.0)
+    return (1 + cosine) / 2 if -1 <= cosine <= 1 else float(cosine > 0)

@@ -49,6 +49,7 @@ class Search:
     def __init__(self, records: Records, index: Index, asking: Asking | None, signals: Mapping[str, Signal]) -> None:
         self._records = records
         self._index = index
+        self._conversations = index if isinstance(index, ConversationIndex) else None
         self._semantic = asking
         self._signals = signals
         self._near: dict[str, float] = {}  # how near what was looked at is in meaning, by id
@@ -64,8 +65,8 @@ class Search:
         filter: the same conversations around them, the same scales.
         """
         self._records.follow()
-        index, choice = self._index, Wanted(self._records.get, wanted)
-        if not isinstance(index, ConversationIndex):
+        index, choice = self._conversations, Wanted(self._records.get, wanted)
+        if index is None:
             return choice.best(lambda ask: self._by_scores(query, ask), k)
         ask = k + SPARE
         nearest = self._nearest(index, query, ask)
@@ -115,14 +116,15 @@ class Search:
         An index that knows of words only has none.
         """
         self._records.follow()
-        if not isinstance(self._index, ConversationIndex):
+        index = self._conversations
+        if index is None:
             return {}
-        evidence = self._gathered(self._index, query, k, self._nearest(self._index, query, k))
+        evidence = self._gathered(index, query, k, self._nearest(index, query, k))
         return candidates(evidence, self._near, met=self._met(evidence)) if evidence else {}
 
     def _nearest(self, index: ConversationIndex, query: str, k: int) -> list[str]:
         if self._semantic is not None:
-            said = _said(index, self._records.namespace, query)
+            said = index.nameless(self._records.namespace, query)
             self._near = {hit.id: hit.score for hit in self._semantic.search(said, max(k, _POOL // 2))}
         return list(self._near)
 

@@ -215,7 +215,7 @@ class Asking:
     @property
     def piecewise(self) -> bool:
         """Whether :meth:`met` knows anything."""
-        return isinstance(self._index, PiecewiseIndex) and self._index.piecewise
+        return bool(getattr(self._index, "piecewise", False))
 
     def met(self, query: str, before: Mapping[str, str]) -> dict[str, float]:
         """How near these memories come to each word of the query, as far as that is known; none, where that fails.
