@@ -62,6 +62,7 @@ SCORED = [(0.95, True), (0.9, True), (0.85, False), (0.8, True), (0.7, True), (0
 
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
+    plt.close("all")  # what the code of the docs has drawn, where that ran before
     yield
     plt.close("all")
 

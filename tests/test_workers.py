@@ -90,7 +90,14 @@ async def test_many_flows_ask_in_few_exchanges_and_each_gets_its_own_answer() ->
     assert await _outcomes([server.double(n) for n in numbers]) == doubled
     assert sorted(itertools.chain(server.alone, *server.exchanges)) == numbers
     assert len(server.exchanges) + len(server.alone) <= 40
-    assert max(map(len, server.exchanges)) <= 70
+    assert max(map(len, server.exchanges)) <= workers._TOGETHER
+
+
+def test_what_came_at_once_and_is_too_much_for_one_exchange_goes_into_the_next() -> None:
+    crew, server = workers._Crew(), _Server()
+    hops: Any = list(range(workers._TOGETHER + 3))
+    crew._asking[server] = hops
+    assert [crew._next() for _ in range(3)] == [(server, hops[:-3]), (server, hops[-3:]), None]
 
 
 async def test_a_question_that_is_alone_or_was_not_answered_is_asked_by_itself() -> None:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _WORKERS = 64  # they wait for disks and sockets, so more than the processors
 _AT_WORK = 4  # workers that compute at the same time, which is no faster with more
-_TOGETHER = 64  # questions that wait for no more
+_TOGETHER = 64  # questions that wait for no more, and that one exchange has at the most
 _PATIENCE = 0.005  # seconds after which one more is engaged, if none of them has begun anything else
 _log = logging.getLogger("langmem_adapters")
 
@@ -195,7 +195,10 @@ class _Crew:
                     hop.begun = True
                     return hop
             if line is not None:
-                return line, self._asking.pop(line)
+                hops = self._asking.pop(line)
+                if more := hops[_TOGETHER:]:  # several may have come at once
+                    self._asking[line] = more
+                return line, hops[:_TOGETHER]
             self._at_work -= 1
             return None
 
