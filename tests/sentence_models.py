@@ -31,6 +31,9 @@ class Tokenizer:
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
         return [self._pieces[id_] for id_ in ids]
 
+    def decode(self, ids: Sequence[int]) -> str:
+        return " ".join(self._pieces[id_] for id_ in ids)
+
 
 class SentenceModel:
     """Words of one of the ``meanings`` have one vector; the vector of a text is the mean of those of its pieces."""

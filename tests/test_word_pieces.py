@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.protocols import Document, PiecewiseIndex, Store
 from langmem_adapters.signals import SIGNALS
 from langmem_adapters.stores.memory import MemoryStore
-from tests.sentence_models import SIZE, SentenceModel
+from tests.sentence_models import SIZE, SentenceModel, Tokenizer
 
 NAMESPACE = ("longterm", "t", "u")
 MEANINGS = ({"bike", "bicycle"}, {"shed", "hut"}, {"red", "crimson"})
@@ -90,6 +90,33 @@ def test_a_text_without_words_has_no_pieces(embedder: Embedder) -> None:
 
 def test_of_a_long_text_so_many_pieces_are_kept(embedder: Embedder) -> None:
     assert [len(one.pieces) for one in embedder.read(["bike " * 255, "bike " * 1000])] == [255, 256]
+
+
+def test_a_piece_is_read_as_text_whatever_the_tokenizer_calls_it(model: SentenceModel) -> None:
+    class Bytes(Tokenizer):
+        """Names pieces as a byte-level BPE does."""
+
+        def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
+            return [piece.encode().decode("latin-1") for piece in super().convert_ids_to_tokens(ids)]
+
+    model.tokenizer = Bytes()
+    (read,) = Embedder(model, name="bytes").read(["It\u2019s a red bike \u2014 \u201cnew\u201d\u2026"])
+    assert read.pieces == signs(model, "red", "bike", "new")
+
+
+@pytest.mark.parametrize("counted", [5, 6], ids=["up to the colon", "and a space, which goes into the first word"])
+def test_what_a_model_wants_before_each_text_is_no_word_of_it(model: SentenceModel, counted: int) -> None:
+    def filled_up_before(answer: dict[str, Any]) -> dict[str, Any]:
+        filled = int((answer["attention_mask"] == 0).sum())
+        return {name: v if name == "sentence_embedding" else np.roll(v, filled, axis=0) for name, v in answer.items()}
+
+    class Prompted(SentenceModel):
+        def encode_document(self, texts: list[str], **how: Any) -> Any:
+            answers = super().encode_document([f"passage for you: {text}" for text in texts], **how)
+            return [{**filled_up_before(answer), "prompt_length": counted} for answer in answers]
+
+    long, short = Embedder(Prompted(*MEANINGS), name="prompted").read(["passage to the red hut", "bike"])
+    assert (long.pieces, short.pieces) == (signs(model, "passage", "red", "hut"), signs(model, "bike"))
 
 
 def test_a_model_that_does_not_cut_texts_up_is_asked_for_vectors(model: SentenceModel) -> None:
@@ -332,10 +359,18 @@ def test_vectors_of_an_older_file_stay(tmp_path: Path, model: SentenceModel) -> 
         index.apply(NAMESPACE, upsert=said(a="a red bike"), position=(1, "a"))
     with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.executescript(
-            "DROP TABLE langmem_vector_pieces; UPDATE langmem_schema SET version = version - 1 WHERE name = 'vectors';"
+            "DROP TRIGGER langmem_vector_pieces_gone; DROP TABLE langmem_vector_pieces;"
+            "UPDATE langmem_schema SET version = version - 2 WHERE name = 'vectors';"
         )
     with contextlib.closing(VectorIndex(SQLiteVectors(file), Embedder(model, name="pieces"))) as index:
         assert (index.position(NAMESPACE), index.met(NAMESPACE, "bike", {"a": ""})) == ((1, "a"), {})
         assert [hit.id for hit in index.search(NAMESPACE, "bicycle", 1)] == ["a"]
         index.apply(NAMESPACE, upsert=said(b="a bike"))
         assert index.met(NAMESPACE, "bike", {"b": "a"}) == {"b": pytest.approx(1)}
+
+
+def test_what_a_process_of_an_older_version_deletes_takes_its_pieces_along(index: VectorIndex, tmp_path: Path) -> None:
+    index.apply(NAMESPACE, upsert=said(a="a red bike", b="the hut"))
+    with contextlib.closing(sqlite3.connect(tmp_path / "vectors.db")) as older, older:
+        older.execute("DELETE FROM langmem_vector_rows WHERE id = CAST('a' AS BLOB)")
+    assert rows(tmp_path / "vectors.db") == 1

@@ -36,6 +36,9 @@ _SCHEMA = (
         number INTEGER PRIMARY KEY AUTOINCREMENT, namespace INTEGER NOT NULL, row INTEGER NOT NULL)""",
     "CREATE INDEX langmem_vector_gone_order ON langmem_vector_gone (namespace)",
     "CREATE TABLE langmem_vector_pieces (row INTEGER PRIMARY KEY, signs BLOB NOT NULL)",
+    # What a process deletes that began before there were pieces, takes them along too.
+    """CREATE TRIGGER langmem_vector_pieces_gone AFTER DELETE ON langmem_vector_rows
+        BEGIN DELETE FROM langmem_vector_pieces WHERE row = old.number; END""",
 )
 _PAGE = 4_096  # rows read at a time: of a large namespace there is never a second copy in memory
 _NAMESPACES = 1_000  # whose matrices are held, however small
@@ -244,7 +247,6 @@ def _remove(connection: sqlite3.Connection, namespace: int, ids: Iterable[str]) 
     keys = ((namespace, to_bytes(id_)) for id_ in ids)
     gone = {row[0] for key in keys if (row := connection.execute(find, key).fetchone()) is not None}
     connection.executemany("DELETE FROM langmem_vector_rows WHERE number = ?", [(row,) for row in gone])
-    connection.executemany("DELETE FROM langmem_vector_pieces WHERE row = ?", [(row,) for row in gone])
     noted = [(namespace, row) for row in gone]
     connection.executemany("INSERT INTO langmem_vector_gone (namespace, row) VALUES (?, ?)", noted)
     if gone:
@@ -259,10 +261,6 @@ def _last_gone(connection: sqlite3.Connection, namespace: int) -> int:
 
 
 def _drop(connection: sqlite3.Connection, namespace: int) -> None:
-    connection.execute(
-        "DELETE FROM langmem_vector_pieces WHERE row IN (SELECT number FROM langmem_vector_rows WHERE namespace = ?)",
-        (namespace,),
-    )
     connection.execute("DELETE FROM langmem_vector_rows WHERE namespace = ?", (namespace,))
     connection.execute("DELETE FROM langmem_vector_gone WHERE namespace = ?", (namespace,))
     connection.execute("DELETE FROM langmem_vector_namespaces WHERE number = ?", (namespace,))

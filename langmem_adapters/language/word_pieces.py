@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ def is_sentence_transformer(model: Any) -> bool:
 
 def tells_pieces(model: Any) -> bool:
     """Whether a model also tells of word pieces: one without a tokenizer of the usual kind does not."""
-    return is_sentence_transformer(model) and hasattr(getattr(model, "tokenizer", None), "convert_ids_to_tokens")
+    return is_sentence_transformer(model) and hasattr(getattr(model, "tokenizer", None), "all_special_ids")
 
 
 def reader(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]], list[Any]]:
@@ -39,15 +40,19 @@ def reader(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]], list
     tokenizer = model.tokenizer
     special = frozenset(tokenizer.all_special_ids)
 
+    @functools.cache
+    def says(id_: int) -> bool:
+        return id_ not in special and _says(tokenizer.decode([id_]))
+
     def pieces(answer: Any) -> Iterator[bytes]:
         ids, mask, vectors = (answer.get(name) for name in ("input_ids", "attention_mask", "token_embeddings"))
         if ids is None or mask is None or vectors is None or ids.ndim != 1:  # of a batch that was laid in a row
             return
-        numbers = ids.tolist()
-        there = zip(numbers, mask.tolist(), tokenizer.convert_ids_to_tokens(numbers), strict=True)
-        says = [n for n, (id_, counts, word) in enumerate(there) if counts and id_ not in special and _says(word)]
-        for vector in vectors[says[:_MOST]].tolist():
-            yield _signs(vector)
+        there = [(n, id_) for n, (id_, counts) in enumerate(zip(ids.tolist(), mask.tolist(), strict=True)) if counts]
+        # A prompt before each text is nobody's word; its last piece, a space, may be one with the text's first.
+        own = there[max(answer.get("prompt_length", 0) - 1, 0) :]
+        for signs in (vectors[[n for n, id_ in own if says(id_)][:_MOST]] > 0).tolist():
+            yield _packed(signs)
 
     def read(texts: list[str]) -> list[Any]:
         answers = encode(texts, output_value=None, show_progress_bar=False)
@@ -57,15 +62,16 @@ def reader(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]], list
 
 
 def _says(piece: str) -> bool:
-    """Whether a piece is more than punctuation or a word that says little; "##", "▁" and "Ġ" are the tokenizer's."""
-    word = piece.strip("#▁Ġ").lower()
+    """Whether a piece is more than punctuation or a word that says little; "##" tells that it goes on with a word."""
+    word = piece.strip("# ").lower()
     return word not in _LITTLE and any(map(str.isalnum, word))
 
 
-def _signs(vector: Sequence[float]) -> bytes:
-    bits = "".join(["1" if number > 0 else "0" for number in vector])
-    words = -(-len(bits) // 64)
-    return int(bits.ljust(64 * words, "0"), 2).to_bytes(8 * words, "big")
+def _packed(signs: Sequence[bool]) -> bytes:
+    words = -(-len(signs) // 64)
+    digits = bytes(signs).translate(_DIGITS).ljust(64 * words, b"0")
+    return int(digits, 2).to_bytes(8 * words, "big")
 
 
+_DIGITS = bytes.maketrans(b"\0\1", b"01")
 _LITTLE = STOP_WORDS | {"s"}  # the last: what a tokenizer makes of "John's"
