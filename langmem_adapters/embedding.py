@@ -273,10 +273,10 @@ def _ways(model: Any) -> tuple[_Way, _Way]:
         return _Way(model.get_text_embedding_batch), _Way(lambda texts: [model.get_query_embedding(texts[0])])
     if is_sentence_transformer(model):
         return _Way(reader(model, model.encode_document)), _Way(reader(model, model.encode_query))
-    if not callable(model):
+    if not callable(model) or hasattr(model, "forward"):  # by which torch calls a model of another kind, or age
         raise ConfigurationError(
-            "an embedder is a LangChain or LlamaIndex embedding model, a SentenceTransformer, or a function from texts "
-            f"to vectors, not {type(model).__name__}"
+            "an embedder is a LangChain or LlamaIndex embedding model, a SentenceTransformer of sentence-transformers 5"
+            f" or later, or a function from texts to vectors, not {type(model).__name__}"
         )
     if is_coroutine(model):
         return _Way(None, model), _Way(None, model)

@@ -38,6 +38,8 @@ class Tokenizer:
 class SentenceModel:
     """Words of one of the ``meanings`` have one vector; the vector of a text is the mean of those of its pieces."""
 
+    truncate_dim: int | None = None
+
     def __init__(self, *meanings: set[str]) -> None:
         self.tokenizer: Any = Tokenizer()
         self.asked: list[tuple[str, list[str]]] = []

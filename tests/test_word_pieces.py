@@ -122,6 +122,7 @@ def test_what_a_model_wants_before_each_text_is_no_word_of_it(model: SentenceMod
 def test_a_model_that_does_not_cut_texts_up_is_asked_for_vectors(model: SentenceModel) -> None:
     class Whole:
         tokenizer = object()
+        truncate_dim = None
 
         def encode_document(self, texts: list[str], *, show_progress_bar: bool) -> Any:
             return model.encode_document(texts, show_progress_bar=show_progress_bar)
@@ -148,6 +149,15 @@ def test_a_batch_that_was_laid_in_a_row_tells_no_pieces(model: SentenceModel) ->
 def test_it_needs_a_name(model: SentenceModel) -> None:
     with pytest.raises(ConfigurationError, match="SentenceModel that embeds needs a name"):
         Embedder(model)
+
+
+@pytest.mark.parametrize("lacks", ["encode_query", "truncate_dim"], ids=["older than 5", "sparse, or of many vectors"])
+def test_a_model_of_another_kind_is_refused_at_once(lacks: str) -> None:
+    attributes = {"encode_query": None, "encode_document": None, "truncate_dim": None, "forward": None}
+    del attributes[lacks]
+    other = type("SentenceTransformer", (), {**attributes, "__call__": lambda _, features: features.items()})()
+    with pytest.raises(ConfigurationError, match=r"of sentence-transformers 5 or later, or a function.*, not Sentence"):
+        Embedder(other, name="other")
 
 
 # --- how documents are met

@@ -24,8 +24,11 @@ class Told(NamedTuple):
 
 
 def is_sentence_transformer(model: Any) -> bool:
-    """Whether a model is a ``SentenceTransformer``, by what it can do: the library is not imported for it."""
-    return hasattr(model, "encode_query") and hasattr(model, "encode_document")
+    """Whether a model is a ``SentenceTransformer``, by what it can do: the library is not imported for it.
+
+    Its encoders that do not give one vector for a text, sparse ones and those of many vectors, cannot truncate it.
+    """
+    return all(hasattr(model, name) for name in ("encode_query", "encode_document", "truncate_dim"))
 
 
 def tells_pieces(model: Any) -> bool:
