@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import pickle
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
+from llama_index.core.workflow import Context, JsonPickleSerializer, JsonSerializer
 
 from langmem_adapters import BrainMemory, ConfigurationError, Message, Sessions, open_store
 from langmem_adapters.codec import decode, encode
@@ -457,9 +459,25 @@ def test_the_older_memory(any_store: Store) -> None:
 
 
 def buffer(store: Store) -> ChatMemoryBuffer:
+    return buffer_on(SyncBrainChatStore(store=store))
+
+
+def buffer_on(chat_store: SyncBrainChatStore) -> ChatMemoryBuffer:
     return ChatMemoryBuffer.from_defaults(
-        chat_store=SyncBrainChatStore(store=store), chat_store_key="s", token_limit=1000, tokenizer_fn=str.split
+        chat_store=chat_store, chat_store_key="s", token_limit=1000, tokenizer_fn=str.split
     )
+
+
+@agents_warn
+@pytest.mark.parametrize("serializer", [JsonSerializer(), JsonPickleSerializer()])
+async def test_a_context_that_is_resumed_has_its_older_memory_again(tmp_path: Path, serializer: JsonSerializer) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    before, after = agent(Scripted()), agent(model := Scripted())
+    await before.run("bike", ctx=(context := Context(before)), memory=buffer_on(SyncBrainChatStore(url, user="ada")))
+    written = json.dumps(context.to_dict(serializer=serializer))
+    await after.run("key", ctx=Context.from_dict(after, json.loads(written), serializer=serializer))
+    assert [message.role.value for message in model.shown[0]] == ["system", *TURN, "user"]
+    assert len(SyncBrainChatStore(url, user="ada").get_messages("s")) == 2 * len(TURN)
 
 
 # --- nothing is lost, doubled or seen by others -------------------------------------------------------------

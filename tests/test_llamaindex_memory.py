@@ -9,13 +9,14 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
+from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.memory import InsertMethod, Memory, StaticMemoryBlock
 from llama_index.core.storage.chat_store.base_db import MessageStatus
-from llama_index.core.workflow import JsonPickleSerializer
+from llama_index.core.workflow import Context, JsonPickleSerializer
 
 import langmem_adapters.llamaindex.memory as module
 from langmem_adapters import ConfigurationError, LongTermMemory, Message, StoreUnavailable, open_index, open_store
@@ -460,6 +461,42 @@ async def test_a_context_that_is_resumed_has_its_block_again(tmp_path: Path) -> 
     resumed = JsonPickleSerializer().deserialize(written)
     assert [type(block) for block in resumed.memory_blocks] == [LongTermMemoryBlock]
     assert "in the shed" in shown_to(await resumed.aget("Where is my bike?"))
+
+
+class Heavy(MockEmbedding):
+    """A model with gigabytes of weights."""
+
+    copies: ClassVar[int] = 0
+
+    def __deepcopy__(self, memo: Any = None) -> Heavy:
+        type(self).copies += 1
+        return self
+
+
+@agents_warn
+async def test_a_workflow_whose_state_is_edited_copies_neither_the_embedder_nor_what_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    block = LongTermMemoryBlock(url=url, user="ada", embedder=Heavy(embed_dim=2, model_name="heavy"))
+    with monkeypatch.context() as outage:
+        outage.setattr(LongTermMemory, "aadd", unavailable)
+        with pytest.raises(StoreUnavailable):
+            await talk(block, "My bike is in the shed.")
+    chats = Memory.from_defaults("s", chat_store=BrainChatStore(url), memory_blocks=[block], tokenizer_fn=str.split)
+    one = agent(Scripted())
+    await one.run("bike", ctx=(context := Context[Any](one)), memory=chats)
+    async with context.store.edit_state() as state:  # as tools do
+        state["seen"] = True
+    (copied,) = (await context.store.get("memory")).memory_blocks
+    assert copied is not block
+    await talk(copied, "My key is in the house.")
+    assert (copied.stats(), Heavy.copies) == (block.stats(), 0)
+    assert block.stats()["waiting"] == 0
+
+
+async def unavailable(*_: Any, **__: Any) -> None:
+    raise StoreUnavailable("away")
 
 
 @pytest.mark.parametrize("settings", [{"store": MemoryStore()}, {"url": "redis://:hunter2@127.0.0.1:1/0"}])

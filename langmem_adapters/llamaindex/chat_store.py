@@ -13,6 +13,7 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.storage.chat_store.base import BaseChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
+from llama_index.core.storage.chat_store.loading import RECOGNIZED_CHAT_STORES
 from pydantic import BaseModel, Field, PrivateAttr
 from typing_extensions import Self
 
@@ -208,3 +209,7 @@ class SyncBrainChatStore(_OnStore, BaseChatStore):
     def get_keys(self) -> list[str]:
         """The sessions of the user, the latest written first."""
         return run(self._keys())
+
+
+# Else an older memory could be dumped, as contexts of workflows are, and never loaded again.
+RECOGNIZED_CHAT_STORES[SyncBrainChatStore.class_name()] = SyncBrainChatStore  # type: ignore[assignment] # it is a dictionary for any

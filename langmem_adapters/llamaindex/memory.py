@@ -13,6 +13,7 @@ from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.utils import get_tokenizer
 from pydantic import Field, PrivateAttr
+from typing_extensions import Self
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.flow import is_coroutine
@@ -121,6 +122,11 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
             self._memory_of = lru_cache(_SESSIONS)(memory_of)
         else:
             self._memory_of = (lambda _: memory) if isinstance(memory, LongTermMemory) else memory
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """A copy with the same memory, as connections and models are not copied; workflows copy at each edit."""
+        own = {id(value): value for value in (self.__pydantic_private__ or {}).values()}
+        return super().__deepcopy__({**(memo or {}), **own})
 
     def __reduce__(self) -> Any:
         """The settings, for another process to open the same memory with."""
