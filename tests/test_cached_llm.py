@@ -34,6 +34,8 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.callbacks import CallbackManager, CBEventType
 from llama_index.core.callbacks.base_handler import BaseCallbackHandler
+from llama_index.core.extractors import SummaryExtractor
+from llama_index.core.ingestion import IngestionCache, IngestionPipeline
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined] # as the docs have it
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.llms import LLM, CustomLLM, MockLLM
@@ -41,6 +43,7 @@ from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_ca
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.prompts import PromptTemplate
+from llama_index.core.schema import TextNode
 from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, Field, PrivateAttr
 
@@ -1042,6 +1045,19 @@ def test_e6_a_query_engine_runs_from_the_cache() -> None:
         assert str(engine.query("Where is the bike?")) == "It is in the shed."
     assert inner.asked == 1
     assert llm.stats()["hits"] == 2
+
+
+def test_an_ingestion_pipeline_keeps_apart_what_two_models_behind_it_have_made() -> None:
+    cache = IngestionCache()
+
+    def summary(tokens: int) -> str:
+        extractor = SummaryExtractor(llm=cached(MockLLM(max_tokens=tokens)), show_progress=False)
+        pipeline = IngestionPipeline(transformations=[extractor], cache=cache)
+        (node,) = pipeline.run(nodes=[TextNode(id_="1", text="The bike is in the shed.")])
+        return str(node.metadata["section_summary"])
+
+    assert [summary(tokens) for tokens in (2, 3, 2)] == ["text text", "text text text", "text text"]
+    assert len(cache.cache._collections_mappings[cache.collection]) == 2  # type: ignore[attr-defined] # it is a simple one
 
 
 def test_settings_of_llama_index_take_it_and_their_callbacks_reach_the_model() -> None:

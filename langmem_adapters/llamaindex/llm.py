@@ -14,6 +14,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.structured_llm import StructuredLLM
+from pydantic import computed_field
 from typing_extensions import Self
 
 from langmem_adapters import views
@@ -21,7 +22,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.switches import Switches
 from langmem_adapters.llamaindex.answers import Answers, Asked
-from langmem_adapters.llamaindex.request import chat_key, completion_key, last_said
+from langmem_adapters.llamaindex.request import chat_key, completion_key, last_said, model_key
 from langmem_adapters.llamaindex.responses import Response, worth_storing
 from langmem_adapters.llamaindex.structured import StructuredPrediction
 from langmem_adapters.protocols import Store
@@ -260,6 +261,11 @@ class CachedLLM(Switches, StructuredPrediction, LLM):
     def to_payload(self) -> dict[str, Any]:
         """The model's."""
         return self._wrapped.to_payload()
+
+    @computed_field
+    def model_hash(self) -> str:
+        """Tells the model and its parameters apart in a dump, by which an ``IngestionCache`` goes."""
+        return model_key(self._wrapped)
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)

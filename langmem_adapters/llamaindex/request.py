@@ -18,7 +18,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
 from langmem_adapters.providers.tool_calls import call_ids, renamed
 
-__all__ = ["chat_key", "completion_key", "last_said"]
+__all__ = ["chat_key", "completion_key", "last_said", "model_key"]
 
 # How a call is made or watched, not what is asked.
 _OF_THE_CALL = frozenset(
@@ -57,6 +57,11 @@ def completion_key(llm: LLM, prompt: str, formatted: bool, kwargs: Mapping[str, 
     """The key of a completion; see :func:`chat_key`."""
     _check_whole(llm, kwargs)
     return fingerprint("llama-index completion", _model(llm), prompt, formatted, _described(_lasting(kwargs)))
+
+
+def model_key(llm: LLM) -> str:
+    """The key of a model and its parameters; see :func:`chat_key`."""
+    return fingerprint("llama-index model", _model(llm))
 
 
 def _check_whole(llm: LLM, kwargs: Mapping[str, Any]) -> None:
