@@ -414,7 +414,7 @@ def test_a_change_that_another_process_overtakes_leaves_nothing_behind(meanwhile
     for index in (slow, other):
         assert (index.position(NOTES), index.search(NOTES, "bike", 9)) == (None, [])
     assert len(store.data.embedding_dict) == 0
-    with sqlite3.connect(tmp_path / "ledger.db") as ledger:
+    with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as ledger:
         assert ledger.execute("SELECT count(*) FROM langmem_nodes").fetchone() == (0,)
 
 
