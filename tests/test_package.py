@@ -35,9 +35,9 @@ except ImportError as error:
 """
 
 
-def python(code: str) -> str:
+def python(code: str, *options: str) -> str:
     """Run code in a fresh interpreter that has no setting of ours; return what it prints."""
-    command = [sys.executable, "-W", "error", "-c", code]
+    command = [sys.executable, "-W", "error", *options, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -48,6 +48,12 @@ def test_k1_import_loads_nothing_but_pydantic() -> None:
     before = set(json.loads(python(f"{model}\n{LOADED}")))
     after = set(json.loads(python(f"import langmem_adapters\n{LOADED}")))
     assert after - before - set(sys.stdlib_module_names) == {"langmem_adapters"}
+
+
+@pytest.mark.parametrize("part", ["brain", "experience", "settings", "replay"])
+def test_an_interpreter_in_dev_mode_ends_well(part: str) -> None:
+    """What a module keeps is let go of at last, in an order in which objects of pydantic's own have crashed."""
+    python(f"import langmem_adapters.{part}", "-X", "dev")
 
 
 def test_every_export_exists_and_is_listed() -> None:

@@ -19,8 +19,9 @@ from langmem_adapters.keys import fingerprint
 
 __all__ = ["by_name", "identity", "name_of"]
 
-_READ = TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z")  # has an offset of a class of pydantic's own
-_PLAIN_ZONES = (type(None), dt.timezone, type(_READ.tzinfo))  # what is written of a time says all of these
+# The class of pydantic's own offsets; an offset itself, kept here, would crash an interpreter in dev mode as it ends.
+_PYDANTICS = type(TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z").tzinfo)
+_PLAIN_ZONES = (type(None), dt.timezone, _PYDANTICS)  # what is written of a time says all of these
 _SCALARS = (str, int, float, bool, bytes, type(None))
 
 
