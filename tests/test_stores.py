@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import multiprocessing
 import os
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
+from langmem_adapters.indexes.vector_chroma_url import folder_of
 from langmem_adapters.inspection import Dates
 from langmem_adapters.protocols import Appended
 from langmem_adapters.stores import open_store, shared_store
@@ -343,6 +345,31 @@ def test_a_file_can_be_shared_with_the_users_own_tables(tmp_path: Path) -> None:
 def test_constructing_a_store_makes_no_file(tmp_path: Path) -> None:
     open_store(f"sqlite:///{tmp_path}/lazy.db")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:///relative.db",
+        "redis://127.0.0.1",
+        "rediss://127.0.0.1",
+        "redis+sentinel://127.0.0.1/main",
+        "chroma:///f",
+    ],
+)
+def test_a5_a_url_is_read_without_a_look_at_the_disk(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a coroutine, too, such as the first that has a chat history made: servers look for what blocks there."""
+
+    def disk(*_: object, **__: object) -> None:
+        raise AssertionError("this asks the disk")
+
+    make = folder_of if url.startswith("chroma") else open_store
+    make(url)  # imports its driver
+    with monkeypatch.context() as patch:
+        for module, name in [(os, "getcwd"), (os, "listdir"), (os, "stat"), (io, "open")]:
+            patch.setattr(module, name, disk)
+        made = make(url)
+    assert made
 
 
 def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import StoreError, StoreUnavailable
 
-__all__ = ["IN_MEMORY", "Place", "clearing", "explained", "why_not_opened"]
+__all__ = ["IN_MEMORY", "Place", "absolute", "clearing", "explained", "why_not_opened"]
 
 IN_MEMORY = ":memory:"
 """The path of no file, as SQLite has it."""
@@ -39,12 +39,17 @@ class _Connection(sqlite3.Connection):
     wal: _Identity = None
 
 
+def absolute(path: Path) -> str:
+    """The path from the root; without os.getcwd, which those who look for what blocks an event loop take for that."""
+    return str(path if path.is_absolute() else Path(os.fsdecode(os.getcwdb()), path))  # noqa: PTH109 - same
+
+
 class Place:
     """A path, which stays the same wherever the process goes; or that of no file."""
 
     def __init__(self, path: str) -> None:
         self.in_memory = path == IN_MEMORY
-        self.path = path if self.in_memory else str(Path(path).absolute())
+        self.path = path if self.in_memory else absolute(Path(path))
         self._old_wal: _Identity = None  # of a file that was replaced
         self._latest: Callable[[], _Connection | None] = lambda: None  # of those that may be in use
 

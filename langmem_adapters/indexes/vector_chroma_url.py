@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.files.places import absolute
 
 __all__ = ["FORMS", "folder_of", "server_of"]
 
@@ -20,7 +21,7 @@ def folder_of(url: str) -> str:
     path = unquote(parts.path[1:])
     if parts.netloc or not path or parts.query:
         raise ConfigurationError(f"Chroma's URL is {FORMS}")
-    return str(Path(path).expanduser().absolute())
+    return absolute(Path(path).expanduser())
 
 
 def server_of(url: str) -> tuple[str, int, bool]:

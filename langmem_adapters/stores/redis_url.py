@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
-from redis import BlockingConnectionPool, ConnectionPool, Redis, RedisCluster
+from redis import BlockingConnectionPool, ConnectionPool, DriverInfo, Redis, RedisCluster, __version__
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode
 from redis.connection import parse_url
@@ -31,6 +31,7 @@ _SHOWN = {
     *("socket_timeout", "socket_connect_timeout", "socket_keepalive", "decode_responses", "require_full_coverage"),
     *("ssl", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"),
 }
+_DRIVER = {"driver_info": DriverInfo(lib_version=__version__)}  # which redis-py would look for on the disk
 _TRUE = {"1", "true", "yes", "on"}
 
 
@@ -122,7 +123,8 @@ def _sentinel(rest: str, options: dict[str, Any]) -> ConnectionPool:
     if not service or not re.fullmatch(r"\d*", database):
         raise ValueError("the form is redis+sentinel://host:26379,host2:26379/service/0")
     options.update(given, db=int(database or 0))
-    own = {name: options[name] for name in ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "retry")}
+    of_both = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "retry")
+    own = _DRIVER | {name: options[name] for name in of_both}
     for name in [name for name in options if name.startswith("sentinel_")]:
         own[name.removeprefix("sentinel_")] = options.pop(name)
     sentinel = Sentinel(nodes(26379), sentinel_kwargs=own, **options)  # type: ignore[no-untyped-call]
@@ -163,4 +165,4 @@ def _try_options(pool: ConnectionPool) -> None:
     """Make a connection object, which connects nowhere, to meet an option that redis-py does not know."""
     if pool.connection_kwargs.get("decode_responses"):
         raise ValueError("decode_responses cannot be set, as a store holds bytes")
-    pool.connection_class(**pool.connection_kwargs)
+    pool.connection_class(**_DRIVER | pool.connection_kwargs)
