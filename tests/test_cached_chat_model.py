@@ -231,7 +231,7 @@ VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_si
 @given(
     content=st.text(max_size=60) | BLOCKS,
     arguments=st.lists(st.dictionaries(st.text(max_size=5), VALUES, max_size=3), max_size=3),
-    kwargs=st.dictionaries(st.text(max_size=5), VALUES, max_size=2),
+    kwargs=st.dictionaries(st.text(max_size=5) | st.just("reasoning_content"), VALUES, max_size=2),
 )
 def test_c3_pieces_add_up_to_the_same_message(content: Any, arguments: list[Any], kwargs: dict[str, Any]) -> None:
     calls = [{"name": "f", "args": args, "id": f"c{n}", "type": "tool_call"} for n, args in enumerate(arguments)]
@@ -246,6 +246,16 @@ def test_c3_pieces_add_up_to_the_same_message(content: Any, arguments: list[Any]
         {"c": 2},
         [],
     )
+
+
+def test_c3_a_hit_streams_thoughts_before_the_text_as_the_provider_does() -> None:
+    thought = AIMessage("Hello there!", additional_kwargs={"reasoning_content": "A greeting."})
+    for content in (thought.content, thought.content_blocks):
+        model = CachedChatModel(Scripted(script=[thought.model_copy(update={"content": content})]), _cache())
+        blocks = [model.invoke("Hi").content_blocks, streamed(model).content_blocks]
+        assert blocks == [thought.content_blocks] * 2
+        shown = [block["type"] for chunk in model.stream("Hi") for block in chunk.content_blocks]
+        assert shown == sorted(shown)  # reasoning, text
 
 
 def test_c3_calls_that_could_not_be_parsed_stay_so_in_pieces() -> None:
@@ -1054,7 +1064,8 @@ def test_a_model_that_cannot_stream_is_served_in_pieces() -> None:
 
     inner = Plain()
     model = CachedChatModel(inner, _cache())
-    assert streamed(model).content == "Hello there!"
+    first = streamed(model)
+    assert (first.content, first.response_metadata["model_name"]) == ("Hello there!", "scripted-1")
     assert [chunk.content for chunk in model.stream("Hi")] == ["Hello ", "there!"]
     assert asyncio.run(astreamed(model)).content == "Hello there!"
     assert inner.asked == 1

@@ -24,7 +24,7 @@ from langmem_adapters.langchain.caching.answers import Answers, Examples, Reques
 from langmem_adapters.langchain.caching.classes import with_fields
 from langmem_adapters.langchain.caching.current import as_it_is_now, with_untold
 from langmem_adapters.langchain.caching.examples import question_of, with_examples
-from langmem_adapters.langchain.caching.pieces import pieces
+from langmem_adapters.langchain.caching.pieces import as_reported, pieces
 from langmem_adapters.langchain.caching.rebinding import replaced_models
 from langmem_adapters.langchain.caching.request import check_whole, request_key
 from langmem_adapters.stores import masked_url, unpicklable
@@ -177,7 +177,7 @@ class CachedChatModel(Switches, BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         if not self._streams:
             result = self._generate(messages, stop, run_manager, **kwargs)
-            yield from pieces(result.generations[0])
+            yield from pieces(as_reported(result, self.output_version)[0])
             return
 
         def ask(examples: Examples) -> Iterator[ChatGenerationChunk]:
@@ -198,7 +198,7 @@ class CachedChatModel(Switches, BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         if not (self._streams or _implements(self.wrapped, "_astream")):
             result = await self._agenerate(messages, stop, run_manager, **kwargs)
-            for piece in pieces(result.generations[0]):
+            for piece in pieces(as_reported(result, self.output_version)[0]):
                 yield piece
             return
 

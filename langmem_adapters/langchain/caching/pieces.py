@@ -16,22 +16,29 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 __all__ = ["as_reported", "copied", "pieces", "whole"]
 
 _WORD = re.compile(r"\S+\s*|\s+")
+_THOUGHTS = "reasoning_content"  # LangChain's own name for what is no block of the content
 _TRACED = "lc_gateway_metadata"  # LangChain's own name for what it keeps out of messages
 
 
 def pieces(generation: ChatGeneration) -> Iterator[ChatGenerationChunk]:
-    """Chunks that add up to an answer: its text by words, and with the last of them everything else.
+    """Chunks that add up to an answer: thoughts, text by words, and with the last of them everything else.
 
     They have no id: LangChain gives them that of the run.
     """
     message = generation.message
     *first, last = _WORD.findall(message.content) or [""] if isinstance(message.content, str) else [message.content]
+    kwargs = dict(message.additional_kwargs)
+    if first and _THOUGHTS in kwargs:  # before the text, as in the provider's own streams
+        yield ChatGenerationChunk(
+            message=AIMessageChunk(content="", additional_kwargs={_THOUGHTS: kwargs.pop(_THOUGHTS)})
+        )
     for word in first:
         yield ChatGenerationChunk(message=AIMessageChunk(content=word))
-    own = {"content", "id", "invalid_tool_calls", "tool_calls", "type"}
+    own = {"additional_kwargs", "content", "id", "invalid_tool_calls", "tool_calls", "type"}
     fields = {name: value for name, value in message.__dict__.items() if name in AIMessageChunk.model_fields}
     kept: dict[str, Any] = {name: value for name, value in fields.items() if name not in own}
-    chunk = AIMessageChunk(content=last, tool_call_chunks=list(_calls(message)), chunk_position="last", **kept)
+    kept |= {"additional_kwargs": kwargs, "tool_call_chunks": list(_calls(message)), "chunk_position": "last"}
+    chunk = AIMessageChunk(content=last, **kept)
     yield ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
 
 
