@@ -248,6 +248,21 @@ def test_c3_pieces_add_up_to_the_same_message(content: Any, arguments: list[Any]
     )
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_c1_what_a_provider_keeps_of_each_call_is_under_its_new_id(way: str) -> None:
+    """As Gemini's signatures of its thoughts, without which it refuses the results of its calls."""
+    signatures = {call["id"]: f"signature of {call['id']}" for call in CALLS}
+    said = AIMessage(
+        "", tool_calls=CALLS, additional_kwargs={"__gemini_function_call_thought_signatures__": signatures}
+    )
+    model = CachedChatModel(Scripted(script=[said]), _cache())
+    model.invoke("Hi")
+    hit = WAYS[way](model)
+    (kept,) = hit.additional_kwargs.values()
+    assert kept == dict(zip([call["id"] for call in hit.tool_calls], signatures.values(), strict=True))
+    assert kept.keys().isdisjoint(signatures)
+
+
 def test_c3_a_hit_streams_thoughts_before_the_text_as_the_provider_does() -> None:
     thought = AIMessage("Hello there!", additional_kwargs={"reasoning_content": "A greeting."})
     for content in (thought.content, thought.content_blocks):

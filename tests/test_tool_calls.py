@@ -30,6 +30,7 @@ NAMES = {"7": "call new"}
             {"additional_kwargs": {"tool_calls": [{"id": "7", "type": "function", "function": {"name": "7"}}]}},
             {"additional_kwargs": {"tool_calls": [{"id": "call new", "type": "function", "function": {"name": "7"}}]}},
         ),
+        ({"additional_kwargs": {"signatures": {"7": "7"}}}, {"additional_kwargs": {"signatures": {"call new": "7"}}}),
     ],
 )
 def test_an_id_is_renamed_wherever_a_host_repeats_it(data: Any, expected: Any) -> None:
@@ -47,6 +48,7 @@ def test_an_id_is_renamed_wherever_a_host_repeats_it(data: Any, expected: Any) -
         {"role": "tool", "content": "7", "name": "7", "id": "7"},
         {"content": [{"type": "text", "text": "7", "id": "7"}]},
         {"artifact": {"tool_calls": [{"id": "7"}]}},
+        {"response_metadata": {"7": "a", "8": "b"}, "additional_kwargs": {}},
         {"host": {"llama_index": {"blocks": [{"tool_kwargs": {"call_id": "7"}}]}}},
     ],
 )

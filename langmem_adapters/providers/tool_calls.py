@@ -33,6 +33,8 @@ def _renamed(value: Any, names: Mapping[str, str], *, listed: bool) -> Any:
         return [_renamed(item, names, listed=listed) for item in value]
     if not isinstance(value, dict):
         return value
+    if names.keys() >= value.keys():  # what is kept of each call, as a provider's signature of it
+        return {names[key]: item for key, item in value.items()}
     is_call = listed or value.get("type") in _CALLS
     copy: dict[str, Any] = {}
     for key, item in value.items():
