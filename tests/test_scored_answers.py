@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -9,10 +10,12 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.globals import set_llm_cache
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration
+from langchain_core.runnables import RunnableLambda
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, CompletionResponseGen
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import CustomLLM, LLMMetadata
@@ -480,6 +483,33 @@ def test_a_function_tells_what_it_saved() -> None:
     f(1)
     assert (f.cache.stats()["saved_tokens"], f.cache.stats()["saved_money"]) == (2, 2.0)
     assert f.cache.stats()["saved_seconds"] == 3
+
+
+@pytest.mark.parametrize("kind", ["cache", "chat", "agent"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_a_judge_or_scorer_asks_a_model_is_no_part_of_what_a_run_streams(kind: str, *, is_async: bool) -> None:
+    started: list[str] = []
+
+    class Watching(BaseCallbackHandler):
+        def on_chat_model_start(self, serialized: Any, messages: Any, **kwargs: Any) -> None:  # noqa: ARG002 - theirs
+            started.append(messages[0][-1].text)
+
+    own = Scripted(script=["8"])
+
+    def scorer(*_: Any) -> int:
+        return int(own.invoke("How good is it?").text)
+
+    def judge(*_: Any) -> bool:
+        return own.invoke("Is it good?").text == "8"
+
+    host = Host(kind, store=MemoryStore(), scorer=scorer, judge=judge)
+    step = RunnableLambda(host.ask, afunc=host.aask)
+    config: Any = {"callbacks": [Watching()]}
+    for _ in range(2):
+        asyncio.run(step.ainvoke("Hi", config)) if is_async else step.invoke("Hi", config)
+        host.cache.flush()
+    assert (host.asked, own.asked) == (1, 2)
+    assert started == ["Hi", "Hi"]
 
 
 def test_a_middleware_adds_up_what_all_users_saved() -> None:

@@ -28,6 +28,7 @@ from langmem_adapters.langchain.caching.prompt import asked_in
 from langmem_adapters.langchain.caching.removal import Removal
 from langmem_adapters.langchain.caching.request import check_whole, known_key, request_key
 from langmem_adapters.langchain.caching.semantic import SemanticMode
+from langmem_adapters.langchain.unseen import unseen
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import cache_store
@@ -133,23 +134,27 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """The answer to this request, or None."""
-        return self._recently(prompt, llm_string) or run(self._lookup(prompt, self._told(llm_string)))
+        with unseen():
+            return self._recently(prompt, llm_string) or run(self._lookup(prompt, self._told(llm_string)))
 
     async def alookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """:meth:`lookup`, without blocking the event loop."""
-        return self._recently(prompt, llm_string) or await arun(self._lookup(prompt, self._told(llm_string)))
+        with unseen():
+            return self._recently(prompt, llm_string) or await arun(self._lookup(prompt, self._told(llm_string)))
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Keep an answer, if it is worth keeping."""
         kept = run(self._update(prompt, self._told(llm_string), return_val))
         if kept is not None:
-            self._scoring.begin(kept)
+            with unseen():
+                self._scoring.begin(kept)
 
     async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """:meth:`update`, without blocking the event loop."""
         kept = await arun(self._update(prompt, self._told(llm_string), return_val))
         if kept is not None:
-            self._scoring.abegin(kept)
+            with unseen():
+                self._scoring.abegin(kept)
 
     def flush(self) -> None:
         """Wait for the scores that are being made in the background, also of a CachedChatModel with this cache."""

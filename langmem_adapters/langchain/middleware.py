@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables.config import var_child_runnable_config
 from typing_extensions import NotRequired
 
 from langmem_adapters.brain import BrainMemory
@@ -39,6 +37,7 @@ from langmem_adapters.langchain.threads.recording import (
 from langmem_adapters.langchain.threads.shown import Frame, memory_section, with_section
 from langmem_adapters.langchain.threads.thread import SUMMARY_KEY
 from langmem_adapters.langchain.threads.view import Thread
+from langmem_adapters.langchain.unseen import unseen
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled, Scope, Summary
 from langmem_adapters.prompts import Prompts
@@ -205,12 +204,12 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
 
     def after_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Append what the run said to the session."""
-        with _apart():
+        with unseen():
             return run(self._after(state, runtime))
 
     async def aafter_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """:meth:`after_agent`, without blocking the event loop."""
-        with _apart():
+        with unseen():
             return await arun(self._after(state, runtime))
 
     # --- outside of runs
@@ -334,13 +333,3 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
     def _latest(self) -> list[BrainMemory]:
         with self._lock:
             return list(self._brains.values())
-
-
-@contextmanager
-def _apart() -> Iterator[None]:
-    """Keep what is asked of a model here out of the run's callbacks: a summary is no part of the streamed answer."""
-    token = var_child_runnable_config.set(None)
-    try:
-        yield
-    finally:
-        var_child_runnable_config.reset(token)

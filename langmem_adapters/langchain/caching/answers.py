@@ -26,6 +26,7 @@ from langmem_adapters.langchain.caching.other_words import OtherWords
 from langmem_adapters.langchain.caching.pieces import as_reported, copied, pieces, whole
 from langmem_adapters.langchain.caching.prompt import messages_in
 from langmem_adapters.langchain.caching.tools import Tools
+from langmem_adapters.langchain.unseen import unseen
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.warn_once import WarnOnce
 
@@ -116,7 +117,7 @@ class Answers(Asking):
 
     def invoke(self, request: Request, ask: Callable[[Examples], ChatResult]) -> ChatResult:
         """The answer to a request: a kept one, or the model's."""
-        with self._apart(request.key):
+        with unseen(), self._apart(request.key):
             turn = run(self._calls.begin((*request, ()), {}))
         if turn.served:
             return ChatResult(generations=self._served(turn))
@@ -124,12 +125,13 @@ class Answers(Asking):
             result = ask(turn.args[-1])
             generations = as_reported(result, self._output_version)
         run(self._calls.finish(turn, generations))
-        self._calls.score_later(turn)
+        with unseen():
+            self._calls.score_later(turn)
         return result
 
     async def ainvoke(self, request: Request, ask: Callable[[Examples], Awaitable[ChatResult]]) -> ChatResult:
         """:meth:`invoke`, without blocking the event loop."""
-        with self._apart(request.key):
+        with unseen(), self._apart(request.key):
             turn = await arun(self._calls.begin((*request, ()), {}))
         if turn.served:
             return ChatResult(generations=self._served(turn))
@@ -137,14 +139,15 @@ class Answers(Asking):
             result = await ask(turn.args[-1])
             generations = as_reported(result, self._output_version)
         await arun(self._calls.finish(turn, generations))
-        self._calls.ascore_later(turn)
+        with unseen():
+            self._calls.ascore_later(turn)
         return result
 
     def stream(
         self, request: Request, ask: Callable[[Examples], Iterator[ChatGenerationChunk]]
     ) -> Iterator[ChatGenerationChunk]:
         """The answer in pieces. It is kept when the last was read."""
-        with self._apart(request.key):
+        with unseen(), self._apart(request.key):
             turn = run(self._calls.begin((*request, ()), {}))
         if turn.served:
             yield from pieces(self._served(turn)[0])
@@ -157,13 +160,14 @@ class Answers(Asking):
                 yield chunk
             generations = as_reported(whole(chunks), self._output_version)
         run(self._calls.finish(turn, generations))
-        self._calls.score_later(turn)
+        with unseen():
+            self._calls.score_later(turn)
 
     async def astream(
         self, request: Request, ask: Callable[[Examples], AsyncIterator[ChatGenerationChunk]]
     ) -> AsyncIterator[ChatGenerationChunk]:
         """:meth:`stream`, without blocking the event loop."""
-        with self._apart(request.key):
+        with unseen(), self._apart(request.key):
             turn = await arun(self._calls.begin((*request, ()), {}))
         if turn.served:
             for piece in pieces(self._served(turn)[0]):
@@ -177,7 +181,8 @@ class Answers(Asking):
                 yield chunk
             generations = as_reported(whole(chunks), self._output_version)
         await arun(self._calls.finish(turn, generations))
-        self._calls.ascore_later(turn)
+        with unseen():
+            self._calls.ascore_later(turn)
 
     def stats(self) -> dict[str, Any]:
         """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.

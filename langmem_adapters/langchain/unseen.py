@@ -1,0 +1,20 @@
+"""What is asked of models beside a run, such as a summary or a judge's word, is no part of what the run streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from langchain_core.runnables.config import var_child_runnable_config
+
+__all__ = ["unseen"]
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Keep what is asked of a model here out of the run's callbacks."""
+    token = var_child_runnable_config.set(None)
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
