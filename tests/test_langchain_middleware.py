@@ -202,6 +202,8 @@ def test_a_cleared_session_leaves_the_thread_as_it_is() -> None:
     ask(agent, "two")
     assert texts(model.seen[-1]) == ["one", "ok: one", "two"]
     assert texts(ours.brain("s", user="ada").messages()) == ["two", "ok: two"]
+    ask(agent, "three")
+    assert texts(model.seen[-1]) == ["one", "ok: one", "two", "ok: two", "three"]
 
 
 def test_a_prompt_that_is_set_before_the_memory_and_the_memory_are_both_shown() -> None:

@@ -103,6 +103,29 @@ def test_a_message_that_was_removed_from_the_thread() -> None:
     assert "my card is 4111" not in chat.shown
 
 
+def test_turns_that_were_deleted_from_the_beginning_of_a_session_alone() -> None:
+    chat = Chat()
+    for n in range(3):
+        chat.ask(f"q{n}")
+    brain = chat.memory.brain("s", user="ada")
+    assert brain.delete([message.id for message in brain.messages()[:2]]) == 2
+    for n in (3, 4):
+        chat.ask(f"q{n}")
+    assert chat.shown == ["q1", "answer 2", "q2", "answer 3", "q3", "answer 4", "q4"]
+    assert chat.thread[:2] == ["q0", "answer 1"]
+
+
+def test_a_thread_that_had_no_memory_until_now() -> None:
+    chat = Chat()
+    chat.agent = create_agent(chat.model, [look], checkpointer=(saver := InMemorySaver()))
+    for n in range(2):
+        chat.ask(f"q{n}")
+    chat.agent = create_agent(chat.model, [look], middleware=[chat.memory], checkpointer=saver)
+    for n in (2, 3):
+        chat.ask(f"q{n}")
+    assert chat.shown == ["q0", "answer 1", "q1", "answer 2", "q2", "answer 3", "q3"]
+
+
 def test_an_edited_message_in_the_thread_itself() -> None:
     chat = Chat()
     chat.ask("my card is 4111", "c")
@@ -130,6 +153,29 @@ def test_a_thread_that_begins_anew_is_shown_what_the_session_has() -> None:
     assert chat.shown == ["q0", "answer 1", "q1", "answer 1", "q2", "answer 1", "q3"]
     chat.regenerate(3)
     assert chat.shown == ["q0", "answer 1", "q1", "answer 1", "q2", "answer 1", "q3"]
+
+
+@pytest.mark.parametrize(
+    ("memory_k", "shown"),
+    [
+        (200, ["q0", "answer 1", "q1", "answer 2", "q2", "answer 3", "also", "answer 4", "more"]),
+        (6, ["q2", "answer 3", "also", "answer 4", "more"]),
+        (2, ["more"]),
+    ],
+)
+def test_a_thread_that_was_copied_goes_on_with_all_of_it(memory_k: int, shown: list[str]) -> None:
+    chat = Chat(memory_k=memory_k)
+    for n in range(3):
+        chat.ask(f"q{n}")
+    saver = chat.agent.checkpointer
+    newest = saver.get_tuple(CONFIG)
+    copy: Any = {"configurable": {"thread_id": "copy", "checkpoint_ns": ""}}
+    saver.put(copy, newest.checkpoint, newest.metadata, newest.checkpoint["channel_versions"])
+    for question in ("also", "more"):
+        ask(chat.agent, question, session="copy")
+    assert chat.shown == shown
+    assert texts(chat.memory.brain("copy", user="ada").messages())[-2:] == ["more", "answer 5"]
+    assert chat.stored[-1] == "answer 3"
 
 
 def test_what_others_said_stays_in_view() -> None:

@@ -30,6 +30,7 @@ from langmem_adapters.langchain.threads.recording import (
     question_of,
     record,
     recorded,
+    said_before,
     with_said,
     words_in,
     written_by,
@@ -260,6 +261,8 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
         said: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
         if context is not lost or RECORDED in state:
             said = with_said(said, [own for m in thread[start:] if is_said(m) and (own := thread.original(m))])
+        older = yield from self._attempt(said_before(brain, thread, context, start, self._memory_k), [])
+        context = context._replace(messages=older + context.messages)
         question = question_of(thread) or question_of([legible(message) for message in said])
         summary, system = context.summary, request.system_message
         frame = Frame(

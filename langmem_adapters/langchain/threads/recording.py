@@ -8,8 +8,10 @@ from typing import Any, Final, TypeVar
 from langchain_core.messages import BaseMessage
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import covers
+from langmem_adapters.conversation.tombstones import DEPARTED
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.storable import added, legible
@@ -27,6 +29,7 @@ __all__ = [
     "question_of",
     "record",
     "recorded",
+    "said_before",
     "with_said",
     "words_in",
     "written_by",
@@ -72,6 +75,19 @@ def recorded(thread: Thread, state: Mapping[str, Any], context: Context, words: 
         return known_by_id(context.messages, thread, covers(context.summary), words)
     asked = max((n + 1 for n, message in enumerate(thread) if message.role == "user"), default=0)
     return first_new(thread.first(asked), state, context, words)
+
+
+def said_before(brain: BrainMemory, thread: Thread, context: Context, start: int, most: int) -> Flow[list[Message]]:
+    """The newest that a thread says from before its session began, which with the session's are no more than ``most``.
+
+    A thread may be older: it was copied, or had no memory until then, or its session was cleared or expired. Where a
+    session was begun by what somebody has deleted, or what has left it, the thread says nothing older that counts.
+    """
+    if context.summary is not None or not context.messages:
+        return []
+    older = thread.before(context.messages, start, most - len(context.messages))
+    left = (yield from step(brain.store.get, brain_namespace(brain.scope), [DEPARTED])) if older else {}
+    return [] if left else older
 
 
 def record(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], words: Words, warn: WarnOnce) -> Flow[int]:
