@@ -134,13 +134,19 @@ class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """The answer to this request, or None."""
-        with unseen():
-            return self._recently(prompt, llm_string) or run(self._lookup(prompt, self._told(llm_string)))
+        found = self._recently(prompt, llm_string)
+        if found is None:
+            with unseen():
+                found = run(self._lookup(prompt, self._told(llm_string)))
+        return found
 
     async def alookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """:meth:`lookup`, without blocking the event loop."""
-        with unseen():
-            return self._recently(prompt, llm_string) or await arun(self._lookup(prompt, self._told(llm_string)))
+        found = self._recently(prompt, llm_string)
+        if found is None:
+            with unseen():
+                found = await arun(self._lookup(prompt, self._told(llm_string)))
+        return found
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Keep an answer, if it is worth keeping."""
