@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from langmem_adapters.concurrency import forks
 
@@ -24,8 +25,10 @@ class ForkSafeLock:
     alone
     """
 
+    _new: Callable[[], Any] = staticmethod(threading.Lock)
+
     def __init__(self) -> None:
-        self._by_process: dict[int, threading.Lock] = {}
+        self._by_process: dict[int, Any] = {}
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -49,19 +52,22 @@ class ForkSafeLock:
             if alone:
                 own.release()
 
-    def _own(self) -> threading.Lock:
-        return self._by_process.setdefault(os.getpid(), threading.Lock())  # the first of several threads makes it
+    def _own(self) -> Any:
+        return self._by_process.setdefault(os.getpid(), self._new())  # the first of several threads makes it
 
 
 class WholeLock(ForkSafeLock):
     """One at a time, and no fork in the middle: the child would have the half of what is being done.
 
-    For what is soon done, as a fork waits for it, though not for ever.
+    For what is soon done, as a fork waits for it, though not for ever. No thread takes it twice: one that has it still
+    was interrupted, as a notebook's cell is, and goes on with it.
 
     >>> with WholeLock():
     ...     print("alone")
     alone
     """
+
+    _new = staticmethod(threading.RLock)
 
     def __enter__(self) -> None:
         forks.begin()
@@ -72,5 +78,8 @@ class WholeLock(ForkSafeLock):
             raise
 
     def __exit__(self, *_: object) -> None:
-        self._own().release()
+        own = self._own()
+        with contextlib.suppress(RuntimeError):  # as soon as it is not this thread's any more
+            while True:
+                own.release()
         forks.end()
