@@ -230,7 +230,7 @@ _ALIKE = """
     importing isolation langchain_history_peers langchain_overlap langchain_thread
     langchain_thread_view langchain_turn langgraph_shelf middleware_clients middleware_recording
     middleware_taken_back operations plots policies progress recall_filters recent remembering
-    replay scored_answers sealing semantic_cache sessions signal_cases store_redis store_redis_acl
+    replay scored_answers sealing semantic_cache sessions signal_cases store_redis store_redis_acl stores
     store_redis_faults store_redis_full store_redis_outage store_redis_together taking_back
     tombstones understanding validation vector_rough vector_sqlite vectors_follow views windows working
 """.split()  # noqa: SIM905 - a list of them would take a line for each

@@ -67,6 +67,17 @@ def test_h2_adding_embeds_nothing_before_it_returns() -> None:
     assert model.asked == ["My bicycle is broken."]  # once, whoever was quicker
 
 
+def test_a_search_embeds_its_query_once_also_where_nothing_is_remembered() -> None:
+    model = Meanings()
+    vectors = open_vectors("memory:", Embedder(model, name="meanings", remembered=0))
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), vectors=vectors, user="ada")
+    memory.add(said("My bicycle is broken.", "It stood in the hut."))
+    memory.flush()
+    model.asked.clear()
+    assert texts(memory.search("Where did I cycle?"))[0] == "My bicycle is broken."
+    assert model.asked == ["Where did I cycle?"]
+
+
 def test_settings_hand_the_embedder_and_the_ranker_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
