@@ -71,7 +71,7 @@ def test_a_search_embeds_its_query_once_also_where_nothing_is_remembered() -> No
     model = Meanings()
     vectors = open_vectors("memory:", Embedder(model, name="meanings", remembered=0))
     memory = LongTermMemory(MemoryStore(), open_index("memory:"), vectors=vectors, user="ada")
-    memory.add(said("My bicycle is broken.", "It stood in the hut."))
+    memory.add(said(*(f"Number {n}." for n in range(40)), "My bicycle is broken."), session="a")
     memory.flush()
     model.asked.clear()
     assert texts(memory.search("Where did I cycle?"))[0] == "My bicycle is broken."
