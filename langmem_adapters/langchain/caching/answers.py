@@ -125,8 +125,7 @@ class Answers(Asking):
             result = ask(turn.args[-1])
             generations = as_reported(result, self._output_version)
         run(self._calls.finish(turn, generations))
-        with unseen():
-            self._calls.score_later(turn)
+        self._calls.score_later(turn)
         return result
 
     async def ainvoke(self, request: Request, ask: Callable[[Examples], Awaitable[ChatResult]]) -> ChatResult:
@@ -139,8 +138,7 @@ class Answers(Asking):
             result = await ask(turn.args[-1])
             generations = as_reported(result, self._output_version)
         await arun(self._calls.finish(turn, generations))
-        with unseen():
-            self._calls.ascore_later(turn)
+        self._calls.ascore_later(turn)
         return result
 
     def stream(
@@ -160,8 +158,7 @@ class Answers(Asking):
                 yield chunk
             generations = as_reported(whole(chunks), self._output_version)
         run(self._calls.finish(turn, generations))
-        with unseen():
-            self._calls.score_later(turn)
+        self._calls.score_later(turn)
 
     async def astream(
         self, request: Request, ask: Callable[[Examples], AsyncIterator[ChatGenerationChunk]]
@@ -181,8 +178,7 @@ class Answers(Asking):
                 yield chunk
             generations = as_reported(whole(chunks), self._output_version)
         await arun(self._calls.finish(turn, generations))
-        with unseen():
-            self._calls.ascore_later(turn)
+        self._calls.ascore_later(turn)
 
     def stats(self) -> dict[str, Any]:
         """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.
@@ -248,6 +244,14 @@ class _Calls(FunctionCache):
         if self.tools is not None and not self._may_be_shown(self.tools, turn, value):
             made = made.model_copy(update={"req": None})  # D3: found by nothing, so shown to nobody
         return (yield from super()._create(turn, value, made))
+
+    @unseen()
+    def score_later(self, turn: Turn) -> None:
+        super().score_later(turn)
+
+    @unseen()
+    def ascore_later(self, turn: Turn) -> None:
+        super().ascore_later(turn)
 
     @staticmethod
     def _may_be_shown(tools: Tools, turn: Turn, value: Any) -> bool:
