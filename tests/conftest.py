@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import re
@@ -249,6 +250,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _is_own(item.path):
             item.add_marker("own")
         _shorten(getattr(item, "obj", None))
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported out of the garbage collector's sight, which would look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _shorten(test: Any) -> None:
