@@ -20,7 +20,7 @@ from langmem_adapters.erasure import Report, delete_user_flow
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.expiry import Refresh
-from langmem_adapters.files.database import default_url
+from langmem_adapters.files.urls import default_url
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import shared_vectors
 from langmem_adapters.keys import Namespace

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from langmem_adapters.cli.terminal import ERR, one_line
 from langmem_adapters.errors import ConfigurationError, LangmemError, StoreUnavailable
-from langmem_adapters.files.database import file_of
+from langmem_adapters.files.urls import file_of
 from langmem_adapters.settings import Settings
 
 __all__ = ["Commands", "Json", "Tenant", "Url", "User", "existing_settings", "file_of_settings", "settings_for"]

@@ -73,20 +73,27 @@ class Breaker:
 
     @contextmanager
     def watching(self, *, tells: bool = True) -> Iterator[None]:
-        """:meth:`guard` for what is done in a block, which may be a part of a flow.
-
-        ``tells`` whether its success says that what failed would succeed too.
-        """
-        if self._sentence is not None:
-            self._look()
-        before = self._successes
+        """:meth:`guard` for what is done in a block, which may be a part of a flow; ``tells`` as of :meth:`ended`."""
+        successes = self.begun()
         try:
             yield
         except Exception as error:
-            if self._successes == before and self._is_down(error):
-                self._break(self._said(error))
+            self.ended(successes, error)
             raise
-        if tells:
+        self.ended(successes, None, tells=tells)
+
+    def begun(self) -> int:
+        """Raise StoreUnavailable, where it is known to be down. Gives what :meth:`ended` is to be told."""
+        if self._sentence is not None:
+            self._look()
+        return self._successes
+
+    def ended(self, successes: int, error: BaseException | None, *, tells: bool = True) -> None:
+        """Take note of how a call ended; ``tells`` whether its success says that what failed would succeed too."""
+        if isinstance(error, Exception):
+            if self._successes == successes and self._is_down(error):
+                self._break(self._said(error))
+        elif error is None and tells:
             self._successes += 1
             if self._sentence is not None:
                 self._mend()

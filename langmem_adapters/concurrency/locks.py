@@ -1,16 +1,20 @@
-"""Locks that no forked child waits for."""
+"""Locks that no forked child waits for, nor anybody whom an interrupt came upon, as it comes upon a notebook's cell.
+
+An interrupt comes where a function of Python's begins, so also before the first line of an ``__exit__``; but not
+before one that is written in C.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from langmem_adapters.concurrency import forks
 
-__all__ = ["ForkSafeLock", "WholeLock"]
+__all__ = ["ForkSafeLock", "WholeLock", "let_go"]
 
 
 class ForkSafeLock:
@@ -25,16 +29,12 @@ class ForkSafeLock:
     alone
     """
 
-    _new: Callable[[], Any] = staticmethod(threading.Lock)
-
     def __init__(self) -> None:
         self._by_process: dict[int, Any] = {}
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> contextlib.AbstractContextManager[object]:
         """Be the only thread in the block."""
-        with self._own():
-            yield
+        return self._own()  # type: ignore[no-any-return] # itself: its __exit__ is in C
 
     @contextlib.contextmanager
     def taken(self, seconds: float) -> Iterator[bool]:
@@ -50,10 +50,10 @@ class ForkSafeLock:
             yield alone
         finally:
             if alone:
-                own.release()
+                let_go(own)
 
     def _own(self) -> Any:
-        return self._by_process.setdefault(os.getpid(), self._new())  # the first of several threads makes it
+        return self._by_process.setdefault(os.getpid(), threading.RLock())  # the first of several threads makes it
 
 
 class WholeLock(ForkSafeLock):
@@ -67,8 +67,6 @@ class WholeLock(ForkSafeLock):
     alone
     """
 
-    _new = staticmethod(threading.RLock)
-
     def __enter__(self) -> None:
         forks.begin()
         try:
@@ -78,8 +76,12 @@ class WholeLock(ForkSafeLock):
             raise
 
     def __exit__(self, *_: object) -> None:
-        own = self._own()
-        with contextlib.suppress(RuntimeError):  # as soon as it is not this thread's any more
-            while True:
-                own.release()
+        let_go(self._own())
         forks.end()
+
+
+def let_go(lock: Any) -> None:
+    """Release an RLock, and what an interrupt has left of it: no thread takes it twice."""
+    with contextlib.suppress(RuntimeError):  # as soon as it is not this thread's any more
+        while True:
+            lock.release()

@@ -9,20 +9,18 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote
 
 from langmem_adapters.concurrency import forks
 from langmem_adapters.concurrency.breaker import Breaker
-from langmem_adapters.concurrency.locks import WholeLock
+from langmem_adapters.concurrency.locks import WholeLock, let_go
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
-from langmem_adapters.files.places import IN_MEMORY, Place, clearing, explained, why_not_opened
+from langmem_adapters.files.places import Place, clearing, explained, why_not_opened
 
-__all__ = ["URL_VARIABLES", "Database", "default_url", "file_of"]
+__all__ = ["Database"]
 
-URL_VARIABLES = ("LANGMEM_STORE_URL", "REDIS_URL")
 _IMMEDIATE = "BEGIN IMMEDIATE"
 _LONGEST = 5.0  # seconds to wait for writers who get on
 
@@ -32,6 +30,9 @@ class Database:
 
     Connections are pooled rather than tied to threads, because worker threads come and go: there are as many as
     were ever busy at once. A forked child makes its own. Nothing is opened before the first transaction.
+
+    ``with database.writing() as connection, connection:`` ends the transaction in any case: an interrupt, as of a
+    notebook's cell, may keep an end that is written in Python from its first line, but not the connection's own.
 
     Args:
         path: The file, or ":memory:" for one private connection.
@@ -75,25 +76,22 @@ class Database:
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._alone = threading.Lock()  # held by whoever uses the only connection of an in-memory database
+        self._alone = threading.RLock()  # held by whoever uses the only connection of an in-memory database
         self._idle: list[sqlite3.Connection] = []
         self._ready = False
         self._finalizer = weakref.finalize(self, _close_all, self._idle, self._pid)
 
     def reading(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """Look at one consistent state."""
-        return self._transaction("BEGIN")
+        return _Transaction(self, "BEGIN", self._breaker)
 
     def writing(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """Change all or nothing, alone among writers."""
-        return self._transaction(_IMMEDIATE)
+        return _Transaction(self, _IMMEDIATE, self._breaker)
 
     def clearing(self) -> contextlib.AbstractContextManager[None]:
         """Around what clears something: see :func:`~langmem_adapters.files.places.clearing`."""
         return clearing(self.place, self.close, disposable=self.disposable)
-
-    def _transaction(self, begin: str) -> contextlib.AbstractContextManager[sqlite3.Connection]:
-        return _Transaction(self, begin) if self._breaker is None else self._watched(self._breaker, begin)
 
     def look(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Give the rows of one statement, which is a consistent look by itself and needs no transaction around it."""
@@ -111,15 +109,9 @@ class Database:
         finally:
             self._give_back(connection)
 
-    @contextlib.contextmanager
-    def _watched(self, breaker: Breaker, begin: str) -> Iterator[sqlite3.Connection]:
-        """A locked file lets everybody read, so that one who could read knows nothing of its lock."""
-        with breaker.watching(tells=begin == _IMMEDIATE), _Transaction(self, begin) as connection:
-            yield connection
-
     def _take_turn(self) -> None:
         """Be the only writer for a moment, which is what a locked file refuses."""
-        with _Transaction(self, _IMMEDIATE):
+        with _Transaction(self, _IMMEDIATE, None):
             pass
 
     def _end(self, connection: sqlite3.Connection, error: BaseException | None, begin: str) -> None:
@@ -127,7 +119,8 @@ class Database:
             self._undo(connection, error)
             return
         try:
-            connection.execute("COMMIT")
+            if connection.in_transaction:
+                connection.execute("COMMIT")
         except BaseException as failure:
             self._undo(connection, failure)
             raise
@@ -190,6 +183,7 @@ class Database:
             self._start()
         if self.place.in_memory:
             self._alone.acquire()
+            return self._idle[-1] if self._idle else self._another()
         while True:
             try:
                 connection = self._idle.pop()  # without a lock, as a list's own pop and append need none
@@ -203,24 +197,28 @@ class Database:
 
     def _another(self) -> sqlite3.Connection:
         try:
-            return self._connect()
+            connection = self._connect()
         except BaseException as error:
             if self.place.in_memory:
-                self._alone.release()
+                let_go(self._alone)
             if isinstance(error, sqlite3.Error):
                 raise self._explained(error) from error
             raise
+        if self.place.in_memory:
+            self._idle.append(connection)  # where it stays, so that no interrupt loses what is in it
+        return connection
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
-        self._idle.append(connection)
         if self.place.in_memory:
-            self._alone.release()
+            let_go(self._alone)
+        else:
+            self._idle.append(connection)
         forks.end()
 
     def _connect(self) -> sqlite3.Connection:
         connection = self.place.connect(self._timeout)
         try:
-            if not self._ready:
+            if self.place.in_memory or not self._ready:
                 self._prepare(connection)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
             if self._breaker is not None:
@@ -278,7 +276,8 @@ class Database:
     def close(self) -> None:
         """Close the idle connections. The next transaction opens a new one."""
         if self._pid == os.getpid():
-            _close_all(self._idle, self._pid)
+            with self._alone:
+                _close_all(self._idle, self._pid)
             self._ready = False  # until then the file may be another one, or in memory a new one
 
     def vacuum(self) -> None:
@@ -297,40 +296,42 @@ class Database:
 
 
 class _Transaction(contextlib.AbstractContextManager[sqlite3.Connection]):
-    """Committed at its end, or rolled back where anything was raised. A generator would take three times as long."""
+    """Committed at its end, or rolled back where anything was raised.
 
-    def __init__(self, database: Database, begin: str) -> None:
+    A generator would take three times as long, and an interrupt could come after it has begun and before its block.
+    """
+
+    def __init__(self, database: Database, begin: str, breaker: Breaker | None) -> None:
         self._database = database
         self._begin = begin
+        self._breaker = breaker
 
     def __enter__(self) -> sqlite3.Connection:
-        self._connection = connection = self._database._borrow()  # noqa: SLF001 - a part of it
+        self._successes = self._breaker.begun() if self._breaker else 0
         try:
-            self._database._begin(connection, self._begin)  # noqa: SLF001 - same
+            self._connection = connection = self._database._borrow()  # noqa: SLF001 - a part of it
+            try:
+                self._database._begin(connection, self._begin)  # noqa: SLF001 - same
+            except BaseException as error:
+                self._database._undo(connection, error)  # noqa: SLF001 - same
+                raise
         except BaseException as error:
-            self._database._undo(connection, error)  # noqa: SLF001 - same
+            self._told(error)
             raise
         return connection
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._database._end(self._connection, error, self._begin)  # noqa: SLF001 - same
+        try:
+            self._database._end(self._connection, error, self._begin)  # noqa: SLF001 - same
+        except BaseException as failure:
+            self._told(failure)
+            raise
+        self._told(error)
 
-
-def default_url() -> str:
-    """``LANGMEM_STORE_URL``, else ``REDIS_URL``, else a file in the working directory."""
-    return next(filter(None, map(os.environ.get, URL_VARIABLES)), "sqlite:///langmem.db")
-
-
-def file_of(url: str) -> tuple[Path, dict[str, str]]:
-    """The file and the options of a ``sqlite:///`` URL. Raises ConfigurationError for any other."""
-    start, mark, rest = url.strip().partition(":///")
-    name, _, query = rest.partition("?")
-    path = unquote(name)
-    if start != "sqlite" or not mark or not path or path == IN_MEMORY or "\0" in path:
-        raise ConfigurationError(
-            'a file\'s URL is "sqlite:///relative.db" or "sqlite:////absolute.db"; for no file, use "memory:"'
-        )
-    return Path(path).expanduser(), dict(parse_qsl(query, keep_blank_values=True))
+    def _told(self, error: BaseException | None) -> None:
+        """A locked file lets everybody read, so that one who could read knows nothing of its lock."""
+        if self._breaker is not None:
+            self._breaker.ended(self._successes, error, tells=self._begin == _IMMEDIATE)
 
 
 _breaking = WholeLock()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langmem_adapters.concurrency.breaker import PATIENCE
 from langmem_adapters.concurrency.locks import WholeLock
 from langmem_adapters.embedding import Embedder
-from langmem_adapters.files.database import default_url, file_of
+from langmem_adapters.files.urls import default_url, file_of
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.protocols import Index, Store

@@ -116,7 +116,7 @@ class LexicalIndex:
         name = encode_namespace(namespace)
         added = [self._row(document) for document in upsert]
         change = int.from_bytes(os.urandom(8), "big", signed=True)
-        with search_errors("lexical"), self._database.writing() as connection:
+        with search_errors("lexical"), self._database.writing() as connection, connection:
             rows = connection.execute(_POSITION, (name, self._analyzer_id)).fetchall()
             if since is not None and (_position(rows) or START) != since:
                 raise Conflict("the lexical index was changed by another follower")
@@ -141,7 +141,7 @@ class LexicalIndex:
         name, terms = encode_namespace(namespace), self._query_terms(query)
         if k <= 0 or not terms:
             return []
-        with search_errors("lexical"), self._database.reading() as connection:
+        with search_errors("lexical"), self._database.reading() as connection, connection:
             corpus = self._corpus(connection, name)
             if corpus is None:
                 return []
@@ -154,7 +154,7 @@ class LexicalIndex:
         Those that share no word with the query come last, with a score of 0.
         """
         name, terms = encode_namespace(namespace), self._query_terms(query)
-        with search_errors("lexical"), self._database.reading() as connection:
+        with search_errors("lexical"), self._database.reading() as connection, connection:
             corpus = self._corpus(connection, name)
             if corpus is None:
                 return []
@@ -164,7 +164,7 @@ class LexicalIndex:
     def nameless(self, namespace: Namespace, query: str) -> str:
         """The query without the names of those who speak in the namespace, unless nothing else is in it."""
         name = encode_namespace(namespace)
-        with search_errors("lexical"), self._database.reading() as connection:
+        with search_errors("lexical"), self._database.reading() as connection, connection:
             corpus = self._corpus(connection, name)
             return query if corpus is None else self._nameless(connection, corpus.namespace, query).rest
 
@@ -183,7 +183,7 @@ class LexicalIndex:
         None, where nothing is.
         """
         name = encode_namespace(namespace)
-        with search_errors("lexical"), self._database.reading() as connection:
+        with search_errors("lexical"), self._database.reading() as connection, connection:
             corpus = self._corpus(connection, name)
             if corpus is None:
                 return None
@@ -201,7 +201,7 @@ class LexicalIndex:
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
         name = encode_namespace(namespace)
-        with search_errors("lexical"), self._database.clearing(), self._database.writing() as connection:
+        with search_errors("lexical"), self._database.clearing(), self._database.writing() as connection, connection:
             row = connection.execute("SELECT number FROM langmem_lexical_namespaces WHERE name = ?", (name,)).fetchone()
             if row is not None:
                 drop(connection, row[0])

@@ -95,7 +95,7 @@ class SQLiteVectors:
         position: Position | None,
         since: Position | None = None,
     ) -> None:
-        with search_errors("vector"), self._database.writing() as connection:
+        with search_errors("vector"), self._database.writing() as connection, connection:
             space = _find(connection, name)
             check(space and space.mark, maker, since)
             number = _begin(connection, name, maker)
@@ -150,7 +150,7 @@ class SQLiteVectors:
             return [name for (name,) in self._database.look(_NAMES, (start, f"{start}\x7f"))]
 
     def clear(self, name: str) -> None:
-        with search_errors("vector"), self._database.clearing(), self._database.writing() as connection:
+        with search_errors("vector"), self._database.clearing(), self._database.writing() as connection, connection:
             space = _find(connection, name)
             if space is not None:
                 _drop(connection, space.number)
@@ -170,7 +170,7 @@ class SQLiteVectors:
         with matrix.lock:
             before = matrix.size
             # The lock before the transaction, so that whoever comes later never sees an earlier state.
-            with search_errors("vector"), self._database.reading() as connection:
+            with search_errors("vector"), self._database.reading() as connection, connection:
                 space = _find(connection, name)
                 there = space is not None and space.documents and space.mark.maker.fits(maker)
                 if space is not None and there:

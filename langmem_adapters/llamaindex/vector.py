@@ -88,7 +88,7 @@ class NodeVectors:
 
     def mark(self, name: str) -> Mark | None:
         """What is known of a namespace; None: not begun."""
-        with search_errors("vector"), self._ledger.reading() as connection:
+        with search_errors("vector"), self._ledger.reading() as connection, connection:
             return _mark(connection, name)
 
     def change(
@@ -106,7 +106,7 @@ class NodeVectors:
             space = self._begun(name, maker, since)
             added = {_node(space.generation, id_): (id_, one.vector) for id_, one in upsert.items()}
             gone = [_node(space.generation, id_) for id_ in delete]
-            with search_errors("vector"), self._ledger.writing() as connection:
+            with search_errors("vector"), self._ledger.writing() as connection, connection:
                 connection.executemany(
                     "INSERT OR REPLACE INTO langmem_nodes VALUES (?, ?, ?, ?)",
                     [(node, space.number, to_bytes(id_), vector.tobytes()) for node, (id_, vector) in added.items()],
@@ -114,7 +114,7 @@ class NodeVectors:
             self._delete(list(dict.fromkeys([*gone, *added])))
             self._add(space.generation, {node: vector for node, (_, vector) in added.items()})
             try:
-                with search_errors("vector"), self._ledger.writing() as connection:
+                with search_errors("vector"), self._ledger.writing() as connection, connection:
                     check(_mark(connection, name), maker, since)
                     left = [(node,) for node in gone if node not in added]
                     connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", left)
@@ -126,24 +126,24 @@ class NodeVectors:
             except Conflict:
                 self._clear(name)  # what there is now is of both
                 self._delete([*added])
-                with search_errors("vector"), self._ledger.writing() as connection:
+                with search_errors("vector"), self._ledger.writing() as connection, connection:
                     connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", [(node,) for node in added])
                 raise
 
     def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
         """The ``k`` ids that the store finds nearest, by their cosine."""
-        with search_errors("vector"), self._ledger.reading() as connection:
+        with search_errors("vector"), self._ledger.reading() as connection, connection:
             space = _find(connection, name)
         if space is None or not space.mark.maker.fits(maker):
             return []
         nodes = self._query(space.generation, vector, k)
-        with search_errors("vector"), self._ledger.reading() as connection:
+        with search_errors("vector"), self._ledger.reading() as connection, connection:
             found = _cosines(connection, space.number, nodes, vector)
         return sorted(found.items(), key=lambda pair: -pair[1])[:k]
 
     def cosines(self, name: str, maker: Maker, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
         """The cosines of some ids; those that do not exist are left out."""
-        with search_errors("vector"), self._ledger.reading() as connection:
+        with search_errors("vector"), self._ledger.reading() as connection, connection:
             space = _find(connection, name)
             if space is None or not space.mark.maker.fits(maker):
                 return {}
@@ -155,13 +155,13 @@ class NodeVectors:
             self._clear(name)
 
     def _clear(self, name: str) -> None:
-        with search_errors("vector"), self._ledger.reading() as connection:
+        with search_errors("vector"), self._ledger.reading() as connection, connection:
             space = _find(connection, name)
             if space is None:
                 return
             nodes = connection.execute("SELECT node FROM langmem_nodes WHERE namespace = ?", (space.number,)).fetchall()
         self._delete([node for (node,) in nodes])
-        with search_errors("vector"), self._ledger.writing() as connection:
+        with search_errors("vector"), self._ledger.writing() as connection, connection:
             connection.execute("DELETE FROM langmem_nodes WHERE namespace = ?", (space.number,))
             connection.execute("DELETE FROM langmem_node_namespaces WHERE number = ?", (space.number,))
 
@@ -178,7 +178,7 @@ class NodeVectors:
         check(mark, maker, since)
         if mark is not None and not mark.maker.fits(maker):
             self._clear(name)
-        with search_errors("vector"), self._ledger.writing() as connection:
+        with search_errors("vector"), self._ledger.writing() as connection, connection:
             connection.execute(
                 "INSERT OR IGNORE INTO langmem_node_namespaces (name, generation, embedder) VALUES (?, ?, ?)",
                 (name, self._new_id(), to_bytes(maker.embedder)),

@@ -8,7 +8,7 @@ import os
 from langmem_adapters.concurrency.breaker import PATIENCE
 from langmem_adapters.concurrency.locks import WholeLock
 from langmem_adapters.errors import ConfigurationError, MissingDependency
-from langmem_adapters.files.database import URL_VARIABLES, default_url, file_of
+from langmem_adapters.files.urls import URL_VARIABLES, default_url, file_of
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore

@@ -19,8 +19,7 @@ _CULL = 256  # writes between two looks for what has expired
 
 @dataclass
 class _Content:
-    log: dict[int, Item] = field(default_factory=dict)
-    ids: set[str] = field(default_factory=set)
+    log: dict[str, Item] = field(default_factory=dict)  # by id
     values: dict[str, bytes] = field(default_factory=dict)
     updated_at: float = 0.0
     expires_at: float | None = None
@@ -66,8 +65,10 @@ class MemoryStore:
         ttl: float | None = None,
     ) -> Appended:
         with self._lock:
-            content = self._touch(namespace, ttl)
-            new = self._append(content, entries)
+            content = self._look(namespace)
+            new, later = self._numbered(content, entries)
+            self._touch(namespace, content, ttl)
+            content.log.update(later)
             return Appended(new, len(content.log), _chosen(content.values, keys))
 
     def write(
@@ -82,18 +83,19 @@ class MemoryStore:
         ttl: float | None = None,
     ) -> None:
         with self._lock:
-            values = self._look(namespace).values
+            old = self._look(namespace)
             for key, expected in (guard or {}).items():
-                if values.get(key) != expected:
+                if old.values.get(key) != expected:
                     raise Conflict(f"the value {key!r} was changed by another writer")
-            content = self._touch(namespace, ttl)
+            content = _Content(dict(old.log), dict(old.values))  # an interrupt leaves the old one as it was
             for key in delete:
                 content.values.pop(key, None)
             content.values.update(put or {})
             for item in remove:
-                if content.log.pop(item.seq, None):
-                    content.ids.discard(item.id)
-            self._append(content, append)
+                if (kept := content.log.get(item.id)) is not None and kept.seq == item.seq:
+                    del content.log[item.id]
+            content.log.update(self._numbered(content, append)[1])
+            self._touch(namespace, content, ttl)
 
     def clear(self, namespace: Namespace) -> None:
         with self._lock:
@@ -171,26 +173,27 @@ class MemoryStore:
             return _Content()
         return content
 
-    def _touch(self, namespace: Namespace, ttl: float | None) -> _Content:
-        content = self._look(namespace)
+    def _touch(self, namespace: Namespace, content: _Content, ttl: float | None) -> None:
+        """Make this the content of a namespace that is written now."""
         now = self._clock()
         content.updated_at = now
+        content.expires_at = None if ttl is None else now + ttl
         self._writes += 1
         if self._writes % _CULL == 0:
             self._expire()
-        content.expires_at = None if ttl is None else now + ttl
         self._namespaces[namespace] = content
-        return content
 
-    def _append(self, content: _Content, entries: Sequence[tuple[str, bytes]]) -> list[bool]:
-        new = []
+    def _numbered(
+        self, content: _Content, entries: Sequence[tuple[str, bytes]]
+    ) -> tuple[list[bool], dict[str, Item]]:
+        """What is new of these entries, and the items that they come to, by id."""
+        new, items = [], dict[str, Item]()
         for id_, data in entries:
-            new.append(id_ not in content.ids)
+            new.append(id_ not in content.log and id_ not in items)
             if new[-1]:
                 self._seq += 1
-                content.ids.add(id_)
-                content.log[self._seq] = Item(self._seq, id_, data)
-        return new
+                items[id_] = Item(self._seq, id_, data)
+        return new, items
 
     def _expire(self) -> None:
         now = self._clock()

@@ -23,9 +23,15 @@ else:
     _pack = pack_command
 
 
+_STRINGS = (bytes, str)
+
+
 def pack(*words: bytes | str | float) -> bytes:
-    """Write a command as the server reads it: an array of strings."""
-    return _pack(words)
+    """Write a command as the server reads it: an array of strings.
+
+    Numbers are made strings here: hiredis crashes the process where an interrupt comes while it does so.
+    """
+    return _pack(tuple([word if isinstance(word, _STRINGS) else str(word) for word in words]))
 
 
 HOLE = None

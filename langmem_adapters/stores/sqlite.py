@@ -59,7 +59,7 @@ class SQLiteStore:
         name = encode_namespace(namespace)
         if keys is not None and len(keys) <= sqlite_values.MANY:
             return dict(self._database.look(*sqlite_values.look_up(name, self._clock(), keys))) if keys else {}
-        with self._database.reading() as connection:
+        with self._database.reading() as connection, connection:
             found = find(connection, name, self._clock())
             if found is None:
                 return {}
@@ -79,7 +79,7 @@ class SQLiteStore:
         keys: Sequence[str] = (),
     ) -> Page:
         name = encode_namespace(namespace)
-        with self._database.reading() as connection:
+        with self._database.reading() as connection, connection:
             found = find(connection, name, self._clock())
             if found is None:
                 return Page([], 0, {})
@@ -103,7 +103,7 @@ class SQLiteStore:
         ttl: float | None = None,
     ) -> Appended:
         name = encode_namespace(namespace)
-        with self._database.writing() as connection:
+        with self._database.writing() as connection, connection:
             now = self._clock()
             found = open_(connection, name, namespace, now)
             new = add(connection, found, entries, now)
@@ -124,7 +124,7 @@ class SQLiteStore:
         ttl: float | None = None,
     ) -> None:
         name = encode_namespace(namespace)
-        with self._database.writing() as connection:
+        with self._database.writing() as connection, connection:
             now = self._clock()
             found = open_(connection, name, namespace, now, for_values=True)
             number, values = found.number, dict(put or {})
@@ -153,7 +153,7 @@ class SQLiteStore:
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
         last = None if before is None else (before.updated_at, encode_namespace(before.namespace))
-        with self._database.reading() as connection:
+        with self._database.reading() as connection, connection:
             rows = sqlite_recent.recent(
                 connection, encode_namespace(parent), limit=limit, before=last, now=self._clock()
             )
@@ -163,7 +163,7 @@ class SQLiteStore:
         start = encode_namespace(prefix)
         end = start + "\x7f"  # encoded names are ASCII below that
         while True:
-            with self._database.reading() as connection:
+            with self._database.reading() as connection, connection:
                 rows = connection.execute(
                     "SELECT name FROM langmem_namespaces WHERE name >= ? AND name < ?"
                     " AND (expires_at IS NULL OR expires_at > ?) ORDER BY name LIMIT 1000",
@@ -186,7 +186,7 @@ class SQLiteStore:
         return sqlite_report.examined(self._database)
 
     def dates(self, namespace: Namespace) -> Dates | None:
-        with self._database.reading() as connection:
+        with self._database.reading() as connection, connection:
             row = connection.execute(
                 f"SELECT {UPDATED_AT}, expires_at FROM langmem_namespaces WHERE name = ?",  # noqa: S608 - a constant
                 (encode_namespace(namespace),),
@@ -196,7 +196,7 @@ class SQLiteStore:
 
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
         expires_at = None if dates.left is None else self._clock() + dates.left
-        with self._database.writing() as connection:
+        with self._database.writing() as connection, connection:
             connection.execute(
                 f"UPDATE langmem_namespaces SET next = next + {SINCE}, total = total + {SINCE},"  # noqa: S608
                 " updated_at = ?, listed_at = ?, expires_at = ? WHERE name = ?",
@@ -204,7 +204,7 @@ class SQLiteStore:
             )
 
     def discard(self, namespace: Namespace, before: float) -> bool:
-        with self._database.writing() as connection:
+        with self._database.writing() as connection, connection:
             row = connection.execute(
                 f"SELECT number FROM langmem_namespaces WHERE name = ? AND {UPDATED_AT} < ?",  # noqa: S608
                 (encode_namespace(namespace), before),

@@ -31,7 +31,7 @@ def health(database: Database) -> Health:
         if file is not None and not file.exists():
             problem = f"there is no file {database.path} yet"
         else:
-            with database.reading() as connection:
+            with database.reading() as connection, connection:
                 connection.execute("SELECT number FROM langmem_namespaces LIMIT 1").fetchone()
     except StoreError as error:
         problem = str(error)
@@ -40,7 +40,7 @@ def health(database: Database) -> Health:
 
 def stats(database: Database, now: float) -> StoreStats:
     """Count in one look; what has expired counts for nothing."""
-    with database.reading() as connection:
+    with database.reading() as connection, connection:
         rows = connection.execute(
             f"SELECT substr(name, 1, instr(name, '/')), COUNT(*), COUNT(expires_at), SUM(total + {SINCE})"  # noqa: S608
             " FROM langmem_namespaces"
@@ -72,7 +72,7 @@ def examined(database: Database) -> Iterator[Finding]:
 def _structure(database: Database) -> tuple[list[str], int, int]:
     """What SQLite's own check says, and how many pages there are, and how many of them are empty."""
     try:
-        with database.reading() as connection:
+        with database.reading() as connection, connection:
             flaws = [row[0] for row in connection.execute(f"PRAGMA quick_check({_SHOWN})")]
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
             (free,) = connection.execute("PRAGMA freelist_count").fetchone()

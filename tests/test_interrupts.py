@@ -1,0 +1,193 @@
+"""An interrupt, as of a notebook's cell, leaves nothing half done and nobody waiting, wherever it comes (J1).
+
+It comes where CPython looks for signals: as a function of Python's begins, and as one of C's ends. So each of these
+points is tried in turn, with the traceback kept, as a notebook does.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from langmem_adapters.concurrency import forks
+from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.files.database import Database
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.sqlite import SQLiteStore
+
+SESSION = ("s",)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forks, "_under_way", {})  # a fork would wait for the interrupted thread, though not for ever
+
+
+def interrupted(call: Callable[[], object], point: int) -> KeyboardInterrupt | None:
+    """Interrupt a call at this point of it; None, if it was over before."""
+    left = point
+
+    def look(_frame: FrameType, event: str, _arg: Any) -> None:
+        nonlocal left
+        if event in {"call", "c_return"}:
+            if left == 0:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+            left -= 1
+
+    try:
+        sys.setprofile(look)
+        call()
+    except KeyboardInterrupt as error:
+        return error
+    finally:
+        sys.setprofile(None)
+    return None
+
+
+def cells(prepare: Callable[[], Callable[[], object]], look: Callable[[], object]) -> int:
+    """Interrupt a call at each of its points in turn, and look what it left; gives how many there are."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        point = 0
+        try:
+            while (kept := interrupted(prepare(), point)) is not None:
+                look()
+                point += 1
+                del kept
+        except BaseException as error:  # noqa: BLE001 - told to the test
+            outcome.append((point, error))
+        else:
+            outcome.append(point)
+
+    thread = threading.Thread(target=run, daemon=True)  # which nobody waits for, where it hangs
+    thread.start()
+    thread.join(60)
+    assert outcome, "it hangs"
+    assert isinstance(outcome[0], int), outcome[0]
+    return outcome[0]
+
+
+@pytest.fixture(params=["file", "hurried"])
+def on_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SQLiteStore]:
+    made = SQLiteStore(tmp_path / "t.db", timeout=0.05, fails_fast=request.param == "hurried")
+    made.append(SESSION, [("first", b"1")])
+    yield made
+    made.close()
+
+
+CALLS: dict[str, Callable[[Store], object]] = {
+    "append": lambda store: store.append(SESSION, [("a", b"1"), ("b", b"2")]),
+    "write": lambda store: store.write(SESSION, put={"a": b"1"}, append=[("a", b"1"), ("b", b"2")]),
+    "scan": lambda store: store.scan(SESSION, keys=["a"]),
+    "get": lambda store: store.get(SESSION, ["a"]),
+    "clear": lambda store: store.clear(SESSION),
+}
+
+
+def look_at(store: Store) -> None:
+    """What there is, is whole; and it takes what comes."""
+    page = store.scan(SESSION, keys=["a"])
+    assert [item.id for item in page.items] in (["first"], ["first", "a", "b"], [])
+    assert len(page.values) <= len(page.items) == page.total
+    assert store.append(SESSION, [("a", b"1"), ("b", b"2")]).total == (3 if page.total else 2)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_j1_an_interrupt_leaves_a_file_to_others(on_disk: SQLiteStore, tmp_path: Path, name: str) -> None:
+    def prepare() -> Callable[[], object]:
+        on_disk.clear(SESSION)
+        on_disk.append(SESSION, [("first", b"1")])
+        return lambda: CALLS[name](on_disk)
+
+    def look() -> None:
+        with closing(sqlite3.connect(tmp_path / "t.db", timeout=0, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+        look_at(on_disk)
+
+    assert cells(prepare, look) > 15
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_j1_an_interrupt_leaves_a_store_in_memory_whole(name: str) -> None:
+    store = MemoryStore()
+
+    def prepare() -> Callable[[], object]:
+        store.clear(SESSION)
+        store.append(SESSION, [("first", b"1")])
+        return lambda: CALLS[name](store)
+
+    assert cells(prepare, lambda: look_at(store)) > 15
+
+
+def test_j1_an_interrupt_leaves_an_index_in_memory_what_it_knows() -> None:
+    database = Database(":memory:", schema=["CREATE TABLE t (x)"], name="t")
+
+    def write(*values: str) -> None:
+        with database.writing() as connection, connection:
+            for value in values:
+                connection.execute("INSERT INTO t VALUES (?)", (value,))
+
+    def prepare() -> Callable[[], object]:
+        with database.writing() as connection, connection:
+            connection.execute("DELETE FROM t")
+        write("first")
+        return lambda: write("a", "b")
+
+    def look() -> None:
+        assert database.look("SELECT x FROM t ORDER BY rowid", ()) in (
+            [("first",)],
+            [("first",), ("a",), ("b",)],
+        )
+
+    assert cells(prepare, look) > 10
+    other = threading.Thread(target=write, args=("another thread's",), daemon=True)
+    other.start()
+    other.join(20)
+    assert not other.is_alive()
+    database.close()
+
+
+@pytest.mark.parametrize("take", [lambda lock: lock.held(), lambda lock: lock.taken(-1)])
+def test_j1_an_interrupt_leaves_a_lock_to_its_thread(take: Callable[[ForkSafeLock], Any]) -> None:
+    lock, seen = ForkSafeLock(), []
+
+    def use() -> None:
+        with take(lock):
+            seen.append("alone")
+
+    assert cells(lambda: use, use) > 1
+    other = threading.Thread(target=use, daemon=True)
+    other.start()
+    other.join(20)
+    assert not other.is_alive()
+
+
+_CRASHES = """
+from langmem_adapters.stores.redis_packing import pack
+
+class Interrupted(int):
+    def __str__(self):
+        raise KeyboardInterrupt
+
+try:
+    pack("XRANGE", b"log", "COUNT", Interrupted(12))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_j1_an_interrupt_while_a_command_is_packed_does_not_crash_the_process() -> None:
+    ended = subprocess.run([sys.executable, "-c", _CRASHES], check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "interrupted\n"), ended.stderr
