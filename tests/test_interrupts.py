@@ -23,7 +23,9 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.files.database import Database
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
+from tests.servers import RedisServer
 
 SESSION = ("s",)
 
@@ -73,7 +75,7 @@ def cells(prepare: Callable[[], Callable[[], object]], look: Callable[[], object
 
     thread = threading.Thread(target=run, daemon=True)  # which nobody waits for, where it hangs
     thread.start()
-    thread.join(60)
+    thread.join(40)
     assert outcome, "it hangs"
     assert isinstance(outcome[0], int), outcome[0]
     return outcome[0]
@@ -191,3 +193,18 @@ except KeyboardInterrupt:
 def test_j1_an_interrupt_while_a_command_is_packed_does_not_crash_the_process() -> None:
     ended = subprocess.run([sys.executable, "-c", _CRASHES], check=False, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (0, "interrupted\n"), ended.stderr
+
+
+@pytest.mark.parametrize("query", ["", "?protocol=3"])
+def test_j1_an_interrupt_leaves_a_server_s_answers_to_whom_they_are_for(
+    redis_server: RedisServer, key_prefix: str, query: str
+) -> None:
+    store = RedisStore(redis_server.url() + query, prefix=key_prefix, socket_timeout=5)
+
+    def prepare() -> Callable[[], object]:
+        store.clear(SESSION)
+        store.append(SESSION, [("first", b"1")])
+        return lambda: CALLS["append"](store)
+
+    assert cells(prepare, lambda: look_at(store)) > 15
+    store.close()

@@ -183,9 +183,7 @@ class MemoryStore:
             self._expire()
         self._namespaces[namespace] = content
 
-    def _numbered(
-        self, content: _Content, entries: Sequence[tuple[str, bytes]]
-    ) -> tuple[list[bool], dict[str, Item]]:
+    def _numbered(self, content: _Content, entries: Sequence[tuple[str, bytes]]) -> tuple[list[bool], dict[str, Item]]:
         """What is new of these entries, and the items that they come to, by id."""
         new, items = [], dict[str, Item]()
         for id_, data in entries:

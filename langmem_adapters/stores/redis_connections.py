@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 
-from redis import BlockingConnectionPool, ConnectionPool
+from redis import ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ReadOnlyError, ResponseError, WatchError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -131,12 +131,20 @@ def _forget() -> None:
 in_child(_forget)
 
 
+def _turns(pool: ConnectionPool) -> Turns:
+    """For a pool of our own, which would refuse who finds no connection free: he waits here, as long as for an answer.
+
+    redis-py has one that waits. Its queue stays locked for ever, where an interrupt comes as it is let go of.
+    """
+    return Turns(pool.max_connections, getattr(pool, "timeout", pool.connection_kwargs.get("socket_timeout")))
+
+
 class Orderly:
-    """A pool of our own that would refuse who finds no connection free: he waits here, for as long as for an answer."""
+    """A pool of our own, whose connections are used in turn."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
-        self._turns = Turns(pool.max_connections, pool.connection_kwargs.get("socket_timeout"))
+        self._turns = _turns(pool)
 
     def on(self, talk: Callable[[Any], T]) -> T:
         """Talk on a connection, as :func:`on` does."""
@@ -153,15 +161,14 @@ class Handy:
     What a pool does around a call takes a fifth as long as the call. They stay lent from it.
     """
 
-    def __init__(self, pool: BlockingConnectionPool) -> None:
-        self._pool: Any = pool
-        self._turns = Turns(pool.max_connections, pool.timeout)
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+        self._turns = _turns(pool)
 
     @staticmethod
-    def suits(pool: ConnectionPool) -> TypeGuard[BlockingConnectionPool]:
+    def suits(pool: ConnectionPool) -> bool:
         """Whether that is all that the pool does: a sentinel's looks for the primary, the third protocol for news."""
-        version = pool.connection_kwargs.get("protocol")
-        return type(pool) is BlockingConnectionPool and version in SECOND_VERSION
+        return type(pool) is ConnectionPool and pool.connection_kwargs.get("protocol") in SECOND_VERSION
 
     def on(self, talk: Callable[[Any], T]) -> T:
         """Talk on a connection, as :func:`on` does; these are not told to try again."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from urllib.parse import SplitResult, urlsplit
 
-from redis import BlockingConnectionPool, ConnectionPool, DriverInfo, Redis, RedisCluster, __version__
+from redis import ConnectionPool, DriverInfo, Redis, RedisCluster, __version__
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode
 from redis.connection import parse_url
@@ -101,11 +101,11 @@ def _server(url: str, scheme: str, options: dict[str, Any]) -> ConnectionPool:
         del options["socket_connect_timeout"], options["socket_keepalive"]
     elif not _DATABASE.fullmatch(parts.path):
         raise ValueError("what follows the host is the number of a database")
-    # A pool that waits for a free connection: as many threads may use the store as like.
-    options["timeout"] = options["socket_timeout"]
-    pool = BlockingConnectionPool.from_url(url, **options)
+    options.update(parse_url(url))  # type: ignore[no-untyped-call]
+    pool: Any = ConnectionPool(**{name: value for name, value in options.items() if name != "timeout"})
+    pool.timeout = options.get("timeout", options["socket_timeout"])  # for those who wait until a connection is free
     _try_options(pool)
-    return pool
+    return cast("ConnectionPool", pool)
 
 
 def _cluster(rest: str, options: dict[str, Any]) -> Callable[[], RedisCluster]:
