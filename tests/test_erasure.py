@@ -420,6 +420,18 @@ def test_redis_is_never_asked_for_all_keys(start_redis: Callable[..., RedisServe
             assert ENCODED not in at.bytes()
 
 
+def test_words_in_a_server_s_index_go_however_its_url_is_spelled(
+    start_redis: Callable[..., RedisServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    port = start_redis().port
+    remembering = Settings(url=f"redis://127.0.0.1:{port}/0?socket_timeout=5").long_term(user=ADA)
+    remembering.add([Message(role="user", content=f"My bike is {MARK}.")])
+    assert remembering.search(MARK)
+    assert Settings(url=f"redis://127.0.0.1:{port}").delete_user(ADA)["indexed"] == 1
+    assert MARK.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("langmem-*"))
+
+
 def test_rows_of_what_had_expired_leave_the_lists_of_redis(
     start_redis: Callable[..., RedisServer], tmp_path: Path
 ) -> None:

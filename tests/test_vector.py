@@ -261,6 +261,47 @@ def test_another_password_leads_to_the_same_file(url: str, plain: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "urls",
+    [
+        (
+            "redis://host",
+            "redis://host:6379/0",
+            "rediss://HOST/",
+            "redis://host/3?db=0",
+            "redis://ho%73t?socket_timeout=3",
+        ),
+        ("redis://host/1", "redis://:secret@host:6379/01/", "redis://host?protocol=3&db=1"),
+        ("redis://", "redis://localhost", "redis://localhost:6379/0"),
+        ("redis://[::1]", "redis://[::1]:6379/0", "redis://ada@[::1]?db=0"),
+        ("redis://host:6380", "rediss://host:6380/0?ssl_ca_certs=ca.pem"),
+        ("unix:///run/redis.sock", "unix:///run/redis%2Esock?db=0", "unix://:secret@/run/redis.sock"),
+        ("unix:///run/redis.sock?db=1", "unix:///run/redis.sock?socket_timeout=3&db=1"),
+        ("redis+cluster://a,b:7000", "redis+cluster://B:7000,a:6379/0?ssl=true"),
+        (
+            "redis+sentinel://a,b:26380/service",
+            "redis+sentinel://:secret@b:26380,a:26379/service/0?sentinel_password=x",
+        ),
+        ("redis+sentinel://a,b:26380/service/1",),
+        ("redis+sentinel://a,b:26380/other",),
+        ("redis://host:port/0", "redis://:secret@host:port/0"),
+        ("redis+sentinel://a,b:26380",),
+        ("redis://host/zero",),
+    ],
+)
+def test_however_a_server_s_database_is_spelled_its_index_lies_in_one_file(urls: tuple[str, ...]) -> None:
+    (file,) = {repr(open_index(url)) for url in urls}
+    assert all((file == repr(open_index(url))) is (url in urls) for url in _SERVERS)
+
+
+_SERVERS = (
+    *("redis://host", "redis://host/1", "redis://", "redis://[::1]", "redis://host:6380", "unix:///run/redis.sock"),
+    *("unix:///run/redis.sock?db=1", "redis+cluster://a,b:7000", "redis+sentinel://a,b:26380/service"),
+    *("redis+sentinel://a,b:26380/service/1", "redis+sentinel://a,b:26380/other", "redis://host:port/0"),
+    *("redis+sentinel://a,b:26380", "redis://host/zero"),
+)
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "chroma:",

@@ -1,17 +1,19 @@
-"""Which store is meant where none is named, and which file a URL names."""
+"""What a URL names, as far as no driver is needed to tell: a file, or a server's database."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.files.places import IN_MEMORY
 
-__all__ = ["URL_VARIABLES", "default_url", "file_of"]
+__all__ = ["URL_VARIABLES", "default_url", "file_of", "server_of"]
 
 URL_VARIABLES = ("LANGMEM_STORE_URL", "REDIS_URL")
+_LOGIN = re.compile(r"(?<=//)[^/]*@|(?<=[?&])(sentinel_)?(username|password)=[^&]*")
 
 
 def default_url() -> str:
@@ -29,3 +31,30 @@ def file_of(url: str) -> tuple[Path, dict[str, str]]:
             'a file\'s URL is "sqlite:///relative.db" or "sqlite:////absolute.db"; for no file, use "memory:"'
         )
     return Path(path).expanduser(), dict(parse_qsl(query, keep_blank_values=True))
+
+
+def server_of(url: str) -> str:
+    """Which database of which server a URL names, however it is spelled, and nothing of its login and other options.
+
+    >>> server_of("rediss://ada:secret@Example.org?socket_timeout=3")
+    'redis://example.org:6379/0'
+    """
+    text = _LOGIN.sub("", url.strip())
+    scheme, _, rest = text.partition("://")
+    place, _, query = rest.partition("?")
+    hosts, _, path = place.partition("/")
+    names = [name for name in path.split("/") if name]
+    given = dict(parse_qsl(query)).get("db")
+    try:
+        if scheme == "unix":
+            return f"unix://{unquote(place)}?db={int(given or 0)}"
+        if scheme == "redis+sentinel":
+            return f"{scheme}://{_nodes(hosts, 26379)}/{names[0]}/{int((names[1:] or ['0'])[0])}"
+        return f"{scheme.replace('rediss', 'redis')}://{_nodes(hosts, 6379)}/{int(given or (names or ['0'])[0])}"
+    except (ValueError, IndexError):  # the store says what is wrong with it
+        return text
+
+
+def _nodes(hosts: str, port: int) -> str:
+    parts = [urlsplit(f"//{host}") for host in hosts.split(",")]
+    return ",".join(sorted({f"{unquote(part.hostname or 'localhost')}:{part.port or port}" for part in parts}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langmem_adapters.concurrency.breaker import PATIENCE
 from langmem_adapters.concurrency.locks import WholeLock
 from langmem_adapters.embedding import Embedder
-from langmem_adapters.files.urls import default_url, file_of
+from langmem_adapters.files.urls import default_url, file_of, server_of
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.protocols import Index, Store
@@ -35,7 +34,7 @@ def open_index(url: str | None = None) -> Index:
     """Make the lexical index that goes with a store's URL. Nothing is opened before the first use.
 
     A file's index lies in that file, a memory's in memory. A server's index lies in a file of this machine's
-    working directory, named after the URL without its login, and is brought up to date from the server by itself.
+    working directory, named after the server and its database, and is brought up to date from there by itself.
 
     >>> open_index("memory:")
     LexicalIndex(':memory:')
@@ -89,11 +88,8 @@ def _file(url: str) -> str | Path:
         return ":memory:"
     if url.startswith("sqlite:"):
         return file_of(url)[0]
-    # A new password leads to the same file: another one would leave this one's words behind, and tell of the password.
-    return f"langmem-{fingerprint(_LOGIN.sub('', url))[:12]}-index.db"
-
-
-_LOGIN = re.compile(r"(?<=//)[^/]*@|(?<=[?&])(sentinel_)?(username|password)=[^&]*")
+    # Another file would keep the words that are deleted in this one, where somebody gives a new password, or a timeout.
+    return f"langmem-{fingerprint(server_of(url))[:12]}-index.db"
 
 
 def shared_index(url: str | None = None, timeout: float | None = None) -> Index:
