@@ -349,6 +349,29 @@ def test_a_missing_extra_is_named(blocked: str, url: str, extra: str, monkeypatc
     assert (caught.value.package, caught.value.extra) == (blocked, extra)
 
 
+_FIRST_USE = """
+import asyncio, sys, threading
+from langmem_adapters import Message, Settings
+from langmem_adapters.embedding import Embedder
+
+importing = []
+sys.addaudithook(lambda event, given: importing.append(threading.current_thread()) if given[:1] == ("chromadb",) else 0)
+
+async def main():
+    ones = Embedder(lambda texts: [[1.0] for _ in texts], name="ones")
+    memory = Settings(url="memory:", vectors_url="chroma:///folder", embedder=ones).long_term(user="ada")
+    await memory.aadd([Message(role="user", content="My bike is in the shed.")])
+    print(len(await memory.asearch("bike")), threading.main_thread() in importing, bool(importing))
+
+asyncio.run(main())
+"""
+
+
+def test_a5_a_loop_goes_on_while_chroma_is_imported(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", _FIRST_USE], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 False True\n"
+
+
 def test_k1_nothing_heavy_is_loaded_before_it_is_asked_for() -> None:
     code = (
         "import sys, langmem_adapters, langmem_adapters.embedding, langmem_adapters.indexes\n"

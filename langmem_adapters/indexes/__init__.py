@@ -65,7 +65,7 @@ def open_vectors(url: Any, embedder: Any) -> VectorIndex:
 
 def _vectors(url: Any, timeout: float | None = None) -> Vectors:
     if not isinstance(url, str) or url.startswith("chroma"):
-        from langmem_adapters.indexes.vector_chroma import ChromaVectors  # noqa: PLC0415 - imports its driver
+        from langmem_adapters.indexes.vector_chroma import ChromaVectors  # noqa: PLC0415 - few need it
 
         return ChromaVectors(url)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sqlite3
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.concurrency.locks import ForkSafeLock, WholeLock
 from langmem_adapters.embedding import Embedded, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, MissingDependency, SearchError
 from langmem_adapters.indexes.vector import Maker, Mark, check
@@ -21,20 +22,6 @@ from langmem_adapters.indexes.vector_chroma_url import FORMS, folder_of, server_
 from langmem_adapters.indexes.vector_lock import hold, let_go
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.protocols import Position
-
-try:
-    import chromadb
-    import httpx
-    from chromadb.config import Settings
-    from chromadb.errors import InternalError, NotFoundError
-
-    from langmem_adapters.indexes.vector_chroma_nearest import cosines, nearest  # imports NumPy, which Chroma brings
-except ImportError as error:
-    raise MissingDependency("chromadb", "chroma") from error
-except RuntimeError as error:  # of chromadb itself, which speaks of SQLite in several coloured lines
-    raise ConfigurationError(
-        f"chromadb cannot be used here: it needs SQLite 3.35, and this Python has {sqlite3.sqlite_version}"
-    ) from error
 
 __all__ = ["ChromaVectors"]
 
@@ -46,6 +33,22 @@ _PATIENCE = 10.0  # seconds, for what somebody waits for: to connect, to look up
 _COLLECTIONS = 1_000  # that are remembered
 _ABOUT = "langmem"
 _INDEX = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200}}
+_importing = WholeLock()  # no child is forked in the middle of it
+
+
+def _driver() -> Any:
+    """What takes seconds to import, and so is imported by who asks first, on whatever thread: not by who makes it."""
+    with _importing:
+        from langmem_adapters.indexes import vector_chroma_driver  # noqa: PLC0415
+
+        return vector_chroma_driver
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return sys.modules.get(package) is not None or find_spec(package) is not None
+    except ImportError:
+        return False
 
 
 class ChromaVectors:
@@ -68,6 +71,8 @@ class ChromaVectors:
     def __init__(self, place: Any) -> None:
         if not isinstance(place, str) and not hasattr(place, "get_or_create_collection"):
             raise ConfigurationError(f"Chroma is given as {FORMS} or as a client, not as {type(place).__name__}")
+        if not (_is_installed("chromadb") and _is_installed("numpy")):
+            raise MissingDependency("chromadb", "chroma")
         self._given = None if isinstance(place, str) else place
         self._folder = folder_of(place) if isinstance(place, str) else ""
         self._server = server_of(place) if isinstance(place, str) and not self._folder else None
@@ -114,14 +119,14 @@ class ChromaVectors:
                 collection.modify(metadata=about)
 
     def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
-        found = self._read(name, maker, lambda collection: nearest(collection, vector, k)) or []
+        found = self._read(name, maker, lambda collection: _driver().nearest(collection, vector, k)) or []
         return [(unquote(id_[1:], errors="surrogatepass"), cosine) for id_, cosine in found]
 
     def cosines(self, name: str, maker: Maker, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
         def read(collection: Any) -> dict[str, float]:
             found: dict[str, float] = {}
             for part in _parts([_encoded(id_) for id_ in ids], self._batch(maker.dimension)):
-                found |= cosines(collection, vector, ids=part)
+                found |= _driver().cosines(collection, vector, ids=part)
             return found
 
         found = self._read(name, maker, read) or {}
@@ -157,7 +162,7 @@ class ChromaVectors:
         with self._failures():
             known = self._collections.get(name)
             if known is not None and _mark(known).maker.fits(maker):
-                with contextlib.suppress(NotFoundError):  # another process has begun it anew
+                with contextlib.suppress(_driver().NotFoundError):  # another process has begun it anew
                     return _answered(known, ask)
             collection = self._fetched(name)
             if collection is None or not _mark(collection).maker.fits(maker):
@@ -167,7 +172,7 @@ class ChromaVectors:
     def _fetched(self, name: str) -> Any:
         try:
             collection = self._connected().get_collection(_collection(name), embedding_function=None)
-        except NotFoundError:
+        except _driver().NotFoundError:
             collection = None
         self._remember(name, collection)
         return collection
@@ -185,7 +190,7 @@ class ChromaVectors:
     def _conflicts(self, since: Position | None) -> Iterator[None]:
         try:
             yield
-        except NotFoundError as error:  # cleared by another machine at this moment
+        except _driver().NotFoundError as error:  # cleared by another machine at this moment
             if since is None:
                 raise
             raise Conflict("the vectors were cleared by another follower") from error
@@ -208,7 +213,7 @@ class ChromaVectors:
 
     def _drop(self, name: str) -> None:
         self._remember(name, None)
-        with contextlib.suppress(NotFoundError):
+        with contextlib.suppress(_driver().NotFoundError):
             self._connected().delete_collection(_collection(name))
 
     def _remember(self, name: str, collection: Any) -> None:
@@ -225,7 +230,7 @@ class ChromaVectors:
         if self._client is None and self._server:
             # Chroma's own client would wait for ever; and not under the lock, where everybody waits in turn.
             host, port, ssl = self._server
-            httpx.get(f"http{'s' * ssl}://{host}:{port}/api/v2/heartbeat", timeout=_PATIENCE)
+            _driver().httpx.get(f"http{'s' * ssl}://{host}:{port}/api/v2/heartbeat", timeout=_PATIENCE)
         with self._lock:
             if self._client is None:
                 self._client = self._given or (self._reached(*self._server) if self._server else self._opened())
@@ -240,14 +245,14 @@ class ChromaVectors:
                 f"{self._folder}` and give every process chroma+http://localhost:8000"
             )
         try:
-            return chromadb.PersistentClient(folder, settings=_settings())
+            return _driver().chromadb.PersistentClient(folder, settings=_settings())
         except BaseException:
             let_go(folder)
             raise
 
     @staticmethod
     def _reached(host: str, port: int, ssl: bool) -> Any:
-        client = chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=_settings())
+        client = _driver().chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=_settings())
         for session in _sessions(client):
             session.timeout = _TIMEOUT
             session.event_hooks = {"request": [_hurry]}
@@ -265,7 +270,7 @@ class ChromaVectors:
             yield
         except LangmemError:
             raise
-        except httpx.TransportError as error:
+        except _driver().httpx.TransportError as error:
             raise SearchError(f"{self._name} cannot be reached: {type(error).__name__}") from error
         except Exception as error:
             # Chroma's own sentences may quote ids, but not those about its connection.
@@ -277,21 +282,21 @@ class ChromaVectors:
             raise SearchError(f"{self._name} failed: its files may be damaged") from error
 
 
-def _sessions(client: Any) -> list[httpx.Client]:
+def _sessions(client: Any) -> list[Any]:
     """The connections of a client that asks a server."""
     servers = [getattr(side, "_server", None) for side in (client, getattr(client, "_admin_client", None))]
     sessions = [getattr(server, "_session", None) for server in servers]
-    return [session for session in sessions if isinstance(session, httpx.Client)]
+    return [session for session in sessions if isinstance(session, _driver().httpx.Client)]
 
 
-def _hurry(request: httpx.Request) -> None:
+def _hurry(request: Any) -> None:
     """Wait less for what reads."""
     if request.method == "GET" or request.url.path.endswith(("/query", "/get")):
-        request.extensions["timeout"] = httpx.Timeout(_PATIENCE).as_dict()
+        request.extensions["timeout"] = _driver().httpx.Timeout(_PATIENCE).as_dict()
 
 
-def _settings() -> Settings:
-    return Settings(anonymized_telemetry=False)
+def _settings() -> Any:
+    return _driver().Settings(anonymized_telemetry=False)
 
 
 # ---- what Chroma is given
@@ -325,5 +330,7 @@ def _parts(values: Sequence[T], size: int) -> Iterator[list[T]]:
 def _answered(collection: Any, ask: Callable[[Any], T]) -> T:
     try:
         return ask(collection)
-    except InternalError:  # beside a write, a server may look for what it has half of; a moment later it has it all
+    except (
+        _driver().InternalError
+    ):  # beside a write, a server may look for what it has half of; a moment later it has it all
         return ask(collection)
