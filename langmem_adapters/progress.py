@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from langmem_adapters.annotations import signature_of
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 
 __all__ = ["Bar", "Progress", "Tasks", "advancing"]
@@ -122,7 +123,7 @@ def _is_bar(thing: Any) -> bool:
 
 def _takes(call: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
     try:
-        inspect.signature(call).bind(*args, **kwargs)
+        signature_of(call).bind(*args, **kwargs)
     except TypeError:
         return False
     except ValueError:  # one of C, which does not tell its arguments

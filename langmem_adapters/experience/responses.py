@@ -22,6 +22,7 @@ from typing import Any, Final, Literal
 
 from pydantic import PydanticUserError, TypeAdapter
 
+from langmem_adapters.annotations import annotations_of
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.equality import same
@@ -153,7 +154,7 @@ class Responses:
 
         function = getattr(self._function, "__func__", self._function)
         try:
-            holder.__annotations__ = {"return": function.__annotations__["return"]}
+            holder.__annotations__ = {"return": annotations_of(function)["return"]}
             found = typing.get_type_hints(holder, getattr(function, "__globals__", {}), include_extras=True)["return"]
         except (AttributeError, KeyError, NameError, TypeError, SyntaxError):
             return Any

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,6 +16,7 @@ from pydantic import Field, PrivateAttr
 from typing_extensions import Self
 
 from langmem_adapters import views
+from langmem_adapters.annotations import signature_of
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.switches import Switches
 from langmem_adapters.langchain.cache import ExperienceCache
@@ -336,6 +336,6 @@ def _implements(model: BaseChatModel, method: str) -> bool:
 
 def _watched(call: Any, run_manager: Any) -> dict[str, Any]:
     """The run manager, for those that take one."""
-    taken = inspect.signature(call).parameters
+    taken = signature_of(call).parameters
     takes = "run_manager" in taken or any(p.kind is p.VAR_KEYWORD for p in taken.values())
     return {"run_manager": run_manager} if takes else {}

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from langmem_adapters.annotations import signature_of
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.functions.naming import is_whole, told_apart
@@ -153,7 +154,7 @@ def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
     if not callable(function):
         raise ConfigurationError(f"cached decorates functions, not {type(function).__name__}")
     try:
-        return inspect.signature(function)
+        return signature_of(function)
     except ValueError as error:
         raise ConfigurationError(f"{name} does not say which arguments it takes: wrap it in a function") from error
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter
 
+from langmem_adapters.annotations import annotations_of
 from langmem_adapters.experience.functions.equality import fields_of
 from langmem_adapters.keys import fingerprint
 
@@ -56,7 +57,7 @@ def _held_by(cls: type) -> Any:
         with suppress(PydanticUserError):  # of what JSON does not know, the fields by their types' names
             return cls.model_json_schema()
         return {name: str(field.annotation) for name, field in cls.model_fields.items()}
-    return {name: str(kind) for name, kind in getattr(cls, "__annotations__", {}).items()}
+    return {name: str(kind) for name, kind in annotations_of(cls).items()}
 
 
 def _parts(value: Any) -> tuple[Any, ...]:  # noqa: PLR0911 - a line for each kind
