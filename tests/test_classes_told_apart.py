@@ -118,6 +118,18 @@ def test_a_class_within_an_object_is_found() -> None:
     assert "class Alone" in with_fields(text)
 
 
+def test_a_class_that_says_itself_what_is_equal_to_it_stands_in_nobodys_way() -> None:
+    class Lax(type):
+        def __eq__(cls, other: object) -> bool:
+            return True
+
+        __hash__ = None  # type: ignore[assignment]
+
+    lax = Lax("Lax", (), {})
+    assert "class Alone" in with_fields(told(("response_format", Alone)))
+    assert lax == Alone
+
+
 def _kinds() -> list[tuple[type, type]]:
     def first() -> list[type]:
         @dataclasses.dataclass

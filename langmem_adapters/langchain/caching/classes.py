@@ -82,12 +82,12 @@ def _identities(classes: Iterable[type], name: str, text: str) -> set[str]:
 
 def _everywhere() -> Iterator[type]:
     """All classes of this process."""
-    seen: set[type] = set()
+    seen: dict[int, type] = {}  # by id, as a metaclass may say itself what is equal to it
     waiting: list[type] = [object]
     while waiting:
         below: list[type] = type.__subclasses__(waiting.pop())
         for cls in below:
-            if cls not in seen:
-                seen.add(cls)
+            if id(cls) not in seen:
+                seen[id(cls)] = cls
                 waiting.append(cls)
                 yield cls
