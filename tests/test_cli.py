@@ -33,6 +33,7 @@ from langmem_adapters.inspection import Dates
 from langmem_adapters.model import Experience, ToolCall
 from langmem_adapters.operations import Migration
 from tests.benchmarks import recall as benchmark
+from tests.interpreters import STRICT
 from tests.servers import RedisServer
 
 ROOT = Path(__file__).parent.parent
@@ -106,7 +107,7 @@ def fails(*arguments: str | Path) -> str:
 
 
 def script(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", "-m", "langmem_adapters.cli", *arguments]
+    command = [sys.executable, *STRICT, "-m", "langmem_adapters.cli", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment, **options)
 

@@ -21,6 +21,7 @@ import pytest
 from typer.main import get_command
 
 from langmem_adapters.cli.app import app
+from tests.interpreters import STRICT
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -46,7 +47,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], tuple[str,
             (folder / name).write_text(text)
         (folder / "page.py").write_text("\n".join(blocks(page, "python")))
         # LlamaIndex's own calls ask for a loop where there is none, of which Python warns since 3.12.
-        quiet = ["-W", "error", "-W", "ignore:There is no current event loop:DeprecationWarning"]
+        quiet = [*STRICT, "-W", "ignore:There is no current event loop:DeprecationWarning"]
         return python([*quiet, "page.py"], folder), folder
 
     return run
@@ -91,7 +92,7 @@ def test_the_commands_of_a_page_are_those_of_the_program(page: Path) -> None:
 def test_the_commands_of_the_tutorial_work_in_its_file(ran: Callable[[Path], tuple[str, Path]]) -> None:
     page = ROOT / "docs" / "tutorial.md"
     _, folder = ran(page)
-    shown = [python(["-W", "error", "-m", "langmem_adapters.cli", *line], folder) for line in commands(page)]
+    shown = [python([*STRICT, "-m", "langmem_adapters.cli", *line], folder) for line in commands(page)]
     sessions, show, recall, deleted = shown
     assert {"monday", "tuesday"} < set(sessions.split())
     assert "On Friday I see the dentist." in show
