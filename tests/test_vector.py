@@ -415,6 +415,22 @@ def test_a_namespace_is_filtered_inside_of_the_store_s_search() -> None:
     assert len({str(each) for each in kept}) == 2
 
 
+def test_what_the_store_s_search_passes_over_is_found() -> None:
+    """As Chroma's does with one of many equal vectors, now and then."""
+
+    class PassingOver(SimpleVectorStore):
+        def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+            found = super().query(query, **kwargs)
+            return VectorStoreQueryResult(ids=(found.ids or [])[1:])
+
+    index = VectorIndex(NodeVectors(PassingOver()), words())
+    index.apply(NOTES, upsert=[Document(str(n), "red bike") for n in range(20)])
+    index.apply(NOTES, upsert=[Document("boat", "green boat")])
+    index.apply(("other",), upsert=[Document("boat", "green boat")])
+    assert index.search(NOTES, "green boat", 30)[0].id == "boat"
+    assert sorted(hit.id for hit in index.search(NOTES, "red bike", 30)) == sorted([*map(str, range(20)), "boat"])
+
+
 def test_a_store_keeps_vectors_and_no_texts(tmp_path: Path) -> None:
     store = SimpleVectorStore()
     index = VectorIndex(NodeVectors(store, tmp_path / "ledger.db"), words())

@@ -36,6 +36,7 @@ _SCHEMA = (
     "CREATE INDEX langmem_nodes_of ON langmem_nodes (namespace)",
 )
 _NAMESPACE = "langmem_namespace"
+_EXACT = 5_000  # vectors of the ledger that are compared where the store gives fewer than it is asked for
 
 
 class NodeVectors:
@@ -44,7 +45,9 @@ class NodeVectors:
     The store proposes, by whatever similarity it has, and a ledger (an SQLite file with vectors, ids and positions)
     makes scores of it that are the same on every store. What the store must offer: ``add``, ``delete_nodes`` by id,
     and a ``query`` with an equality filter on metadata that is applied inside of the search; its order must be that
-    of cosine, inner product or Euclidean distance. Nodes carry a vector and a hashed namespace, no text.
+    of cosine, inner product or Euclidean distance. Nodes carry a vector and a hashed namespace, no text. An approximate
+    search, as Chroma's is, may pass over what is looked for where many vectors are nearly the same: that is made good
+    where fewer come back than were asked for, and cannot be seen where enough do.
 
     Threads take turns; of two processes with one ledger, the one that is too late finds out after its change, as
     a store changes nothing on a condition, and then the namespace is begun anew.
@@ -138,6 +141,9 @@ class NodeVectors:
             return []
         nodes = self._query(space.generation, vector, k)
         with search_errors("vector"), self._ledger.reading() as connection, connection:
+            if len(nodes) < k:
+                find = "SELECT node FROM langmem_nodes WHERE namespace = ? LIMIT ?"
+                nodes += [node for (node,) in connection.execute(find, (space.number, _EXACT))]
             found = _cosines(connection, space.number, nodes, vector)
         return sorted(found.items(), key=lambda pair: -pair[1])[:k]
 
