@@ -68,6 +68,7 @@ def test_g1_a_child_forked_beside_a_writer_writes(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # threads of other tests
 def test_g1_who_forks_within_a_transaction_waits_for_nobody(tmp_path: Path) -> None:
     database = Database(tmp_path / "a.db", schema=SCHEMA, name="notes")
     with database.writing() as connection:
