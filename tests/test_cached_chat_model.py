@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import json
 import pickle
@@ -627,6 +628,33 @@ def test_c8_threads_that_begin_with_a_new_model_do_not_disturb_each_other(server
             assert set(on_threads(ask, gate.set)) == {f"You said: Hi {n}"}
     finally:
         sys.setswitchinterval(often)
+
+
+class Told(Scripted):
+    """Counts how often LangChain goes through its fields, where another thread may be about to do so too."""
+
+    _both: threading.Barrier = PrivateAttr(default_factory=lambda: threading.Barrier(2))
+    _told: list[str] = PrivateAttr(default_factory=list)
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        return True
+
+    def to_json(self) -> Any:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            self._both.wait(0.5)
+        self._told.append("told")
+        return super().to_json()
+
+
+def test_c8_langchain_goes_through_a_new_model_for_one_thread_at_a_time() -> None:
+    inner, cache = Told(), _cache()
+    threads = [threading.Thread(target=CachedChatModel(inner, cache).invoke, args=["Hi"]) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert inner._told == ["told"]
 
 
 def test_c4_a_copy_with_another_field_of_the_models_is_a_copy_of_the_model(server: OpenAIServer) -> None:

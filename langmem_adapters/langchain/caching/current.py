@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from pydantic import SecretStr
 
+from langmem_adapters.concurrency.locks import WholeLock
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.values import name_of
 from langmem_adapters.keys import fingerprint
@@ -21,6 +22,7 @@ ModelT = TypeVar("ModelT", bound=BaseChatModel)
 
 _TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers of a model; a cached property
 _SEEN = "_langmem_seen"
+_telling = WholeLock()
 _UNTOLD = "[('_type', "  # how LangChain begins what it tells of a model that is not serializable
 _PLACES = frozenset({"api_base", "azure_endpoint", "base_url", "endpoint", "endpoint_url", "openai_api_base"})
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
@@ -30,9 +32,12 @@ def as_it_is_now(model: ModelT) -> ModelT:
     """Have LangChain tell anew what the model is, if its fields are no more what they were.
 
     ``model.model_copy(update={"model_name": …})`` takes along what was told of the first model, and would be given its
-    answers; so would a model with a field set to something else.
+    answers; so would a model with a field set to something else. By one thread at a time: LangChain goes through what
+    the model holds, which may not grow meanwhile, and since Python 3.12 no cached property has a lock of its own.
     """
-    _seen(model)
+    with _telling:
+        _seen(model)
+        getattr(model, _TOLD)
     return model
 
 
