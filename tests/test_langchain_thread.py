@@ -141,6 +141,15 @@ def test_what_has_left_the_history_does_not_come_back() -> None:
     assert dropped.count() == 0
 
 
+def test_what_was_deleted_from_the_end_of_the_history_does_not_come_back(any_store: Store) -> None:
+    ours = brain(any_store)
+    assert thread_to_history(SAID, ours) == 4
+    ours.delete(["t1", "a2"])
+    thanks = HumanMessage("Thanks!", id="h2")
+    assert thread_to_history([*SAID, thanks], ours) == 1
+    assert [message.id for message in ours.messages()] == ["h1", "a1", "h2"]
+
+
 def test_bad_input_is_told() -> None:
     with pytest.raises(ConfigurationError, match="not str"):
         thread_to_history("hello", brain())

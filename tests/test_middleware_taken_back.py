@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langmem_adapters.langchain import BrainMemoryMiddleware
+from langmem_adapters.langchain import BrainMemoryMiddleware, thread_to_history
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from tests.agents import Scripted, aask, ask, invalid, look, of, texts
@@ -113,6 +113,32 @@ def test_turns_that_were_deleted_from_the_beginning_of_a_session_alone() -> None
         chat.ask(f"q{n}")
     assert chat.shown == ["q1", "answer 2", "q2", "answer 3", "q3", "answer 4", "q4"]
     assert chat.thread[:2] == ["q0", "answer 1"]
+
+
+@pytest.mark.parametrize("long_term", [True, False])
+@pytest.mark.parametrize(
+    ("deleted", "left"),
+    [
+        ((2, 3), ["q0", "answer 1", "q2", "answer 3"]),
+        ((1, 5), ["q0", "q1", "answer 2", "q2"]),
+        (range(6), []),
+    ],
+)
+def test_what_was_deleted_from_a_session_is_not_shown_from_the_thread(
+    any_store: Store, deleted: Sequence[int], left: list[str], *, long_term: bool
+) -> None:
+    chat = Chat(any_store, long_term=long_term)
+    for n in range(3):
+        chat.ask(f"q{n}")
+    brain = chat.memory.brain("s", user="ada")
+    ids = [message.id for message in brain.messages()]
+    assert brain.delete([ids[n] for n in deleted]) == len(deleted)
+    for shown in (["next"], ["next", "answer 4", "more"]):
+        chat.ask(shown[-1])
+        assert chat.shown == left + shown
+    assert chat.stored == [*left, "next", "answer 4", "more", "answer 5"]
+    thread_to_history(chat.agent.get_state(CONFIG).values, brain)
+    assert len(chat.stored) == len(left) + 4
 
 
 def test_a_thread_that_had_no_memory_until_now() -> None:

@@ -120,8 +120,8 @@ class SessionLog:
         ids = {entry_id(id_) for id_ in message_ids}
         while True:
             gone, values = yield from self._look(ids)
-            moved = self.long_term is not None and (gone or CREATED in values)  # or may be on the way there
-            put = with_deleted(values, ids) if moved else {}
+            moved = self.long_term is not None and CREATED in values  # or may be on the way there
+            put = with_deleted(values, ids) if gone or moved else {}
             put |= yield from self._with_cover(values, gone)
             if not (gone or put) or (yield from self.leave(gone, values, put=put)):
                 break

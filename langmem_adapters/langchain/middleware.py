@@ -31,6 +31,7 @@ from langmem_adapters.langchain.threads.recording import (
     record,
     recorded,
     said_before,
+    undeleted,
     with_said,
     words_in,
     written_by,
@@ -85,7 +86,8 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
     changed, and what was shown from memory is not stored again. A run is appended to the session as a whole when it
     ends: parallel runs do not mix, and a failed one leaves no half of a turn. One instance serves every user; with a
     checkpointer or without, where clients may send the whole conversation or only what is new. What a saved thread
-    has no more (time travel, RemoveMessage) is not shown from the session, which keeps it.
+    has no more (time travel, RemoveMessage) is not shown from the session, which keeps it; and what was deleted from
+    the session is not shown from the thread.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
@@ -263,10 +265,14 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
             said = with_said(said, [own for m in thread[start:] if is_said(m) and (own := thread.original(m))])
         older = yield from self._attempt(said_before(brain, thread, context, start, self._memory_k), [])
         context = context._replace(messages=older + context.messages)
+        conversation = thread[:]
+        if context is not lost:
+            both = self._conversation(brain, context, thread, start, written_by(state, context.messages))
+            conversation = yield from self._attempt(both, conversation)
         question = question_of(thread) or question_of([legible(message) for message in said])
         summary, system = context.summary, request.system_message
         frame = Frame(
-            self._conversation(context, thread, start, written_by(state, context.messages)),
+            conversation,
             system,
             memory_k=self._memory_k,
             max_tokens=self._max_tokens,
@@ -286,12 +292,16 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
         messages: list[Any] = [thread.original(message) or from_message(message) for message in shown]
         return request.override(messages=messages, system_message=remembering), said
 
-    def _conversation(self, context: Context, thread: Thread, start: int, own: Collection[int]) -> list[Message]:
+    def _conversation(
+        self, brain: BrainMemory, context: Context, thread: Thread, start: int, own: Collection[int]
+    ) -> Flow[list[Message]]:
         """The session and the thread in one; the thread alone, where the session is not there any more."""
-        if not context.messages and not covers(context.summary):
-            return thread[:]
         relevant, known = thread.since(context.messages, start)
-        return joined(context.messages, relevant, known, own=own, words=self._words)
+        heard = yield from undeleted(brain, relevant[:known], context.messages)
+        relevant = heard + relevant[known:]
+        if not context.messages and not covers(context.summary):
+            return relevant
+        return joined(context.messages, relevant, len(heard), own=own, words=self._words)
 
     def _recall(self, brain: BrainMemory, question: str, shown: Sequence[Message]) -> Flow[list[Recalled]]:
         if brain.long_term is None or not self._recall_k:

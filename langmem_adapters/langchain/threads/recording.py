@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 from langchain_core.messages import BaseMessage
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation.log import brain_namespace
+from langmem_adapters.conversation.log import brain_namespace, entry_id
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import covers
-from langmem_adapters.conversation.tombstones import DEPARTED
+from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, have_been_deleted
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.storable import added, legible
@@ -30,6 +30,7 @@ __all__ = [
     "record",
     "recorded",
     "said_before",
+    "undeleted",
     "with_said",
     "words_in",
     "written_by",
@@ -88,6 +89,17 @@ def said_before(brain: BrainMemory, thread: Thread, context: Context, start: int
     older = thread.before(context.messages, start, most - len(context.messages))
     left = (yield from step(brain.store.get, brain_namespace(brain.scope), [DEPARTED])) if older else {}
     return [] if left else older
+
+
+def undeleted(brain: BrainMemory, said: list[Message], history: Sequence[Message]) -> Flow[list[Message]]:
+    """What a thread says, without what somebody has deleted from the session: the thread has that still."""
+    there = {message.id for message in history}
+    missing = [message.id for message in said if message.id and message.id not in there and is_said(message)]
+    if not missing:
+        return said
+    values = yield from step(brain.store.get, brain_namespace(brain.scope), [DELETED])
+    deleted = dict(zip(missing, have_been_deleted({}, values, list(map(entry_id, missing))), strict=True))
+    return [message for message in said if not deleted.get(message.id)]
 
 
 def record(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], words: Words, warn: WarnOnce) -> Flow[int]:

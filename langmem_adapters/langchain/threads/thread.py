@@ -15,6 +15,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.storable import added, legible
 from langmem_adapters.langchain.convert import from_message, from_summary
 from langmem_adapters.langchain.threads.overlap import is_said, known
+from langmem_adapters.langchain.threads.recording import undeleted
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.warn_once import WarnOnce
@@ -62,7 +63,8 @@ def thread_to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMem
     """Append what a thread says to a session, as far as it is not there; returns how many messages were new.
 
     System messages and summaries are not messages of the session; the state's ``brain_summary`` becomes its
-    summary, if it has none. Messages may also have left the session for its summary or its long-term memory.
+    summary, if it has none. Messages may also have left the session for its summary or its long-term memory; what was
+    deleted there does not come back.
 
     Args:
         thread: A state, such as ``graph.get_state(config).values``, or its messages, in any form LangChain reads.
@@ -112,7 +114,7 @@ def _to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -
     said = [message for message in map(legible, messages) if is_said(message)]
     history = yield from step(brain.messages)
     summary = yield from step(brain.get_summary)
-    new = said[known(history, said, covers(summary)) :]
+    new = yield from undeleted(brain, said[known(history, said, covers(summary)) :], history)
     if new and brain.long_term is not None:
         left = yield from _left(brain.long_term, brain.scope.session)
         new = [message for message in new if not message.id or message.id not in left]
