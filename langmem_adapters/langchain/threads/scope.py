@@ -16,6 +16,8 @@ __all__ = ["Lookup", "ScopeOf"]
 Lookup: TypeAlias = str | Callable[[Runtime[Any]], object]
 """An id, or a function that finds it in the runtime of a run."""
 
+_TOOLS = "tools"  # what create_agent calls the node in which tools run
+
 
 def _user_of(runtime: Runtime[Any]) -> object:
     return _of_context(runtime, "user_id")
@@ -35,7 +37,7 @@ class ScopeOf(NamedTuple):
     """Finds the scope of a run. ``needs_user`` refuses one without a user; one without a session always is."""
 
     user: Lookup | None  # None: the context's ``user_id``
-    session: Lookup | None  # None: the context's ``session_id``, else the thread's id
+    session: Lookup | None  # None: the context's ``session_id``, else the thread's id; of a subagent, one beside that
     tenant: Lookup
     needs_user: bool
 
@@ -52,7 +54,22 @@ class ScopeOf(NamedTuple):
                 'which session? Pass config={"configurable": {"thread_id": …}} or context={"session_id": …} to the run,'
                 " or give the middleware session="
             )
+        if self.session is None:
+            session += _tools_above(runtime)
         return Scope(tenant=_id("tenant", self.tenant, runtime), user=user, session=session)
+
+
+def _tools_above(runtime: Runtime[Any]) -> str:
+    """Where an agent that a tool of another calls is, as LangGraph has it: "|tools"; empty for one that is asked.
+
+    It is given the other's context and thread, but what a model says to it is not said in the other's conversation.
+    """
+    info = runtime.execution_info
+    parts = info.checkpoint_ns.split("|")[:-1] if info else []  # the last one is the agent's own node
+    nodes = [part.partition(":")[0] for part in parts if not part.isdigit()]
+    while nodes and nodes[-1] != _TOOLS:
+        nodes.pop()
+    return "".join(f"|{node}" for node in nodes)
 
 
 def _id(name: str, found: Lookup, runtime: Runtime[Any]) -> str:
