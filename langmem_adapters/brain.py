@@ -26,12 +26,13 @@ from langmem_adapters.metagpt import import_flow
 from langmem_adapters.model import Message, MessageData, Summary
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Store
+from langmem_adapters.sharing import Shared
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
 __all__ = ["BrainMemory"]
 
 
-class BrainMemory(Remembering, Reflection):
+class BrainMemory(Shared, Remembering, Reflection):
     """The short-term memory of one session (MetaGPT's ``BrainMemory``): history, knowledge, summary, title.
 
     Messages are appended one by one, never rewritten as a whole, so any number of writers may share a session.

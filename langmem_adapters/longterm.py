@@ -24,6 +24,7 @@ from langmem_adapters.recall.reranking import Reranker
 from langmem_adapters.recall.search import searching
 from langmem_adapters.recall.vectors import Semantic
 from langmem_adapters.records.keyed import Records
+from langmem_adapters.sharing import Shared
 from langmem_adapters.signals import meaning_of, weights_of
 
 __all__ = ["RECALLED", "LongTermMemory", "longterm_namespace"]
@@ -40,7 +41,7 @@ def longterm_namespace(scope: Scope) -> Namespace:
     raise ConfigurationError("a long-term memory needs a scope: give it user=, or session= where there is no user")
 
 
-class LongTermMemory:
+class LongTermMemory(Shared):
     """The long-term memory of a user, or of one session (MetaGPT's ``RoleZeroLongTermMemory``).
 
     Messages are kept as they are; the very same message said again is kept once, with the first time it was said and
@@ -262,9 +263,8 @@ class LongTermMemory:
         if k <= 0 or not query.strip():
             return views.Listing([], views.memories, query=query)
         self._counts["searches"] += 1
-        seen = {
-            normal(message.text) for message in validation.checked_list(shown, "shown is a list of messages", Message)
-        }
+        visible = validation.checked_list(shown, "shown is a list of messages", Message)
+        seen = {normal(message.text) for message in visible}
         memories: dict[bytes, Memory] = {}
 
         def wanted(id_: str, data: bytes) -> bool:

@@ -19,6 +19,7 @@ from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, Conflict, Damaged, NotSealed, SerializationError
 from langmem_adapters.keys import Namespace, encode_namespace, to_bytes
 from langmem_adapters.protocols import Appended, Item, Listed, Page, Store
+from langmem_adapters.sharing import Shared
 
 __all__ = ["BindingCodec", "Codec", "Redactor", "SealedStore"]
 
@@ -65,7 +66,7 @@ class BindingCodec(Protocol):
         ...
 
 
-class SealedStore:
+class SealedStore(Shared):
     """Implements :class:`~langmem_adapters.protocols.Store` in front of another store.
 
     Guards are compared by what values say, not by their stored form; so a guarded write takes one more round trip,

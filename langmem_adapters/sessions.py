@@ -20,6 +20,7 @@ from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import SessionInfo, salvage
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Listed, Store
+from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_store, check_text, check_whole, checked_scope
 
 __all__ = ["Line", "Sessions", "parse_lines"]
@@ -28,7 +29,7 @@ _PAGE = 500
 _log = logging.getLogger("langmem_adapters")
 
 
-class Sessions:
+class Sessions(Shared):
     """The sessions of one user (or of nobody in particular).
 
     Args:

@@ -14,6 +14,7 @@ from langmem_adapters.errors import ConfigurationError, Conflict
 from langmem_adapters.flow import Flow, Step, arun, run, step
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Item, Store
+from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_count, check_function, check_seconds, check_store, check_text
 from langmem_adapters.working_items import WorkingItem, read_item, write_item
 
@@ -37,7 +38,7 @@ class _Found(NamedTuple):
     item: WorkingItem
 
 
-class WorkingMemory:
+class WorkingMemory(Shared):
     """The working memory of conversations (arshai's ``RedisWorkingMemoryManager``): a few items, changed often.
 
     Each conversation has a memory of each :data:`MemoryType`, and each of these expires as a whole, ``ttl`` seconds

@@ -22,6 +22,7 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.model import Experience
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, Store
+from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_seconds, check_store, check_text, checked_scope
 
 __all__ = ["ExperiencePool", "QueryType", "Similar"]
@@ -31,7 +32,7 @@ _PAGE = 500  # lines that a worker reads at once
 _TAGS = 256  # the latest, of which it is known what was seen of them
 
 
-class ExperiencePool(Keeping):
+class ExperiencePool(Shared, Keeping):
     """Experiences of a tenant (or of one user) under one tag (MetaGPT's ``ExperienceManager``).
 
     An experience is found by its request, which is compared as a whole: same data, same types. The request's

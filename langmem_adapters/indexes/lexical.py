@@ -27,13 +27,14 @@ from langmem_adapters.language.dates import date_words, spoken_date_words
 from langmem_adapters.language.features import marks, named
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Evidence, Position
+from langmem_adapters.sharing import Shared
 
 __all__ = ["LexicalIndex"]
 
 _QUERY_CHARACTERS = 100_000  # of a longer query, so many at its beginning and at its end
 
 
-class LexicalIndex:
+class LexicalIndex(Shared):
     """An incremental BM25 index in an SQLite file, which may be the store's own file.
 
     A score is the document's BM25 divided by the most that any document could reach with this query, so it

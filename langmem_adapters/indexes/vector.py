@@ -12,6 +12,7 @@ from langmem_adapters.indexes.vector_refused import Refused, embedded
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Position
+from langmem_adapters.sharing import Shared
 
 __all__ = ["Maker", "Mark", "VectorIndex", "Vectors", "check"]
 
@@ -91,7 +92,7 @@ class PieceVectors(Vectors, Protocol):
         ...
 
 
-class VectorIndex:
+class VectorIndex(Shared):
     """Finds texts by what they mean (implements :class:`~langmem_adapters.protocols.Index`).
 
     A score is ``(1 + cosine) / 2``, whichever place keeps the vectors. Blank texts are not found, and a blank query

@@ -31,6 +31,7 @@ from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.langchain.unseen import unseen
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.protocols import Store
+from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import cache_store
 from langmem_adapters.validation import check_plain
 from langmem_adapters.warn_once import WarnOnce
@@ -41,7 +42,7 @@ _COUNTED = ("refused", "errors", "unkeyed", "saved_tokens")
 _ASKED = 1_000  # requests in the air, of which it is known when they were made
 
 
-class ExperienceCache(Switches, OtherWords, Removal, BaseCache):
+class ExperienceCache(Shared, Switches, OtherWords, Removal, BaseCache):
     """LangChain's LLM cache on a store (implements ``langchain_core.caches.BaseCache``).
 
     Prompts and model parameters are kept as a hash only. A hit is a new object each time, with a message id of

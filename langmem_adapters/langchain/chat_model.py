@@ -96,10 +96,6 @@ class CachedChatModel(Switches, BaseChatModel):
 
         self._made_by = {"url": url, "wait": wait} if cache is None and masked_url(url) == url else None
 
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """A copy of the model, with the same cache, as connections are not copied."""
-        return super().__deepcopy__({**(memo or {}), id(self._answers): self._answers})
-
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with the same cache; what is the model's own is changed in a copy of the model."""
         own = {name: value for name, value in (update or {}).items() if name in type(self).model_fields}

@@ -25,6 +25,7 @@ from langmem_adapters.langchain.caching.tools import Tools
 from langmem_adapters.langchain.chat_model import CachedChatModel
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Index, Store
+from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import cache_store
 from langmem_adapters.validation import check_count
 
@@ -41,7 +42,7 @@ __all__ = ["ExperienceMiddleware"]
 _SCOPES = 256  # the latest, whose calls in the air and counts are kept
 
 
-class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any]):
+class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
     """A cache for ``create_agent`` (implements ``langchain.agents.middleware.AgentMiddleware``).
 
     What :class:`CachedChatModel` is for a model, for an agent with any model, also one that other middleware chooses:

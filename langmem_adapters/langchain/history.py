@@ -21,6 +21,7 @@ from langmem_adapters.langchain.threads.turn import Piece, gather, mark
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, MessageData, Summary
 from langmem_adapters.protocols import Store
+from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import store_of
 from langmem_adapters.validation import check_scope, checked_list
 
@@ -30,7 +31,7 @@ _MOST = 1_000_000_000  # messages; where no window is asked for
 _SUMMARISED = 200  # messages; where a summary stands for those before
 
 
-class BrainChatMessageHistory(BaseChatMessageHistory):
+class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     """Chat history on a store (implements ``langchain_core.chat_history.BaseChatMessageHistory``).
 
     Every message comes back equal, of the same class, in the order of writing; a streamed chunk comes back as the

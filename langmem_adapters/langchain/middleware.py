@@ -44,6 +44,7 @@ from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled, Scope, Summary
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Index, Store
+from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import store_of
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 from langmem_adapters.validation import check_count
@@ -77,7 +78,7 @@ class BrainState(AgentState[Any]):
     brain_thread: NotRequired[Annotated[str, PrivateStateAttr]]
 
 
-class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any]):
+class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
     """Memory for ``create_agent`` (implements ``langchain.agents.middleware.AgentMiddleware``).
 
     Each model call is shown the session's newest messages within a budget, in a form that every provider accepts; in

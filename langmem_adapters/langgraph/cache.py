@@ -20,6 +20,7 @@ from langmem_adapters.experience.savings import Prices, Saved, check, cost
 from langmem_adapters.flow import arun, run, step
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Store
+from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import cache_store
 from langmem_adapters.warn_once import WarnOnce
 
@@ -34,7 +35,7 @@ _WRITES = "__pregel_ns_writes"  # the first label of what graphs cache
 _log = logging.getLogger("langmem_adapters")
 
 
-class ExperienceNodeCache(BaseCache[ValueT]):
+class ExperienceNodeCache(Shared, BaseCache[ValueT]):
     """A node cache for ``compile(cache=…)`` with ``CachePolicy`` (implements ``langgraph.cache.base.BaseCache``).
 
     Reading never builds anything but LangGraph's own safe types (messages, documents, dates and the like) and the

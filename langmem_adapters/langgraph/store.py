@@ -32,6 +32,7 @@ from langmem_adapters.langgraph.matching import check, common_prefix, item_filte
 from langmem_adapters.langgraph.shelf import Kept, Shelf
 from langmem_adapters.langgraph.tree import Tree
 from langmem_adapters.protocols import Index, Store
+from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import store_of
 from langmem_adapters.validation import checked_list, has_methods_of
 
@@ -41,7 +42,7 @@ _SHELVES = 1024  # namespaces whose index is followed by one thread at a time
 _MINUTE = 60.0
 
 
-class LongTermStore(BaseStore):
+class LongTermStore(Shared, BaseStore):
     """Items by namespace and key, found by words (implements ``langgraph.store.base.BaseStore``).
 
     It answers as ``InMemoryStore`` does, with these differences: the items of a search without a query come with

@@ -139,10 +139,6 @@ class CachedLLM(Switches, StructuredPrediction, LLM):
             **times,
         )
 
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """A copy of the model, with the same cache, as connections are not copied."""
-        return super().__deepcopy__({**(memo or {}), id(self._answers): self._answers})
-
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with the same cache. Raises ConfigurationError for what is the model's to change."""
         foreign = sorted((update or {}).keys() - type(self).model_fields.keys())

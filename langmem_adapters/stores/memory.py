@@ -11,6 +11,7 @@ from langmem_adapters.errors import Conflict
 from langmem_adapters.inspection import Dates, Health, KindStats, StoreStats
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
+from langmem_adapters.sharing import Shared
 
 __all__ = ["MemoryStore"]
 
@@ -25,7 +26,7 @@ class _Content:
     expires_at: float | None = None
 
 
-class MemoryStore:
+class MemoryStore(Shared):
     """Implements :class:`~langmem_adapters.protocols.Store` with dictionaries. ``clock`` gives Unix seconds."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:

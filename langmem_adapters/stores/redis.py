@@ -12,6 +12,7 @@ from langmem_adapters.flow import Flow, blocking, run, step
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, to_bytes, to_text
 from langmem_adapters.protocols import Appended, Item, Listed, Page
+from langmem_adapters.sharing import Shared
 
 try:
     from langmem_adapters.stores import redis_dates, redis_log, redis_report
@@ -31,7 +32,7 @@ _SMALL = 1 << 14  # bytes that are sent together with those of others
 _LONGEST = 1e10  # seconds that a server can count in milliseconds
 
 
-class RedisStore:
+class RedisStore(Shared):
     """Implements :class:`~langmem_adapters.protocols.Store` on Redis.
 
     A namespace is three keys with one hash tag: ``log``, a stream; ``ids``, the set of the ids in it; ``val``,

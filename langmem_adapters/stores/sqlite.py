@@ -12,6 +12,7 @@ from langmem_adapters.files.database import Database
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
+from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import sqlite_recent, sqlite_report, sqlite_values
 from langmem_adapters.stores.sqlite_namespaces import (
     BITS,
@@ -28,7 +29,7 @@ from langmem_adapters.stores.sqlite_namespaces import (
 __all__ = ["SQLiteStore"]
 
 
-class SQLiteStore:
+class SQLiteStore(Shared):
     """Implements :class:`~langmem_adapters.protocols.Store` on a file.
 
     Args:

@@ -14,6 +14,7 @@ from langmem_adapters.experience.cached import FunctionCache
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.functions.rules import Turn
 from langmem_adapters.experience.single_flight.flights import Flight
+from langmem_adapters.sharing import Shared
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["Asking", "Requests"]
@@ -37,7 +38,7 @@ class Requests(Arguments):
         return counted["question"]
 
 
-class Asking:
+class Asking(Shared):
     """The part of the hosts' answers that knows of calls in the air."""
 
     _calls: FunctionCache

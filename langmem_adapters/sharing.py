@@ -1,0 +1,33 @@
+"""What a copy means of what stands for a place where things are kept: the same place."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from typing_extensions import Self
+
+from langmem_adapters.errors import ConfigurationError
+
+__all__ = ["Shared"]
+
+
+class Shared:
+    """Is shared by deep copies of what holds it, as connections, locks and models are not copied.
+
+    Hosts copy what they hold: LlamaIndex's workflows at each edge, ``model_copy(deep=True)`` of pydantic, who forks a
+    state of LangGraph. Another process opens the place itself, by its URL.
+    """
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __copy__(self) -> Self:
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __reduce__(self) -> NoReturn:
+        name = type(self).__name__
+        raise ConfigurationError(f"{name} has connections of this process, and cannot be pickled: make it in the other")

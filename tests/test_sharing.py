@@ -1,0 +1,89 @@
+"""Deep copies of what holds a memory hold the same memory; another process opens it itself."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+
+from langmem_adapters import (
+    BrainMemory,
+    ConfigurationError,
+    ExperiencePool,
+    LongTermMemory,
+    Message,
+    Sessions,
+    WorkingMemory,
+    open_index,
+)
+from langmem_adapters.langchain import (
+    BrainChatMessageHistory,
+    BrainMemoryMiddleware,
+    ExperienceCache,
+    ExperienceMiddleware,
+    LongTermRetriever,
+)
+from langmem_adapters.langgraph import ExperienceNodeCache, LongTermStore
+from langmem_adapters.llamaindex import BrainRetriever
+from langmem_adapters.protocols import Store
+from langmem_adapters.sealing import SealedStore
+
+MADE: dict[str, Callable[[Store], Any]] = {
+    "store": lambda store: store,
+    "sealed store": lambda store: SealedStore(store, redactor=str),
+    "index": lambda _: open_index("memory:"),
+    "brain": lambda store: BrainMemory(store, "s", model=object()),
+    "long-term memory": lambda store: LongTermMemory(store, open_index("memory:"), user="ada"),
+    "working memory": WorkingMemory,
+    "pool": ExperiencePool,
+    "sessions": lambda store: Sessions(store, user="ada"),
+    "history": lambda store: BrainChatMessageHistory("s", store=store),
+    "cache": lambda store: ExperienceCache(store=store),
+    "memory in agents": lambda store: BrainMemoryMiddleware(store=store),
+    "cache in agents": lambda store: ExperienceMiddleware(store=store),
+    "graph's store": lambda store: LongTermStore(store=store),
+    "graph's cache": lambda store: ExperienceNodeCache(store=store),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_deep_copy_is_the_same_place_and_a_pickle_is_refused(any_store: Store, name: str) -> None:
+    made = MADE[name](any_store)
+    assert copy.deepcopy({"state": [made]})["state"][0] is made
+    shallow = copy.copy(made)
+    assert shallow is not made
+    assert vars(shallow) == vars(made)
+    with pytest.raises(ConfigurationError, match=f"{type(made).__name__} has connections of this process"):
+        pickle.dumps(made)
+
+
+def test_what_holds_a_memory_is_copied_and_holds_the_same(any_store: Store) -> None:
+    @dataclass
+    class State:
+        history: BrainChatMessageHistory
+        notes: list[str]
+
+    state = State(BrainChatMessageHistory("s", store=any_store), [])
+    other = copy.deepcopy(state)
+    other.notes.append("mine")
+    other.history.add_user_message("Where is my bike?")
+    assert [message.text for message in state.history.messages] == ["Where is my bike?"]
+    assert state.notes == []
+
+
+def test_retrievers_and_models_are_copied_with_the_memory_that_they_have(any_store: Store) -> None:
+    memory = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    retriever = LongTermRetriever(memory=memory)
+    ours = BrainRetriever("s", store=any_store)
+    model = FakeListChatModel(responses=["one", "two"], cache=ExperienceCache(store=any_store))
+    copied = retriever.model_copy(deep=True), copy.deepcopy(ours), model.model_copy(deep=True)
+    memory.add([Message(role="user", content="My bike is red.")])
+    BrainMemory(any_store, "s").add_talk("My bike is blue.")
+    assert [found.page_content for found in copied[0].invoke("bike")] == ["My bike is red."]
+    assert [found.text for found in copied[1].retrieve("bike")] == ["My bike is blue."]
+    assert model.invoke("hello").content == copied[2].invoke("hello").content == "one"
