@@ -190,6 +190,14 @@ def test_what_has_no_text_is_kept_but_not_found_by_the_name_of_who_said_it(memor
         assert set(texts(memory.search(query))) == {"What is the weather in Rome?", "It is sunny."}
 
 
+def test_a1_what_is_said_beside_the_text_is_kept_each_time_that_it_is_another(memory: LongTermMemory) -> None:
+    spoken = [{"audio": {"id": id_, "data": "UklGRg=="}} for id_ in ("audio_1", "audio_2")]
+    hosts = [{"langchain": {"additional_kwargs": fields}} for fields in (*spoken, spoken[0])]
+    memory.add([Message(id=f"m{n}", role="assistant", host=host) for n, host in enumerate(hosts)])
+    assert [each.message.host for each in memory.all()] == hosts[:2]
+    assert [len(each.occurrences) for each in memory.all()] == [2, 1]
+
+
 def test_h1_what_is_said_again_is_kept_once_with_each_time(memory: LongTermMemory) -> None:
     for session, id_ in (("monday", "1"), ("monday", "1"), ("tuesday", "1"), ("tuesday", "2")):
         memory.add([user("My bike is red.", id_, created_at=float(id_))], session=session)

@@ -87,7 +87,14 @@ def memory_id(message: Message) -> str:
     """The id under which a message is remembered: the fingerprint of who says what in it."""
     said = normal(message.content) if isinstance(message.content, str) else message.content
     calls = [call.model_dump() for call in message.tool_calls]
-    return fingerprint(message.role, message.name, said, calls, message.tool_call_id)
+    beside = () if said or calls else _beside_text(message)
+    return fingerprint(message.role, message.name, said, calls, message.tool_call_id, *beside)
+
+
+def _beside_text(message: Message) -> list[Any]:
+    """What a message says in none of its content: OpenAI's spoken answers and its refusals are there."""
+    found = (fields.get("additional_kwargs") for fields in message.host.values() if isinstance(fields, dict))
+    return [additional for additional in found if additional]
 
 
 def said_again(id_: str) -> str:
