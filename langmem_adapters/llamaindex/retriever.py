@@ -92,7 +92,8 @@ class LongTermRetriever(BaseRetriever):
     metadata hold ``role``, ``name``, ``session``, ``message_id``, ``created_at`` (Unix seconds) of when it was
     first said, what the message's own metadata hold, and ``recalled``, by which it is known and not stored again.
     A model is shown ``role`` and ``name`` of them. Of what was said several times, the metadata are those of the
-    first time that the filters let through.
+    first time that the filters let through. A QueryBundle is looked for by its query alone, by words and by meaning:
+    what HyDE adds to be embedded (``custom_embedding_strs``) is not.
 
     Args:
         memory: What is searched.
