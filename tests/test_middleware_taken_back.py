@@ -13,7 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langmem_adapters.langchain import BrainMemoryMiddleware, thread_to_history
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
-from tests.agents import Scripted, aask, ask, invalid, look, of, texts
+from tests.agents import Scripted, aask, ask, invalid, look, of, system, texts
 
 CONFIG: Any = {"configurable": {"thread_id": "s"}}
 
@@ -57,6 +57,12 @@ class Chat:
             ):
                 return checkpoint.config
         raise AssertionError("no such checkpoint")
+
+    def copy(self, session: str, source: str = "s") -> None:
+        """Copy a thread, as LangGraph's servers do."""
+        newest = self.agent.checkpointer.get_tuple({"configurable": {"thread_id": source}})
+        to: Any = {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
+        self.agent.checkpointer.put(to, newest.checkpoint, newest.metadata, newest.checkpoint["channel_versions"])
 
     def regenerate(self, messages: int) -> None:
         self.agent.invoke(None, self.before("model", messages), context={"user_id": "ada"})
@@ -193,15 +199,38 @@ def test_a_thread_that_was_copied_goes_on_with_all_of_it(memory_k: int, shown: l
     chat = Chat(memory_k=memory_k)
     for n in range(3):
         chat.ask(f"q{n}")
-    saver = chat.agent.checkpointer
-    newest = saver.get_tuple(CONFIG)
-    copy: Any = {"configurable": {"thread_id": "copy", "checkpoint_ns": ""}}
-    saver.put(copy, newest.checkpoint, newest.metadata, newest.checkpoint["channel_versions"])
+    chat.copy("copy")
     for question in ("also", "more"):
         ask(chat.agent, question, session="copy")
     assert chat.shown == shown
     assert texts(chat.memory.brain("copy", user="ada").messages())[-2:] == ["more", "answer 5"]
     assert chat.stored[-1] == "answer 3"
+
+
+def test_a_copy_shows_what_is_older_beside_a_summary_of_its_own() -> None:
+    told: list[str] = []
+
+    def summarise(prompt: str) -> str:
+        told.append(prompt)
+        return "In short."
+
+    chat = Chat(memory_k=12, model=summarise, summarize_in="inline", summarize_at=60)
+    for n in range(3):
+        chat.ask(f"q{n}")
+    older = [*chat.shown, "answer 3"]
+    chat.copy("copy")
+    long = [f"a question of so many words that there will be a summary of it, and it is number {n}" for n in range(4)]
+    for question in long:
+        ask(chat.agent, question, session="copy")
+    assert told
+    assert all("q0" not in prompt for prompt in told)
+    assert "In short." in system(chat.model.seen[-1])
+    assert chat.shown == [*older, long[2], "answer 6", long[3]]
+    chat.copy("again", source="copy")
+    for question in ("also", "more"):
+        ask(chat.agent, question, session="again")
+    copied = [text for n, question in enumerate(long) for text in (question, f"answer {4 + n}")]
+    assert chat.shown == [*copied, "also", "answer 8", "more"]  # 11, as they begin with a question
 
 
 def test_what_others_said_stays_in_view() -> None:

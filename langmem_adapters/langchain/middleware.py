@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
@@ -14,15 +14,16 @@ from typing_extensions import NotRequired
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.concurrency.locks import WholeLock
 from langmem_adapters.conversation.session import Context
-from langmem_adapters.conversation.stored_summary import covers
 from langmem_adapters.errors import ConfigurationError, MissingDependency, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.caching.storable import legible
 from langmem_adapters.langchain.convert import from_message
-from langmem_adapters.langchain.threads.overlap import is_said, joined
+from langmem_adapters.langchain.threads.conversation import conversation_of
+from langmem_adapters.langchain.threads.overlap import is_said
 from langmem_adapters.langchain.threads.recording import (
     BEGAN,
+    OLDER,
     RECORDED,
     SAID,
     THREAD,
@@ -30,11 +31,8 @@ from langmem_adapters.langchain.threads.recording import (
     question_of,
     record,
     recorded,
-    said_before,
-    undeleted,
     with_said,
     words_in,
-    written_by,
 )
 from langmem_adapters.langchain.threads.shown import Frame, memory_section, with_section
 from langmem_adapters.langchain.threads.thread import SUMMARY_KEY
@@ -74,6 +72,7 @@ class BrainState(AgentState[Any]):
     brain_summary: NotRequired[Annotated[str, OmitFromOutput]]
     brain_recorded: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_said: NotRequired[Annotated[list[BaseMessage], PrivateStateAttr]]
+    brain_older: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_began: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_thread: NotRequired[Annotated[str, PrivateStateAttr]]
 
@@ -252,8 +251,11 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
             RECORDED: thread[start - 1].id if start else "",
             SUMMARY_KEY: context.summary.text if context.summary else "",
             BEGAN: state.get(BEGAN, messages[-1].id if messages else ""),
+            OLDER: state.get(OLDER, ""),
             THREAD: state.get(THREAD) or (thread[0].id if thread else ""),
         }
+        if not (messages or context.summary):
+            found[OLDER] = found[RECORDED]
         return {name: value for name, value in found.items() if state.get(name) != value} or None
 
     def _shown(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
@@ -265,16 +267,14 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
         said: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
         if context is not lost or RECORDED in state:
             said = with_said(said, [own for m in thread[start:] if is_said(m) and (own := thread.original(m))])
-        older = yield from self._attempt(said_before(brain, thread, context, start, self._memory_k), [])
-        context = context._replace(messages=older + context.messages)
-        conversation = thread[:]
+        conversation = None
         if context is not lost:
-            both = self._conversation(brain, context, thread, start, written_by(state, context.messages))
-            conversation = yield from self._attempt(both, conversation)
+            both = conversation_of(brain, context, thread, start, state=state, words=self._words, most=self._memory_k)
+            conversation = yield from self._attempt(both, None)
         question = question_of(thread) or question_of([legible(message) for message in said])
         summary, system = context.summary, request.system_message
         frame = Frame(
-            conversation,
+            thread[:] if conversation is None else conversation,
             system,
             memory_k=self._memory_k,
             max_tokens=self._max_tokens,
@@ -293,17 +293,6 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
         self._counts["recalled"] += len(recalled)
         messages: list[Any] = [thread.original(message) or from_message(message) for message in shown]
         return request.override(messages=messages, system_message=remembering), said
-
-    def _conversation(
-        self, brain: BrainMemory, context: Context, thread: Thread, start: int, own: Collection[int]
-    ) -> Flow[list[Message]]:
-        """The session and the thread in one; the thread alone, where the session is not there any more."""
-        relevant, known = thread.since(context.messages, start)
-        heard = yield from undeleted(brain, relevant[:known], context.messages)
-        relevant = heard + relevant[known:]
-        if not context.messages and not covers(context.summary):
-            return relevant
-        return joined(context.messages, relevant, len(heard), own=own, words=self._words)
 
     def _recall(self, brain: BrainMemory, question: str, shown: Sequence[Message]) -> Flow[list[Recalled]]:
         if brain.long_term is None or not self._recall_k:

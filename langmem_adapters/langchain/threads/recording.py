@@ -8,10 +8,8 @@ from typing import Any, Final, TypeVar
 from langchain_core.messages import BaseMessage
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation.log import brain_namespace, entry_id
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import covers
-from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, have_been_deleted
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.storable import added, legible
@@ -22,6 +20,7 @@ from langmem_adapters.warn_once import WarnOnce
 
 __all__ = [
     "BEGAN",
+    "OLDER",
     "RECORDED",
     "SAID",
     "THREAD",
@@ -29,8 +28,6 @@ __all__ = [
     "question_of",
     "record",
     "recorded",
-    "said_before",
-    "undeleted",
     "with_said",
     "words_in",
     "written_by",
@@ -46,6 +43,9 @@ SAID: Final = "brain_said"
 
 BEGAN: Final = "brain_began"
 """Where it holds the id of the session's last message when the thread began; empty: the session began with it."""
+
+OLDER: Final = "brain_older"
+"""Where it holds the id of the last message that the thread had when its session began; empty: it had none."""
 
 THREAD: Final = "brain_thread"
 """Where it holds the id of the first message that the thread began with; and the key in the metadata of messages
@@ -76,30 +76,6 @@ def recorded(thread: Thread, state: Mapping[str, Any], context: Context, words: 
         return known_by_id(context.messages, thread, covers(context.summary), words)
     asked = max((n + 1 for n, message in enumerate(thread) if message.role == "user"), default=0)
     return first_new(thread.first(asked), state, context, words)
-
-
-def said_before(brain: BrainMemory, thread: Thread, context: Context, start: int, most: int) -> Flow[list[Message]]:
-    """The newest that a thread says from before its session began, which with the session's are no more than ``most``.
-
-    A thread may be older: it was copied, or had no memory until then, or its session was cleared or expired. Where a
-    session was begun by what somebody has deleted, or what has left it, the thread says nothing older that counts.
-    """
-    if context.summary is not None or not context.messages:
-        return []
-    older = thread.before(context.messages, start, most - len(context.messages))
-    left = (yield from step(brain.store.get, brain_namespace(brain.scope), [DEPARTED])) if older else {}
-    return [] if left else older
-
-
-def undeleted(brain: BrainMemory, said: list[Message], history: Sequence[Message]) -> Flow[list[Message]]:
-    """What a thread says, without what somebody has deleted from the session: the thread has that still."""
-    there = {message.id for message in history}
-    missing = [message.id for message in said if message.id and message.id not in there and is_said(message)]
-    if not missing:
-        return said
-    values = yield from step(brain.store.get, brain_namespace(brain.scope), [DELETED])
-    deleted = dict(zip(missing, have_been_deleted({}, values, list(map(entry_id, missing))), strict=True))
-    return [message for message in said if not deleted.get(message.id)]
 
 
 def record(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], words: Words, warn: WarnOnce) -> Flow[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import dropwhile
 from typing import overload
 
 from langchain_core.messages import BaseMessage
@@ -66,11 +65,10 @@ class Thread(Sequence[Message]):
         front = [self[n] for n in range(begin) if not self._is_said(n)]
         return front + self[begin:], len(front) + start - begin
 
-    def before(self, history: Sequence[Message], start: int, most: int) -> list[Message]:
-        """The newest that the thread says before a history begins, from a question on."""
-        begin = self._first_shared(history[:1], start)
-        said = (self[n] for n in range(max(begin - most, 0), begin) if self._is_said(n))
-        return list(dropwhile(lambda message: message.role != "user", said))
+    def until(self, message_id: str, most: int) -> list[Message]:
+        """The newest that is said up to the message with this id; nothing, where there is none."""
+        place = self.after(message_id) or 0 if message_id else 0
+        return [self[n] for n in range(max(place - most, 0), place) if self._is_said(n)]
 
     def _first_shared(self, first: Sequence[Message], start: int) -> int:
         place = self.after(first[0].id) if first and first[0].id else None
