@@ -14,7 +14,7 @@ import pytest
 
 from langmem_adapters.errors import SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.places import Place, clearing
+from langmem_adapters.files.places import Connection, Place, clearing
 
 _SCHEMA = ["CREATE TABLE t (x TEXT UNIQUE)"]
 
@@ -134,8 +134,8 @@ def test_as_many_connections_as_are_busy_at_once(tmp_path: Path) -> None:
 
 
 def test_the_last_idle_connection_may_be_borrowed_while_all_are_closed() -> None:
-    class Borrowed(list[sqlite3.Connection]):
-        def pop(self, *_: object) -> sqlite3.Connection:
+    class Borrowed(list[Connection]):
+        def pop(self, *_: object) -> Connection:
             raise IndexError  # somebody was quicker
 
     database = Database(":memory:", schema=_SCHEMA, name="t")

@@ -17,11 +17,11 @@ from langmem_adapters.concurrency import forks
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import WholeLock, let_go
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
-from langmem_adapters.files.places import Place, clearing, explained, why_not_opened
+from langmem_adapters.files.places import Connection, Place, clearing, explained, why_not_opened
 
 __all__ = ["Database"]
 
-_IMMEDIATE = "BEGIN IMMEDIATE"
+_DEFERRED, _IMMEDIATE, _NONE = "BEGIN", "BEGIN IMMEDIATE", ""
 _LONGEST = 5.0  # seconds to wait for writers who get on
 
 
@@ -77,17 +77,21 @@ class Database:
     def _start(self) -> None:
         self._pid = os.getpid()
         self._alone = threading.RLock()  # held by whoever uses the only connection of an in-memory database
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: list[Connection] = []
         self._ready = False
         self._finalizer = weakref.finalize(self, _close_all, self._idle, self._pid)
 
-    def reading(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
+    def reading(self) -> contextlib.AbstractContextManager[Connection]:
         """Look at one consistent state."""
-        return _Transaction(self, "BEGIN", self._breaker)
+        return _Transaction(self, _DEFERRED, self._breaker)
 
-    def writing(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
+    def writing(self) -> contextlib.AbstractContextManager[Connection]:
         """Change all or nothing, alone among writers."""
         return _Transaction(self, _IMMEDIATE, self._breaker)
+
+    def at_once(self) -> contextlib.AbstractContextManager[Connection]:
+        """Run one statement, which is a transaction by itself; in a hurry it does not wait for other writers."""
+        return _Transaction(self, _NONE, self._breaker)
 
     def clearing(self) -> contextlib.AbstractContextManager[None]:
         """Around what clears something: see :func:`~langmem_adapters.files.places.clearing`."""
@@ -114,7 +118,7 @@ class Database:
         with _Transaction(self, _IMMEDIATE, None):
             pass
 
-    def _end(self, connection: sqlite3.Connection, error: BaseException | None, begin: str) -> None:
+    def _end(self, connection: Connection, error: BaseException | None, begin: str) -> None:
         if error is not None:
             self._undo(connection, error)
             return
@@ -124,12 +128,12 @@ class Database:
         except BaseException as failure:
             self._undo(connection, failure)
             raise
-        there = begin != _IMMEDIATE or self.place.is_of(connection)
+        there = begin == _DEFERRED or self.place.is_of(connection)
         self._give_back(connection)
         if not there:
             raise StoreUnavailable(f"{self.path} was removed or replaced in the middle of a write, which is not in it")
 
-    def _undo(self, connection: sqlite3.Connection, error: BaseException) -> None:
+    def _undo(self, connection: Connection, error: BaseException) -> None:
         """Roll back, and raise the error if it is SQLite's, in plain words."""
         try:
             if connection.in_transaction:
@@ -141,7 +145,7 @@ class Database:
         if isinstance(error, (sqlite3.Error, UnicodeEncodeError)):
             raise self._explained(error) from error
 
-    def _begin(self, connection: sqlite3.Connection, begin: str) -> None:
+    def _begin(self, connection: Connection, begin: str) -> None:
         """In a hurry, look again every moment, and wait no longer than others get on with their writing.
 
         SQLite itself looks again after up to 0.1 s, which is too seldom among many writers.
@@ -167,7 +171,7 @@ class Database:
             else:
                 return
 
-    def _borrow(self) -> sqlite3.Connection:
+    def _borrow(self) -> Connection:
         forks.begin()
         try:
             return self._taken()
@@ -175,7 +179,7 @@ class Database:
             forks.end()
             raise
 
-    def _taken(self) -> sqlite3.Connection:
+    def _taken(self) -> Connection:
         if self._pid != os.getpid():
             # SQLite forbids to use, or even to close, a connection on the other side of a fork.
             _inherited.append(self._idle)
@@ -195,7 +199,7 @@ class Database:
             connection.close()
             self._ready = False
 
-    def _another(self) -> sqlite3.Connection:
+    def _another(self) -> Connection:
         try:
             connection = self._connect()
         except BaseException as error:
@@ -208,14 +212,14 @@ class Database:
             self._idle.append(connection)  # where it stays, so that no interrupt loses what is in it
         return connection
 
-    def _give_back(self, connection: sqlite3.Connection) -> None:
+    def _give_back(self, connection: Connection) -> None:
         if self.place.in_memory:
             let_go(self._alone)
         else:
             self._idle.append(connection)
         forks.end()
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> Connection:
         connection = self.place.connect(self._timeout)
         try:
             if self.place.in_memory or not self._ready:
@@ -229,7 +233,7 @@ class Database:
             raise
         return connection
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
+    def _prepare(self, connection: Connection) -> None:
         connection.execute("PRAGMA page_size=8192")  # takes effect on a new file only
         self._enter_wal(connection)
         connection.execute(
@@ -246,11 +250,11 @@ class Database:
             raise StoreError(f"{self.path} was written by a newer version of langmem_adapters; upgrade to read it")
         self._ready = True
 
-    def _version(self, connection: sqlite3.Connection) -> int:
+    def _version(self, connection: Connection) -> int:
         row = connection.execute("SELECT version FROM langmem_schema WHERE name = ?", (self._name,)).fetchone()
         return int(row[0]) if row else 0
 
-    def _enter_wal(self, connection: sqlite3.Connection) -> None:
+    def _enter_wal(self, connection: Connection) -> None:
         """SQLite does not wait for other processes while it changes the journal mode, so this does."""
         deadline = time.monotonic() + self._timeout
         while True:
@@ -295,7 +299,7 @@ class Database:
         return f"Database({self.path!r})"
 
 
-class _Transaction(contextlib.AbstractContextManager[sqlite3.Connection]):
+class _Transaction(contextlib.AbstractContextManager[Connection]):
     """Committed at its end, or rolled back where anything was raised.
 
     A generator would take three times as long, and an interrupt could come after it has begun and before its block.
@@ -306,12 +310,13 @@ class _Transaction(contextlib.AbstractContextManager[sqlite3.Connection]):
         self._begin = begin
         self._breaker = breaker
 
-    def __enter__(self) -> sqlite3.Connection:
+    def __enter__(self) -> Connection:
         self._successes = self._breaker.begun() if self._breaker else 0
         try:
             self._connection = connection = self._database._borrow()  # noqa: SLF001 - a part of it
             try:
-                self._database._begin(connection, self._begin)  # noqa: SLF001 - same
+                if self._begin != _NONE:
+                    self._database._begin(connection, self._begin)  # noqa: SLF001 - same
             except BaseException as error:
                 self._database._undo(connection, error)  # noqa: SLF001 - same
                 raise
@@ -336,10 +341,10 @@ class _Transaction(contextlib.AbstractContextManager[sqlite3.Connection]):
 
 _breaking = WholeLock()
 _breakers: weakref.WeakValueDictionary[str, Breaker] = weakref.WeakValueDictionary()
-_inherited: list[list[sqlite3.Connection]] = []  # a parent's connections, kept from being closed by a child
+_inherited: list[list[Connection]] = []  # a parent's connections, kept from being closed by a child
 
 
-def _close_all(connections: list[sqlite3.Connection], pid: int) -> None:
+def _close_all(connections: list[Connection], pid: int) -> None:
     with contextlib.suppress(IndexError):  # whoever borrows one meanwhile may have the last
         while connections and pid == os.getpid():
             connections.pop().close()

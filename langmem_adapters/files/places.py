@@ -12,12 +12,12 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import StoreError, StoreUnavailable
 
-__all__ = ["IN_MEMORY", "Place", "absolute", "clearing", "explained", "why_not_opened"]
+__all__ = ["IN_MEMORY", "Connection", "Place", "absolute", "clearing", "explained", "why_not_opened"]
 
 IN_MEMORY = ":memory:"
 """The path of no file, as SQLite has it."""
@@ -34,9 +34,15 @@ _removing = ForkSafeLock()
 _Identity: TypeAlias = "tuple[int, int] | None"
 
 
-class _Connection(sqlite3.Connection):
+class Connection(sqlite3.Connection):
+    """One to a file that may be removed or replaced."""
+
     file: _Identity = None
     wal: _Identity = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.remembered: dict[str, Any] = {}  # what its users know of this file, without any promise that it is so yet
 
 
 def absolute(path: Path) -> str:
@@ -51,14 +57,14 @@ class Place:
         self.in_memory = path == IN_MEMORY
         self.path = path if self.in_memory else absolute(Path(path))
         self._old_wal: _Identity = None  # of a file that was replaced
-        self._latest: Callable[[], _Connection | None] = lambda: None  # of those that may be in use
+        self._latest: Callable[[], Connection | None] = lambda: None  # of those that may be in use
 
     @property
     def file(self) -> Path | None:
         """The file itself, wherever the process has gone since, and not a link to it; None in memory."""
         return None if self.in_memory else Path(self.path).resolve()
 
-    def connect(self, timeout: float) -> sqlite3.Connection:
+    def connect(self, timeout: float) -> Connection:
         """Open what lies here, unless it would be taken for what it is not."""
         latest = self._latest()
         if latest is not None:
@@ -77,22 +83,20 @@ class Place:
                 isolation_level=None,
                 check_same_thread=False,
                 cached_statements=256,
-                factory=_Connection,
+                factory=Connection,
             )
             connection.file = _identity(self.path)
             if before in {None, connection.file}:
                 return connection
             connection.close()  # replaced in this very moment: who knows which one was opened
 
-    def note(self, connection: sqlite3.Connection) -> None:
+    def note(self, connection: Connection) -> None:
         """Remember what lies beside the file, once it was read."""
-        assert isinstance(connection, _Connection)  # noqa: S101 - made by connect
         connection.wal = _identity(f"{self.file}-wal")
         self._latest = weakref.ref(connection)
 
-    def is_of(self, connection: sqlite3.Connection) -> bool:
+    def is_of(self, connection: Connection) -> bool:
         """Whether it is one to the file that lies here."""
-        assert isinstance(connection, _Connection)  # noqa: S101 - made by connect
         if self.in_memory or (connection.file is not None and connection.file == _identity(self.path)):
             return True
         self._old_wal = connection.wal

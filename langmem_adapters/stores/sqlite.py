@@ -13,7 +13,7 @@ from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.sharing import Shared
-from langmem_adapters.stores import sqlite_recent, sqlite_report, sqlite_values
+from langmem_adapters.stores import sqlite_append, sqlite_recent, sqlite_report, sqlite_values
 from langmem_adapters.stores.sqlite_namespaces import (
     BITS,
     SCHEMA,
@@ -104,14 +104,21 @@ class SQLiteStore(Shared):
         ttl: float | None = None,
     ) -> Appended:
         name = encode_namespace(namespace)
+        if ttl is None:
+            with self._database.at_once() as connection:
+                appended = sqlite_append.append(connection, name, entries, self._clock(), keys)
+            if appended is not None:
+                return appended
         with self._database.writing() as connection, connection:
             now = self._clock()
             found = open_(connection, name, namespace, now)
             new = add(connection, found, entries, now)
             added = sum(new)
-            note(connection, found, added=added, removed=0, ttl=ttl, now=now)
+            row = note(connection, found, added=added, removed=0, ttl=ttl, now=now)
             values = sqlite_values.read(connection, found.number, keys) if keys else {}
-        return Appended(new, found.total + found.since + added, values)
+        end = sqlite_append.End(found.number, *row, found.free + added)
+        sqlite_append.remember(connection, name, end)
+        return Appended(new, end.length(), values)
 
     def write(
         self,

@@ -88,6 +88,11 @@ class Found(NamedTuple):
     beside: bool  # whether values may stand beside log entries
     alone: bool  # whether any have rows of their own, if that was looked for
 
+    @property
+    def free(self) -> int:
+        """The key of the entry that comes next."""
+        return (self.number << BITS) + self.next + self.since
+
 
 def find(connection: sqlite3.Connection, name: str, now: float) -> tuple[int, int, bool] | None:
     """The number of a namespace, how many entries its log has, and whether values may stand beside them.
@@ -125,7 +130,7 @@ def add(
 ) -> list[bool]:
     """Append to the log what it has not, and put values of the same ids beside; says of each entry if it is new."""
     new = []
-    seq = (found.number << BITS) + found.next + found.since
+    seq = found.free
     for id_, data in entries:
         value = values.get(id_)
         added = connection.execute(_ADD, (seq, id_, data, now, value)).rowcount
@@ -140,16 +145,17 @@ def add(
 
 def note(
     connection: sqlite3.Connection, found: Found, *, added: int, removed: int, ttl: float | None, now: float
-) -> None:
-    """Write the row, where the entries that were added do not say enough; and remove something that has expired."""
+) -> tuple[int, int]:
+    """Write the row, where the entries that were added do not say enough; and remove something that has expired.
+
+    Gives the row's next number, and how many entries it counts.
+    """
+    next_, total = found.next, found.total
     listed = 0 <= now - found.listed_at < BEHIND
     if not added or removed or not listed or ttl is not None or found.expires_at is not None:
         later = found.since + added
-        change: dict[str, float | None] = {
-            "next": found.next + later,
-            "total": found.total + later - removed,
-            "updated_at": now,
-        }
+        next_, total = next_ + later, total + later - removed
+        change: dict[str, float | None] = {"next": next_, "total": total, "updated_at": now}
         if not listed:
             change["listed_at"] = now
         if ttl is not None or found.expires_at is not None:
@@ -157,6 +163,7 @@ def note(
         connection.execute(_update(*change), (*change.values(), found.number))
     if found.expired is not None:
         _cull(connection, found.expired)
+    return next_, total
 
 
 @functools.cache

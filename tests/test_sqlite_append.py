@@ -1,0 +1,225 @@
+"""Appending by one statement: what a connection remembers of a log's end is never taken for more than a guess."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.sqlite import SQLiteStore
+from langmem_adapters.stores.sqlite_append import FEW
+from langmem_adapters.stores.sqlite_namespaces import BEHIND
+from langmem_adapters.testing.fakes import FakeClock
+
+NS = ("brain", "", "", "s")
+OTHER = ("brain", "", "", "t")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def stores(tmp_path: Path, clock: FakeClock) -> Iterator[tuple[SQLiteStore, SQLiteStore]]:
+    """Two of one file, with a connection each."""
+    one, other = (SQLiteStore(tmp_path / "store.db", clock=clock) for _ in range(2))
+    yield one, other
+    one.close()
+    other.close()
+
+
+def statements(store: SQLiteStore, *ids: str, keys: tuple[str, ...] = ()) -> list[str]:
+    """The kinds of statements that an append of these takes."""
+    (connection,) = store._database._idle
+    said: list[str] = []
+    connection.set_trace_callback(lambda text: said.append(text.split()[0]))
+    store.append(NS, [(id_, b"data") for id_ in ids], keys=keys)
+    connection.set_trace_callback(None)
+    return said
+
+
+def ids(store: SQLiteStore) -> list[str]:
+    page = store.scan(NS)
+    assert page.total == len(page.items)
+    return [item.id for item in page.items]
+
+
+def test_a_log_that_was_appended_to_takes_one_statement(stores: tuple[SQLiteStore, SQLiteStore]) -> None:
+    store, _ = stores
+    store.append(NS, [("a", b"")])
+    assert statements(store, "b") == ["INSERT"]
+    assert statements(store, "c", "d", keys=("departed", "summary")) == ["INSERT"]
+    many = [f"{n}" for n in range(FEW + 1)]
+    assert statements(store, *many)[0] == "BEGIN"
+    assert ids(store) == ["a", "b", "c", "d", *many]
+
+
+def test_one_who_was_overtaken_looks_again(stores: tuple[SQLiteStore, SQLiteStore]) -> None:
+    store, other = stores
+    store.append(NS, [("a", b"")])
+    other.append(NS, [("b", b"")])
+    assert statements(store, "c")[1] == "BEGIN"
+    assert statements(store, "d") == ["INSERT"]
+    assert ids(store) == ["a", "b", "c", "d"]
+
+
+def test_what_is_known_is_not_appended_again(stores: tuple[SQLiteStore, SQLiteStore]) -> None:
+    store, _ = stores
+    store.append(NS, [("a", b"first")])
+    assert store.append(NS, [("b", b""), ("a", b"again"), ("b", b"twice")]) == ([True, False, False], 2, {})
+    assert [item[1:] for item in store.scan(NS).items] == [("a", b"first"), ("b", b"")]
+
+
+def begin_anew(store: SQLiteStore) -> None:
+    store.clear(NS)
+    store.append(NS, [("z", b"")])
+
+
+def remove(store: SQLiteStore, *places: int) -> None:
+    items = store.scan(NS).items
+    store.write(NS, remove=[items[n] for n in places])
+
+
+BETWEEN: dict[str, Callable[[SQLiteStore], Any]] = {
+    "nothing": lambda _: None,
+    "the first is removed": lambda store: remove(store, 0),
+    "the last is removed": lambda store: remove(store, -1),
+    "all are removed": lambda store: remove(store, *range(store.scan(NS).total)),
+    "one takes the place of another": lambda store: store.write(
+        NS, remove=store.scan(NS).items[-1:], append=[("z", b"")]
+    ),
+    "cleared": lambda store: store.clear(NS),
+    "cleared and begun anew": begin_anew,
+    "a value is written": lambda store: store.write(NS, put={"x": b"value"}),
+    "a value is written beside an entry": lambda store: store.write(NS, put={"x": b"value"}, append=[("x", b"")]),
+    "it gets an end": lambda store: store.write(NS, ttl=5),
+    "it gets an end with an entry": lambda store: store.append(NS, [("z", b"")], ttl=5),
+}
+
+
+@pytest.mark.parametrize("keys", [(), ("x",)])
+@pytest.mark.parametrize("before", [1, 2])
+@pytest.mark.parametrize("between", BETWEEN)
+def test_whatever_came_in_between_an_append_is_what_it_would_be(
+    stores: tuple[SQLiteStore, SQLiteStore], clock: FakeClock, between: str, before: int, keys: tuple[str, ...]
+) -> None:
+    store, other = stores
+    for n in range(before):  # the first writes the row, what comes later does not
+        store.append(NS, [(f"{n}", b"")])
+    BETWEEN[between](other)
+    fresh = SQLiteStore(store.path, clock=clock)
+    old = fresh.scan(NS, keys=keys)
+    fresh.close()
+    assert store.append(NS, [("new", b"")], keys=keys) == ([True], old.total + 1, old.values)
+    assert store.append(NS, [("newer", b"")], keys=keys) == ([True], old.total + 2, old.values)
+    assert ids(store) == [*(item.id for item in old.items), "new", "newer"]
+    assert (dates := store.dates(NS)) is not None
+    assert dates.left is None
+    store.clear(NS)
+    with closing(sqlite3.connect(store.path)) as connection:
+        assert connection.execute("SELECT count(*) FROM langmem_log").fetchone() == (0,)
+
+
+def test_what_has_expired_is_removed_beside_appending(
+    stores: tuple[SQLiteStore, SQLiteStore], clock: FakeClock
+) -> None:
+    store, _ = stores
+    store.append(NS, [("a", b"")])
+    store.append(OTHER, [("a", b"")], ttl=10)
+    clock.advance(11)
+    store.append(NS, [("b", b"")])
+    with closing(sqlite3.connect(store.path)) as connection:
+        assert connection.execute("SELECT count(*) FROM langmem_log").fetchone() == (2,)
+
+
+@pytest.mark.parametrize("seconds", [1, 61, -5])
+def test_the_list_of_sessions_is_never_far_behind(
+    stores: tuple[SQLiteStore, SQLiteStore], clock: FakeClock, seconds: float
+) -> None:
+    store, _ = stores
+    store.append(NS, [("a", b"")])
+    clock.advance(seconds)
+    store.append(NS, [("b", b"")])
+    with closing(sqlite3.connect(store.path)) as connection:
+        (listed_at,) = connection.execute("SELECT listed_at FROM langmem_namespaces").fetchone()
+    assert 0 <= clock() - listed_at < BEHIND
+
+
+def test_a_file_that_is_replaced_is_not_guessed_about(tmp_path: Path, clock: FakeClock) -> None:
+    """An older copy, whose log ends before the place that is remembered."""
+    path, copy = tmp_path / "store.db", tmp_path / "copy.db"
+    store = SQLiteStore(path, clock=clock)
+    store.append(NS, [("a", b"")])
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+    store.append(NS, [("b", b""), ("c", b"")])
+    store.close()
+    copy.replace(path)
+    store.append(NS, [("d", b"")])
+    assert ids(store) == ["a", "d"]
+    store.close()
+
+
+_folder = tempfile.TemporaryDirectory()
+_numbers = itertools.count()
+_names = st.sampled_from(["a", "b", "c", "d", "e", "f"])
+_entries = st.lists(st.tuples(_names, st.binary(max_size=2)), max_size=4)
+_steps = st.lists(
+    st.tuples(
+        st.integers(0, 1),  # whose connection
+        st.sampled_from([NS, NS, OTHER]),
+        st.one_of(
+            st.tuples(st.just("append"), _entries, st.sampled_from([(), (), ("x",), ("x", "y")])),
+            st.tuples(st.just("append"), _entries, st.just(("x",))),
+            st.tuples(st.just("append for"), _entries, st.sampled_from([5.0, 500.0])),
+            st.tuples(st.just("put"), st.sampled_from(["x", "y", "a"]), st.lists(_names, max_size=1)),
+            st.tuples(st.just("remove"), st.sets(st.integers(0, 9), max_size=3), _entries),
+            st.tuples(st.just("wait"), st.sampled_from([1.0, 7.0, 61.0, -5.0]), st.none()),
+            st.tuples(st.just("clear"), st.none(), st.none()),
+        ),
+    ),
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
+@given(steps=_steps)
+def test_whatever_two_do_the_file_holds_what_the_memory_holds(steps: list[Any]) -> None:
+    clock = FakeClock()
+    memory = MemoryStore(clock=clock)
+    path = Path(_folder.name) / f"append{next(_numbers)}.db"
+    files = [SQLiteStore(path, clock=clock) for _ in range(2)]
+    for who, namespace, step in steps:
+        assert _done(files[who], namespace, step, clock) == _done(memory, namespace, step, None)
+        for looked in (NS, OTHER):
+            ours, theirs = files[1 - who].scan(looked, keys=["x"]), memory.scan(looked, keys=["x"])
+            assert [item[1:] for item in ours.items] == [item[1:] for item in theirs.items]
+            assert ours[1:] == theirs[1:]
+    for file in files:
+        file.close()
+
+
+def _done(store: SQLiteStore | MemoryStore, namespace: Any, step: tuple[str, Any, Any], clock: FakeClock | None) -> Any:
+    kind, one, two = step
+    if kind == "append":
+        return store.append(namespace, one, keys=two)
+    if kind == "append for":
+        return store.append(namespace, one, ttl=two)
+    if kind == "put":
+        return store.write(namespace, put={one: b"value"}, append=[(id_, b"") for id_ in two])
+    if kind == "remove":
+        items = store.scan(namespace).items
+        return store.write(namespace, remove=[items[n] for n in one if n < len(items)], append=two)
+    if kind == "clear":
+        return store.clear(namespace)
+    return clock.advance(one) if clock is not None else None
