@@ -299,8 +299,12 @@ def test_e2_langchain_filters_narrow_and_never_leak(
 def test_e2_many_better_matches_do_not_hide_the_one_that_is_wanted(others: list[str], query: str) -> None:
     assume(query not in others)
     memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
-    for n, text in enumerate(others * 30):
-        memory.add([Message(role="user", content=f"{query} {text}", name=f"other {n}", metadata={"n": 0})])
+    memory.add(
+        [
+            Message(role="user", content=f"{query} {text}", name=f"other {n}", metadata={"n": 0})
+            for n, text in enumerate(others * 30)
+        ]
+    )
     memory.add([Message(role="user", content=f"{query} {'far ' * 40}", metadata={"n": 1})])
     filters = MetadataFilters(filters=[MetadataFilter(key="n", value=1)])
     assert len(LlamaIndexRetriever(memory, similarity_top_k=1, filters=filters).retrieve(query)) == 1
