@@ -44,7 +44,9 @@ sys.exit(any(os.wait()[1] for _ in range(8)))
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 def test_c8_eight_processes_update_one_key_and_their_own(kind: str, tmp_path: Path, redis_server: RedisServer) -> None:
     url = f"sqlite:///{tmp_path}/cache.db" if kind == "sqlite" else redis_server.url(db=3)
-    done = subprocess.run([sys.executable, "-c", UPDATES, url], capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", UPDATES, url], capture_output=True, text=True, timeout=180, check=False
+    )
     assert done.returncode == 0, done.stderr
     cache = ExperienceCache(url)
     found = [cache.lookup(f"{number}-{n}", "model") for number in range(8) for n in range(100)]

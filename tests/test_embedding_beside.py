@@ -6,8 +6,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
@@ -27,6 +28,8 @@ from langmem_adapters.langchain import CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+
+T = TypeVar("T")
 
 ASKED, ALIKE = "How do I learn to speak Hindi?", "How can I learn to speak Hindi?"
 SLOW = "What is slow to embed?"
@@ -194,9 +197,16 @@ def test_who_comes_as_the_other_goes_does_it_itself(monkeypatch: pytest.MonkeyPa
 
 
 def _held() -> ForkSafeLock:
+    """One that another thread has."""
     lock = ForkSafeLock()
-    lock._own().acquire()
+    _elsewhere(lock._own().acquire)
     return lock
+
+
+def _elsewhere(call: Callable[[], T]) -> T:
+    """What a call in another thread gives."""
+    with ThreadPoolExecutor(1) as others:
+        return others.submit(call).result()
 
 
 def test_an_embedder_that_fails_in_the_background_is_told_of(
@@ -226,10 +236,16 @@ def test_an_embedder_that_fails_in_the_background_is_told_of(
 
 def test_a_lock_is_waited_for_so_long_and_no_longer() -> None:
     lock = ForkSafeLock()
-    with lock.taken(0.0) as alone, lock.taken(0.01) as second:
-        assert (alone, second) == (True, False)
-    with lock.held(), lock.taken(0.0) as third:
-        assert third is False
+
+    def is_free(seconds: float) -> bool:
+        with lock.taken(seconds) as alone:
+            return alone
+
+    with lock.taken(0.0) as alone:
+        assert (alone, _elsewhere(lambda: is_free(0.01))) == (True, False)
+    with lock.held():
+        assert _elsewhere(lambda: is_free(0.0)) is False
+    assert _elsewhere(lambda: is_free(0.0)) is True
     with pytest.raises(KeyError), lock.taken(0.0):
         raise KeyError
     with lock.taken(-1) as last:

@@ -795,8 +795,10 @@ def test_writers_of_one_process_wait_for_each_other() -> None:
 def test_a_writer_does_not_wait_for_ever_for_one_that_is_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shelves, "_TURN", 0.0)
     store = make(MemoryStore())
-    with store._shelf(ADA)._writing.held():
-        store.put(ADA, "k", {})
+    held_up = threading.Thread(target=store._shelf(ADA)._writing._own().acquire)
+    held_up.start()
+    held_up.join()
+    store.put(ADA, "k", {})
     assert set(everything(store)) == {(ADA, "k")}
 
 

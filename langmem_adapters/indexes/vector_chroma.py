@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sqlite3
 import sys
 import threading
 from collections import OrderedDict
@@ -32,6 +33,7 @@ _TIMEOUT = 60.0  # seconds, for what may be a large change
 _PATIENCE = 10.0  # seconds, for what somebody waits for: to connect, to look up, to search
 _COLLECTIONS = 1_000  # that are remembered
 _ABOUT = "langmem"
+_SQLITE = (3, 35)  # else chromadb refuses its import
 _INDEX = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200}}
 _importing = WholeLock()  # no child is forked in the middle of it
 
@@ -74,6 +76,9 @@ class ChromaVectors:
         if not (_is_installed("chromadb") and _is_installed("numpy")):
             raise MissingDependency("chromadb", "chroma")
         self._given = None if isinstance(place, str) else place
+        if self._given is None and sqlite3.sqlite_version_info < _SQLITE:
+            has = sqlite3.sqlite_version
+            raise ConfigurationError(f"chromadb cannot be used here: it needs SQLite 3.35, and this Python has {has}")
         self._folder = folder_of(place) if isinstance(place, str) else ""
         self._server = server_of(place) if isinstance(place, str) and not self._folder else None
         self._name = self._folder or ("{}:{}".format(*self._server) if self._server else "the given client")
@@ -330,7 +335,5 @@ def _parts(values: Sequence[T], size: int) -> Iterator[list[T]]:
 def _answered(collection: Any, ask: Callable[[Any], T]) -> T:
     try:
         return ask(collection)
-    except (
-        _driver().InternalError
-    ):  # beside a write, a server may look for what it has half of; a moment later it has it all
-        return ask(collection)
+    except _driver().InternalError:
+        return ask(collection)  # beside a write, a server may look for what it has half of: a moment later it has all

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
-
-from langmem_adapters.errors import ConfigurationError, MissingDependency
+from langmem_adapters.errors import MissingDependency
 
 try:
     import chromadb
@@ -15,9 +13,5 @@ try:
     from langmem_adapters.indexes.vector_chroma_nearest import cosines, nearest  # imports NumPy, which Chroma brings
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
-except RuntimeError as error:  # of chromadb itself, which speaks of SQLite in several coloured lines
-    raise ConfigurationError(
-        f"chromadb cannot be used here: it needs SQLite 3.35, and this Python has {sqlite3.sqlite_version}"
-    ) from error
 
 __all__ = ["InternalError", "NotFoundError", "Settings", "chromadb", "cosines", "httpx", "nearest"]
