@@ -6,6 +6,7 @@ import itertools
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, TimeoutError  # noqa: A004 - Python 3.10 has another of its own
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,25 @@ def test_the_list_of_sessions_is_never_far_behind(
     with closing(sqlite3.connect(store.path)) as connection:
         (listed_at,) = connection.execute("SELECT listed_at FROM langmem_namespaces").fetchone()
     assert 0 <= clock() - listed_at < BEHIND
+
+
+def test_one_in_a_hurry_waits_for_a_writer_as_ever(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "store.db", fails_fast=True, timeout=60)
+    store.append(NS, [("a", b"")])
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as writer, ThreadPoolExecutor() as others:
+        writer.execute("BEGIN IMMEDIATE")
+        appended = others.submit(store.append, NS, [("b", b"")])
+        with pytest.raises(TimeoutError):
+            appended.result(0.1)
+        writer.execute("COMMIT")
+        assert appended.result(60) == ([True], 2, {})
+    store.close()
+
+
+def test_any_number_of_values_is_asked_for(stores: tuple[SQLiteStore, SQLiteStore]) -> None:
+    store, _ = stores
+    store.append(NS, [("a", b"")])
+    assert store.append(NS, [("b", b"")], keys=[f"{n}" for n in range(300_000)]) == ([True], 2, {})
 
 
 def test_a_file_that_is_replaced_is_not_guessed_about(tmp_path: Path, clock: FakeClock) -> None:

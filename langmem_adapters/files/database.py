@@ -90,8 +90,8 @@ class Database:
         return _Transaction(self, _IMMEDIATE, self._breaker)
 
     def at_once(self) -> contextlib.AbstractContextManager[Connection]:
-        """Run one statement, which is a transaction by itself; in a hurry it does not wait for other writers."""
-        return _Transaction(self, _NONE, self._breaker)
+        """Run one statement, which is a transaction by itself, on a file that does not fail fast."""
+        return _Transaction(self, _NONE, None)
 
     def clearing(self) -> contextlib.AbstractContextManager[None]:
         """Around what clears something: see :func:`~langmem_adapters.files.places.clearing`."""

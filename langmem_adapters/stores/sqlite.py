@@ -52,6 +52,7 @@ class SQLiteStore(Shared):
     ) -> None:
         self.path = str(path)
         self._clock = clock
+        self._is_patient = not fails_fast  # one statement waits as long as SQLite does
         self._database = Database(
             path, schema=SCHEMA, name="store", synchronous=synchronous, timeout=timeout, fails_fast=fails_fast
         )
@@ -104,7 +105,7 @@ class SQLiteStore(Shared):
         ttl: float | None = None,
     ) -> Appended:
         name = encode_namespace(namespace)
-        if ttl is None:
+        if ttl is None and self._is_patient:
             with self._database.at_once() as connection:
                 appended = sqlite_append.append(connection, name, entries, self._clock(), keys)
             if appended is not None:

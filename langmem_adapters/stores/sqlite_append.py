@@ -18,7 +18,7 @@ from langmem_adapters.stores.sqlite_namespaces import BEHIND, BITS
 __all__ = ["FEW", "End", "append", "remember"]
 
 FEW = 8
-"""Entries that are appended by one statement, at the most."""
+"""Entries that are appended, and keys that are asked for, by one statement at the most."""
 
 _LOGS = 1000  # whose ends a connection remembers
 
@@ -41,7 +41,7 @@ def append(
 ) -> Appended | None:
     """Append all, where none of the ids is known and none of the keys has a value; None: nothing is written."""
     end: End | None = connection.remembered.get(name)
-    if end is None or not entries or len(entries) > FEW:
+    if end is None or not entries or max(len(entries), len(keys)) > FEW:
         return None
     rows = [value for n, entry in enumerate(entries, end.free) for value in (n, *entry)]
     row = (end.number, end.next, end.total, now - BEHIND, now, now)
