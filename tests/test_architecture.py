@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -170,6 +171,12 @@ def test_no_import_cycle() -> None:
 def test_size_and_name(module: str) -> None:
     assert len(SOURCES[module].splitlines()) <= MAX_LINES
     assert not BANNED_NAMES & set(module.split("."))
+
+
+def test_a_transaction_ends_by_its_connection_too() -> None:
+    """Else an interrupt may leave it begun, see Database."""
+    begun = re.findall(r"\n +with .*\.(?:reading|writing)\(\)(.*)", "".join(SOURCES.values()))
+    assert set(begun) == {" as connection, connection:"}
 
 
 def test_no_folder_for_a_single_file() -> None:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.files.places import IN_MEMORY
 
-__all__ = ["URL_VARIABLES", "default_url", "file_of", "server_of"]
+__all__ = ["URL_VARIABLES", "database_of", "default_url", "file_of"]
 
 URL_VARIABLES = ("LANGMEM_STORE_URL", "REDIS_URL")
 _LOGIN = re.compile(r"(?<=//)[^/]*@|(?<=[?&])(sentinel_)?(username|password)=[^&]*")
@@ -33,10 +33,10 @@ def file_of(url: str) -> tuple[Path, dict[str, str]]:
     return Path(path).expanduser(), dict(parse_qsl(query, keep_blank_values=True))
 
 
-def server_of(url: str) -> str:
+def database_of(url: str) -> str:
     """Which database of which server a URL names, however it is spelled, and nothing of its login and other options.
 
-    >>> server_of("rediss://ada:secret@Example.org?socket_timeout=3")
+    >>> database_of("rediss://ada:secret@Example.org?socket_timeout=3")
     'redis://example.org:6379/0'
     """
     text = _LOGIN.sub("", url.strip())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langmem_adapters.concurrency.breaker import PATIENCE
 from langmem_adapters.concurrency.locks import WholeLock
 from langmem_adapters.embedding import Embedder
-from langmem_adapters.files.urls import default_url, file_of, server_of
+from langmem_adapters.files.urls import database_of, default_url, file_of
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.protocols import Index, Store
@@ -89,7 +89,7 @@ def _file(url: str) -> str | Path:
     if url.startswith("sqlite:"):
         return file_of(url)[0]
     # Another file would keep the words that are deleted in this one, where somebody gives a new password, or a timeout.
-    return f"langmem-{fingerprint(server_of(url))[:12]}-index.db"
+    return f"langmem-{fingerprint(database_of(url))[:12]}-index.db"
 
 
 def shared_index(url: str | None = None, timeout: float | None = None) -> Index:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,6 +39,7 @@ _INDEX = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200}}
 _importing = WholeLock()  # no child is forked in the middle of it
 
 
+@cache
 def _driver() -> Any:
     """What takes seconds to import, and so is imported by who asks first, on whatever thread: not by who makes it."""
     with _importing:

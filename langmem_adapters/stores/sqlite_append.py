@@ -68,7 +68,7 @@ def remember(connection: Connection, name: str, end: End) -> None:
 @functools.cache
 def _statement(entries: int, keys: int) -> str:
     without = (
-        f" AND NOT EXISTS (SELECT 1 FROM langmem_values WHERE namespace = ? AND key IN ({_marks(keys)}))"  # noqa: S608 - question marks
+        f" AND NOT EXISTS (SELECT 1 FROM langmem_values WHERE namespace = ? AND key IN ({', '.join('?' * keys)}))"  # noqa: S608 - question marks
         if keys
         else ""
     )
@@ -79,7 +79,3 @@ def _statement(entries: int, keys: int) -> str:
         f" AND listed_at > ? AND listed_at <= ? AND expires_at IS NULL{' AND beside = 0' if keys else ''})"
         " AND NOT EXISTS (SELECT 1 FROM langmem_namespaces WHERE expires_at <= ?)" + without
     )
-
-
-def _marks(count: int) -> str:
-    return ", ".join("?" * count)
