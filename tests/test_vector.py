@@ -17,8 +17,12 @@ from hypothesis import strategies as st
 from llama_index.core.vector_stores import FilterOperator, SimpleVectorStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQuery, VectorStoreQueryResult
 from llama_index.vector_stores.chroma import ChromaVectorStore
+from llama_index.vector_stores.qdrant import QdrantVectorStore
+from qdrant_client import QdrantClient
 
+from langmem_adapters import LongTermMemory, Message, open_store
 from langmem_adapters.embedding import Embedder, Vector
+from langmem_adapters.erasure import delete_user
 from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, SearchError
 from langmem_adapters.indexes import open_index, open_vectors, shared_vectors
 from langmem_adapters.indexes.vector import Maker, VectorIndex, Vectors
@@ -33,6 +37,8 @@ from langmem_adapters.testing.vectors import VectorsConformance, cosine, word_ve
 from tests.chroma_server import ChromaServer
 
 NOTES = ("notes",)
+# Qdrant says of its version without a server that it filters without an index.
+local = pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning")
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +109,26 @@ class TestInAChromaVectorStore(VectorsConformance):
         shorter = indexed(lambda texts: word_vectors(texts, 32))
         assert shorter.position(NOTES) is None
         with pytest.raises(SearchError, match="ChromaVectorStore failed: InvalidArgumentError"):
+            shorter.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
+        assert shorter.position(NOTES) is None
+
+
+@local
+class TestInAQdrantVectorStore(VectorsConformance):
+    """LlamaIndex's own: it makes its collection with the first node, and can neither delete nor search before."""
+
+    @pytest.fixture
+    def vectors(self, tmp_path: Path) -> Iterator[Vectors]:
+        store = QdrantVectorStore("theirs", client=QdrantClient(":memory:"))
+        with contextlib.closing(NodeVectors(store, tmp_path / "ledger.db")) as opened:
+            yield opened
+
+    def test_another_dimension_begins_anew(self, index: VectorIndex, indexed: Callable[..., VectorIndex]) -> None:
+        """This store's collection has its dimension for good: that is said, and nothing is mixed."""
+        index.apply(NOTES, upsert=[Document("a", "bike")], position=(2, "a"))
+        shorter = indexed(lambda texts: word_vectors(texts, 32))
+        assert shorter.position(NOTES) is None
+        with pytest.raises(SearchError, match="QdrantVectorStore failed: ValueError"):
             shorter.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
         assert shorter.position(NOTES) is None
 
@@ -455,6 +481,24 @@ def test_a_failing_store_is_a_search_error_and_the_change_can_be_made_again() ->
     assert len(store.data.embedding_dict) == 2
 
 
+@local
+@pytest.mark.parametrize("then", ["made again", "cleared"])
+def test_a_store_that_failed_with_its_first_nodes_goes_on(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger has them by then, and the store has no collection yet to delete them from."""
+    store = QdrantVectorStore("theirs", client=QdrantClient(":memory:"))
+    index = VectorIndex(NodeVectors(store), words())
+    with monkeypatch.context() as patch:
+        patch.setattr(QdrantVectorStore, "add", lambda *_, **__: 1 / 0)
+        with pytest.raises(SearchError, match="QdrantVectorStore failed: ZeroDivisionError"):
+            index.apply(NOTES, upsert=[Document("a", "bike"), Document("b", "boat")], position=(2, "b"))
+    if then == "cleared":
+        index.clear(NOTES)
+        assert index.search(NOTES, "boat", 5) == []
+    index.apply(NOTES, upsert=[Document("b", "boat"), Document("a", "car")], position=(2, "b"))
+    assert [hit.id for hit in index.search(NOTES, "boat", 1)] == ["b"]
+    assert store.client.count("theirs").count == 2
+
+
 def test_what_was_deleted_or_made_by_another_embedder_is_gone_from_the_store_too() -> None:
     store = SimpleVectorStore()
     vectors = NodeVectors(store, batch=3)
@@ -496,6 +540,27 @@ def test_a_change_that_another_process_overtakes_leaves_nothing_behind(meanwhile
     assert len(store.data.embedding_dict) == 0
     with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as ledger:
         assert ledger.execute("SELECT count(*) FROM langmem_nodes").fetchone() == (0,)
+
+
+@local
+def test_a_memory_in_a_vector_store_of_llamaindex(tmp_path: Path) -> None:
+    """As the docs have it: opened by its place, searched by meaning, pruned and erased with its user."""
+    store = open_store(url := f"sqlite:///{tmp_path}/langmem.db")
+    theirs = QdrantVectorStore("theirs", client=QdrantClient(":memory:"))
+    vectors = open_vectors(NodeVectors(theirs, tmp_path / "ledger.db"), words())
+    for user in ("ada", "bob"):
+        memory = LongTermMemory(store, open_index(url), vectors=vectors, user=user)
+        memory.add([Message(role="user", content=f"the red bike of {user}"), Message(role="user", content="a boat")])
+        memory.flush()
+        assert memory.search("bike", 1, explain=True)[0].signals["meaning"] > 0
+    assert theirs.client.count("theirs").count == 4
+    store.clear(("longterm", "", "ada"))  # as it expires
+    assert vectors.namespaces(("longterm", "")) == [("longterm", "", "ada"), ("longterm", "", "bob")]
+    delete_user(store, [open_index(url), vectors], user="ada")
+    assert vectors.namespaces() == [("longterm", "", "bob")]
+    assert theirs.client.count("theirs").count == 2
+    with pytest.raises(ConfigurationError, match=r"NodeVectors.*not in QdrantVectorStore"):
+        open_vectors(theirs, words())
 
 
 def test_a_store_that_cannot_delete_by_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,17 +50,19 @@ def open_vectors(url: Any, embedder: Any) -> VectorIndex:
     Args:
         url: The URL of the store that it goes with: its vectors then lie where :func:`open_index` has its words
             (needs the extra ``vectors``, which is NumPy). Or a Chroma of its own (extra ``chroma``):
-            "chroma:///folder", "chroma+http://host:8000", "chroma+https://host", or a client of chromadb.
-            None: the URL of the default store.
+            "chroma:///folder", "chroma+http://host:8000", "chroma+https://host", or a client of chromadb. Or a place
+            of another kind: :class:`~langmem_adapters.llamaindex.NodeVectors` makes one of any vector store of
+            LlamaIndex. None: the URL of the default store.
         embedder: A LangChain or LlamaIndex embedding model, or an :class:`~langmem_adapters.embedding.Embedder`.
 
     >>> from langmem_adapters.embedding import Embedder
     >>> open_vectors("memory:", Embedder(lambda texts: [[1.0] for text in texts], name="ones"))
     VectorIndex(SQLiteVectors(':memory:'), Embedder('ones'))
     """
-    from langmem_adapters.indexes.vector import VectorIndex  # noqa: PLC0415 - few need it
+    from langmem_adapters.indexes.vector import VectorIndex, Vectors  # noqa: PLC0415 - few need it
 
-    return VectorIndex(_vectors(default_url() if url is None else url), embedder)
+    place = default_url() if url is None else url
+    return VectorIndex(place if isinstance(place, Vectors) else _vectors(place), embedder)
 
 
 def _vectors(url: Any, timeout: float | None = None) -> Vectors:

@@ -38,6 +38,7 @@ class Mark(NamedTuple):
     position: Position | None
 
 
+@runtime_checkable
 class Vectors(Protocol):
     """A place that keeps vectors by namespace and id, and finds the nearest ones. Ids may hold any characters.
 

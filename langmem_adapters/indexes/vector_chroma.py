@@ -74,7 +74,10 @@ class ChromaVectors:
 
     def __init__(self, place: Any) -> None:
         if not isinstance(place, str) and not hasattr(place, "get_or_create_collection"):
-            raise ConfigurationError(f"Chroma is given as {FORMS} or as a client, not as {type(place).__name__}")
+            raise ConfigurationError(
+                f"vectors lie in Chroma, given as {FORMS} or as a client, or in NodeVectors(store) of"
+                f" langmem_adapters.llamaindex, and not in {type(place).__name__}"
+            )
         if not (_is_installed("chromadb") and _is_installed("numpy")):
             raise MissingDependency("chromadb", "chroma")
         self._given = None if isinstance(place, str) else place

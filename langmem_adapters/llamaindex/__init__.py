@@ -14,6 +14,7 @@ from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.llamaindex.llm import CachedLLM
 from langmem_adapters.llamaindex.memory import LongTermMemoryBlock
 from langmem_adapters.llamaindex.retriever import BrainRetriever, LongTermRetriever
+from langmem_adapters.llamaindex.vector import NodeVectors
 
 __all__ = [
     "BrainChatStore",
@@ -21,6 +22,7 @@ __all__ = [
     "CachedLLM",
     "LongTermMemoryBlock",
     "LongTermRetriever",
+    "NodeVectors",
     "SyncBrainChatStore",
     "from_message",
     "to_message",

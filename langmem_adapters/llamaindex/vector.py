@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sqlite3
 import threading
 import uuid
@@ -35,6 +36,9 @@ _SCHEMA = (
         node TEXT PRIMARY KEY, namespace INTEGER NOT NULL, id BLOB NOT NULL, vector BLOB NOT NULL) WITHOUT ROWID""",
     "CREATE INDEX langmem_nodes_of ON langmem_nodes (namespace)",
 )
+_NAMES = "SELECT name FROM langmem_node_namespaces WHERE name >= ? AND name < ?"
+_NODES = "SELECT node, vector FROM langmem_nodes WHERE namespace = ? LIMIT ?"
+_NODE = "SELECT node, vector FROM langmem_nodes WHERE node = ?"
 _NAMESPACE = "langmem_namespace"
 _EXACT = 5_000  # vectors of the ledger that are compared where the store gives fewer than it is asked for
 
@@ -45,9 +49,12 @@ class NodeVectors:
     The store proposes, by whatever similarity it has, and a ledger (an SQLite file with vectors, ids and positions)
     makes scores of it that are the same on every store. What the store must offer: ``add``, ``delete_nodes`` by id,
     and a ``query`` with an equality filter on metadata that is applied inside of the search; its order must be that
-    of cosine, inner product or Euclidean distance. Nodes carry a vector and a hashed namespace, no text. An approximate
-    search, as Chroma's is, may pass over what is looked for where many vectors are nearly the same: that is made good
-    where fewer come back than were asked for, and cannot be seen where enough do.
+    of cosine, inner product or Euclidean distance. LlamaIndex's own does, and those for Chroma, Qdrant and Milvus;
+    those for FAISS know no filters, and that for LanceDB (0.6.0) deletes nothing by id: both end in a SearchError.
+
+    Nodes carry a vector and a hashed namespace, no text. An approximate search, as Chroma's is, may pass over what is
+    looked for where many vectors are nearly the same: that is made good where fewer come back than were asked for, and
+    cannot be seen where enough do.
 
     Threads take turns; of two processes with one ledger, the one that is too late finds out after its change, as
     a store changes nothing on a condition, and then the namespace is begun anew.
@@ -61,10 +68,10 @@ class NodeVectors:
 
     >>> from llama_index.core.vector_stores import SimpleVectorStore
     >>> from langmem_adapters.embedding import Embedder
-    >>> from langmem_adapters.indexes.vector import VectorIndex
+    >>> from langmem_adapters.indexes import open_vectors
     >>> from langmem_adapters.protocols import Document
     >>> embedder = Embedder(lambda texts: [[text.count("a"), text.count("b")] for text in texts], name="letters-1")
-    >>> index = VectorIndex(NodeVectors(SimpleVectorStore()), embedder)
+    >>> index = open_vectors(NodeVectors(SimpleVectorStore()), embedder)
     >>> index.apply(("notes",), upsert=[Document("1", "aab"), Document("2", "bbb")])
     >>> [hit.id for hit in index.search(("notes",), "abb", k=1)]
     ['2']
@@ -110,11 +117,13 @@ class NodeVectors:
             added = {_node(space.generation, id_): (id_, one.vector) for id_, one in upsert.items()}
             gone = [_node(space.generation, id_) for id_ in delete]
             with search_errors("vector"), self._ledger.writing() as connection, connection:
+                rows = (connection.execute(_NODE, (node,)).fetchone() for node in dict.fromkeys([*gone, *added]))
+                known = dict(filter(None, rows))
                 connection.executemany(
                     "INSERT OR REPLACE INTO langmem_nodes VALUES (?, ?, ?, ?)",
                     [(node, space.number, to_bytes(id_), vector.tobytes()) for node, (id_, vector) in added.items()],
                 )
-            self._delete(list(dict.fromkeys([*gone, *added])))
+            self._delete(space.generation, known)
             self._add(space.generation, {node: vector for node, (_, vector) in added.items()})
             try:
                 with search_errors("vector"), self._ledger.writing() as connection, connection:
@@ -128,7 +137,7 @@ class NodeVectors:
                         )
             except Conflict:
                 self._clear(name)  # what there is now is of both
-                self._delete([*added])
+                self._remove([*added])
                 with search_errors("vector"), self._ledger.writing() as connection, connection:
                     connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", [(node,) for node in added])
                 raise
@@ -137,13 +146,14 @@ class NodeVectors:
         """The ``k`` ids that the store finds nearest, by their cosine."""
         with search_errors("vector"), self._ledger.reading() as connection, connection:
             space = _find(connection, name)
-        if space is None or not space.mark.maker.fits(maker):
-            return []
+            if space is None or not space.mark.maker.fits(maker):
+                return []
+            if connection.execute(_NODES, (space.number, 1)).fetchone() is None:
+                return []  # and the store may have no place for any yet
         nodes = self._query(space.generation, vector, k)
         with search_errors("vector"), self._ledger.reading() as connection, connection:
             if len(nodes) < k:
-                find = "SELECT node FROM langmem_nodes WHERE namespace = ? LIMIT ?"
-                nodes += [node for (node,) in connection.execute(find, (space.number, _EXACT))]
+                nodes += [node for node, _ in connection.execute(_NODES, (space.number, _EXACT))]
             found = _cosines(connection, space.number, nodes, vector)
         return sorted(found.items(), key=lambda pair: -pair[1])[:k]
 
@@ -155,6 +165,11 @@ class NodeVectors:
                 return {}
             return _cosines(connection, space.number, [_node(space.generation, id_) for id_ in ids], vector)
 
+    def namespaces(self, start: str) -> list[str]:
+        """The names that begin so."""
+        with search_errors("vector"):
+            return [name for (name,) in self._ledger.look(_NAMES, (start, f"{start}\x7f"))]
+
     def clear(self, name: str) -> None:
         """Forget a namespace, in the store first."""
         with self._changing.held():
@@ -165,8 +180,8 @@ class NodeVectors:
             space = _find(connection, name)
             if space is None:
                 return
-            nodes = connection.execute("SELECT node FROM langmem_nodes WHERE namespace = ?", (space.number,)).fetchall()
-        self._delete([node for (node,) in nodes])
+            nodes = dict(connection.execute(_NODES, (space.number, -1)).fetchall())
+        self._delete(space.generation, nodes)
         with search_errors("vector"), self._ledger.writing() as connection, connection:
             connection.execute("DELETE FROM langmem_nodes WHERE namespace = ?", (space.number,))
             connection.execute("DELETE FROM langmem_node_namespaces WHERE number = ?", (space.number,))
@@ -200,7 +215,17 @@ class NodeVectors:
 
     # ---- the store
 
-    def _delete(self, nodes: Sequence[str]) -> None:
+    def _delete(self, generation: str, nodes: Mapping[str, bytes]) -> None:
+        """Delete nodes that the ledger knows, with their vectors there, whether the store has them or not."""
+        try:
+            self._remove([*nodes])
+        except SearchError:
+            # Qdrant and LanceDB make a place for nodes with the first of them. Where that did not come to its end,
+            # they have nowhere to delete from.
+            self._add(generation, {node: array("f", vector) for node, vector in itertools.islice(nodes.items(), 1)})
+            self._remove([*nodes])
+
+    def _remove(self, nodes: Sequence[str]) -> None:
         for n in range(0, len(nodes), self._batch):
             with self._asking():
                 self._store.delete_nodes(node_ids=list(nodes[n : n + self._batch]))
