@@ -10,7 +10,7 @@ from typing import Any
 
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered, is_coroutine
-from langmem_adapters.providers.finish_reasons import field, is_cut
+from langmem_adapters.providers.finish_reasons import field, is_cut, refuses
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
 __all__ = ["Completer", "is_apology", "is_refusal"]
@@ -162,4 +162,4 @@ def _is_spoiled(response: Any) -> bool:
     choices = field(raw, "choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     told = [field(response, "response_metadata"), field(response, "additional_kwargs")]
-    return any(map(is_cut, [*told, raw, first, field(first, "message")]))
+    return refuses(field(response, "content")) or any(map(is_cut, [*told, raw, first, field(first, "message")]))

@@ -135,6 +135,7 @@ def told(**fields: Any) -> AIMessage:
     return AIMessage(content="A beginning", **fields)
 
 
+REFUSED: Any = {"type": "non_standard", "value": {"type": "refusal", "refusal": "I will not."}}
 UNUSABLE: dict[str, Callable[[], Any]] = {
     "raises": lambda: chat(RuntimeError("my-secret")),
     "times out": lambda: chat(TimeoutError()),
@@ -154,6 +155,8 @@ UNUSABLE: dict[str, Callable[[], Any]] = {
     "is filtered": lambda: chat(told(response_metadata={"finish_reason": "content_filter"})),
     "is blocked": lambda: chat(told(response_metadata={"finish_reason": "SAFETY"})),
     "is refused": lambda: chat(told(additional_kwargs={"refusal": "I will not."})),
+    "is refused (Responses)": lambda: chat(AIMessage(["A beginning", {"type": "refusal", "refusal": "I will not."}])),
+    "is refused (v1)": lambda: chat(AIMessage(["A beginning", REFUSED])),
     "function gives nothing": lambda: lambda _: None,
     "function gives a list": lambda: lambda _: ["a", "b"],
 }

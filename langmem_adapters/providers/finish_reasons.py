@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["field", "is_cut"]
+__all__ = ["field", "is_cut", "refuses"]
 
 # As OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock and Ollama have it.
 _SPOILED = frozenset(
@@ -28,6 +28,12 @@ def is_cut(told: Any) -> bool:
         if str(getattr(reason, "name", reason)).rpartition(".")[2].lower() in _SPOILED:
             return True
     return bool(found.get("refusal") or found.get("incomplete_details")) or found.get("status") in _UNFINISHED
+
+
+def refuses(content: Any) -> bool:
+    """Whether one of a message's blocks says so, as OpenAI's and LangChain's do; there may be text beside it."""
+    blocks = content if isinstance(content, list) else []
+    return any("refusal" in (field(block, "type"), field(field(block, "value"), "type")) for block in blocks)
 
 
 def field(holder: Any, name: str) -> Any:

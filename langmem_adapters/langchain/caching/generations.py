@@ -13,7 +13,7 @@ from langmem_adapters.langchain.convert import from_message, writable
 from langmem_adapters.langchain.rebuild import of_data, rebuilt_generation
 from langmem_adapters.model import Message
 from langmem_adapters.providers.content import standard_block
-from langmem_adapters.providers.finish_reasons import is_cut
+from langmem_adapters.providers.finish_reasons import is_cut, refuses
 from langmem_adapters.providers.tool_calls import call_ids, renamed
 
 __all__ = ["read_generations", "worth_storing", "write_generations"]
@@ -47,7 +47,7 @@ def _says_something(content: str | list[Any]) -> bool:
     said = [standard_block(block) for block in content]
     kinds = {block["value"].get("type") if _is_foreign(block) else block.get("type") for block in said}
     text = "".join(str(block.get("text", "")) for block in said if block.get("type") == "text")
-    return "refusal" not in kinds and bool(text.strip() or kinds - _THOUGHTS - {"text"})
+    return not refuses(content) and bool(text.strip() or kinds - _THOUGHTS - {"text"})
 
 
 def _is_foreign(block: dict[str, Any]) -> bool:
