@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, Remove
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langmem_adapters.langchain import BrainMemoryMiddleware, thread_to_history
+from langmem_adapters.llamaindex import BrainChatStore, SyncBrainChatStore
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from tests.agents import Scripted, aask, ask, invalid, look, of, system, texts
@@ -145,6 +147,28 @@ def test_what_was_deleted_from_a_session_is_not_shown_from_the_thread(
     assert chat.stored == [*left, "next", "answer 4", "more", "answer 5"]
     thread_to_history(chat.agent.get_state(CONFIG).values, brain)
     assert len(chat.stored) == len(left) + 4
+
+
+@pytest.mark.parametrize("way", ["one", "last", "oldest", "all"])
+def test_what_llamaindex_deleted_from_a_session_is_not_shown_from_the_thread(any_store: Store, way: str) -> None:
+    chat = Chat(any_store)
+    for n in range(3):
+        chat.ask(f"q{n}")
+    store = SyncBrainChatStore(store=any_store, user="ada")
+    if way == "one":
+        gone = [store.delete_message("s", 3), store.delete_message("s", 2)]
+    elif way == "last":
+        gone = [store.delete_last_message("s"), store.delete_last_message("s")]
+    else:
+        ours, count = BrainChatStore(store=any_store, user="ada"), 2 if way == "oldest" else 6
+        gone = [*asyncio.run(ours.delete_oldest_messages("s", count))]
+    texts_gone = [message and message.content for message in gone]
+    left = [text for text in ("q0", "answer 1", "q1", "answer 2", "q2", "answer 3") if text not in texts_gone]
+    assert len(left) == (0 if way == "all" else 4)
+    for shown in (["next"], ["next", "answer 4", "more"]):
+        chat.ask(shown[-1])
+        assert chat.shown == left + shown
+    assert chat.stored == [*left, "next", "answer 4", "more", "answer 5"]
 
 
 def test_a_thread_that_had_no_memory_until_now() -> None:

@@ -14,6 +14,7 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, CREATED, MOVES
 from langmem_adapters.conversation.stored_summary import SUMMARY, moved_back, read_summary
+from langmem_adapters.conversation.tombstones import DELETED, with_deleted
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_message
@@ -74,7 +75,9 @@ class ChatSession:
         """Take the oldest active messages away, into the archive if asked, and give them."""
 
         def plan(page: Page) -> _Change:
-            return {"remove": page.items, "archive": [(item.id, item.data) for item in page.items if archive]}
+            if archive:
+                return {"remove": page.items, "archive": [(item.id, item.data) for item in page.items]}
+            return _deletion(page, page.items)
 
         check_count("n", n, least=0)
         return _chats((yield from self._change(plan, n)).items)
@@ -87,8 +90,7 @@ class ChatSession:
             return [readable[idx]] if -len(readable) <= idx < len(readable) else []
 
         def plan(page: Page) -> _Change:
-            gone = chosen(page)
-            return {"remove": gone, "put": _cover_moved(page, gone)}
+            return _deletion(page, chosen(page))
 
         page = yield from self._change(plan)
         return next(iter(_chats(chosen(page))), None)
@@ -109,7 +111,7 @@ class ChatSession:
     def _look(self, n: int | None = None, *, archive: bool = False) -> Flow[Page]:
         """The oldest ``n`` entries of the log, or all; and all values, as they were at the same moment, if asked."""
         while True:
-            page = yield from self._session.scan(limit=n, keys=[*MOVES, CREATED, SUMMARY])
+            page = yield from self._session.scan(limit=n, keys=[*MOVES, CREATED, SUMMARY, DELETED])
             if not archive:
                 return page
             values = yield from self._session.get(None)
@@ -148,6 +150,12 @@ def _archive(page: Page) -> list[Item]:
 
 def _everything(page: Page) -> _Change:
     return {"remove": page.items, "delete": [item.id for item in _archive(page)]}
+
+
+def _deletion(page: Page, gone: Sequence[Item]) -> _Change:
+    """Remove these so that a thread that has them still does not show them."""
+    deleted = with_deleted(page.values, [item.id for item in gone]) if gone else {}
+    return {"remove": gone, "put": {**_cover_moved(page, gone), **deleted}}
 
 
 def _chats(items: Sequence[Item]) -> list[ChatMessage]:
