@@ -6,16 +6,19 @@ import functools
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from langmem_adapters.codec import UNORDERED, plain
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Namespace", "decode_namespace", "encode_namespace", "fingerprint", "to_bytes", "to_text"]
+__all__ = ["SUBAGENT", "Namespace", "decode_namespace", "encode_namespace", "fingerprint", "to_bytes", "to_text"]
 
 Namespace = tuple[str, ...]
 """A path such as ``("brain", tenant, user, session)``; any characters, of any length, in any part."""
+
+SUBAGENT: Final = "|tools"
+"""How the name of a session ends in which an agent speaks that another's tool calls; it begins with the other's."""
 
 
 def to_bytes(text: str) -> bytes:

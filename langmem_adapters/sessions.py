@@ -16,6 +16,7 @@ from langmem_adapters.conversation.session import TITLE, read_title
 from langmem_adapters.errors import NotSealed
 from langmem_adapters.expiry import EXPIRES, Expiring, Refresh
 from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.keys import SUBAGENT
 from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import SessionInfo, salvage
 from langmem_adapters.progress import Progress, advancing
@@ -94,7 +95,8 @@ class Sessions(Shared):
     def delete_session(self, session: str) -> bool:
         """Remove a session: history, knowledge, summary, and without a user its own long-term memory.
 
-        False, if there was none. A user's long-term memory outlasts the session.
+        So with those of agents that its tools called (see BrainMemoryMiddleware). False, if there was none. A user's
+        long-term memory outlasts the session.
         """
         return run(self._delete(session))
 
@@ -211,11 +213,16 @@ class Sessions(Shared):
         return True
 
     def _delete(self, session: str) -> Flow[bool]:
-        existed = yield from self._exists(session)
-        yield from step(self.store.clear, self._namespace(session))
-        if not self.scope.user:
-            own = longterm_namespace(self.scope.model_copy(update={"session": session}))
-            yield from step(self.store.clear, own)
+        existed = False
+        listed = yield from step(self.store.recent, self._parent)
+        names = [row.namespace[-1] for row in listed]
+        aside = [name for name in names if name.startswith(f"{session}|") and name.endswith(SUBAGENT)]
+        for name in [*aside, session]:  # the session last, so that it is still there if this fails half-way
+            existed |= yield from self._exists(name)
+            yield from step(self.store.clear, self._namespace(name))
+            if not self.scope.user:
+                own = longterm_namespace(self.scope.model_copy(update={"session": name}))
+                yield from step(self.store.clear, own)
         return existed
 
     def _length(self, session: str) -> int:

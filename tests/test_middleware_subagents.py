@@ -12,6 +12,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
+from langmem_adapters import Sessions
 from langmem_adapters.langchain import BrainMemoryMiddleware
 from langmem_adapters.stores.memory import MemoryStore
 from tests.agents import Scripted, of, texts
@@ -69,6 +70,22 @@ def test_agents_in_a_graph_speak_in_one_conversation_and_their_subagents_aside()
     asyncio.run(compiled.ainvoke({"messages": [HumanMessage("q1")]}, **of("ada", "s")))
     assert said(ours, "s") == [*texts(outer.seen[-1]), "done"]
     assert len(said(ours, "s|assistant|tools")) == 4
+
+
+@pytest.mark.parametrize("in_a_graph", [True, False])
+def test_h3_who_deletes_a_conversation_deletes_what_its_tools_asked(*, in_a_graph: bool) -> None:
+    ours, agent, _, _ = agents(None)
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("assistant", agent)
+    graph.add_edge(START, "assistant")
+    asked = graph.compile() if in_a_graph else agent
+    for session in ("s", "t"):
+        asked.invoke({"messages": [HumanMessage("q1")]}, **of("ada", session))
+    sessions = Sessions(ours.brain("s").store, user="ada")
+    assert sessions.count() == 4
+    assert sessions.delete_session("s")
+    assert {info.session[0] for info in sessions.list_sessions()} == {"t"}
+    assert sessions.count() == 2
 
 
 def test_a_session_that_the_middleware_is_given_is_taken_as_it_is() -> None:

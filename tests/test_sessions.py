@@ -157,6 +157,24 @@ def test_rename_and_delete(any_store: Store) -> None:
     assert (names(sessions), brain.get_knowledge(), brain.get_title()) == ([], [], "")
 
 
+@pytest.mark.parametrize("user", ["", "ada"])
+def test_h3_with_a_session_go_those_of_agents_that_its_tools_called(any_store: Store, user: str) -> None:
+    others = ["s", "s2", "s2|tools", "s|notes", "t|s|tools", "stools"]
+    gone = ["s|tools", "s|assistant|tools", "s|tools|tools"]
+    bike = Message(role="user", content="A bike.")
+    for name in others + gone:
+        LongTermMemory(any_store, open_index("memory:"), user=user, session="" if user else name).add([bike])
+        BrainMemory(any_store, name, user=user).add_talk("A bike.")
+    BrainMemory(any_store, "s|tools", user="bob").add_talk("A bike.")
+    sessions = Sessions(any_store, user=user)
+    assert sessions.delete_session("s")
+    assert set(names(sessions)) == {*others[1:]}
+    left = {namespace[-1] for namespace in any_store.namespaces(("longterm", "", user)) if not user}
+    assert left == ({*others[1:]} if not user else set())
+    assert names(Sessions(any_store, user="bob")) == ["s|tools"]
+    assert not sessions.delete_session("s")
+
+
 @pytest.mark.parametrize("title", [None, 5, b"bytes", ["a"]])
 def test_a_title_is_a_text(title: Any, any_store: Store) -> None:
     brain, sessions = BrainMemory(any_store, "s"), Sessions(any_store)

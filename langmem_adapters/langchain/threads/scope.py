@@ -9,14 +9,13 @@ from typing import Any, NamedTuple, TypeAlias
 from langgraph.runtime import Runtime
 
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.keys import SUBAGENT
 from langmem_adapters.model import Scope
 
 __all__ = ["Lookup", "ScopeOf"]
 
 Lookup: TypeAlias = str | Callable[[Runtime[Any]], object]
 """An id, or a function that finds it in the runtime of a run."""
-
-_TOOLS = "tools"  # what create_agent calls the node in which tools run
 
 
 def _user_of(runtime: Runtime[Any]) -> object:
@@ -66,10 +65,10 @@ def _tools_above(runtime: Runtime[Any]) -> str:
     """
     info = runtime.execution_info
     parts = info.checkpoint_ns.split("|")[:-1] if info else []  # the last one is the agent's own node
-    nodes = [part.partition(":")[0] for part in parts if not part.isdigit()]
-    while nodes and nodes[-1] != _TOOLS:
+    nodes = ["|" + part.partition(":")[0] for part in parts if not part.isdigit()]
+    while nodes and nodes[-1] != SUBAGENT:  # create_agent calls the node "tools" in which tools run
         nodes.pop()
-    return "".join(f"|{node}" for node in nodes)
+    return "".join(nodes)
 
 
 def _id(name: str, found: Lookup, runtime: Runtime[Any]) -> str:
