@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
-from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration
 
 mpl.use("agg")  # before pyplot: the tests draw for nobody
@@ -299,7 +298,7 @@ def test_a_recorder_takes_what_a_pool_counts_and_has_saved() -> None:
 def test_a_recorder_looks_at_caches_and_decorated_functions() -> None:
     cache = ExperienceCache(store=MemoryStore())
     recorder = Recorder(cache)
-    usage = UsageMetadata(input_tokens=5, output_tokens=7, total_tokens=12)
+    usage: Any = {"input_tokens": 5, "output_tokens": 7, "total_tokens": 12}
     cache.update("p", "m", [ChatGeneration(message=AIMessage("x", usage_metadata=usage))])
     cache.lookup("p", "m")
     assert recorder.take()[1:] == (1, 0, Saved(tokens=12))

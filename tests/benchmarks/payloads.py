@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from langchain_core.load import dumps
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, InvalidToolCall, ToolMessage
-from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
-from langchain_core.messages.tool import ToolCall
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration
 
 from langmem_adapters.langchain.convert import to_message
@@ -55,9 +53,9 @@ def _calls(n: int) -> BaseMessage:
         _text(n, 100),
         id=f"call-{n:08}",
         name="agent",
-        tool_calls=[ToolCall(name="look", args={"place": "shed", "depth": n}, id=f"call_{n:08}")],
+        tool_calls=[{"name": "look", "args": {"place": "shed", "depth": n}, "id": f"call_{n:08}"}],
         invalid_tool_calls=[
-            InvalidToolCall(type="invalid_tool_call", name="look", args="{", id=f"bad_{n:08}", error="no JSON")
+            {"type": "invalid_tool_call", "name": "look", "args": "{", "id": f"bad_{n:08}", "error": "no JSON"}
         ],
         usage_metadata=_usage(n),
         **_about(n),
@@ -90,13 +88,13 @@ def _about(n: int) -> dict[str, Any]:
     }
 
 
-def _usage(n: int) -> UsageMetadata:
-    return UsageMetadata(
-        input_tokens=n,
-        output_tokens=120,
-        total_tokens=n + 120,
-        input_token_details=InputTokenDetails(cache_read=n // 2),
-    )
+def _usage(n: int) -> dict[str, Any]:
+    return {
+        "input_tokens": n,
+        "output_tokens": 120,
+        "total_tokens": n + 120,
+        "input_token_details": {"cache_read": n // 2},
+    }
 
 
 def _text(n: int, length: int) -> str:
