@@ -276,6 +276,7 @@ def test_every_spelling_of_an_image_from_langchain(spelling: str) -> None:
             ThinkingBlock(content="a\n\nb", additional_information={"id": "r"}),
         ),
         ({"type": "output_text", "text": "hi"}, TextBlock(text="hi")),
+        ({"type": "refusal", "refusal": "I will not."}, TextBlock(text="I will not.")),
     ],
     ids=lambda value: value["type"] if isinstance(value, dict) else "",
 )

@@ -155,7 +155,8 @@ def from_standard(standard: str | dict[Any, Any]) -> Fields | None:
     """Read a standard content block; None where LlamaIndex has no block for it."""
     if isinstance(standard, str):
         return {"block_type": "text", "text": standard}
-    kind, text = str(standard.get("type")), standard.get("text")
+    kind = str(standard.get("type"))
+    text = standard.get("refusal" if kind == "refusal" else "text")
     if kind in _BLOCK_TYPES and ("base64" in standard or "url" in standard):
         return _medium_fields(_BLOCK_TYPES[kind], standard)
     if kind == "reasoning":
