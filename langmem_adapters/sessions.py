@@ -215,8 +215,7 @@ class Sessions(Shared):
     def _delete(self, session: str) -> Flow[bool]:
         existed = False
         listed = yield from step(self.store.recent, self._parent)
-        names = [row.namespace[-1] for row in listed]
-        aside = [name for name in names if name.startswith(f"{session}|") and name.endswith(SUBAGENT)]
+        aside = _aside(session, [row.namespace[-1] for row in listed])
         for name in [*aside, session]:  # the session last, so that it is still there if this fails half-way
             existed |= yield from self._exists(name)
             yield from step(self.store.clear, self._namespace(name))
@@ -258,3 +257,10 @@ class Sessions(Shared):
             for merge in merges.values():
                 added += yield from merge.flow(advance)
             return added
+
+
+def _aside(session: str, names: Iterable[str]) -> list[str]:
+    """Which of these sessions belong to agents that the session's tools called, and not another's that begins alike."""
+    below = [name for name in names if name.startswith(f"{session}|")]
+    others = tuple(f"{name}|" for name in below if not name.endswith(SUBAGENT))
+    return [name for name in below if name.endswith(SUBAGENT) and not name.startswith(others)]
