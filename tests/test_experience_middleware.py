@@ -93,6 +93,38 @@ def test_c1_d3_an_agent_runs_from_the_cache_its_tools_run_and_its_threads_stay_w
     assert cache.stats()["saved_tokens"] == 4 * 7
 
 
+@pytest.mark.filterwarnings("ignore:.*(v3|in beta|experimental)")
+async def test_c3_events_of_langgraphs_third_version_are_those_of_a_miss_without_what_is_asked_beside() -> None:
+    @tool
+    def weather(place: str) -> str:
+        """Tell the weather."""
+        return f"sunny in {place}"
+
+    inner, aside = AsyncScripted(script=[weather_man]), AsyncScripted(script=["A summary."])
+    brain = BrainMemoryMiddleware(store=MemoryStore(), model=aside, summarize_at=1, summarize_in="inline")
+    cache = memory()
+    agent: Any = create_agent(inner, [weather], middleware=[brain, cache])
+    question = {"messages": [HumanMessage("What is the weather in Rome?")]}
+    streamed: list[list[str]] = []
+    for session in ("one", "two", "three"):
+        context = {"user_id": "ada", "session_id": session}
+        if session == "two":
+            run = await agent.astream_events(question, context=context, version="v3")
+            streamed.append(["".join([text async for text in message.text]) async for message in run.messages])
+            messages = (await run.output())["messages"]
+        else:
+            run = agent.stream_events(question, context=context, version="v3")
+            streamed.append(["".join(message.text) for message in run.messages])
+            messages = run.output["messages"]
+        assert [message.type for message in messages] == ["human", "ai", "tool", "ai"]
+        assert messages[1].tool_calls[0]["id"] == messages[2].tool_call_id
+        assert "A summary." in brain.brain(session, user="ada").history_text()
+    told = {"sunny in Rome"}  # LangGraph 1.2.0 has the tool's message too
+    spoken = [[text for text in texts if text not in told] for texts in streamed]
+    assert spoken == [["", "The tool says: sunny in Rome"]] * 3
+    assert (inner.asked, aside.asked, cache.stats()["hits"]) == (2, 3, 4)
+
+
 async def _arun(agent: Any, question: Any, config: Any, shown: list[Any], *, stream: bool) -> None:
     if stream:
         shown += [part async for part in agent.astream(question, config, stream_mode="messages")]
