@@ -95,8 +95,8 @@ class Sessions(Shared):
     def delete_session(self, session: str) -> bool:
         """Remove a session: history, knowledge, summary, and without a user its own long-term memory.
 
-        So with those of agents that its tools called (see BrainMemoryMiddleware). False, if there was none. A user's
-        long-term memory outlasts the session.
+        So with those of agents that its tools called (see BrainMemoryMiddleware), for which the names of all the
+        user's sessions are read. False, if there was none. A user's long-term memory outlasts the session.
         """
         return run(self._delete(session))
 
