@@ -27,6 +27,7 @@ from langmem_adapters.validation import check_store, check_text, check_whole, ch
 __all__ = ["Line", "Sessions", "parse_lines"]
 
 _PAGE = 500
+_DEEPEST = 3  # agents below one another, each called by a tool of the one above
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -95,8 +96,8 @@ class Sessions(Shared):
     def delete_session(self, session: str) -> bool:
         """Remove a session: history, knowledge, summary, and without a user its own long-term memory.
 
-        So with those of agents that its tools called (see BrainMemoryMiddleware), for which the names of all the
-        user's sessions are read. False, if there was none. A user's long-term memory outlasts the session.
+        So with those of agents that its tools called, and theirs (see BrainMemoryMiddleware). False, if there was none.
+        A user's long-term memory outlasts the session.
         """
         return run(self._delete(session))
 
@@ -214,9 +215,8 @@ class Sessions(Shared):
 
     def _delete(self, session: str) -> Flow[bool]:
         existed = False
-        listed = yield from step(self.store.recent, self._parent)
-        aside = _aside(session, [row.namespace[-1] for row in listed])
-        for name in [*aside, session]:  # the session last, so that it is still there if this fails half-way
+        for depth in range(_DEEPEST, -1, -1):  # the session last, so that it is still there if this fails half-way
+            name = session + depth * SUBAGENT
             existed |= yield from self._exists(name)
             yield from step(self.store.clear, self._namespace(name))
             if not self.scope.user:
@@ -257,10 +257,3 @@ class Sessions(Shared):
             for merge in merges.values():
                 added += yield from merge.flow(advance)
             return added
-
-
-def _aside(session: str, names: Iterable[str]) -> list[str]:
-    """Which of these sessions belong to agents that the session's tools called, and not another's that begins alike."""
-    below = [name for name in names if name.startswith(f"{session}|")]
-    others = tuple(f"{name}|" for name in below if not name.endswith(SUBAGENT))
-    return [name for name in below if name.endswith(SUBAGENT) and not name.startswith(others)]

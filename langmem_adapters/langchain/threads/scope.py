@@ -17,6 +17,8 @@ __all__ = ["Lookup", "ScopeOf"]
 Lookup: TypeAlias = str | Callable[[Runtime[Any]], object]
 """An id, or a function that finds it in the runtime of a run."""
 
+_TOOLS = "tools"  # what create_agent calls the node in which tools run
+
 
 def _user_of(runtime: Runtime[Any]) -> object:
     return _of_context(runtime, "user_id")
@@ -59,16 +61,13 @@ class ScopeOf(NamedTuple):
 
 
 def _tools_above(runtime: Runtime[Any]) -> str:
-    """Where an agent that a tool of another calls is, as LangGraph has it: "|tools"; empty for one that is asked.
+    """What the name of a session ends with, in which an agent speaks that a tool of another calls: once for each.
 
     It is given the other's context and thread, but what a model says to it is not said in the other's conversation.
     """
     info = runtime.execution_info
     parts = info.checkpoint_ns.split("|")[:-1] if info else []  # the last one is the agent's own node
-    nodes = ["|" + part.partition(":")[0] for part in parts if not part.isdigit()]
-    while nodes and nodes[-1] != SUBAGENT:  # create_agent calls the node "tools" in which tools run
-        nodes.pop()
-    return "".join(nodes)
+    return SUBAGENT * sum(part.partition(":")[0] == _TOOLS for part in parts)
 
 
 def _id(name: str, found: Lookup, runtime: Runtime[Any]) -> str:
