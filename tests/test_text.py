@@ -261,9 +261,9 @@ def test_b4_ten_thousand_messages_are_windowed_quickly_once_they_are_counted() -
         for message in (say("user", f"question {n}"), ask(str(n)), answer(str(n)), say("assistant", f"answer {n} " * 9))
     ]
     window(said, 10_000, max_tokens=1_000_000, counter=slow)
-    first, start = counted, time.perf_counter()
+    first, start = counted, time.thread_time()  # a busy machine is no failure
     shown = window(said, 10_000, max_tokens=30_000, counter=slow)
-    seconds = time.perf_counter() - start
+    seconds = time.thread_time() - start
     assert 500 < len(shown) < 10_000
     assert counted == first
     assert seconds < 0.5  # 0.03 on an idle machine; without memory of the counts a real tokenizer takes far longer
