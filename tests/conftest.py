@@ -6,6 +6,7 @@ import gc
 import ipaddress
 import os
 import re
+import signal
 import socket
 import sys
 import uuid
@@ -39,6 +40,11 @@ hypothesis.settings.register_profile("langmem", deadline=None)
 hypothesis.settings.register_profile("brief", deadline=None, max_examples=15)
 hypothesis.settings.load_profile("langmem")
 _EXAMPLES = "_hypothesis_internal_use_settings"  # where Hypothesis keeps what a test's decorator says
+
+
+def pytest_configure() -> None:
+    """End a run that is told to end (by ``timeout``) as one that is interrupted: else its servers would stay behind."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
