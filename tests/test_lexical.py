@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import multiprocessing
 import random
 import sqlite3
 from collections import Counter
@@ -26,6 +25,7 @@ from langmem_adapters.language.analysis import STOP_WORDS, analyze
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Index
 from langmem_adapters.stores.sqlite import SQLiteStore
+from tests.interpreters import processes
 
 NOTES = ("notes",)
 
@@ -507,7 +507,7 @@ def _write(path: Path, namespace: Namespace, first: int, last: int, progress: Co
 
 
 def _writer(path: Path, namespace: Namespace, first: int, last: int) -> tuple[BaseProcess, Connection]:
-    context = multiprocessing.get_context("spawn")
+    context = processes()
     progress, child_end = context.Pipe(duplex=False)
     process = context.Process(target=_write, args=(path, namespace, first, last, child_end), daemon=True)
     process.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import socket
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from langmem_adapters.stores import open_store, redis_directory, redis_log, redi
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_directory import Directory
 from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
+from tests.interpreters import processes
 from tests.servers import RedisServer, redis_servers
 
 Administrator: TypeAlias = Any  # redis.Redis, which leaves some of its methods untyped
@@ -753,7 +753,7 @@ def _write_on_threads(url: str, prefix: str, writer: int) -> None:
 
 
 def test_processes_and_threads_append_to_one_log(store: RedisStore, url: str, key_prefix: str) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = processes()
     writers = [context.Process(target=_write_on_threads, args=(url, key_prefix, n)) for n in range(3)]
     for writer in writers:
         writer.start()

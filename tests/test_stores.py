@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-import multiprocessing
 import os
 import signal
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.stores.sqlite_namespaces import SCHEMA
 from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
+from tests.interpreters import processes
 
 NS = ("brain", "t", "u", "s")
 
@@ -60,10 +61,10 @@ class TestSQLiteStore(_OnAClock):
         store.close()
 
 
-_folder = tempfile.TemporaryDirectory()
+_folder = cache(tempfile.TemporaryDirectory)  # when first asked for: processes that tests kill import this, too
 _numbers = itertools.count()
 TestMemoryWalk = store_walk(lambda clock: MemoryStore(clock=clock))
-TestSQLiteWalk = store_walk(lambda clock: SQLiteStore(Path(_folder.name) / f"walk{next(_numbers)}.db", clock=clock))
+TestSQLiteWalk = store_walk(lambda clock: SQLiteStore(Path(_folder().name) / f"walk{next(_numbers)}.db", clock=clock))
 
 
 def _write_many(path: Path, writer: int, count: int) -> None:
@@ -75,7 +76,7 @@ def _write_many(path: Path, writer: int, count: int) -> None:
 
 def test_eight_processes_append_to_one_file(tmp_path: Path) -> None:
     path = tmp_path / "shared.db"
-    context = multiprocessing.get_context("spawn")
+    context = processes()
     writers = [context.Process(target=_write_many, args=(path, n, 50)) for n in range(8)]
     for writer in writers:
         writer.start()
@@ -97,7 +98,7 @@ def _write_until_killed(path: Path, pipe: Any) -> None:
 
 def test_what_was_acknowledged_outlives_kill_9(tmp_path: Path) -> None:
     path = tmp_path / "killed.db"
-    context = multiprocessing.get_context("spawn")
+    context = processes()
     here, there = context.Pipe(duplex=False)
     writer = context.Process(target=_write_until_killed, args=(path, there))
     writer.start()
@@ -250,7 +251,7 @@ def test_namespaces_are_listed_by_their_last_write_however_close_the_writes_are(
 ) -> None:
     """Also where the clock goes back: the memory is what it is compared with."""
     clock = FakeClock()
-    memory, file = MemoryStore(clock=clock), SQLiteStore(Path(_folder.name) / f"list{next(_numbers)}.db", clock=clock)
+    memory, file = MemoryStore(clock=clock), SQLiteStore(Path(_folder().name) / f"list{next(_numbers)}.db", clock=clock)
     goes_back = any(seconds < 0 for _, seconds in writes)  # and then what has expired may not have
     for n, (name, seconds) in enumerate(writes):
         for store in (memory, file):

@@ -35,6 +35,7 @@ from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing.vectors import word_vectors
 from tests.chroma_server import ChromaServer
+from tests.interpreters import processes
 
 NOTES = ("notes",)
 
@@ -70,8 +71,8 @@ def found(index: VectorIndex, query: str, k: int = 1_000) -> list[str]:
     return [hit.id for hit in index.search(NOTES, query, k)]
 
 
-def _child(target: Any, *args: Any, method: str = "spawn") -> tuple[BaseProcess, Connection]:
-    context: Any = multiprocessing.get_context(method)
+def _child(target: Any, *args: Any, fork: bool = False) -> tuple[BaseProcess, Connection]:
+    context: Any = multiprocessing.get_context("fork") if fork else processes()
     progress, child_end = context.Pipe(duplex=True)
     process = context.Process(target=target, args=(*args, child_end), daemon=True)
     process.start()
@@ -88,9 +89,9 @@ def _try(url: str, progress: Connection) -> None:
         progress.send(None)
 
 
-def _tried(url: str, method: str = "spawn") -> Any:
+def _tried(url: str) -> Any:
     """What a second process meets."""
-    process, progress = _child(_try, url, method=method)
+    process, progress = _child(_try, url)
     met = progress.recv()
     process.join()
     progress.close()
@@ -119,7 +120,7 @@ def test_i2_a_second_process_is_refused_with_the_remedy(folder: str, tmp_path: P
 def test_i2_a_forked_child_is_a_second_process(folder: str) -> None:
     with contextlib.closing(index_at(folder)) as index:
         index.apply(NOTES, upsert=[Document("a", "bike")])
-        process, progress = _child(_search_inherited, index, method="fork")
+        process, progress = _child(_search_inherited, index, fork=True)
         assert progress.recv() == "ConfigurationError"
         process.join()
         progress.close()

@@ -25,6 +25,7 @@ from langmem_adapters.protocols import Document
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing.vectors import word_vectors
+from tests.interpreters import processes
 
 NOTES = ("notes",)
 MAKER = Maker("test", 8)
@@ -312,9 +313,9 @@ def _follow(path: Path, progress: Connection) -> None:
 
 
 def _child(target: object, *args: object) -> tuple[BaseProcess, Connection]:
-    context = multiprocessing.get_context("spawn")
+    context = processes()
     progress, child_end = context.Pipe(duplex=False)
-    process = context.Process(target=target, args=(*args, child_end), daemon=True)  # type: ignore[arg-type]
+    process = context.Process(target=target, args=(*args, child_end), daemon=True)
     process.start()
     child_end.close()
     return process, progress
