@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from langmem_adapters import cached
 from langmem_adapters.concurrency import forks
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.files.database import Database
@@ -174,6 +175,27 @@ def test_j1_an_interrupt_leaves_a_lock_to_its_thread(take: Callable[[ForkSafeLoc
     other.start()
     other.join(20)
     assert not other.is_alive()
+
+
+def test_c8_an_interrupted_call_keeps_nobody_waiting(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "t.db")
+
+    @cached(store=store, wait=30)
+    def f(n: int) -> int:
+        return n
+
+    def prepare() -> Callable[[], object]:
+        f.cache.pool.clear()
+        return lambda: f(1)
+
+    def look() -> None:
+        other = threading.Thread(target=f, args=(1,), daemon=True)
+        other.start()
+        other.join(20)
+        assert not other.is_alive()
+
+    assert cells(prepare, look) > 200
+    store.close()
 
 
 _CRASHES = """

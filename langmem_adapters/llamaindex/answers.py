@@ -98,13 +98,15 @@ class Answers(Asking):
         """The model's response to a request, or what ``give`` makes of a kept one. Without a key, the model's."""
         if asked is None:
             return ask()
-        with self._apart(asked.key):
-            turn = run(self._calls.begin(asked, {}))
-        if turn.served:
-            return give(self._served(turn))
-        with self._calls.held(turn), self._calls.led(turn):
-            response = ask()
-        run(self._calls.finish(turn, response))
+        turn = Turn(asked, {})
+        with self._calls.held(turn):
+            with self._apart(asked.key):
+                run(self._calls.begin(turn))
+            if turn.served:
+                return give(self._served(turn))
+            with self._calls.led(turn):
+                response = ask()
+            run(self._calls.finish(turn, response))
         self._calls.score_later(turn)
         return response
 
@@ -115,7 +117,7 @@ class Answers(Asking):
         if asked is None:
             return await ask()
         with self._apart(asked.key):
-            turn = await arun(self._calls.begin(asked, {}))
+            turn = await arun(self._calls.begin(Turn(asked, {})))
         if turn.served:
             return await give(self._served(turn))
         with self._calls.held(turn), self._calls.led(turn):
@@ -130,11 +132,12 @@ class Answers(Asking):
         """:meth:`invoke` for streams. A response is kept when the last of them was read."""
         if asked is None:
             return ask()
-        with self._apart(asked.key):
-            turn = run(self._calls.begin(asked, {}))
-        if turn.served:
-            return cast("Iterator[Any]", give(pieces(self._served(turn))))
+        turn = Turn(asked, {})
         with self._calls.held(turn):
+            with self._apart(asked.key):
+                run(self._calls.begin(turn))
+            if turn.served:
+                return cast("Iterator[Any]", give(pieces(self._served(turn))))
             stream = ask()
             self._read_by(turn, threading.get_ident(), begun=False)
             return self._recorded(turn, stream)
@@ -159,7 +162,7 @@ class Answers(Asking):
         if asked is None:
             return cast("AsyncIterator[Any]", await ask())
         with self._apart(asked.key):
-            turn = await arun(self._calls.begin(asked, {}))
+            turn = await arun(self._calls.begin(Turn(asked, {})))
         if turn.served:
             return cast("AsyncIterator[Any]", await give(_async(pieces(self._served(turn)))))
         with self._calls.held(turn):

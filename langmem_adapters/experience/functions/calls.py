@@ -13,6 +13,7 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
@@ -87,14 +88,13 @@ class Calls:
 
     # --- before the call
 
-    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flow[Turn]:
-        """What a call comes to: served, or to be made."""
-        turn = Turn(args, kwargs)
+    def begin(self, turn: Turn) -> Flow[Turn]:
+        """What a call comes to: served, or to be made. Who blocks holds it from before: an interrupt has no moment."""
         pool = self.pool
         if not (pool.reads or pool.writes):
             return turn
         try:
-            bound = self._arguments.bind(args, kwargs)
+            bound = self._arguments.bind(turn.args, turn.kwargs)
         except TypeError:  # the function itself says so best
             return turn
         turn.counted = self._arguments.counted(bound)
@@ -194,7 +194,7 @@ class Calls:
         """Wait for whoever makes the same call, in this process or in another; or become the one who does."""
         until = self._timer() + self._rules.wait
         while turn.flight is None:
-            flight, own = self._flights.join(turn.key)
+            flight, own = self._flights.join(turn.key, partial(setattr, turn, "flight"))
             if own and flight is not None:
                 self._lead(turn, flight)
             elif flight is None or not (yield from flight.wait(max(until - self._timer(), 0.0))):
@@ -212,6 +212,7 @@ class Calls:
         try:
             yield from self._lease(turn, turn.flight, until)
         except LangmemError as error:
+            turn.flight.lease = None  # to give it back would be one more wait for the same store
             self._degrade(error)
         if turn.served:
             self.let_go(turn)
@@ -226,7 +227,7 @@ class Calls:
         leases = self._leases()
         awaited: bytes | None = None
         for number in itertools.count():
-            flight.lease = yield from leases.take(turn.key)
+            yield from leases.take(turn.key, partial(setattr, flight, "lease"))
             if (yield from self._serve(turn, again=True)) or self._timer() >= until:
                 return
             if awaited not in {None, leases.holder}:  # that call came to nothing, and all here have waited for it
@@ -287,12 +288,12 @@ class Calls:
         return (yield from self.pool.create_flow(made, key=turn.key))
 
     def _give_back(self, flight: Flight) -> Flow[None]:
-        lease, flight.lease = flight.lease, None
-        if lease is not None:
+        if flight.lease is not None:
             try:
-                yield from self._leases().give_back(lease)
+                yield from self._leases().give_back(flight.lease)
             except LangmemError as error:
                 self._degrade(error)
+            flight.lease = None
 
     def in_air(self, key: str) -> Flight | None:
         """The call for this key that this process is making."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError, wait
 from contextvars import ContextVar
 
@@ -89,16 +89,22 @@ class Flights:
         self._lock = threading.RLock()  # garbage may be collected within, and with it a call that nobody has
         self._flights: dict[str, Flight] = {}
 
-    def join(self, key: str) -> tuple[Flight | None, bool]:
-        """The call for this key, and whether it is the caller's own to make; none, for one inside of that call."""
+    def join(self, key: str, claim: Callable[[Flight | None], object] = bool) -> tuple[Flight | None, bool]:
+        """The call for this key, and whether it is the caller's own to make; none, for one inside of that call.
+
+        ``claim`` is told of it before anybody may wait for it, as an interrupt may keep the answer; and of none after.
+        """
         if (id(self), key) in _leading.get():
             return None, False
         if self._pid != os.getpid():  # those who lead them are on the other side
             self._start()
         with self._lock:
             fresh = Flight(self, key)
+            claim(fresh)
             flight = self._flights.setdefault(key, fresh)
-            return flight, flight is fresh
+        if flight is not fresh:
+            claim(None)
+        return flight, flight is fresh
 
     def of(self, key: str) -> Flight | None:
         """The call for this key that is in the air."""

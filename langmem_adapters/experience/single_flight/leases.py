@@ -56,10 +56,14 @@ class Leases:
         self._new_id = new_id
         self.holder: bytes | None = None  # what the one wrote who had a lease when it was last tried
 
-    def take(self, key: str) -> Flow[Lease | None]:
-        """Take the lease of a key; None, while another has it."""
+    def take(self, key: str, claim: Callable[[Lease | None], object] = bool) -> Flow[Lease | None]:
+        """Take the lease of a key; None, while another has it.
+
+        ``claim`` is told of it before it is written, as an interrupt may keep the answer; and of none after.
+        """
         now = self._clock()
         lease = Lease(key, encode({"by": self._new_id(), "until": now + self._seconds}))
+        claim(lease)
         known: bytes | None = None
         for _ in range(2):
             try:
@@ -74,6 +78,7 @@ class Leases:
                 self.holder = lease.data
                 return lease
         self.holder = known
+        claim(None)
         return None
 
     def give_back(self, lease: Lease) -> Flow[None]:

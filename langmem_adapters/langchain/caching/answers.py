@@ -117,21 +117,23 @@ class Answers(Asking):
 
     def invoke(self, request: Request, ask: Callable[[Examples], ChatResult]) -> ChatResult:
         """The answer to a request: a kept one, or the model's."""
-        with unseen(), self._apart(request.key):
-            turn = run(self._calls.begin((*request, ()), {}))
-        if turn.served:
-            return ChatResult(generations=self._served(turn))
-        with self._calls.held(turn), self._calls.led(turn):
-            result = ask(turn.args[-1])
-            generations = as_reported(result, self._output_version)
-        run(self._calls.finish(turn, generations))
+        turn = Turn((*request, ()), {})
+        with self._calls.held(turn):
+            with unseen(), self._apart(request.key):
+                run(self._calls.begin(turn))
+            if turn.served:
+                return ChatResult(generations=self._served(turn))
+            with self._calls.led(turn):
+                result = ask(turn.args[-1])
+                generations = as_reported(result, self._output_version)
+            run(self._calls.finish(turn, generations))
         self._calls.score_later(turn)
         return result
 
     async def ainvoke(self, request: Request, ask: Callable[[Examples], Awaitable[ChatResult]]) -> ChatResult:
         """:meth:`invoke`, without blocking the event loop."""
         with unseen(), self._apart(request.key):
-            turn = await arun(self._calls.begin((*request, ()), {}))
+            turn = await arun(self._calls.begin(Turn((*request, ()), {})))
         if turn.served:
             return ChatResult(generations=self._served(turn))
         with self._calls.held(turn), self._calls.led(turn):
@@ -145,19 +147,20 @@ class Answers(Asking):
         self, request: Request, ask: Callable[[Examples], Iterator[ChatGenerationChunk]]
     ) -> Iterator[ChatGenerationChunk]:
         """The answer in pieces. It is kept when the last was read."""
-        with unseen(), self._apart(request.key):
-            turn = run(self._calls.begin((*request, ()), {}))
-        if turn.served:
-            yield from pieces(self._served(turn)[0])
-            return
+        turn = Turn((*request, ()), {})
         chunks: list[ChatGenerationChunk] = []
         with self._calls.held(turn):
+            with unseen(), self._apart(request.key):
+                run(self._calls.begin(turn))
+            if turn.served:
+                yield from pieces(self._served(turn)[0])
+                return
             self._read_by(turn, threading.get_ident())
             for chunk in ask(turn.args[-1]):
                 chunks.append(copied(chunk))
                 yield chunk
             generations = as_reported(whole(chunks), self._output_version)
-        run(self._calls.finish(turn, generations))
+            run(self._calls.finish(turn, generations))
         self._calls.score_later(turn)
 
     async def astream(
@@ -165,7 +168,7 @@ class Answers(Asking):
     ) -> AsyncIterator[ChatGenerationChunk]:
         """:meth:`stream`, without blocking the event loop."""
         with unseen(), self._apart(request.key):
-            turn = await arun(self._calls.begin((*request, ()), {}))
+            turn = await arun(self._calls.begin(Turn((*request, ()), {})))
         if turn.served:
             for piece in pieces(self._served(turn)[0]):
                 yield piece
