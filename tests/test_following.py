@@ -396,6 +396,18 @@ def test_of_what_is_gone_a_tidied_log_tells_nothing(tidied: Callable[[Store], No
     assert store.scan(NOTES, limit=0).total == 50  # the newest quarter
 
 
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_log_does_not_grow_with_what_came_and_went(together: int) -> None:
+    store = MemoryStore()
+    here = records(store, Kept())
+    for n in range(0, 4000, together):
+        put(here, [f"k{n + m}" for m in range(together)])
+        if n >= 100:
+            here.delete([f"k{n - 100}"])
+            here.delete([f"k{n - 100 + m}" for m in range(1, together)])
+    assert store.scan(NOTES, limit=0).total < 2 * (2 * 100 + 64)
+
+
 class Many(set[str]):
     """Keys of so many records that nobody can go through them for each entry."""
 

@@ -10,7 +10,6 @@ position before that entry names the tidying, behind the id of its own.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -94,7 +93,7 @@ def tidy(store: Store, namespace: Namespace, *, new_id: Callable[[], str], ttl: 
         before = _stamped(store, namespace, page.values, new_id=new_id, ttl=ttl)
         items = store.scan(namespace).items
         named = keys_of(items)
-        live = set(named) - _gone(store, namespace, items)
+        live = set(named) - _gone(store, namespace, named)
         old = items[: len(items) - len(items) // 4]
         remove = stale(old, live)
         seq = old[-1].seq if remove else _read(before).seq
@@ -115,13 +114,11 @@ def _stamped(
     return stamped
 
 
-def _gone(store: Store, namespace: Namespace, items: Sequence[Item]) -> set[str]:
-    """The keys without a record. One that was named once is there: its removal would have named it again."""
-    counts = Counter(key for item in items for key in set(_named(item)))
-    twice = [key for key, count in counts.items() if count > 1]
-    gone = set(twice)
-    for n in range(0, len(twice), _PAGE):
-        gone -= store.get(namespace, twice[n : n + _PAGE]).keys()
+def _gone(store: Store, namespace: Namespace, named: Sequence[str]) -> set[str]:
+    """The keys without a record, also those that only their removal still names."""
+    gone = set(named)
+    for n in range(0, len(named), _PAGE):
+        gone -= store.get(namespace, named[n : n + _PAGE]).keys()
     return gone
 
 
