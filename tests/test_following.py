@@ -500,8 +500,8 @@ def test_a_log_cleared_while_it_is_tidied_loses_nothing_that_is_new(
     put(here, ["a"] * 100)
     look = journal._gone
 
-    def cleared_meanwhile(store: Store, namespace: Namespace, items: Sequence[Item]) -> set[str]:
-        gone = look(store, namespace, items)
+    def cleared_meanwhile(store: Store, namespace: Namespace, named: Sequence[str]) -> set[str]:
+        gone = look(store, namespace, named)
         here.clear()
         put(here, [f"new{n}" for n in range(50)])
         return gone

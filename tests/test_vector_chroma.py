@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import multiprocessing
 import os
 import random
 import socket
 import sys
+import threading
 import time
 import uuid
 from array import array
@@ -26,7 +28,7 @@ from chromadb.config import Settings
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, SearchError
-from langmem_adapters.indexes import open_vectors, vector_chroma
+from langmem_adapters.indexes import open_vectors, vector_chroma_patience
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_chroma import ChromaVectors
 from langmem_adapters.indexes.vector_chroma_nearest import nearest
@@ -429,7 +431,7 @@ def test_a_server_that_hangs_keeps_a_search_waiting_for_a_moment(
         chroma = chroma_of(index)
         assert chroma._connected()._server._session.timeout == httpx.Timeout(60)
         server.freeze()
-        monkeypatch.setattr(vector_chroma, "_PATIENCE", 0.2)
+        monkeypatch.setattr(vector_chroma_patience, "_PATIENCE", 0.2)
         for call in (
             lambda: index.search(NOTES, "bike", 1),
             lambda: index.score(NOTES, "bike", ["a"]),
@@ -445,7 +447,7 @@ def test_a_server_that_hangs_keeps_a_search_waiting_for_a_moment(
 def test_who_waits_for_a_server_that_hangs_from_the_beginning_waits_beside_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(vector_chroma, "_PATIENCE", 1.0)
+    monkeypatch.setattr(vector_chroma_patience, "_PATIENCE", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(8) as threads:
         index = index_at(f"chroma+http://127.0.0.1:{silent.getsockname()[1]}")
         began = time.monotonic()
@@ -453,6 +455,39 @@ def test_who_waits_for_a_server_that_hangs_from_the_beginning_waits_beside_the_o
             with pytest.raises(SearchError, match="cannot be reached: ReadTimeout"):
                 search.result()
         assert time.monotonic() - began < 6  # and not eight times as long as one
+
+
+class Stalls(http.server.BaseHTTPRequestHandler):
+    """A server that says that it is there, and then nothing."""
+
+    def do_GET(self) -> None:
+        if self.path.endswith("/heartbeat"):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"nanosecond heartbeat": 1}')
+        else:
+            self.server.ended.wait(60)  # type: ignore[attr-defined]
+
+    def log_message(self, *_: object) -> None:
+        """Keep it to itself."""
+
+
+def test_a_server_that_hangs_while_a_client_is_made_keeps_a_search_waiting_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(vector_chroma_patience, "_PATIENCE", 0.3)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stalls) as server, ThreadPoolExecutor(1) as threads:
+        server.ended = threading.Event()  # type: ignore[attr-defined]
+        threads.submit(server.serve_forever)
+        try:
+            index = index_at(f"chroma+http://127.0.0.1:{server.server_port}")
+            began = time.monotonic()
+            with pytest.raises(SearchError, match="cannot be reached: ReadTimeout"):
+                index.search(NOTES, "bike", 1)
+            assert time.monotonic() - began < 20
+        finally:
+            server.ended.set()  # type: ignore[attr-defined]
+            server.shutdown()
 
 
 def test_a_namespace_that_another_process_began_anew(server: ChromaServer) -> None:

@@ -30,8 +30,6 @@ __all__ = ["ChromaVectors"]
 T = TypeVar("T")
 
 _NUMBERS = 1_000_000  # in one request, which must stay below the 40 MB that a server accepts
-_TIMEOUT = 60.0  # seconds, for what may be a large change
-_PATIENCE = 10.0  # seconds, for what somebody waits for: to connect, to look up, to search
 _COLLECTIONS = 1_000  # that are remembered
 _ABOUT = "langmem"
 _SQLITE = (3, 35)  # else chromadb refuses its import
@@ -155,10 +153,7 @@ class ChromaVectors:
             self._collections.clear()
             if client is None or self._given is not None:
                 return
-            for session in _sessions(client):
-                session.close()  # Chroma's own close leaves the sockets to the garbage collector
-            if hasattr(client, "close"):  # not in the first versions of chromadb 1
-                client.close()
+            _close(client)
             if self._folder:
                 let_go(os.path.realpath(self._folder))
 
@@ -237,13 +232,13 @@ class ChromaVectors:
     # ---- the client
 
     def _connected(self) -> Any:
-        if self._client is None and self._server:
-            # Chroma's own client would wait for ever; and not under the lock, where everybody waits in turn.
-            host, port, ssl = self._server
-            _driver().httpx.get(f"http{'s' * ssl}://{host}:{port}/api/v2/heartbeat", timeout=_PATIENCE)
+        # A server is not waited for under the lock, where everybody would wait in turn.
+        reached = self._reached(*self._server) if self._client is None and self._server else None
         with self._lock:
             if self._client is None:
-                self._client = self._given or (self._reached(*self._server) if self._server else self._opened())
+                self._client = self._given or reached or self._opened()
+            elif reached is not None:  # another was quicker
+                _close(reached)
             return self._client
 
     def _opened(self) -> Any:
@@ -255,18 +250,20 @@ class ChromaVectors:
                 f"{self._folder}` and give every process chroma+http://localhost:8000"
             )
         try:
-            return _driver().chromadb.PersistentClient(folder, settings=_settings())
+            return _driver().chromadb.PersistentClient(folder, settings=_driver().Settings(anonymized_telemetry=False))
         except BaseException:
             let_go(folder)
             raise
 
     @staticmethod
     def _reached(host: str, port: int, ssl: bool) -> Any:
-        client = _driver().chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=_settings())
-        for session in _sessions(client):
-            session.timeout = _TIMEOUT
-            session.event_hooks = {"request": [_hurry]}
-        return client
+        driver = _driver()
+        try:
+            return driver.chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=driver.patient_settings())
+        except ValueError as error:  # in which Chroma turns whatever keeps it from a server
+            if isinstance(why := error.__context__, driver.httpx.TransportError):
+                raise why from None
+            raise
 
     def _batch(self, dimension: int | None) -> int:
         most = int(self._connected().get_max_batch_size())
@@ -292,21 +289,18 @@ class ChromaVectors:
             raise SearchError(f"{self._name} failed: its files may be damaged") from error
 
 
+def _close(client: Any) -> None:
+    for session in _sessions(client):
+        session.close()  # Chroma's own close leaves the sockets to the garbage collector
+    if hasattr(client, "close"):  # not in the first versions of chromadb 1
+        client.close()
+
+
 def _sessions(client: Any) -> list[Any]:
     """The connections of a client that asks a server."""
     servers = [getattr(side, "_server", None) for side in (client, getattr(client, "_admin_client", None))]
     sessions = [getattr(server, "_session", None) for server in servers]
     return [session for session in sessions if isinstance(session, _driver().httpx.Client)]
-
-
-def _hurry(request: Any) -> None:
-    """Wait less for what reads."""
-    if request.method == "GET" or request.url.path.endswith(("/query", "/get")):
-        request.extensions["timeout"] = _driver().httpx.Timeout(_PATIENCE).as_dict()
-
-
-def _settings() -> Any:
-    return _driver().Settings(anonymized_telemetry=False)
 
 
 # ---- what Chroma is given

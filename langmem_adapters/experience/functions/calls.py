@@ -58,10 +58,9 @@ class Calls:
         self._rules, self._arguments, self.responses = rules, arguments, responses
         self._keeps_requests = rules.reads_requests if keep_requests is None else keep_requests
         self._clock, self._timer, self._sleep, self._new_id = clock, timer, sleep, new_id
-        self._lock = threading.Lock()
+        self._lock, self._flights = threading.Lock(), Flights()
         self._returned: deque[bytes] = deque(maxlen=256)  # leases of broken-off calls: nobody's to wait for
         self._pool: ExperiencePool | None = None
-        self._flights = Flights()
         self._counts: Counter[str] = Counter() if counts is None else counts
         self._warn = WarnOnce()
         self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", self._warn)

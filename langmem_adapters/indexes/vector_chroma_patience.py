@@ -1,0 +1,50 @@
+"""How long a Chroma server is waited for, which by itself Chroma's client does for ever.
+
+It asks its first questions while it is made, and lets nobody else choose its connections. But it starts whatever gives
+it the headers of its requests before it asks anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import httpx
+from chromadb.api import ServerAPI
+from chromadb.auth import ClientAuthHeaders, ClientAuthProvider
+from chromadb.config import Settings
+from typing_extensions import override  # without which Chroma refuses it
+
+__all__ = ["Patience", "settings"]
+
+_TIMEOUT = 60.0  # seconds, for what may be a large change
+_PATIENCE = 10.0  # seconds, for what somebody waits for: to connect, to look up, to search
+
+
+class Patience(ClientAuthProvider):
+    """Gives no headers, and bounds the waiting."""
+
+    @override
+    def authenticate(self) -> ClientAuthHeaders:
+        """No headers."""
+        return {}
+
+    @override
+    def start(self) -> None:
+        """Before the first request."""
+        super().start()
+        session = cast("Any", self._system.instance(cast("Any", ServerAPI)))._session  # noqa: SLF001
+        session.timeout = _TIMEOUT
+        session.event_hooks = {"request": [_hurry]}
+
+
+def settings() -> Settings:
+    """The settings of a client of a server."""
+    return Settings(
+        anonymized_telemetry=False, chroma_client_auth_provider=f"{Patience.__module__}.{Patience.__qualname__}"
+    )
+
+
+def _hurry(request: Any) -> None:
+    """Wait less for what reads."""
+    if request.method == "GET" or request.url.path.endswith(("/query", "/get")):
+        request.extensions["timeout"] = httpx.Timeout(_PATIENCE).as_dict()
