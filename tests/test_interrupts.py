@@ -134,6 +134,27 @@ def test_j1_an_interrupt_leaves_a_store_in_memory_whole(name: str) -> None:
     assert cells(prepare, lambda: look_at(store)) > 15
 
 
+def test_j1_an_interrupt_leaves_all_of_a_write_to_memory_or_nothing() -> None:
+    store = MemoryStore()
+    before = ["a", "b", "c"], {"old": b"1", "same": b"1"}
+    after = ["a", "c", "d"], {"same": b"2", "new": b"2"}
+
+    def state() -> tuple[list[str], dict[str, bytes]]:
+        return [item.id for item in store.scan(SESSION).items], store.get(SESSION)
+
+    def prepare() -> Callable[[], object]:
+        store.clear(SESSION)
+        store.write(SESSION, put=before[1], append=[(id_, b"") for id_ in before[0]])
+        gone = store.scan(SESSION).items[1]
+        return lambda: store.write(SESSION, put=after[1], delete=["old"], append=[("d", b"")], remove=[gone])
+
+    def look() -> None:
+        assert state() in (before, after)
+
+    assert cells(prepare, look) > 15
+    assert state() == after
+
+
 def test_j1_an_interrupt_leaves_an_index_in_memory_what_it_knows() -> None:
     database = Database(":memory:", schema=["CREATE TABLE t (x)"], name="t")
 

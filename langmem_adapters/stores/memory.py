@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from langmem_adapters.concurrency.locks import WholeLock
 from langmem_adapters.errors import Conflict
@@ -54,8 +55,8 @@ class MemoryStore(Shared):
         with self._lock:
             content = self._look(namespace)
             log = reversed(content.log.values()) if reverse else content.log.values()
-            items = [item for item in log if item.seq > after and (before is None or item.seq < before)]
-            return Page(items[:limit], len(content.log), _chosen(content.values, keys))
+            items = (item for item in log if item.seq > after and (before is None or item.seq < before))
+            return Page(list(islice(items, limit)), len(content.log), _chosen(content.values, keys))
 
     def append(
         self,
@@ -84,19 +85,25 @@ class MemoryStore(Shared):
         ttl: float | None = None,
     ) -> None:
         with self._lock:
-            old = self._look(namespace)
+            content, last, put = self._look(namespace), self._seq, put or {}
             for key, expected in (guard or {}).items():
-                if old.values.get(key) != expected:
+                if content.values.get(key) != expected:
                     raise Conflict(f"the value {key!r} was changed by another writer")
-            content = _Content(dict(old.log), dict(old.values))  # an interrupt leaves the old one as it was
-            for key in delete:
-                content.values.pop(key, None)
-            content.values.update(put or {})
-            for item in remove:
-                if (kept := content.log.get(item.id)) is not None and kept.seq == item.seq:
-                    del content.log[item.id]
-            content.log.update(self._numbered(content, append)[1])
-            self._touch(namespace, content, ttl)
+            gone = [kept for item in remove if (kept := content.log.get(item.id)) and kept.seq == item.seq]
+            values = _chosen(content.values, [*delete, *put])
+            try:
+                for key in delete:
+                    content.values.pop(key, None)
+                content.values.update(put)
+                for item in gone:
+                    content.log.pop(item.id, None)
+                content.log.update(self._numbered(content, append)[1])
+                self._touch(namespace, content, ttl)
+            except BaseException:  # an interrupt leaves it as it was
+                content.values = {key: value for key, value in content.values.items() if key not in put} | values
+                old = {item for item in content.log.values() if item.seq <= last}.union(gone)
+                content.log = {item.id: item for item in sorted(old)}
+                raise
 
     def clear(self, namespace: Namespace) -> None:
         with self._lock:
