@@ -134,6 +134,24 @@ def test_j1_an_interrupt_leaves_a_store_in_memory_whole(name: str) -> None:
     assert cells(prepare, lambda: look_at(store)) > 15
 
 
+@pytest.mark.parametrize("name", CALLS)
+def test_j1_an_interrupt_leaves_a_store_in_memory_to_other_threads(name: str) -> None:
+    store = MemoryStore()
+
+    def look() -> None:
+        other = threading.Thread(target=look_at, args=(store,), daemon=True)
+        other.start()
+        other.join(20)
+        assert not other.is_alive()
+
+    def prepare() -> Callable[[], object]:
+        store.clear(SESSION)
+        store.append(SESSION, [("first", b"1")])
+        return lambda: CALLS[name](store)
+
+    assert cells(prepare, look) > 15
+
+
 def test_j1_an_interrupt_leaves_all_of_a_write_to_memory_or_nothing() -> None:
     store = MemoryStore()
     before = ["a", "b", "c"], {"old": b"1", "same": b"1"}

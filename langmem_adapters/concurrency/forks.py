@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["begin", "end", "in_child"]
+__all__ = ["begin", "end", "in_child", "no_fork"]
 
 _LONGEST = 2.0  # seconds that a fork, or what begins meanwhile, waits at the most
 _under_way: dict[int, int] = {}  # by thread: how many transactions it is in
@@ -45,6 +45,20 @@ def end() -> None:
         _under_way[me] -= 1
     else:
         del _under_way[me]
+
+
+class _NoFork:
+    """Around what is soon done, as a fork waits for it, though not for ever."""
+
+    def __enter__(self) -> None:
+        begin()
+
+    def __exit__(self, *_: object) -> None:
+        end()
+
+
+no_fork = _NoFork()
+"""``with no_fork, lock.held():`` is alone, and no child gets the half of what is being done."""
 
 
 def _before_fork() -> None:

@@ -12,9 +12,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from langmem_adapters.concurrency import forks
-
-__all__ = ["ForkSafeLock", "WholeLock", "let_go"]
+__all__ = ["ForkSafeLock", "let_go"]
 
 
 class ForkSafeLock:
@@ -54,30 +52,6 @@ class ForkSafeLock:
 
     def _own(self) -> Any:
         return self._by_process.setdefault(os.getpid(), threading.RLock())  # the first of several threads makes it
-
-
-class WholeLock(ForkSafeLock):
-    """One at a time, and no fork in the middle: the child would have the half of what is being done.
-
-    For what is soon done, as a fork waits for it, though not for ever. No thread takes it twice: one that has it still
-    was interrupted, as a notebook's cell is, and goes on with it.
-
-    >>> with WholeLock():
-    ...     print("alone")
-    alone
-    """
-
-    def __enter__(self) -> None:
-        forks.begin()
-        try:
-            self._own().acquire()
-        except BaseException:
-            forks.end()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        let_go(self._own())
-        forks.end()
 
 
 def let_go(lock: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from langmem_adapters.concurrency import forks
 from langmem_adapters.concurrency.breaker import Breaker
-from langmem_adapters.concurrency.locks import WholeLock, let_go
+from langmem_adapters.concurrency.locks import ForkSafeLock, let_go
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.places import Connection, Place, clearing, explained, why_not_opened
 
@@ -71,7 +71,7 @@ class Database:
     def _breaker_of_the_file(self) -> Breaker:
         """One for all who are in a hurry: a call that needs a store and an index in one file waits for it once."""
         own = Breaker(self._take_turn, is_down=lambda error: isinstance(error, StoreUnavailable), grace=0)
-        with _breaking:
+        with forks.no_fork, _breaking.held():
             return _breakers.setdefault(self.place.path, own)
 
     def _start(self) -> None:
@@ -339,7 +339,7 @@ class _Transaction(contextlib.AbstractContextManager[Connection]):
             self._breaker.ended(self._successes, error, tells=self._begin == _IMMEDIATE)
 
 
-_breaking = WholeLock()
+_breaking = ForkSafeLock()
 _breakers: weakref.WeakValueDictionary[str, Breaker] = weakref.WeakValueDictionary()
 _inherited: list[list[Connection]] = []  # a parent's connections, kept from being closed by a child
 

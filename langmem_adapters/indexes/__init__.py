@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langmem_adapters.concurrency.breaker import PATIENCE
-from langmem_adapters.concurrency.locks import WholeLock
+from langmem_adapters.concurrency.forks import no_fork
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.files.urls import database_of, default_url, file_of
 from langmem_adapters.indexes.lexical import LexicalIndex
@@ -97,7 +98,7 @@ def _file(url: str) -> str | Path:
 def shared_index(url: str | None = None, timeout: float | None = None) -> Index:
     """Give the one index that everything in this process shares for a URL; ``timeout`` as of a LexicalIndex."""
     place = _place(url, timeout)
-    with _lock:
+    with no_fork, _lock.held():
         if place not in _shared:
             _shared[place] = _index(*place)
         return _shared[place]
@@ -129,7 +130,7 @@ def shared_vectors(url: str | None, embedder: Any, timeout: float | None = None)
 
     place = _place(url, timeout)
     key = (*place, id(embedder))
-    with _lock:
+    with no_fork, _lock.held():
         # The embedder is kept too, so that no other one is ever given its id.
         kept = _shared_vectors.pop(key, None)
         if kept is None:
@@ -155,7 +156,7 @@ def vectors_of(url: str | None, store: Store | None, embedder: Any) -> VectorInd
 
 
 _EMBEDDERS = 64  # that were asked for last
-_lock = WholeLock()  # a driver is imported under it
+_lock = ForkSafeLock()  # a driver is imported under it
 _shared: dict[tuple[str, float | None], Index] = {}
 _places: dict[tuple[str, float | None], Vectors] = {}
 _shared_vectors: OrderedDict[tuple[str, float | None, int], tuple[Any, VectorIndex]] = OrderedDict()

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from langmem_adapters.concurrency.locks import ForkSafeLock, WholeLock
+from langmem_adapters.concurrency.forks import no_fork
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Embedded, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, MissingDependency, SearchError
 from langmem_adapters.indexes.vector import Maker, Mark, check
@@ -34,13 +35,13 @@ _COLLECTIONS = 1_000  # that are remembered
 _ABOUT = "langmem"
 _SQLITE = (3, 35)  # else chromadb refuses its import
 _INDEX = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200}}
-_importing = WholeLock()  # no child is forked in the middle of it
+_importing = ForkSafeLock()  # no child is forked in the middle of it
 
 
 @cache
 def _driver() -> Any:
     """What takes seconds to import, and so is imported by who asks first, on whatever thread: not by who makes it."""
-    with _importing:
+    with no_fork, _importing.held():
         from langmem_adapters.indexes import vector_chroma_driver  # noqa: PLC0415
 
         return vector_chroma_driver

@@ -12,7 +12,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import Generation
 from langchain_core.runnables.configurable import DynamicRunnable
 
-from langmem_adapters.concurrency.locks import WholeLock
+from langmem_adapters.concurrency.forks import no_fork
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import MissingDependency
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.savings import Saved
@@ -140,7 +141,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
             "new_id": new_id,
         }
         self._bypassed = 0
-        self._lock = WholeLock()
+        self._lock = ForkSafeLock()
         self._answers: OrderedDict[tuple[Scope, str | None], Answers] = OrderedDict()
         self._gone: dict[str, Any] = {}  # what was counted by those that are not kept any more
         self._gone_saved = Saved()
@@ -181,7 +182,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
 
         And what the hits of all users have saved: saved_tokens, saved_seconds, and saved_money by the ``prices``.
         """
-        with self._lock:
+        with no_fork, self._lock.held():
             seen = [self._gone, *(answers.stats() for answers in self._answers.values())]
         counts: dict[str, Any] = self._made(Scope(), None).stats()
         for figures in seen:
@@ -190,11 +191,11 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
 
     def saved(self) -> Saved:
         """What the hits of all users have saved: seconds, tokens, and money by the ``prices``."""
-        with self._lock:
+        with no_fork, self._lock.held():
             return sum((answers.pool.saved() for answers in self._answers.values()), self._gone_saved)
 
     def _latest(self) -> list[Answers]:
-        with self._lock:
+        with no_fork, self._lock.held():
             return list(self._answers.values())
 
     # --- whose answers
@@ -226,7 +227,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         return None if self._strict and not all(looked_for) else scope
 
     def _of(self, scope: Scope, output_version: str | None) -> Answers:
-        with self._lock:
+        with no_fork, self._lock.held():
             answers = self._answers.pop((scope, output_version), None) or self._made(scope, output_version)
             self._answers[scope, output_version] = answers
             if len(self._answers) > _SCOPES:

@@ -12,7 +12,8 @@ from langchain_core.messages import BaseMessage
 from typing_extensions import NotRequired
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.concurrency.locks import WholeLock
+from langmem_adapters.concurrency.forks import no_fork
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.errors import ConfigurationError, MissingDependency, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
@@ -178,7 +179,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
         self._words = words_in(self._store)
         self._counts: Counter[str] = Counter()
         self._warn = WarnOnce()
-        self._lock = WholeLock()
+        self._lock = ForkSafeLock()
         self._brains: OrderedDict[Scope, BrainMemory] = OrderedDict()
         self._made(Scope(user="check", session="check"))  # so that a wrong setting is told here
 
@@ -321,7 +322,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
     # --- memories of sessions
 
     def _brain(self, scope: Scope) -> BrainMemory:
-        with self._lock:
+        with no_fork, self._lock.held():
             brain = self._brains.pop(scope, None) or self._made(scope)
             self._brains[scope] = brain
             if len(self._brains) > _BRAINS:
@@ -335,5 +336,5 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
         return BrainMemory(self._store, scope.session, long_term=long_term, **where, **self._settings)
 
     def _latest(self) -> list[BrainMemory]:
-        with self._lock:
+        with no_fork, self._lock.held():
             return list(self._brains.values())

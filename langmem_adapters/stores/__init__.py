@@ -6,7 +6,8 @@ import math
 import os
 
 from langmem_adapters.concurrency.breaker import PATIENCE
-from langmem_adapters.concurrency.locks import WholeLock
+from langmem_adapters.concurrency.forks import no_fork
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.files.urls import URL_VARIABLES, default_url, file_of
 from langmem_adapters.protocols import Store
@@ -65,7 +66,7 @@ def shared_store(url: str | None = None, *, timeout: float | None = None) -> Sto
     _check_text(url)
     url = url or default_url()
     key = (url, None if url.startswith("memory:") else timeout)
-    with _lock:
+    with no_fork, _lock.held():
         if key not in _shared:
             store = open_store(url, timeout=timeout)
             _shared[key] = Traced(store) if is_wanted() else store
@@ -117,7 +118,7 @@ def _variable_of(url: object) -> str:
     return next((name for name in URL_VARIABLES if os.environ.get(name) == url), "")
 
 
-_lock = WholeLock()  # a driver is imported under it
+_lock = ForkSafeLock()  # a driver is imported under it
 _shared: dict[tuple[str, float | None], Store] = {}
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from langmem_adapters.concurrency.locks import WholeLock
+from langmem_adapters.concurrency.forks import no_fork
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict
 from langmem_adapters.inspection import Dates, Health, KindStats, StoreStats
 from langmem_adapters.keys import Namespace, encode_namespace
@@ -32,13 +33,13 @@ class MemoryStore(Shared):
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._lock = WholeLock()
+        self._lock = ForkSafeLock()
         self._namespaces: dict[Namespace, _Content] = {}
         self._seq = 0
         self._writes = 0
 
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
-        with self._lock:
+        with no_fork, self._lock.held():
             values = self._look(namespace).values
             return dict(values) if keys is None else _chosen(values, keys)
 
@@ -52,7 +53,7 @@ class MemoryStore(Shared):
         reverse: bool = False,
         keys: Sequence[str] = (),
     ) -> Page:
-        with self._lock:
+        with no_fork, self._lock.held():
             content = self._look(namespace)
             log = reversed(content.log.values()) if reverse else content.log.values()
             items = (item for item in log if item.seq > after and (before is None or item.seq < before))
@@ -66,7 +67,7 @@ class MemoryStore(Shared):
         keys: Sequence[str] = (),
         ttl: float | None = None,
     ) -> Appended:
-        with self._lock:
+        with no_fork, self._lock.held():
             content = self._look(namespace)
             new, later = self._numbered(content, entries)
             self._touch(namespace, content, ttl)
@@ -84,7 +85,7 @@ class MemoryStore(Shared):
         guard: Mapping[str, bytes | None] | None = None,
         ttl: float | None = None,
     ) -> None:
-        with self._lock:
+        with no_fork, self._lock.held():
             content, last, put = self._look(namespace), self._seq, put or {}
             for key, expected in (guard or {}).items():
                 if content.values.get(key) != expected:
@@ -106,11 +107,11 @@ class MemoryStore(Shared):
                 raise
 
     def clear(self, namespace: Namespace) -> None:
-        with self._lock:
+        with no_fork, self._lock.held():
             self._namespaces.pop(namespace, None)
 
     def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
-        with self._lock:
+        with no_fork, self._lock.held():
             self._expire()
             rows = [
                 Listed(namespace, content.updated_at)
@@ -123,7 +124,7 @@ class MemoryStore(Shared):
         return rows[:limit]
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
-        with self._lock:
+        with no_fork, self._lock.held():
             self._expire()
             found = [namespace for namespace in self._namespaces if namespace[: len(prefix)] == prefix]
         yield from found
@@ -134,7 +135,7 @@ class MemoryStore(Shared):
     def stats(self) -> StoreStats:
         kinds: dict[str, KindStats] = {}
         size = 0
-        with self._lock:
+        with no_fork, self._lock.held():
             self._expire()
             for namespace, content in self._namespaces.items():
                 kind = namespace[0] if namespace else ""
@@ -145,7 +146,7 @@ class MemoryStore(Shared):
         return StoreStats("memory:", dict(sorted(kinds.items())), size=size)
 
     def dates(self, namespace: Namespace) -> Dates | None:
-        with self._lock:
+        with no_fork, self._lock.held():
             self._expire()
             content = self._namespaces.get(namespace)
             if content is None:
@@ -154,13 +155,13 @@ class MemoryStore(Shared):
             return Dates(content.updated_at, left)
 
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
-        with self._lock:
+        with no_fork, self._lock.held():
             if content := self._namespaces.get(namespace):
                 content.updated_at = dates.updated_at
                 content.expires_at = None if dates.left is None else self._clock() + dates.left
 
     def discard(self, namespace: Namespace, before: float) -> bool:
-        with self._lock:
+        with no_fork, self._lock.held():
             self._expire()
             content = self._namespaces.get(namespace)
             if content is None or content.updated_at >= before:

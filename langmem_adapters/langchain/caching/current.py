@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from pydantic import SecretStr
 
-from langmem_adapters.concurrency.locks import WholeLock
+from langmem_adapters.concurrency.forks import no_fork
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.values import name_of
 from langmem_adapters.keys import fingerprint
@@ -22,7 +23,7 @@ ModelT = TypeVar("ModelT", bound=BaseChatModel)
 
 _TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers of a model; a cached property
 _SEEN = "_langmem_seen"
-_telling = WholeLock()
+_telling = ForkSafeLock()
 _UNTOLD = "[('_type', "  # how LangChain begins what it tells of a model that is not serializable
 _PLACES = frozenset({"api_base", "azure_endpoint", "base_url", "endpoint", "endpoint_url", "openai_api_base"})
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
@@ -35,7 +36,7 @@ def as_it_is_now(model: ModelT) -> ModelT:
     answers; so would a model with a field set to something else. By one thread at a time: LangChain goes through what
     the model holds, which may not grow meanwhile, and since Python 3.12 no cached property has a lock of its own.
     """
-    with _telling:
+    with no_fork, _telling.held():
         _seen(model)
         getattr(model, _TOLD)
     return model

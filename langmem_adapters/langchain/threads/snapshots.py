@@ -15,7 +15,8 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import var_child_runnable_config
 
-from langmem_adapters.concurrency.locks import WholeLock
+from langmem_adapters.concurrency.forks import no_fork
+from langmem_adapters.concurrency.locks import ForkSafeLock
 
 __all__ = ["Reader", "Snapshots"]
 
@@ -77,7 +78,7 @@ class Snapshots:
     """The reads that stand: those of turns until they end, and the latest of a step until something is written."""
 
     def __init__(self) -> None:
-        self._lock = WholeLock()
+        self._lock = ForkSafeLock()
         self._begun: deque[_Begun] = deque(maxlen=_TURNS)
         self._read: tuple[UUID, list[BaseMessage]] | None = None
 
@@ -88,7 +89,7 @@ class Snapshots:
         return self._read[1] if self._read is not None and self._read[0] == reader.run_id else None
 
     def _ended(self, shown: list[BaseMessage]) -> _Begun:
-        with self._lock:
+        with no_fork, self._lock.held():
             fitting = [begun for begun in self._begun if begun.begins(shown)]
             turn = max(fitting, key=lambda begun: begun.length, default=self._begun[-1])
             self._begun.remove(turn)
@@ -97,7 +98,7 @@ class Snapshots:
     def keep(self, reader: Reader, messages: list[BaseMessage]) -> None:
         """Let what was read stand."""
         if reader.name in _BEGINS:
-            with self._lock:
+            with no_fork, self._lock.held():
                 self._begun.append(_Begun(len(messages), messages[-1] if messages else None))
         elif reader.run_id is not None:
             self._read = reader.run_id, messages
