@@ -351,3 +351,22 @@ def test_a_damaged_file_that_another_has_made_anew_is_not_removed_a_second_time(
         raise StoreError("damaged") from damaged
     assert closed == ["first"]
     assert Path(place.path).read_bytes() == b"new"
+
+
+def test_the_log_that_grew_beside_a_long_reader_is_given_back_to_the_disk(tmp_path: Path) -> None:
+    database = Database(tmp_path / "t.db", schema=["CREATE TABLE t (x)"], name="t")
+
+    def write(size: int) -> int:
+        with database.writing() as connection, connection:
+            connection.execute("INSERT INTO t VALUES (zeroblob(?))", (size,))
+        return (tmp_path / "t.db-wal").stat().st_size
+
+    write(1)
+    with closing(sqlite3.connect(tmp_path / "t.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT x FROM t").fetchall()
+        assert write(50_000_000) > 50_000_000
+        reader.execute("COMMIT")
+    write(1)  # brings all of it into the file, so that the next begins the log anew
+    assert write(1) < 40_000_000
+    database.close()

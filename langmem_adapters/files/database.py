@@ -23,6 +23,7 @@ __all__ = ["Database"]
 
 _DEFERRED, _IMMEDIATE, _NONE = "BEGIN", "BEGIN IMMEDIATE", ""
 _LONGEST = 5.0  # seconds to wait for writers who get on
+_SPARE = 32_000_000  # bytes of the log that stay for the next writers; beside a long reader it grows as it must
 
 
 class Database:
@@ -59,10 +60,8 @@ class Database:
         if synchronous.lower() not in {"normal", "full"}:
             raise ConfigurationError(f'synchronous is "normal" or "full", not {synchronous!r}')
         self.path = str(path)
-        self._schema = tuple(schema)
-        self._name = name
-        self._synchronous = synchronous.lower()
-        self._timeout = timeout
+        self._schema, self._name = tuple(schema), name
+        self._synchronous, self._timeout = synchronous.lower(), timeout
         self.disposable = disposable
         self.place = Place(self.path)
         self._breaker = self._breaker_of_the_file() if fails_fast else None
@@ -225,6 +224,7 @@ class Database:
             if self.place.in_memory or not self._ready:
                 self._prepare(connection)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
+            connection.execute(f"PRAGMA journal_size_limit={_SPARE}")
             if self._breaker is not None:
                 connection.execute("PRAGMA busy_timeout=1")  # from here on, the waiting is done in _begin
             self.place.note(connection)
