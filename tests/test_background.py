@@ -50,8 +50,8 @@ def test_a_thread_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(background._lanes, "work", own)
     for _ in range(20):
         submit(threading.get_ident).result(120)
-        assert own._idle.acquire(timeout=120)  # it is free again
-        own._idle.release()
+        own._idle.get(timeout=120)  # it is free again
+        own._idle.put(None)
     assert own._threads == 1
 
 

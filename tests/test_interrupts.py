@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from langmem_adapters import cached
-from langmem_adapters.concurrency import forks
+from langmem_adapters.concurrency import background, forks
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.files.database import Database
 from langmem_adapters.protocols import Store
@@ -214,6 +214,16 @@ def test_j1_an_interrupt_leaves_a_lock_to_its_thread(take: Callable[[ForkSafeLoc
     other.start()
     other.join(20)
     assert not other.is_alive()
+
+
+def test_j1_an_interrupt_leaves_the_background_to_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(background._lanes, "work", background._Background())
+
+    def look() -> None:
+        assert [background.submit(lambda: 1).result(20) for _ in range(2)] == [1, 1]
+
+    assert cells(lambda: lambda: background.submit(lambda: 1), look) > 10
+    look()
 
 
 def test_c8_an_interrupted_call_keeps_nobody_waiting(tmp_path: Path) -> None:

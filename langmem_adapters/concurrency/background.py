@@ -7,7 +7,8 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Literal, TypeVar
 
 from langmem_adapters.concurrency.forks import in_child
@@ -27,7 +28,7 @@ class _Background:
     def __init__(self) -> None:
         self._lock = threading.RLock()  # garbage may be collected within, and have something done in the background
         self._waiting: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
-        self._idle = threading.Semaphore(0)
+        self._idle: SimpleQueue[None] = SimpleQueue()  # in C, where no interrupt keeps it, as it may a semaphore
         self._threads = 0
         self._unfinished: set[Future[Any]] = set()
         self._ending = False
@@ -40,11 +41,13 @@ class _Background:
             self._engage()
             self._unfinished.add(future)
             self._waiting.put((future, call))
-        future.add_done_callback(self._unfinished.discard)
         return future
 
     def _engage(self) -> None:
-        if self._idle.acquire(blocking=False) or self._threads == _THREADS:
+        with suppress(Empty):
+            self._idle.get_nowait()
+            return
+        if self._threads == _THREADS:
             return
         try:
             if not self._threads:
@@ -58,8 +61,11 @@ class _Background:
 
     def _work(self) -> None:
         while True:
-            _answer(*self._waiting.get())
-            self._idle.release()
+            future, call = self._waiting.get()
+            _answer(future, call)
+            self._unfinished.discard(future)
+            del future, call  # while it waits
+            self._idle.put(None)
 
     def _see_off(self) -> None:
         threading.main_thread().join()
