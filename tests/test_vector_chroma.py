@@ -472,6 +472,30 @@ class Stalls(http.server.BaseHTTPRequestHandler):
         """Keep it to itself."""
 
 
+def test_a_server_is_shown_the_token_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Chroma's own variables, as its client reads them."""
+    shown: list[str | None] = []
+
+    class Guarded(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            shown.append(self.headers.get("Authorization"))
+            self.send_error(401)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setenv("CHROMA_CLIENT_AUTH_PROVIDER", "chromadb.auth.token_authn.TokenAuthClientProvider")
+    monkeypatch.setenv("CHROMA_CLIENT_AUTH_CREDENTIALS", "planted-token")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Guarded) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        index = index_at(f"chroma+http://127.0.0.1:{server.server_port}")
+        with pytest.raises(SearchError) as refused:
+            index.search(NOTES, "bike", 1)
+        server.shutdown()
+    assert shown[0] == "Bearer planted-token"
+    assert "planted" not in str(refused.value)
+
+
 def test_a_server_that_hangs_while_a_client_is_made_keeps_a_search_waiting_for_a_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import httpx
 from chromadb.api import ServerAPI
 from chromadb.auth import ClientAuthHeaders, ClientAuthProvider
-from chromadb.config import Settings
+from chromadb.config import Settings, System, get_class
 from typing_extensions import override  # without which Chroma refuses it
 
 __all__ = ["Patience", "settings"]
@@ -21,12 +21,18 @@ _PATIENCE = 10.0  # seconds, for what somebody waits for: to connect, to look up
 
 
 class Patience(ClientAuthProvider):
-    """Gives no headers, and bounds the waiting."""
+    """Gives the headers of whatever the environment names for it (Chroma's own variables), and bounds the waiting."""
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        named = Settings().chroma_client_auth_provider
+        kind: Any = get_class(named, cast("Any", ClientAuthProvider)) if named else None
+        self._named: ClientAuthProvider | None = kind and kind(system)
 
     @override
     def authenticate(self) -> ClientAuthHeaders:
-        """No headers."""
-        return {}
+        """The headers, if there are any."""
+        return {} if self._named is None else self._named.authenticate()
 
     @override
     def start(self) -> None:
