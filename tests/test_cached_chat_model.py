@@ -556,6 +556,8 @@ class Silent(Scripted):
     num_predict: int | None = None
     stop_when: Any = None
     base_url: str | None = None
+    default_headers: dict[str, str] | None = None
+    default_query: dict[str, str] | None = None
     api_key: str = "k"
     calls: int = 0
 
@@ -576,26 +578,57 @@ class Loud(Silent):
         return {"model": self.model}
 
 
+def _emptied(tools: list[dict[str, Any]]) -> None:
+    """What ChatGoogleGenerativeAI does to a bound tool without arguments."""
+    tools[0]["function"]["parameters"] = {}
+
+
+class Careless(Scripted):
+    """Changes what is bound to it."""
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, tools: Any = (), **kwargs: Any) -> ChatResult:
+        _emptied(tools)
+        return super()._generate(messages, *args, **kwargs)
+
+    def _stream(self, messages: list[BaseMessage], *args: Any, tools: Any = (), **kwargs: Any) -> Iterator[Any]:
+        _emptied(tools)
+        return super()._stream(messages, *args, **kwargs)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_c4_a_model_that_changes_its_tools_is_asked_the_same_again(streams: bool) -> None:
+    function: dict[str, Any] = {"name": "now", "parameters": {"type": "object", "properties": {}}}
+    model = Careless()
+    bound = CachedChatModel(model, _cache()).bind(tools=[{"type": "function", "function": function}])
+    for _ in range(3):
+        assert (streamed(bound) if streams else bound.invoke("Hi")).content == "Hello there!"
+    assert model.asked == 1
+    assert function["parameters"]["properties"] == {}
+
+
 def test_c4_what_a_model_does_not_tell_of_itself_is_part_of_the_key() -> None:
-    cache, said = _cache(), iter("abcdefghij")
+    cache, said = _cache(), iter("abcdefghijklm")
 
     def asked(kind: type[Silent] = Silent, **fields: Any) -> str:
         model = CachedChatModel(kind(script=[lambda _: AIMessage(next(said))], **fields), cache)
         first = model.invoke("Hi")
         assert model.invoke("Hi").content == first.content  # though it has counted its call
-        return str(first.content)
+        return str(first.text)
 
     assert [asked(), asked(api_key="another"), asked(model="large"), asked(temperature=1)] == ["a", "a", "b", "c"]
     assert [asked(model="large", base_url="http://b"), asked(model="large")] == ["d", "b"]
     assert [asked(Loud), asked(Loud, base_url="http://b"), asked(Loud)] == ["e", "f", "e"]
+    others: list[dict[str, Any]] = [{"default_headers": {"beta": "a"}}, {"default_headers": {"beta": "b"}}]
+    others += [{"output_version": "v1"}, {"output_version": None, "default_headers": None, "default_query": None}]
+    assert [asked(Loud, **fields) for fields in others] == ["g", "h", "i", "e"]
     small = Silent(script=[lambda _: AIMessage(next(said))])
     for name in ("small", "large"):  # found by what was asked above
         small.model = name
         assert CachedChatModel(small, cache).invoke("Hi").content == {"small": "a", "large": "b"}[name]
     limited = Silent(script=[lambda _: AIMessage(next(said))], num_predict=100)
-    assert CachedChatModel(limited, cache).invoke("Hi").content == "g"
+    assert CachedChatModel(limited, cache).invoke("Hi").content == "j"
     limited.num_predict = 500  # a number as calls is, but not what a model counts in
-    assert CachedChatModel(limited, cache).invoke("Hi").content == "h"
+    assert CachedChatModel(limited, cache).invoke("Hi").content == "k"
     assert b"langmem_adapters" not in pickle.dumps(_looked_at())
     for limited.stop_when in (_Array(), _Array()):  # another each time, which may not break the call
         assert CachedChatModel(limited, cache).invoke("Hi").content

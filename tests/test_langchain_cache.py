@@ -29,7 +29,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests.cache import AsyncCacheTestSuite, SyncCacheTestSuite
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel, PrivateAttr
+from pydantic import BaseModel, PrivateAttr, SecretStr
 
 from langmem_adapters import ConfigurationError, Embedder, SerializationError, StoreUnavailable
 from langmem_adapters.keys import fingerprint
@@ -237,6 +237,21 @@ def test_c4_how_a_call_is_made_does_not_change_its_key() -> None:
     for name, value in same.items():
         assert _openai(**{name: value})() == plain, name
     assert _openai()(callbacks=[1], timeout=5) == plain
+
+
+class _Patient(ChatOpenAI):
+    """Calls by the names of ChatAnthropic and ChatMistralAI what is of the call."""
+
+    default_request_timeout: float | None = None
+    max_concurrent_requests: int = 64
+
+
+def test_c4_nor_does_it_by_the_names_of_other_providers() -> None:
+    def key(**settings: Any) -> str:
+        model = _Patient(model="claude", api_key=SecretStr("k"), **settings)
+        return request_key(dumps([HumanMessage("Hi")]), model._get_llm_string())
+
+    assert key() == key(default_request_timeout=3) == key(max_concurrent_requests=2) != key(temperature=0)
 
 
 def test_c4_what_is_asked_does() -> None:

@@ -22,7 +22,7 @@ from langmem_adapters.experience.switches import Switches
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.caching.answers import Answers, Examples, Request
 from langmem_adapters.langchain.caching.classes import with_fields
-from langmem_adapters.langchain.caching.current import as_it_is_now, with_untold
+from langmem_adapters.langchain.caching.current import as_it_is_now, kept, with_untold
 from langmem_adapters.langchain.caching.examples import question_of, with_examples
 from langmem_adapters.langchain.caching.pieces import as_reported, pieces
 from langmem_adapters.langchain.caching.rebinding import replaced_models
@@ -143,7 +143,7 @@ class CachedChatModel(Switches, BaseChatModel):
             if limiter := self.wrapped.rate_limiter:
                 limiter.acquire(blocking=True)
             call = self.wrapped._generate  # noqa: SLF001 - what a chat model implements
-            return call(with_examples(messages, examples), stop=stop, **_watched(call, run_manager), **kwargs)
+            return call(with_examples(messages, examples), stop=stop, **_given(call, run_manager, kwargs))
 
         request = self._request(messages, stop, kwargs)
         return self._answers.invoke(request, ask) if request else ask(())
@@ -159,7 +159,7 @@ class CachedChatModel(Switches, BaseChatModel):
             if limiter := self.wrapped.rate_limiter:
                 await limiter.aacquire(blocking=True)
             call = self.wrapped._agenerate  # noqa: SLF001 - what a chat model implements
-            return await call(with_examples(messages, examples), stop=stop, **_watched(call, run_manager), **kwargs)
+            return await call(with_examples(messages, examples), stop=stop, **_given(call, run_manager, kwargs))
 
         request = self._request(messages, stop, kwargs)
         return await (self._answers.ainvoke(request, ask) if request else ask(()))
@@ -180,7 +180,7 @@ class CachedChatModel(Switches, BaseChatModel):
             if limiter := self.wrapped.rate_limiter:
                 limiter.acquire(blocking=True)
             call = self.wrapped._stream  # noqa: SLF001 - what a chat model implements
-            return call(with_examples(messages, examples), stop=stop, **_watched(call, run_manager), **kwargs)
+            return call(with_examples(messages, examples), stop=stop, **_given(call, run_manager, kwargs))
 
         request = None if self._gives_several(kwargs) else self._request(messages, stop, kwargs)
         yield from self._answers.stream(request, ask) if request else ask(())
@@ -203,7 +203,7 @@ class CachedChatModel(Switches, BaseChatModel):
                 await limiter.aacquire(blocking=True)
             call = self.wrapped._astream  # noqa: SLF001 - what a chat model implements
             shown = with_examples(messages, examples)
-            async for chunk in call(shown, stop=stop, **_watched(call, run_manager), **kwargs):
+            async for chunk in call(shown, stop=stop, **_given(call, run_manager, kwargs)):
                 yield chunk
 
         request = None if self._gives_several(kwargs) else self._request(messages, stop, kwargs)
@@ -330,8 +330,11 @@ def _implements(model: BaseChatModel, method: str) -> bool:
     return getattr(type(model), method) is not getattr(BaseChatModel, method)
 
 
-def _watched(call: Any, run_manager: Any) -> dict[str, Any]:
-    """The run manager, for those that take one."""
+def _given(call: Any, run_manager: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as they are, whatever the model does to them, and the run manager, for those that take one.
+
+    ``ChatGoogleGenerativeAI`` empties the schema of a bound tool without arguments: that would be another request.
+    """
     taken = signature_of(call).parameters
     takes = "run_manager" in taken or any(p.kind is p.VAR_KEYWORD for p in taken.values())
-    return {"run_manager": run_manager} if takes else {}
+    return {**kept(kwargs), **({"run_manager": run_manager} if takes else {})}

@@ -17,7 +17,7 @@ from langmem_adapters.experience.functions.values import name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import OF_THE_CALL
 
-__all__ = ["as_it_is_now", "completed", "with_untold"]
+__all__ = ["as_it_is_now", "completed", "kept", "with_untold"]
 
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
 
@@ -25,7 +25,8 @@ _TOLD = "_serialized"  # LangChain's name for what it tells caches and tracers o
 _SEEN = "_langmem_seen"
 _telling = ForkSafeLock()
 _UNTOLD = "[('_type', "  # how LangChain begins what it tells of a model that is not serializable
-_PLACES = frozenset({"api_base", "azure_endpoint", "base_url", "endpoint", "endpoint_url", "openai_api_base"})
+_SELDOM = frozenset({"api_base", "azure_endpoint", "base_url", "endpoint", "endpoint_url", "openai_api_base"})
+_SELDOM |= {"default_headers", "default_query", "output_version"}  # nor these, by those who tell their name
 _OWN = (BaseChatModel.model_fields.keys() | OF_THE_CALL) - {"output_version"}
 
 
@@ -56,7 +57,7 @@ def completed(llm_string: str) -> str:
 
 
 def with_untold(model: BaseLanguageModel[Any], llm_string: str) -> str:
-    """What LangChain tells a cache of a call, and with it where a model is, and of one that tells nothing, its fields.
+    """What LangChain tells a cache of a call, and with it where and how a model is asked; of who tells nothing, all.
 
     A model that is not serializable tells what its author thought of: ``ChatOllama`` not even its name.
     """
@@ -66,10 +67,18 @@ def with_untold(model: BaseLanguageModel[Any], llm_string: str) -> str:
     if seen.untold is None:
         names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys()
         if model._identifying_params:  # noqa: SLF001 - what it tells of itself
-            seen.untold = list(_fields(model, names & _PLACES))
+            set_ = {name for name in names & _SELDOM if getattr(model, name) is not None}
+            seen.untold = list(_fields(model, set_))
         else:
             seen.untold = [("class", name_of(type(model))), *_fields(model, names)]
     return f"{llm_string[:-1]}, ('untold', {seen.untold!r})]" if seen.untold else llm_string
+
+
+def kept(value: Any) -> Any:
+    """A value that stays as it is, whatever is done to a list or mapping of the model, or to one within it."""
+    if isinstance(value, dict):
+        return {name: kept(part) for name, part in value.items()}
+    return [kept(part) for part in value] if isinstance(value, list) else value
 
 
 @dataclass
@@ -102,7 +111,7 @@ def _seen(model: BaseLanguageModel[Any]) -> _Seen:
         if all(_notes(model, name, is_same=now[name] is seen.held.get(name)) for name in changed):
             untold = seen.untold
     held.pop(_TOLD, None)
-    held[_SEEN] = new = _Seen(id(model), now, _kept(now), untold)
+    held[_SEEN] = new = _Seen(id(model), now, kept(now), untold)
     return new
 
 
@@ -130,13 +139,6 @@ def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[st
                 yield name, fingerprint(value)
         except SerializationError:
             continue
-
-
-def _kept(value: Any) -> Any:
-    """A value that stays as it is, whatever is done to a list or mapping of the model, or to one within it."""
-    if isinstance(value, dict):
-        return {name: _kept(part) for name, part in value.items()}
-    return [_kept(part) for part in value] if isinstance(value, list) else value
 
 
 def _differs(one: Any, other: Any) -> bool:
