@@ -489,6 +489,25 @@ def test_how_likely_each_token_was_is_kept_unless_a_stream_tells_it_piece_by_pie
         assert recording.whole().logprobs is None
 
 
+def test_e6_what_google_and_openai_put_beside_an_answer_does_not_keep_it_from_being_kept() -> None:
+    class Usage(BaseModel):
+        input_tokens: int = 3
+        output_tokens: int = 4
+
+    signed = {"thought_signatures": [b"\xff", None]}
+    google = _called("a").model_copy(update={"additional_kwargs": signed})
+    for response in (
+        ChatResponse(message=google, additional_kwargs=signed, raw={"usage_metadata": Usage()}),
+        ChatResponse(message=_called("a"), additional_kwargs={"built_in_tool_calls": [], "usage": Usage()}),
+    ):
+        data = decode(encode(write_response(response)))
+        hit = read_response(data, age=1.0, new_id=lambda: "b")
+        assert isinstance(hit, ChatResponse)
+        assert hit.message.additional_kwargs == response.message.additional_kwargs
+        assert hit.additional_kwargs["cache_usage"] == {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+        assert "usage" not in hit.additional_kwargs
+
+
 @pytest.mark.parametrize("way", CHATS)
 def test_e6_tool_calls_that_a_provider_gives_as_objects_of_its_own_too_are_kept(way: str) -> None:
     class Call(BaseModel):
@@ -1203,6 +1222,8 @@ def test_a_file_is_known_by_what_is_in_it(tmp_path: Path) -> None:
         {"stop_reason": "model_context_window_exceeded"},
         {"stop_reason": "pause_turn"},
         {"candidates": [{"finish_reason": "MALFORMED_FUNCTION_CALL"}]},
+        {"type": "response.incomplete", "response": {"status": "incomplete"}},
+        {"type": "response.failed", "response": {"status": "failed"}},
     ],
 )
 def test_what_was_cut_in_a_stream_is_not_kept_whatever_its_last_piece_says(raw: Any) -> None:
@@ -1210,7 +1231,8 @@ def test_what_was_cut_in_a_stream_is_not_kept_whatever_its_last_piece_says(raw: 
     last = CompletionResponse(text="The cap", delta="", raw={"choices": [], "usage": {"prompt_tokens": 3}})
     assert not worth_storing(cut)
     assert not worth_storing(came_to([cut, last]))
-    assert worth_storing(came_to([last]))
+    begun = CompletionResponse(text="", delta="", raw={"type": "response.created", "response": {"status": "queued"}})
+    assert worth_storing(came_to([begun, last]))
 
 
 @pytest.mark.parametrize("blocks", [[TextBlock(text=" \n")], [ThinkingBlock(content="Hm.")], []])

@@ -15,7 +15,7 @@ from llama_index.core.base.llms.types import (
     ToolCallBlock,
 )
 
-from langmem_adapters.codec import plain
+from langmem_adapters.codec import decode, encode, plain
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.model import Message
@@ -39,6 +39,7 @@ _WORD = re.compile(r"\S+\s*|\s+")
 _IN = ("input_tokens", "prompt_tokens", "prompt_token_count", "prompt_eval_count")
 _OUT = ("output_tokens", "completion_tokens", "candidates_token_count", "eval_count")
 _TOTAL = ("total_tokens", "total_token_count")
+_UNDER_WAY = ("in_progress", "queued")  # as each stream begins
 
 
 def worth_storing(response: Response) -> bool:
@@ -51,6 +52,9 @@ def was_cut(response: Response) -> bool:
     told: list[Mapping[str, Any]] = [response.additional_kwargs, _fields(response.raw)]
     if isinstance(response, ChatResponse):
         told.append(response.message.additional_kwargs)
+    event = _fields(told[1].get("response"))  # within an event of OpenAI's Responses
+    if event.get("status") not in _UNDER_WAY:
+        told.append(event)
     for choice in map(_fields, _choices(response.raw)):
         told += [choice, _fields(choice.get("message"))]
     return any(map(is_cut, told))
@@ -69,7 +73,8 @@ def _says_something(response: Response) -> bool:
 def usage_of(response: Response) -> dict[str, int] | None:
     """The tokens that a response took, as far as it tells: in, out, together."""
     raw = _fields(response.raw)
-    for told in (_fields(raw.get("usage")), _fields(raw.get("usage_metadata")), response.additional_kwargs, raw):
+    beside = response.additional_kwargs
+    for told in (*map(_fields, (raw.get("usage"), raw.get("usage_metadata"), beside.get("usage"))), beside, raw):
         used_in, used_out = _number(told, _IN), _number(told, _OUT)
         if used_in or used_out:
             return {"input_tokens": used_in, "output_tokens": used_out, "total_tokens": used_in + used_out}
@@ -94,7 +99,8 @@ def write_response(response: Response) -> dict[str, Any]:
 
     What the provider sent beside it, ``raw``, is not kept, except for the usage.
     """
-    data: dict[str, Any] = {"kwargs": dict(response.additional_kwargs), "usage": usage_of(response)}
+    kwargs = {name: value for name, value in response.additional_kwargs.items() if name != "usage"}
+    data: dict[str, Any] = {"kwargs": kwargs, "usage": usage_of(response)}
     if response.logprobs is not None:
         data["logprobs"] = [[one.model_dump() for one in likely] for likely in response.logprobs]
     if isinstance(response, CompletionResponse):
@@ -103,7 +109,7 @@ def write_response(response: Response) -> dict[str, Any]:
     else:
         data["message"] = to_message(response.message).to_data()
         same = _message(data) == _without_objects(response.message)
-    if not same or _has_more(response) or plain(data)["kwargs"] != data["kwargs"]:
+    if not same or _has_more(response) or decode(encode(data))["kwargs"] != kwargs:
         raise SerializationError("a response of a model would not come back equal")
     return data
 
