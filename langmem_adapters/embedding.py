@@ -35,6 +35,7 @@ class Embedded(NamedTuple):
 
 _NOTHING = Embedded(array("f"))
 _MODEL = ("model_name", "model", "model_id", "deployment", "repo_id", "model_path")
+_UNSAID = "text-embedding-ada-002"  # what embedders of Azure say where they are told their deployment alone
 _ASYNC = "this embedder is a coroutine function: use the a-prefixed twin of this method"
 
 
@@ -50,8 +51,9 @@ class Embedder:
             as many vectors, which may be async. A SentenceTransformer also tells what the pieces of words mean,
             by which a memory finds better.
         name: Says which model it is: vectors are compared only with those of the same name and dimension. Default:
-            the name of the class and of its model. Needed with a function and a SentenceTransformer. What else
-            changes the vectors (an instruction, a revision) belongs into a name of your own.
+            the name of the class and of its model, or of its deployment on Azure. Needed with a function and a
+            SentenceTransformer. What else changes the vectors (an instruction, a revision) belongs into a name of your
+            own.
         batch: How many texts are sent at a time.
         remembered: How many vectors of queries, and how many of texts, are kept in memory.
         longest: Of a longer text, so many characters at its beginning are embedded: a provider that refuses a long
@@ -296,6 +298,9 @@ def _name(model: Any) -> str:
         raise ConfigurationError(f'a {what} that embeds needs a name for its model: Embedder({what}, name="…")')
     models = (getattr(model, attribute, None) for attribute in _MODEL)
     which = next((name for name in models if isinstance(name, str) and name), "")
+    if which == _UNSAID and hasattr(model, "azure_endpoint"):
+        deployed = getattr(model, "azure_deployment", None) or getattr(model, "deployment", None)
+        which = deployed or which
     return f"{type(model).__qualname__}:{which}" if which else type(model).__qualname__
 
 

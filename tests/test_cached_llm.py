@@ -77,6 +77,7 @@ class Scripted(FunctionCallingLLM):
     temperature: float = 0.0
     api_key: str = "topsecret"
     timeout: float = 60
+    region_name: str | None = Field(default=None, exclude=True)  # as BedrockConverse has it
     script: list[Any] = Field(default_factory=lambda: ["Hello there!"], exclude=True)
     gate: Any = Field(default=None, exclude=True)
     _asked: list[Any] = PrivateAttr(default_factory=list)
@@ -628,6 +629,7 @@ def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> N
     image = ChatMessage(role="user", blocks=[TextBlock(text="Hi"), TextBlock(text="again")])
     other: list[dict[str, Any]] = [
         {"settings": {"temperature": 0.5}},
+        {"settings": {"region_name": "eu-west-1"}},
         {"settings": {"system_prompt": "Be short."}},
         {"messages": [ChatMessage(role="system", content="Be short."), *HI]},
         {"messages": [ChatMessage(role="assistant", content="Hi")]},

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from langchain_openai import AzureOpenAIEmbeddings, OpenAIEmbeddings
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.embeddings import MockEmbedding
+from pydantic import SecretStr
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, ModelError
@@ -89,6 +91,9 @@ def hands_on(texts: list[str]) -> Any:
     return coroutine_function(texts)
 
 
+OPENAI: dict[str, Any] = {"api_key": SecretStr("k")}
+AZURE = {**OPENAI, "azure_endpoint": "http://127.0.0.1:9", "api_version": "1"}
+DEPLOYED = {**AZURE, "azure_deployment": "eu-small"}
 TEXTS = ["red bike", "", "blue boat", "?!", "red bike"]
 
 
@@ -168,6 +173,10 @@ def test_texts_and_queries_are_different_questions() -> None:
         (OwnEmbedding(model_name="own-7"), "OwnEmbedding:own-7"),
         (DeterministicFakeEmbedding(size=8), "DeterministicFakeEmbedding"),
         (MockEmbedding(embed_dim=8), "MockEmbedding:unknown"),
+        (OpenAIEmbeddings(**OPENAI), "OpenAIEmbeddings:text-embedding-ada-002"),
+        (AzureOpenAIEmbeddings(**DEPLOYED), "AzureOpenAIEmbeddings:eu-small"),
+        (AzureOpenAIEmbeddings(**AZURE), "AzureOpenAIEmbeddings:text-embedding-ada-002"),
+        (AzureOpenAIEmbeddings(model="large-3", **DEPLOYED), "AzureOpenAIEmbeddings:large-3"),
     ],
 )
 def test_an_embedder_is_known_by_its_class_and_model(model: Any, name: str) -> None:

@@ -36,7 +36,9 @@ _OF_THE_CALL = frozenset(
 )
 _ASKED_IN_PRIVATE = ("_generation_config", "_previous_response_id")  # by GoogleGenAI, by OpenAIResponses
 _CONTINUED = "conversation"  # that the provider of OpenAIResponses keeps
-_OF_PROMPTS = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
+# Fields that are not dumped, and count: how prompts are made, and where BedrockConverse asks.
+_UNDUMPED = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
+_UNDUMPED |= {"endpoint_url", "region_name"}
 
 
 def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> str:
@@ -100,11 +102,11 @@ def _content(path: Any) -> str:
 
 
 def _model(llm: LLM) -> Any:
-    """A model and its parameters: the fields that it would be dumped with, and how it makes prompts.
+    """A model and its parameters: the fields that it would be dumped with, and some others.
 
     Of what is no data, the name.
     """
-    names = [name for name, field in type(llm).model_fields.items() if not field.exclude or name in _OF_PROMPTS]
+    names = [name for name, field in type(llm).model_fields.items() if not field.exclude or name in _UNDUMPED]
     fields = {name: getattr(llm, name) for name in names}
     private = getattr(llm, "__pydantic_private__", None) or {}
     fields |= {name: private[name] for name in _ASKED_IN_PRIVATE if private.get(name) is not None}
