@@ -409,6 +409,23 @@ def test_the_caches_own_rules_hold() -> None:
     assert model.invoke("Hi").content == "Later."
 
 
+@pytest.mark.parametrize(
+    ("told", "is_kept"), [({}, False), ({"finish_reason": "stop"}, True), ({"status": "completed"}, True)]
+)
+def test_c7_a_stream_that_ends_without_a_reason_is_not_kept(told: dict[str, Any], is_kept: bool) -> None:
+    def broken_off(_: list[BaseMessage]) -> AIMessage:
+        return AIMessage("The cap", response_metadata={"model_provider": "openai", **told})
+
+    class Proxied(Scripted):
+        def _stream(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+            yield from pieces(ChatGeneration(message=self._next(messages)))
+
+    model = Proxied(script=[broken_off])
+    cached = CachedChatModel(model, _cache())
+    assert streamed(cached).content == streamed(cached).content == "The cap"
+    assert model.asked == (1 if is_kept else 2)
+
+
 def test_c7_bypass_refresh_and_delete() -> None:
     cache = _cache()
     model = CachedChatModel(Scripted(script=["1", "2", "3", "4"]), cache)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["field", "is_cut", "refuses"]
+__all__ = ["field", "is_broken_off", "is_cut", "refuses"]
 
 # As OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock and Ollama have it.
 _SPOILED = frozenset(
@@ -17,6 +17,7 @@ _SPOILED = frozenset(
 )
 _REASONS = frozenset({"finish_reason", "stop_reason", "done_reason", "stopReason"})
 _TOLD = (*_REASONS, "refusal", "incomplete_details", "status")
+_ENDING = frozenset({"anthropic", "deepseek", "fireworks", "google_genai", "groq", "mistralai", "openai", "xai"})
 _UNFINISHED = ("cancelled", "failed", "in_progress", "incomplete", "queued")
 
 
@@ -34,6 +35,12 @@ def refuses(content: Any) -> bool:
     """Whether one of a message's blocks says so, as OpenAI's and LangChain's do; there may be text beside it."""
     blocks = content if isinstance(content, list) else []
     return any("refusal" in (field(block, "type"), field(field(block, "value"), "type")) for block in blocks)
+
+
+def is_broken_off(*told: Mapping[str, Any]) -> bool:
+    """Whether a provider that always says why an answer ends says nothing: its stream did not come to the end."""
+    ends = any(one.get(name) for one in told for name in (*_REASONS, "status"))
+    return not ends and any(one.get("model_provider") in _ENDING for one in told)
 
 
 def field(holder: Any, name: str) -> Any:

@@ -13,7 +13,7 @@ from langmem_adapters.langchain.convert import from_message, writable
 from langmem_adapters.langchain.rebuild import of_data, rebuilt_generation
 from langmem_adapters.model import Message
 from langmem_adapters.providers.content import standard_block
-from langmem_adapters.providers.finish_reasons import is_cut, refuses
+from langmem_adapters.providers.finish_reasons import is_broken_off, is_cut, refuses
 from langmem_adapters.providers.tool_calls import call_ids, renamed
 
 __all__ = ["read_generations", "worth_storing", "write_generations"]
@@ -37,7 +37,7 @@ def _is_whole(generation: Generation) -> bool:
             return False
     elif not generation.text.strip():
         return False
-    return not any(map(is_cut, described))
+    return not (any(map(is_cut, described)) or is_broken_off(*described))
 
 
 def _says_something(content: str | list[Any]) -> bool:
