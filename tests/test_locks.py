@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters.concurrency import forks, locks
+from langmem_adapters.concurrency import forks
 from langmem_adapters.stores.memory import MemoryStore
 
 
@@ -23,7 +23,7 @@ def test_j1_a_store_goes_on_after_an_interrupt_wherever_it_came(
 
     def interrupt(frame: FrameType, what: str, _: Any) -> Any:
         code = frame.f_code
-        if (code.co_filename, code.co_name, what) == (locks.__file__, function, event):
+        if (code.co_filename, code.co_name, what) == (forks.__file__, function, event):
             sys.settrace(None)
             raise KeyboardInterrupt
         return interrupt
