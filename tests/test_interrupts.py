@@ -6,6 +6,7 @@ points is tried in turn, with the traceback kept, as a notebook does.
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 import subprocess
 import sys
@@ -30,10 +31,16 @@ from tests.servers import RedisServer
 
 SESSION = ("s",)
 
+# A connection that was being borrowed as the interrupt came belongs to nobody, and is closed with the garbage: Python
+# 3.13 warns of that.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
+
 
 @pytest.fixture(autouse=True)
-def _nothing_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def _nothing_under_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(forks, "_under_way", {})  # a fork would wait for the interrupted thread, though not for ever
+    yield
+    gc.collect()
 
 
 def interrupted(call: Callable[[], object], point: int) -> KeyboardInterrupt | None:

@@ -16,6 +16,7 @@ from langmem_adapters.flow import arun, run, step
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Document, Index, Item
 from langmem_adapters.records.following import Change, begin, follow
+from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_text, check_whole
 
 __all__ = ["SessionSearch"]
@@ -23,7 +24,7 @@ __all__ = ["SessionSearch"]
 _VALUES = (KNOWLEDGE, ARCHIVE)  # what is found and is no entry of the log
 
 
-class SessionSearch:
+class SessionSearch(Shared):
     """Searches the history, the archive and the knowledge of a session; the index follows the session by itself.
 
     Args:
