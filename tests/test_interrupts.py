@@ -55,6 +55,7 @@ def interrupted(call: Callable[[], object], point: int) -> KeyboardInterrupt | N
                 raise KeyboardInterrupt
             left -= 1
 
+    gc.disable()  # Python drops what is raised while it collects, and Hypothesis has a function called then
     try:
         sys.setprofile(look)
         call()
@@ -62,6 +63,7 @@ def interrupted(call: Callable[[], object], point: int) -> KeyboardInterrupt | N
         return error
     finally:
         sys.setprofile(None)
+        gc.enable()
     return None
 
 
