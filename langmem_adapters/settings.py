@@ -107,7 +107,7 @@ class Settings(BaseModel):
         """Read the section ``langmem`` of a file, and MetaGPT's own sections ``redis``, ``role_zero`` and ``exp_pool``.
 
         What is ``given`` counts first, then the environment, then ``langmem``, which has the names of this class,
-        then MetaGPT's. Everything else is ignored, so that the file may be MetaGPT's ``config2.yaml``. Needs PyYAML.
+        then MetaGPT's. Other sections are ignored, so that the file may be MetaGPT's ``config2.yaml``. Needs PyYAML.
 
         Raises ConfigurationError, naming the setting that is wrong, and MissingDependency.
         """
@@ -265,6 +265,8 @@ def _document(path: Path) -> dict[str, Any]:
 
 def _section(document: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """The section ``langmem``."""
+    if outside := [name for name in document if name in names]:
+        raise ConfigurationError(f"the setting {outside[0]} belongs in the section langmem")
     section = document.get("langmem")
     if not isinstance(section, dict | None):
         raise ConfigurationError("the section langmem is not made of names and values")

@@ -253,6 +253,8 @@ def test_a_file_that_says_nothing_leaves_the_defaults(written: Callable[[str], P
         ("langmem: {memory_k: SECRET}", "the setting memory_k is wrong: "),
         ("langmem: {memroy_k: 5}", "there is no setting langmem.memroy_k; there are url, tenant, memory_k"),
         ("langmem: {1: 5}", "there is no setting langmem.1; there are"),
+        ("memory_k: 5", "the setting memory_k belongs in the section langmem"),
+        ("url: 'redis://:SECRET@h'\nlangmem: {}", "the setting url belongs in the section langmem"),
         ("langmem: [SECRET]", "the section langmem is not made of names and values"),
         ("- SECRET", "is not a YAML file of settings: settings are names and values"),
         ("a: 1\nredis: {password: 'SECRET\n", "is not a YAML file of settings, line 3"),
