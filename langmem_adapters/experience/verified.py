@@ -12,9 +12,10 @@ from typing import NamedTuple
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.shelf.shelf import Shelf
+from langmem_adapters.experience.verifier.calibration import Scale, scale_flow
 from langmem_adapters.experience.verifier.tuning import Tuned, tuning
 from langmem_adapters.experience.verifier.verifier import Verifier
-from langmem_adapters.flow import Flow, step, submit
+from langmem_adapters.flow import Flow, run, step, submit
 from langmem_adapters.keys import Namespace
 from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import SemanticIndex, Store
@@ -34,6 +35,7 @@ class Match(NamedTuple):
     score: float
     """How surely it means the same, by the verifier."""
     cosine: float
+    """Of the two texts, as the embedder has it."""
 
 
 class VerifiedAnswers:
@@ -83,10 +85,11 @@ class VerifiedAnswers:
     def find_flow(self, partition: str, text: str) -> Flow[list[Match]]:
         """The kept requests of a partition that mean the same, the surest first."""
         found = yield from step(self._shelf(partition).search, text, self._candidates, _read)
+        scale = (yield from scale_flow(self.index, self.verifier)) if found else Scale()
         matches = []
         for key, near, (_, kept) in found:
             cosine = 2 * near - 1
-            verdict = yield from self.verifier.flow(text, kept, cosine)
+            verdict = yield from self.verifier.flow(text, kept, scale.of(cosine))
             if verdict.accepted:
                 matches.append(Match(key, kept, verdict.score, cosine))
             else:
@@ -157,6 +160,7 @@ class VerifiedAnswers:
     def _embed(self, shelf: Shelf) -> None:
         try:
             shelf.search("", 1, _read)  # a blank query finds nothing; that the index follows is all
+            run(scale_flow(self.index, self.verifier))  # so that no look-up has to wait for it
         except LangmemError as error:
             self.counts["behind"] += 1
             _log.info("what was asked is embedded later: %s", type(error).__name__)

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.experience.verifier.calibration import Scale, scale_flow
 from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow
 from langmem_adapters.progress import Progress, advancing
@@ -74,6 +75,7 @@ def tuning(
         raise ConfigurationError("tune asks the embedder of an index of vectors (open_vectors), and there is none")
     if not all(map(_is_pair, pairs)):
         raise ConfigurationError("a pair is two requests, and whether they mean the same: (kept, asked, True)")
+    scale = Scale() if verifier is None else (yield from scale_flow(index, verifier))
     scored = []
     with advancing(progress, "tuning", len(pairs), "pairs") as advance:
         for start in range(0, len(pairs), _PAGE):
@@ -82,7 +84,7 @@ def tuning(
             for (kept, asked, same), vector in zip(page, vectors, strict=True):
                 other = yield from embedder.query_flow(asked)
                 cosine = sum(a * b for a, b in zip(vector, other, strict=True)) if vector and other else None
-                score = yield from _score(verifier, kept, asked, cosine)
+                score = yield from _score(verifier, kept, asked, cosine, scale)
                 scored.append((score, bool(same)))
             advance(len(page))
     return tuned(scored, precision)
@@ -94,9 +96,9 @@ def _is_pair(pair: Any) -> bool:
     return isinstance(pair[0], str) and isinstance(pair[1], str) and not isinstance(pair[2], str)
 
 
-def _score(verifier: Verifier | None, kept: str, asked: str, cosine: float | None) -> Flow[float]:
+def _score(verifier: Verifier | None, kept: str, asked: str, cosine: float | None, scale: Scale) -> Flow[float]:
     if verifier is not None:
-        return (yield from verifier.flow(asked, kept, cosine or 0.0)).score
+        return (yield from verifier.flow(asked, kept, scale.of(cosine or 0.0))).score
     return 0.0 if cosine is None else min(max((1 + cosine) / 2, 0.0), 1.0)
 
 

@@ -83,12 +83,14 @@ class Verifier:
         if isinstance(without, str) or strange:
             raise ConfigurationError(f"without names guards ({', '.join(guards)}), not {without!r:.100}")
         self.guards = {name: guard for name, guard in guards.items() if name not in without}
-        self._judge = judge
+        self.judge = judge
 
     def __call__(self, request: str, stored: str, *, cosine: float) -> Verdict:
         """Compare two requests. Raises ConfigurationError where the judge is a coroutine function.
 
-        ``cosine`` is that of their vectors. A judge that fails or that answers something else is a ModelError.
+        ``cosine`` is that of their vectors, on the scale of all-MiniLM-L6-v2: see
+        :mod:`~langmem_adapters.experience.verifier.calibration`. A judge that fails or that answers something else is a
+        ModelError.
         """
         return run(self.flow(request, stored, cosine))
 
@@ -102,19 +104,19 @@ class Verifier:
             return Verdict(1.0, "", "")
         if max(len(request), len(stored)) > LONGEST:
             return Verdict(0.0, "length", "too long to be compared word by word")
-        if self._judge is None and cosine < LEAST_COSINE:
+        if self.judge is None and cosine < LEAST_COSINE:
             return Verdict(0.0, "score", f"cosine {cosine:.2f} is below {LEAST_COSINE:.2f}")
         left, right = read(request), read(stored)
         alignment = align(left.content, right.content)
         for name, guard in self.guards.items():
             if reason := guard(left, right, alignment):
                 return Verdict(0.0, name, reason)
-        if self._judge is None:
+        if self.judge is None:
             score = 1.0 if _same_words(left, right) else 0.0
             if score == 0.0 and left.english and right.english:
                 score = _weighed(features(left, right, alignment, cosine), asks=_asks(left) or _asks(right))
         else:
-            score = yield from _judged(self._judge, request, stored)
+            score = yield from _judged(self.judge, request, stored)
         refused = "" if score >= self.threshold else "score"
         return Verdict(score, refused, refused and f"score {score:.2f} is below {self.threshold:.2f}")
 

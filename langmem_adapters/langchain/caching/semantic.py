@@ -34,7 +34,8 @@ class SemanticMode:
 
     Args:
         embedder: A LangChain or LlamaIndex embedding model, or what else an
-            :class:`~langmem_adapters.embedding.Embedder` can be made of; its vectors lie beside the cache's store.
+            :class:`~langmem_adapters.embedding.Embedder` can be made of; its vectors lie beside the cache's store. It
+            is asked once for 64 texts of ours, by which its cosines are read.
         index: An index of vectors instead, from :func:`~langmem_adapters.indexes.open_vectors`.
         verifier: Has the last word on each candidate; one with ``judge=`` asks a model of your own.
         candidates: How many of the nearest are checked.

@@ -1,0 +1,157 @@
+"""What a model's cosines say on the scale of all-MiniLM-L6-v2, from which the verifier's score was learnt.
+
+Models lie differently: what means the same has a cosine of 0.95 with one, and with another of 0.75, or nothing is below
+0.7. So a model is asked for 64 texts whose cosines all-MiniLM-L6-v2 has told, and a straight line is laid through what
+both find. The less they agree, the lower it lies: a model that says something else is believed less.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from langmem_adapters.embedding import Embedder, Vector
+from langmem_adapters.experience.verifier.verifier import Verifier
+from langmem_adapters.flow import Flow, step
+
+__all__ = ["PAIRS", "Scale", "measured", "scale_flow"]
+
+_log = logging.getLogger("langmem_adapters")
+_FAR, _FAR_WEIGHT = 0.5, 0.2  # pairs that have nothing in common, and how much they count: what is near has to be right
+_CAUTION = 0.25  # of the distance at which the pairs lie from the line
+_NO_SPREAD = 1e-6
+_SAME = 0.999
+
+
+class Scale(NamedTuple):
+    """The line: of the model's cosines on that of all-MiniLM-L6-v2."""
+
+    slope: float = 1.0
+    offset: float = 0.0
+
+    def of(self, cosine: float) -> float:
+        """What this cosine of the model amounts to."""
+        return min(max(self.slope * cosine + self.offset, -1.0), 1.0)
+
+
+class Pair(NamedTuple):
+    """Two requests, and the cosines of all-MiniLM-L6-v2."""
+
+    kept: str
+    asked: str
+    cosine: float
+    with_next: float
+    """Of what is asked and what the next pair has as kept."""
+
+
+_SCALES: WeakKeyDictionary[Embedder, Scale] = WeakKeyDictionary()
+
+
+def scale_flow(index: Any, verifier: Verifier) -> Flow[Scale]:
+    """The scale of an index's embedder, which is asked once. Errors as of :meth:`Embedder.texts`.
+
+    A judge in the place of the score knows no cosines, and an index may have no embedder to be asked.
+    """
+    embedder: Embedder | None = getattr(index, "embedder", None)
+    if embedder is None or verifier.judge is not None:
+        return Scale()
+    scale = _SCALES.get(embedder)
+    if scale is None:
+        scale = _SCALES[embedder] = yield from step(measured, embedder)
+        _log.info("cosines of %s are read as %.3f times themselves and %+.3f", embedder.name, *scale)
+    return scale
+
+
+def measured(embedder: Embedder) -> Scale:
+    """Ask an embedder for the pairs' texts. One that finds all of them alike, as a toy does, is taken at its word."""
+    kept = embedder.texts([pair.kept for pair in PAIRS])
+    asked = [pair.asked for pair in PAIRS]
+    symmetric = _cosine(embedder.query(PAIRS[0].kept), kept[0]) > _SAME
+    queries = embedder.texts(asked) if symmetric else [embedder.query(text) for text in asked]
+    points = [
+        point
+        for n, pair in enumerate(PAIRS)
+        for point in (
+            (_cosine(queries[n], kept[n]), pair.cosine),
+            (_cosine(queries[n], kept[(n + 1) % len(kept)]), pair.with_next),
+        )
+    ]
+    return _line(points)
+
+
+def _line(points: list[tuple[float, float]]) -> Scale:
+    """The weighted least squares, lowered by how far the points lie from them."""
+    weights = [_FAR_WEIGHT if cosine <= _FAR else 1.0 for _, cosine in points]
+    total = sum(weights)
+
+    def mean(values: list[float]) -> float:
+        return sum(weight * value for weight, value in zip(weights, values, strict=True)) / total
+
+    x, y = mean([own for own, _ in points]), mean([cosine for _, cosine in points])
+    spread = mean([(own - x) ** 2 for own, _ in points])
+    if spread < _NO_SPREAD:
+        return Scale()
+    slope = max(mean([(own - x) * (cosine - y) for own, cosine in points]) / spread, 0.0)
+    distance = math.sqrt(mean([(slope * (own - x) + y - cosine) ** 2 for own, cosine in points]))
+    return Scale(slope, y - slope * x - _CAUTION * distance)
+
+
+def _cosine(one: Vector, other: Vector) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True)) if one and other else 0.0
+
+
+# Half of them mean the same. Chosen among those of tests/semantic, so that few lead to the line that all would.
+PAIRS = tuple(
+    Pair(*row)
+    for row in (
+        ("I'm allergic to nuts. What can I eat?", "I am allergic to nuts. What can I eat?", 0.9971, -0.0905),
+        ("Explain why the test passes.", "Explain why the test does not pass.", 0.8503, -0.0237),
+        ("What is the best time to sell a house?", "What is the best time to buy a house?", 0.8932, 0.0475),
+        ("How do I end a formal letter?", "How should I end a formal letter?", 0.9843, -0.1624),
+        ("Does poverty cause crime?", "Does crime cause poverty?", 0.9887, 0.0532),
+        ("Can a 4-year-old fly alone?", "Can a 14-year-old fly alone?", 0.8926, -0.0717),
+        (
+            "To begin, open the terminal and type the command.",
+            "To start, open the terminal and type the command.",
+            0.9261,
+            0.0136,
+        ),
+        ("Proofread this sentence: I has a dog.", "Please proofread this sentence: I has a dog.", 0.9845, 0.0401),
+        (
+            "How do I convert a list to a string in Python?",
+            "How can I convert a list into a string in Python?",
+            0.9961,
+            0.0671,
+        ),
+        ("How do I reset my Samsung phone?", "How do I reset my Nokia phone?", 0.7771, 0.0102),
+        ("Is it safe to swim after eating?", "Is it safe to swim after you eat?", 0.9817, -0.0882),
+        ("How do I organise my desk?", "How do I organize my desk?", 0.9513, -0.0019),
+        (
+            "What is the dose of paracetamol for a child of 12 kg?",
+            "What is the dose of paracetamol for a child of 21 kg?",
+            0.9741,
+            0.0984,
+        ),
+        ("What is the best way to peel garlic?", "How do I peel garlic?", 0.9616, 0.063),
+        ("What are the side effects of melatonin?", "What side effects does melatonin have?", 0.9743, 0.2067),
+        ("How do I choose a mattress?", "How can I choose a mattress?", 0.9885, 0.0689),
+        ("How do I tie a bow tie?", "How do I tie a shoelace?", 0.721, 0.0956),
+        ("Convert 10 miles to kilometers.", "Convert 10 miles into kilometres.", 0.9686, 0.0314),
+        ("How do I dowload the app?", "How do I download the app?", 0.8413, 0.0166),
+        ("What can I plant in spring?", "What can I plant in autumn?", 0.7591, 0.2447),
+        ("Which animals are awake at night?", "Which animals are asleep at night?", 0.9477, 0.1309),
+        ("Do you ship to Norway?", "Do you deliver to Norway?", 0.8801, 0.0943),
+        ("How do vaccines work?", "Do vaccines work?", 0.8073, 0.0331),
+        ("Is Pluto a planet?", "Is Pluto considered a planet?", 0.9687, -0.0685),
+        ("How do I get into the building?", "How do I get out of the building?", 0.7897, 0.1246),
+        ("How do I encrypt a file?", "How do I decrypt a file?", 0.8352, 0.1144),
+        ("Give me a recipe for banana bread.", "Give me a banana bread recipe.", 0.985, 0.0991),
+        ("How do I tie a tie? Thanks!", "How do I tie a tie?", 0.9851, 0.048),
+        ("Who wrote Anna Karenina?", "Who wrote Madame Bovary?", 0.3585, 0.064),
+        ("Where is /etc/hosts?", "Where is /etc/passwd?", 0.4514, 0.0845),
+        ("Move the button from the left to the right.", "Move the button from the right to the left.", 0.9987, 0.0382),
+        ("What is the capital of Australia?", "What is the capital of Austria?", 0.7104, 0.1043),
+    )
+)
