@@ -449,6 +449,30 @@ async def test_h3_a_history_that_lives_on_shows_each_turn_what_there_is(any_stor
     assert [message.content for message in ours.messages] == ["three", "yes"]
 
 
+class _ReadOut(BrainChatMessageHistory):
+    """A history that shows no system messages, and others in capital letters."""
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]
+        return [type(one)(one.text.upper()) for one in super().messages if one.type != "system"]
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        return [type(one)(one.text.upper()) for one in await super().aget_messages() if one.type != "system"]
+
+
+@pytest.mark.parametrize("way", _WAYS)
+@pytest.mark.parametrize("lives_on", [True, False])
+async def test_a3_no_question_is_lost_where_a_subclass_shows_other_messages(
+    any_store: Store, way: str, lives_on: bool
+) -> None:
+    ours = _ReadOut("session", store=any_store)
+    ours.add_messages([SystemMessage("be brief"), HumanMessage("zero"), AIMessage("nil")])
+    for question in ("one", "two", "three"):
+        await _ask(_with_history(_Echo(), ours if lives_on else _ReadOut("session", store=any_store)), question, way)
+    said = ["be brief", "zero", "nil", "one", "re: one", "two", "re: two", "three", "re: three"]
+    assert [message.content for message in history(any_store).messages] == said
+
+
 @pytest.mark.parametrize("settings", [{}, {"memory_k": 6}])
 async def test_a3_overlapping_turns_through_one_object_lose_nothing(any_store: Store, settings: dict[str, Any]) -> None:
     chain = _with_history(_Echo(), history(any_store, **settings))

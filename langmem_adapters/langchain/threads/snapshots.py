@@ -84,15 +84,17 @@ class Snapshots:
 
     def known(self, reader: Reader) -> list[BaseMessage] | None:
         """What this read is to be given; None, where it is to be read from the store."""
-        if reader.name in _ENDS and reader.shown is not None and self._begun:
-            return reader.shown[: self._ended(reader.shown).length]
+        if reader.name in _ENDS and reader.shown is not None and (turn := self._ended(reader.shown)):
+            return reader.shown[: turn.length]
         return self._read[1] if self._read is not None and self._read[0] == reader.run_id else None
 
-    def _ended(self, shown: list[BaseMessage]) -> _Begun:
+    def _ended(self, shown: list[BaseMessage]) -> _Begun | None:
+        """The turn that this ends; None, where a subclass or a wrapper showed other messages than were read here."""
         with no_fork, self._lock.held():
             fitting = [begun for begun in self._begun if begun.begins(shown)]
-            turn = max(fitting, key=lambda begun: begun.length, default=self._begun[-1])
-            self._begun.remove(turn)
+            turn = max(fitting, key=lambda begun: begun.length, default=None)
+            if turn is not None:
+                self._begun.remove(turn)
             return turn
 
     def keep(self, reader: Reader, messages: list[BaseMessage]) -> None:
