@@ -150,6 +150,17 @@ async def test_a5_async_twins_do_the_same(any_store: Store) -> None:
     assert await ours.aget_messages() == []
 
 
+async def test_a5_one_message_is_added_without_blocking_too(any_store: Store) -> None:
+    ours = history(any_store)
+    await ours.aadd_user_message("one")
+    await ours.aadd_ai_message("two")
+    await ours.aadd_user_message(HumanMessage("three", name="ada"))
+    await ours.aadd_ai_message(AIMessage("four", id="4"))
+    await ours.aadd_message(SystemMessage("five"))
+    said = [HumanMessage("one"), AIMessage("two"), HumanMessage("three", name="ada"), AIMessage("four", id="4")]
+    assert ours.messages == [*said, SystemMessage("five")]
+
+
 class _SlowStore(MemoryStore):
     def scan(self, *args: Any, **kwargs: Any) -> Page:
         time.sleep(0.2)

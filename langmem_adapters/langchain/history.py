@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langmem_adapters import text
 from langmem_adapters.brain import BrainMemory
@@ -46,6 +46,10 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     With any of ``memory_k``, ``max_tokens`` and ``model``, ``messages`` is what a model may be shown: the newest
     messages, never a tool's result without its call, and in front of them, if there is a summary, a SystemMessage
     with it. That message is not stored when it is added.
+
+    ``messages`` is a copy: what is appended to it is not kept, and instead of cutting it to the newest, give
+    ``memory_k``. A subclass that shows or keeps other messages has ``messages`` and ``aget_messages``, or
+    ``add_messages`` and ``aadd_messages``, of its own: all other methods end in these.
 
     Args:
         session_id: Any text.
@@ -135,6 +139,18 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages in their order, all or none, in one round trip."""
         self._write(_said(messages))
+
+    async def aadd_user_message(self, message: HumanMessage | str) -> None:
+        """:meth:`add_user_message`, without blocking the event loop."""
+        await self.aadd_message(message if isinstance(message, HumanMessage) else HumanMessage(message))
+
+    async def aadd_ai_message(self, message: AIMessage | str) -> None:
+        """:meth:`add_ai_message`, without blocking the event loop."""
+        await self.aadd_message(message if isinstance(message, AIMessage) else AIMessage(message))
+
+    async def aadd_message(self, message: BaseMessage) -> None:
+        """:meth:`add_message`, without blocking the event loop."""
+        await self.aadd_messages([message])
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """:meth:`add_messages`, without blocking the event loop."""
