@@ -520,6 +520,16 @@ def test_an_empty_query_finds_nothing(query: str) -> None:
     assert LlamaIndexRetriever(long_term(store)).retrieve(query) == []
 
 
+def test_how_many_nodes_is_changed_as_of_llamaindexs_own_retrievers(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "session")
+    for text in SAID:
+        brain.add_talk(text)
+    for retriever in (LlamaIndexRetriever(long_term(any_store)), BrainRetriever(brain=brain)):
+        assert len(retriever.retrieve("the house")) == 2
+        retriever.similarity_top_k -= 4
+        assert len(retriever.retrieve("the house")) == 1
+
+
 def test_wrong_settings_are_one_clear_sentence() -> None:
     with pytest.raises(ConfigurationError, match="one of url, store and brain"):
         BrainRetriever("s", store=MemoryStore(), url="memory:")

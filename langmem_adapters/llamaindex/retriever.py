@@ -68,15 +68,15 @@ class BrainRetriever(BaseRetriever):
         else:
             check_scope(brain.scope, session=session_id, user=user, tenant=tenant)
         self._search = SessionSearch(brain, open_index("memory:") if index is None else index)
-        self._similarity_top_k = similarity_top_k
+        self.similarity_top_k = similarity_top_k
         super().__init__(callback_manager=callback_manager)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = self._search.search(query_bundle.query_str, self._similarity_top_k)
+        found = self._search.search(query_bundle.query_str, self.similarity_top_k)
         return [self._node(message, score) for message, score in found]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = await self._search.asearch(query_bundle.query_str, self._similarity_top_k)
+        found = await self._search.asearch(query_bundle.query_str, self.similarity_top_k)
         return [self._node(message, score) for message, score in found]
 
     def _node(self, message: Message, score: float) -> NodeWithScore:
@@ -121,7 +121,7 @@ class LongTermRetriever(BaseRetriever):
         if not isinstance(memory, LongTermMemory):
             raise ConfigurationError(f"LongTermRetriever searches a LongTermMemory, not {type(memory).__name__}")
         self._memory = memory
-        self._similarity_top_k = similarity_top_k
+        self.similarity_top_k = similarity_top_k
         self._is_wanted = metadata_predicate(filters)
         self._session = one_value(filters, "session")
         super().__init__(callback_manager=callback_manager)
@@ -135,7 +135,7 @@ class LongTermRetriever(BaseRetriever):
     def _find(self, query: str) -> Flow[list[NodeWithScore]]:
         found = yield from self._memory.search_flow(
             query,
-            self._similarity_top_k,
+            self.similarity_top_k,
             where=lambda memory: self._wanted(memory) is not None,
             scope=scope_within(self._memory.scope, self._session),
         )
