@@ -625,10 +625,12 @@ class Switch(enum.IntFlag):
         (Switch(0), Switch(1)),
         (OrderedDict(a=1, b=2), OrderedDict(b=2, a=1)),
         (OrderedDict(a=1, b=2), {"a": 1, "b": 2}),
+        (Path("a"), Path("b")),
+        (Path("a"), "a"),
     ],
 )
 def test_c4_what_differs_beside_its_words_is_another_argument(one: Any, other: Any) -> None:
-    """An hour that comes twice, another zone with the same offset now, flags without a name."""
+    """An hour that comes twice, another zone with the same offset now, flags without a name, paths."""
     assert fingerprint(identity(one)) != fingerprint(identity(other))
     assert fingerprint(identity(one)) == fingerprint(identity(copy.deepcopy(one)))
 

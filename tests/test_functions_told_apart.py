@@ -317,6 +317,22 @@ def test_a_function_that_holds_what_is_no_data_needs_a_tag(held: Any) -> None:
     assert cached(store=MemoryStore(), tag="ada")(_held(held))("?") == f"{held}: ?"
 
 
+def test_what_a_decorator_holds_needs_a_tag_or_the_decorator_above() -> None:
+    def asked_by(client: Client) -> Callable[[Callable[[str], str]], Callable[[str], str]]:
+        def decorate(function: Callable[[str], str]) -> Callable[[str], str]:
+            return functools.wraps(function)(lambda question: client.ask(function(question)))
+
+        return decorate
+
+    decorate, other = asked_by(Client("ada")), asked_by(Client("bob"))
+    told = r"capital holds a Client .*: put @cached below its other decorators, or say with tag="
+    with pytest.raises(ConfigurationError, match=told):
+        cached(store=MemoryStore())(decorate(capital))
+    kept = cached(store=MemoryStore())(capital)
+    assert decorate(kept)("France") != other(kept)("France")
+    assert kept.cache.stats()["hits"] == 1
+
+
 def test_a_function_with_a_cache_may_hold_others_of_each_kind() -> None:
     @cached(url="memory:")
     def numbers(n: int) -> Iterator[int]:

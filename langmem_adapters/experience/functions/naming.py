@@ -149,9 +149,10 @@ def _data(value: Any, holder: types.FunctionType) -> Any:
         fingerprint(identity(value))
     except SerializationError as error:
         kind = type(value).__qualname__
+        lower = "put @cached below its other decorators, or " if hasattr(holder, "__wrapped__") else ""
         raise ConfigurationError(
             f"{name_of(holder)} holds a {kind} of the function that made it, and nothing tells that from another"
-            f" {kind}: say with tag= where the results of this one are"
+            f" {kind}: {lower}say with tag= where the results of this one are"
         ) from error
     return value
 

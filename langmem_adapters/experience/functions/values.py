@@ -9,7 +9,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter
@@ -81,7 +81,7 @@ def _parts(value: Any) -> tuple[Any, ...]:  # noqa: PLR0911 - a line for each ki
         return "sequence", [identity(item) for item in value]
     if isinstance(value, set | frozenset):
         return "set", sorted(fingerprint(identity(item)) for item in value)
-    return "other", value
+    return "other", str(value) if isinstance(value, PurePath) else value
 
 
 def by_name(fields: Mapping[str, Any]) -> dict[str, Any]:
