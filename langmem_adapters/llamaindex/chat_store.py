@@ -157,8 +157,8 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
 class SyncBrainChatStore(_OnStore, BaseChatStore):
     """The same sessions for LlamaIndex's older memories, as ``ChatMemoryBuffer`` (implements ``BaseChatStore``).
 
-    It shows the active messages, and is made as a :class:`BrainChatStore` is. The async twins are those of
-    LlamaIndex, which call the methods in a thread.
+    It shows the active messages, and is made as a :class:`BrainChatStore` is. What is added is kept at once, so it has
+    no ``persist()``. The async twins are those of LlamaIndex, which call the methods in a thread.
 
     >>> from llama_index.core.llms import ChatMessage
     >>> from llama_index.core.memory import ChatMemoryBuffer
