@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
@@ -48,6 +49,12 @@ def test_a_new_session_is_an_empty_list(chat: BrainChatMessageHistory) -> None:
     assert chat.messages == []
     assert chat.session_id == "monday"
     assert chat.brain.count() == 0
+
+
+def test_the_url_comes_behind_the_session_as_with_those_of_redis_and_sql(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    BrainChatMessageHistory("monday", url).add_user_message("Where is my bike?")
+    assert contents(BrainChatMessageHistory("monday", url=url)) == ["Where is my bike?"]
 
 
 def test_a_question_and_an_answer_come_back_with_their_types(chat: BrainChatMessageHistory) -> None:

@@ -75,8 +75,8 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     def __init__(  # without super().__init__(), which would warn of its own deprecation in our users' logs
         self,
         session_id: str = "",
-        *,
         url: str | None = None,
+        *,
         store: Store | None = None,
         brain: BrainMemory | None = None,
         user: str = "",
