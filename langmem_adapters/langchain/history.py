@@ -35,8 +35,10 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     """Chat history on a store (implements ``langchain_core.chat_history.BaseChatMessageHistory``).
 
     Every message comes back equal, of the same class, in the order of writing; a streamed chunk comes back as the
-    whole message, and objects in a tool's artifact as the data in them. Making a history is free of I/O, and all of a
-    process share their connections, so make one for each call:
+    whole message, and objects in a tool's artifact as the data in them. One that is added by itself, with the id and
+    the content of one that is there, is taken for the same: LangChain's own caches replay ids, ours do not.
+
+    Making a history is free of I/O, and all of a process share their connections, so make one for each call:
     ``RunnableWithMessageHistory(chain, lambda session_id: BrainChatMessageHistory(session_id))``.
 
     Within one run of a chain's step, the first read stands until this object writes; outside of one, each read is
