@@ -38,7 +38,8 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     whole message, and objects in a tool's artifact as the data in them. One that is added by itself, with the id and
     the content of one that is there, is taken for the same: LangChain's own caches replay ids, ours do not.
 
-    Making a history is free of I/O, and all of a process share their connections, so make one for each call:
+    Making a history is free of I/O, so that an outage shows at its first read or write, and all of a process share
+    their connections, so make one for each call:
     ``RunnableWithMessageHistory(chain, lambda session_id: BrainChatMessageHistory(session_id))``.
 
     Within one run of a chain's step, the first read stands until this object writes; outside of one, each read is
