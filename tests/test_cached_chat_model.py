@@ -718,6 +718,20 @@ def test_c4_a_copy_with_another_field_of_the_models_is_a_copy_of_the_model(serve
     assert model.stats()["hits"] == 2  # of one cache
 
 
+def test_c4_a_field_of_the_models_is_set_in_the_model(server: OpenAIServer) -> None:
+    """As ragas does for each call, and sets it back."""
+    model = CachedChatModel(_openai(server), _cache())
+    for temperature in (0.5, None, 0.5):
+        model.temperature = temperature
+        assert model.wrapped.temperature == temperature  # type: ignore[attr-defined]
+        model.invoke("Hi")
+    model.tags = ["a"]
+    assert [request.get("temperature") for request in server.requests] == [0.5, None]
+    assert (model.stats()["hits"], model.wrapped.tags) == (1, None)
+    with pytest.raises(ValueError, match='no field "no_field"'):
+        model.no_field = 1
+
+
 def test_c10_another_tenant_is_asked_for_itself() -> None:
     store, inner = MemoryStore(), Scripted(script=["For a.", "For b."])
     models = [CachedChatModel(inner, ExperienceCache(store=store, tenant=tenant)) for tenant in "ab"]

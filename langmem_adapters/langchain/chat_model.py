@@ -300,6 +300,12 @@ class CachedChatModel(Switches, BaseChatModel):
         """Name the class alone: a model's own representation may show what is in its headers."""
         yield "model", type(self.__dict__.get("wrapped")).__name__
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") or name in type(self).model_fields:
+            super().__setattr__(name, value)
+        else:
+            setattr(self.wrapped, name, value)
+
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)  # type: ignore[misc] # pydantic hides it from type checkers
