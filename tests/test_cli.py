@@ -547,6 +547,17 @@ def test_errors_of_the_script(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])  # of a pipe on Windows; of a terminal that says no other
+def test_stored_text_that_the_output_cannot_show_is_shown_in_signs_that_it_can(
+    url: str, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    BrainMemory(open_store(url), "s").add_talk("\N{BICYCLE} is a bike.")
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    done = script("show", "s", "--url", url, encoding=encoding)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\U0001f6b2 is a bike." in done.stdout
+
+
 def test_unexpected_errors_show_no_local_variables() -> None:
     assert not app.pretty_exceptions_enable
 

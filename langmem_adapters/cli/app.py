@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 import os
 import sys
@@ -331,4 +332,7 @@ app.add_typer(upkeep)
 
 def main() -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # stored text may hold what no code page of Windows has
+            stream.reconfigure(errors="backslashreplace")
     app(prog_name="langmem-adapters")
