@@ -780,6 +780,18 @@ def test_damaged_rows(store: Any) -> None:
     ]
 
 
+def test_experiences_are_values_whose_entries_are_empty(store: Any) -> None:
+    pool = ExperiencePool(store)
+    for n in range(3):
+        pool.create(Experience(req=f"question {n}", resp="answer"))
+    assert said(Checkup(store).examine(), "entries") == ["ok: 3 were looked at"]
+    (place,) = store.namespaces(("experience",))
+    first, second, _ = (item.id for item in store.scan(place).items)
+    store.write(place, put={first: b'{"v": 1, "req'}, delete=[second])
+    (line,) = said(Checkup(store).examine(), "entries")
+    assert line.startswith("problem: 1 of 3 entries cannot be read")
+
+
 def test_what_a_codec_has_sealed_is_not_called_damaged(store: Any) -> None:
     store.append(("brain", "", "", "s"), [("x", b"\1sealed"), ("y", b"")])
     store.write(("brain", "", "", "s"), remove=store.scan(("brain", "", "", "s")).items[1:])

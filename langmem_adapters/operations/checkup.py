@@ -166,7 +166,8 @@ class Checkup:
     def _entries(self, namespace: Namespace, after: int = 0) -> Iterator[bytes]:
         while items := self._store.scan(namespace, after=after, limit=_PAGE).items:
             after = items[-1].seq
-            yield from (item.data for item in items)
+            kept = self._store.get(namespace, [item.id for item in items if not item.data])  # as experiences are
+            yield from (kept.get(item.id, item.data) for item in items)
 
     def _follows(self) -> Iterator[Finding]:
         """How many entries the index has still to read."""
@@ -195,6 +196,8 @@ def _told(look: Callable[[], Iterator[Finding]]) -> Sequence[Finding]:
 
 def _flaw(namespace: Namespace, data: bytes) -> str:
     """What is wrong with an entry, if anything. What a codec has sealed does not begin as JSON does."""
+    if not data and namespace[0] == "experience":
+        return ""  # it has gone, and its entry goes when somebody comes across it
     if data[:1] not in b'{["':
         return "sealed"
     try:
