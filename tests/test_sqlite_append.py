@@ -190,6 +190,20 @@ def test_a_file_that_is_replaced_is_not_guessed_about(tmp_path: Path, clock: Fak
     store.close()
 
 
+def test_neither_is_one_into_which_a_backup_is_restored(stores: tuple[SQLiteStore, SQLiteStore]) -> None:
+    """As by sqlite3's .restore: the file stays the same, and its connections stay open."""
+    store, other = stores
+    store.append(NS, [("a", b"")])
+    other.append(NS, [("b", b"")])
+    with closing(sqlite3.connect(":memory:")) as copy, closing(sqlite3.connect(store.path)) as file:
+        file.backup(copy)
+        store.append(NS, [("c", b""), ("d", b"")])
+        assert statements(store, "e") == ["INSERT"]
+        copy.backup(file)
+    store.append(NS, [("f", b"")])
+    assert ids(store) == ["a", "b", "f"]
+
+
 _folder = tempfile.TemporaryDirectory()
 _numbers = itertools.count()
 _names = st.sampled_from(["a", "b", "c", "d", "e", "f"])

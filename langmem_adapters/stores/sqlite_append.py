@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from langmem_adapters.files.places import Connection
 from langmem_adapters.protocols import Appended
-from langmem_adapters.stores.sqlite_namespaces import BEHIND, BITS
+from langmem_adapters.stores.sqlite_namespaces import BEHIND, BITS, SINCE
 
 __all__ = ["FEW", "End", "append", "remember"]
 
@@ -44,7 +44,7 @@ def append(
     if end is None or not entries or max(len(entries), len(keys)) > FEW:
         return None
     rows = [value for n, entry in enumerate(entries, end.free) for value in (n, *entry)]
-    row = (end.number, end.next, end.total, now - BEHIND, now, now)
+    row = (end.number, end.next, end.total, end.free, now - BEHIND, now, now)
     try:
         added = connection.execute(
             _statement(len(entries), len(keys)), (now, *rows, *row, *((end.number, *keys) if keys else ()))
@@ -76,6 +76,7 @@ def _statement(entries: int, keys: int) -> str:
         "INSERT INTO langmem_log SELECT column1, column2, column3, ?, NULL"  # noqa: S608 - same
         f" FROM (VALUES {', '.join(['(?, ?, ?)'] * entries)})"
         " WHERE EXISTS (SELECT 1 FROM langmem_namespaces WHERE number = ? AND next = ? AND total = ?"
+        f" AND (number << {BITS}) + next + {SINCE} = ?"
         f" AND listed_at > ? AND listed_at <= ? AND expires_at IS NULL{' AND beside = 0' if keys else ''})"
         " AND NOT EXISTS (SELECT 1 FROM langmem_namespaces WHERE expires_at <= ?)" + without
     )
