@@ -7,6 +7,7 @@ import math
 import multiprocessing
 import os
 import random
+import sqlite3
 import threading
 from array import array
 from collections.abc import Iterable, Iterator
@@ -402,3 +403,26 @@ def test_what_was_read_of_a_file_that_was_made_anew_is_forgotten(vectors: SQLite
     with contextlib.closing(SQLiteVectors(tmp_path / "vectors.db")) as theirs:  # as a rebuild() does elsewhere
         put(theirs, {"b": one, "c": other})
         assert vectors.nearest("n/", MAKER, one, 2) == theirs.nearest("n/", MAKER, one, 2) == [("b", 1.0), ("c", 0.0)]
+
+
+@pytest.mark.parametrize("added", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("removed", [0, 1])
+def test_what_was_read_of_a_file_before_an_older_backup_was_restored_into_it_is_forgotten(
+    vectors: SQLiteVectors, tmp_path: Path, added: int, removed: int
+) -> None:
+    """As by sqlite3's .restore: the file stays the same, and numbers that were given are given again."""
+    chance = random.Random(3)
+    query = unit(chance)
+    with contextlib.closing(sqlite3.connect(":memory:")) as copy:
+        put(vectors, {"a": unit(chance), "b": unit(chance)})
+        with contextlib.closing(sqlite3.connect(tmp_path / "vectors.db")) as file:
+            file.backup(copy)
+            put(vectors, {f"old {n}": unit(chance) for n in range(3)})
+            put(vectors, {}, ["a"][:removed])
+            assert len(vectors.nearest("n/", MAKER, query, 9)) == 5 - removed
+            copy.backup(file)
+    put(vectors, {f"new {n}": unit(chance) for n in range(added)})
+    with contextlib.closing(SQLiteVectors(tmp_path / "vectors.db")) as anew:
+        assert vectors.nearest("n/", MAKER, query, 9) == anew.nearest("n/", MAKER, query, 9)
+        put(anew, {"c": query})
+        assert vectors.nearest("n/", MAKER, query, 9) == anew.nearest("n/", MAKER, query, 9)

@@ -103,9 +103,9 @@ class Matrix:
         return int(self._vectors.nbytes + rough) + 200 * len(self._ids)
 
     @property
-    def last(self) -> int:
-        """The highest number that was ever added."""
-        return int(self._numbers[self._count - 1]) if self._count else 0
+    def newest(self) -> tuple[int, bytes]:
+        """The highest number that was ever added, and its id."""
+        return (int(self._numbers[self._count - 1]), self._ids[self._count - 1]) if self._count else (0, b"")
 
     def extend(self, rows: list[tuple[int, bytes, bytes]], expected: int) -> None:
         """Add ``(number, id, stored vector)``; altogether there will be ``expected``, or more."""

@@ -268,10 +268,10 @@ def _drop(connection: sqlite3.Connection, namespace: int) -> None:
 
 def _refresh(connection: sqlite3.Connection, matrix: Matrix, space: _Space) -> None:
     """Bring what is in memory up to the rows."""
-    if matrix.namespace != space.number:
+    if matrix.namespace != space.number or not _is_known(connection, matrix):
         matrix.reset(space.number)
         matrix.last_gone = _last_gone(connection, space.number)
-    rows = connection.execute(_NEW_ROWS, (space.number, matrix.last))
+    rows = connection.execute(_NEW_ROWS, (space.number, matrix.newest[0]))
     while page := rows.fetchmany(_PAGE):
         matrix.extend(page, space.documents)
     if matrix.living != space.documents:
@@ -283,5 +283,15 @@ def _refresh(connection: sqlite3.Connection, matrix: Matrix, space: _Space) -> N
         matrix.keep(number for (number,) in there)
 
 
+def _is_known(connection: sqlite3.Connection, matrix: Matrix) -> bool:
+    """Whether the last row in memory is there, or was removed: it is neither, once an older backup was restored."""
+    number, id_ = matrix.newest
+    return bool(connection.execute(_IS_KNOWN, (number, id_, matrix.namespace, number)).fetchone()[0])
+
+
+_IS_KNOWN = (
+    "SELECT EXISTS (SELECT 1 FROM langmem_vector_rows WHERE number = ? AND id = ?)"
+    " OR EXISTS (SELECT 1 FROM langmem_vector_gone WHERE namespace = ? AND row = ?)"
+)
 _NEW_ROWS = "SELECT number, id, vector FROM langmem_vector_rows WHERE namespace = ? AND number > ? ORDER BY number"
 _NEWLY_GONE = "SELECT number, row FROM langmem_vector_gone WHERE namespace = ? AND number > ? ORDER BY number"
