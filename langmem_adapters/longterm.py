@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -181,19 +181,19 @@ class LongTermMemory(Shared):
 
     def all(self) -> list[Memory]:
         """Every memory of the scope, oldest first."""
-        return run(self._all())
+        return run(step(lambda: list(self._each())))
 
     async def aall(self) -> list[Memory]:
         """:meth:`all`, without blocking the event loop."""
-        return await arun(self._all())
+        return await arun(step(lambda: list(self._each())))
 
     def count(self) -> int:
-        """How many memories there are. Reads them all."""
-        return len(run(self._all()))
+        """How many memories there are. Reads them all, one after the other."""
+        return run(step(lambda: sum(1 for _ in self._each())))
 
     async def acount(self) -> int:
         """:meth:`count`, without blocking the event loop."""
-        return len(await arun(self._all()))
+        return await arun(step(lambda: sum(1 for _ in self._each())))
 
     def clear(self) -> None:
         """Forget everything of the scope."""
@@ -333,9 +333,9 @@ class LongTermMemory(Shared):
         if self._semantic is not None:
             self._semantic.follow_later()
 
-    def _all(self) -> Flow[list[Memory]]:
-        found = yield from step(lambda: [self._reading.memory(id_, data) for id_, data in self._records.all()])
-        return [memory for memory in found if memory is not None]
+    def _each(self) -> Iterator[Memory]:
+        found = (self._reading.memory(id_, data) for id_, data in self._records.all())
+        return (memory for memory in found if memory is not None)
 
     def _flush(self, report: Callable[[int], None] | None, progress: Progress, total: int | None = None) -> Flow[None]:
         with advancing(progress, "indexing", total, "changes", report=report) as advance:

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -639,3 +640,18 @@ async def test_a5_the_async_methods_do_the_same(any_store: Store) -> None:
         arguments = [[first] if a == ["<first>"] else first if a == "<first>" else a for a in given_]
         assert getattr(one, name)(*arguments) == await getattr(other, f"a{name}")(*arguments), name
         first = first or one.all()[0].id
+
+
+def test_memories_are_counted_without_being_held() -> None:
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+    memory.add([user(f"Note {n}.") for n in range(3_000)])
+    memory.all()  # whose imports and caches count for neither
+    tracemalloc.start()
+    try:
+        assert memory.count() == 3_000
+        counting = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        assert len(memory.all()) == 3_000
+        assert 3 * counting < tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
