@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 import threading
@@ -15,6 +16,7 @@ import pytest
 from langmem_adapters.errors import SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.places import Connection, Place, clearing
+from langmem_adapters.stores.sqlite import SQLiteStore
 
 _SCHEMA = ["CREATE TABLE t (x TEXT UNIQUE)"]
 
@@ -317,6 +319,23 @@ def test_a_full_disk_and_a_file_that_may_only_be_read_are_said_with_what_to_do(t
         add(database, "a")
     assert rows(database) == []
     database.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
+@pytest.mark.parametrize("name", ["t.db", "below/t.db"])
+def test_a_folder_that_may_not_be_entered_is_a_file_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
+    store = SQLiteStore(tmp_path / "closed" / name)
+    (tmp_path / "closed").mkdir(mode=0)
+    me = os.geteuid()
+    os.seteuid(me or 65_534)  # the system's own user may enter any
+    try:
+        health = store.health()
+        with pytest.raises(StoreUnavailable) as raised:
+            store.get(("a",), ["b"])
+    finally:
+        os.seteuid(me)
+    said = f"{tmp_path / 'closed' / name} is not a file that can be opened"
+    assert (health.ok, health.problem, str(raised.value)) == (False, said, said)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import StoreError, StoreUnavailable
 
-__all__ = ["IN_MEMORY", "Connection", "Place", "absolute", "clearing", "explained", "why_not_opened"]
+__all__ = ["IN_MEMORY", "Connection", "Place", "absolute", "clearing", "explained", "is_missing", "why_not_opened"]
 
 IN_MEMORY = ":memory:"
 """The path of no file, as SQLite has it."""
@@ -150,7 +150,16 @@ def why_not_opened(path: str) -> str:
     finally:
         for descriptor in tried:
             os.close(descriptor)
-    return "is not a file that can be opened" if folder.is_dir() else f"cannot be made: {folder} is no folder"
+    return f"cannot be made: {folder} is no folder" if is_missing(f"{folder}/") else "is not a file that can be opened"
+
+
+def is_missing(path: str) -> bool:
+    """Whether nothing lies there; not so, where it cannot be seen, as a folder may not be entered."""
+    try:
+        os.stat(path)  # noqa: PTH116 - what Path says of a folder that may not be entered depends on Python's version
+    except OSError as error:
+        return not isinstance(error, PermissionError)
+    return False
 
 
 def _identity(path: str) -> _Identity:

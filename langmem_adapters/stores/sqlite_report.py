@@ -9,6 +9,7 @@ from pathlib import Path
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
+from langmem_adapters.files.places import is_missing
 from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats
 from langmem_adapters.keys import decode_namespace
 from langmem_adapters.stores.sqlite_namespaces import SINCE
@@ -28,7 +29,7 @@ def health(database: Database) -> Health:
     problem = ""
     try:
         file = database.place.file
-        if file is not None and not file.exists():
+        if file is not None and is_missing(str(file)):
             problem = f"there is no file {database.path} yet"
         else:
             with database.reading() as connection, connection:
