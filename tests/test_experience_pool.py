@@ -7,6 +7,7 @@ import inspect
 import itertools
 import logging
 import threading
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -338,3 +339,19 @@ def test_a_number_of_experiences_is_a_whole_one(k: Any) -> None:
     pool = ExperiencePool(MemoryStore(), index=open_index("memory:"))
     with pytest.raises(ConfigurationError, match="k is a whole number, not"):
         pool.query("France", k=k)
+
+
+def test_experiences_are_counted_without_being_held() -> None:
+    pool = ExperiencePool(MemoryStore())
+    for n in range(3_000):
+        keep(pool, f"question {n}", "answer")
+    pool.all()  # whose imports and caches count for neither
+    tracemalloc.start()
+    try:
+        assert pool.count() == 3_000
+        counting = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        assert len(pool.all()) == 3_000
+        assert 3 * counting < tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

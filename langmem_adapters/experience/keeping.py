@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -228,9 +228,9 @@ class Keeping:
             return None
         return experience
 
-    def _all(self) -> list[Experience]:
+    def _each(self) -> Iterator[Experience]:
         found = (self._read(data) for _, data in self._shelf.all())
-        return [experience for experience in found if experience is not None]
+        return (experience for experience in found if experience is not None)
 
     def _invalidate(self, where: Callable[[Experience], bool]) -> Flow[int]:
         check_plain("where", where)

@@ -184,19 +184,19 @@ class ExperiencePool(Shared, Keeping):
 
     def all(self) -> list[Experience]:
         """Every experience that can be served, in the order of their first writing (bounded: of their use)."""
-        return run(step(self._all))
+        return run(step(lambda: list(self._each())))
 
     async def aall(self) -> list[Experience]:
         """:meth:`all`, without blocking the event loop."""
-        return await arun(step(self._all))
+        return await arun(step(lambda: list(self._each())))
 
     def count(self) -> int:
-        """How many experiences can be served. Reads them all."""
-        return len(run(step(self._all)))
+        """How many experiences can be served. Reads them all, one after the other."""
+        return run(step(lambda: sum(1 for _ in self._each())))
 
     async def acount(self) -> int:
         """:meth:`count`, without blocking the event loop."""
-        return len(await arun(step(self._all)))
+        return await arun(step(lambda: sum(1 for _ in self._each())))
 
     def clear(self, tag: str | None = None) -> None:
         """Forget all experiences of this tag (or of ``tag``), and no others."""
