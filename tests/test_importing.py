@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -405,3 +406,21 @@ def test_chroma_is_read_in_another_thread_and_leaves_nothing_behind(tmp_path: Pa
         (transcript,) = pool.submit(read_transcripts, path).result()
     assert [message.text for message in transcript.messages()] == ["a"]
     assert [each.name for each in tmp_path.iterdir()] == ["data"]
+
+
+def test_the_lines_of_an_export_are_held_once(tmp_path: Path) -> None:
+    lines = [
+        {"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": "user", "content": f"{n} " + 300 * "x"}}
+        for n in range(3_000)
+    ]
+    file = tmp_path / "export.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    read_transcripts(file)  # whose imports do not count
+    tracemalloc.start()
+    try:
+        (transcript,) = read_transcripts(file)
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(transcript.lines) == 3_000
+    assert peak < 2.3 * held

@@ -53,6 +53,7 @@ def read_transcripts(path: str | Path, *, format_: FileFormat = "auto", session:
         if sessions is not None:
             return sessions
         if format_ == "jsonl":
+            del values  # before the lines are read as what they are
             return _export(text)
         if format_ in _MESSAGES:
             return conversations(values, session or path.name.split(".")[0] or path.name, _MESSAGES[format_])
