@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -322,20 +323,31 @@ def test_a_full_disk_and_a_file_that_may_only_be_read_are_said_with_what_to_do(t
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
-@pytest.mark.parametrize("name", ["t.db", "below/t.db"])
-def test_a_folder_that_may_not_be_entered_is_a_file_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
-    store = SQLiteStore(tmp_path / "closed" / name)
-    (tmp_path / "closed").mkdir(mode=0)
+@pytest.mark.parametrize(
+    ("name", "mode", "why"),
+    [
+        ("t.db", 0, "is not a file that can be opened"),
+        ("below/t.db", 0, "is not a file that can be opened"),
+        ("t.db", 0o555, "cannot be made: {} may only be read"),
+    ],
+)
+def test_rights_that_a_folder_lacks_are_told(name: str, mode: int, why: str) -> None:
     me = os.geteuid()
-    os.seteuid(me or 65_534)  # the system's own user may enter any
-    try:
-        health = store.health()
-        with pytest.raises(StoreUnavailable) as raised:
-            store.get(("a",), ["b"])
-    finally:
-        os.seteuid(me)
-    said = f"{tmp_path / 'closed' / name} is not a file that can be opened"
-    assert (health.ok, health.problem, str(raised.value)) == (False, said, said)
+    with tempfile.TemporaryDirectory() as folder:  # and not tmp_path, whose own folder lets nobody else in
+        path = Path(folder, name)
+        store = SQLiteStore(path)
+        path.parent.mkdir(exist_ok=True)
+        Path(folder).chmod(mode)
+        os.seteuid(me or 65_534)  # the system's own user may do all
+        try:
+            health = store.health()
+            with pytest.raises(StoreUnavailable) as raised:
+                store.get(("a",), ["b"])
+        finally:
+            os.seteuid(me)
+            Path(folder).chmod(0o700)
+    assert str(raised.value) == f"{path} {why.format(folder)}"
+    assert (health.ok, health.problem) == (False, f"there is no file {path} yet" if mode else str(raised.value))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")

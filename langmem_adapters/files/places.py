@@ -150,7 +150,11 @@ def why_not_opened(path: str) -> str:
     finally:
         for descriptor in tried:
             os.close(descriptor)
-    return f"cannot be made: {folder} is no folder" if is_missing(f"{folder}/") else "is not a file that can be opened"
+    if is_missing(f"{folder}/"):
+        return f"cannot be made: {folder} is no folder"
+    if is_missing(path) and not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        return f"cannot be made: {folder} may only be read"
+    return "is not a file that can be opened"
 
 
 def is_missing(path: str) -> bool:
