@@ -221,6 +221,14 @@ def test_where_the_file_was_removed_a_new_one_is_written(
 
 
 @needs_unix
+def test_a_file_that_is_given_another_name_has_all_that_was_written_to_it(on_disk: Database, tmp_path: Path) -> None:
+    (tmp_path / "t.db").rename(tmp_path / "last year.db")
+    add(on_disk, "new")
+    assert as_others_see_it(tmp_path / "last year.db") == ["old"]
+    assert as_others_see_it(tmp_path / "t.db") == ["new"]
+
+
+@needs_unix
 def test_where_the_file_was_replaced_the_new_one_is_used(on_disk: Database, tmp_path: Path) -> None:
     on_disk.look("VACUUM INTO ?", (str(tmp_path / "backup.db"),))
     add(on_disk, "since the backup")

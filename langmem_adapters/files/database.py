@@ -195,7 +195,7 @@ class Database:
             if self.place.is_of(connection):
                 return connection
             # The file was removed or replaced: what is written to the old one, nobody would ever see.
-            connection.close()
+            self.place.leave(connection)
             self._ready = False
 
     def _another(self) -> Connection:

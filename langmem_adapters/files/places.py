@@ -10,7 +10,7 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -101,6 +101,14 @@ class Place:
             return True
         self._old_wal = connection.wal
         return False
+
+    def leave(self, connection: Connection) -> None:
+        """Close one to a file that lies here no more."""
+        if _identity(self.path) is None:
+            # It may have been given another name: SQLite itself would leave what is newest in a log of the old name.
+            with suppress(sqlite3.Error):
+                connection.execute("PRAGMA wal_checkpoint")
+        connection.close()
 
 
 @contextmanager
