@@ -128,8 +128,7 @@ class BrainMemory(Shared, Remembering, Reflection):
             new_id=new_id,
         )
         self._counter = counter
-        prompts = prompts or Prompts()
-        self._heading = prompts.recalled
+        prompts = Prompts() if prompts is None else prompts
         budget = summarize_at or CONTEXT_TOKENS
         self._thoughts = Thoughts(
             self._flows,
@@ -146,6 +145,7 @@ class BrainMemory(Shared, Remembering, Reflection):
             prompts=prompts,
             stats=self._stats,
         )
+        self._heading = prompts.recalled
         self._summarizes: str | None = summarize_in if summarize_at is not None else None
         if self._summarizes == "background":
             self._thoughts.check_background()

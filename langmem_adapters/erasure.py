@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from langmem_adapters.conversation.log import ARCHIVE
@@ -31,6 +31,7 @@ from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.validation import check_store
 
 __all__ = ["PLACES", "Report", "adelete_user", "delete_user", "delete_user_flow"]
 
@@ -129,6 +130,9 @@ def delete_user_flow(
         raise ConfigurationError("delete_user needs a user: a text that is not empty")
     if not isinstance(tenant, str):
         raise ConfigurationError("a tenant is a text")
+    check_store(store)
+    if not isinstance(indexes, Iterable):
+        raise ConfigurationError(f"indexes are a list, such as [open_index(url)], not one {type(indexes).__name__}")
     prefixes = [("memories", user), (user, "memories")] if items is None else [tuple(prefix) for prefix in items]
     if not all(prefix and (user in prefix or _no_label(user)) for prefix in prefixes):
         raise ConfigurationError("each prefix of items has the user as one of its parts: others would lose theirs")

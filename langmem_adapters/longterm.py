@@ -289,8 +289,7 @@ class LongTermMemory(Shared):
 
     def candidates_flow(self, query: str, k: int) -> Flow[dict[str, dict[str, float]]]:
         """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1."""
-        query = query[:_LONGEST_QUERY]
-        search = yield from self._begin(query)
+        search = yield from self._begin(query := query[:_LONGEST_QUERY])
         return (yield from step(search.candidates, query, k))
 
     def known_flow(self, messages: Sequence[Message]) -> Flow[list[bool]]:
@@ -314,6 +313,7 @@ class LongTermMemory(Shared):
         yield from step(self._records.clear)
 
     def _get(self, memory_id: str) -> Flow[Memory | None]:
+        validation.check_text("the id of a memory", memory_id)
         found = yield from step(self._records.get, [memory_id])
         return self._reading.memory(memory_id, found[memory_id]) if found else None
 

@@ -20,6 +20,7 @@ from langmem_adapters.errors import ConfigurationError, Conflict, Damaged, NotSe
 from langmem_adapters.keys import Namespace, encode_namespace, to_bytes
 from langmem_adapters.protocols import Appended, Item, Listed, Page, Store
 from langmem_adapters.sharing import Shared
+from langmem_adapters.validation import check_store
 
 __all__ = ["BindingCodec", "Codec", "Redactor", "SealedStore"]
 
@@ -93,6 +94,7 @@ class SealedStore(Shared):
     def __init__(
         self, store: Store, *, codec: Codec | BindingCodec | None = None, redactor: Redactor | None = None
     ) -> None:
+        check_store(store)
         if codec is not None and not isinstance(codec, Codec | BindingCodec):
             raise ConfigurationError(f"a codec has the methods encode and decode, which {type(codec).__name__} lacks")
         if redactor is not None and not callable(redactor):

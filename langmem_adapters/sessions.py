@@ -13,7 +13,7 @@ from langmem_adapters.conversation.export_lines import VERSION, Line, dump, load
 from langmem_adapters.conversation.log import CREATED, brain_namespace
 from langmem_adapters.conversation.merging import Merge
 from langmem_adapters.conversation.session import TITLE, read_title
-from langmem_adapters.errors import NotSealed
+from langmem_adapters.errors import ConfigurationError, NotSealed
 from langmem_adapters.expiry import EXPIRES, Expiring, Refresh
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import SUBAGENT
@@ -156,6 +156,7 @@ class Sessions(Shared):
     # --- flows
 
     def _namespace(self, session: str) -> tuple[str, ...]:
+        check_text("a session's id, such as info.session,", session)
         return (*self._parent, session)
 
     def _expiring(self, session: str) -> Expiring:
@@ -176,6 +177,8 @@ class Sessions(Shared):
         if limit is not None and limit < 1:
             return views.Listing([], views.sessions)
         before = None
+        if not (after is None or isinstance(after, SessionInfo)):
+            raise ConfigurationError(f"after is the last SessionInfo of the page before, not {type(after).__name__}")
         if after is not None:
             before = Listed(self._namespace(after.session), after.updated_at or 0.0)
         rows = yield from step(self.store.recent, self._parent, limit=limit, before=before)
@@ -216,7 +219,7 @@ class Sessions(Shared):
     def _delete(self, session: str) -> Flow[bool]:
         existed = False
         for depth in range(_DEEPEST, -1, -1):  # the session last, so that it is still there if this fails half-way
-            name = session + depth * SUBAGENT
+            name = self._namespace(session)[-1] + depth * SUBAGENT
             existed |= yield from self._exists(name)
             yield from step(self.store.clear, self._namespace(name))
             if not self.scope.user:

@@ -17,6 +17,7 @@ from typing import Any
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Appended, Listed, Page, Store
+from langmem_adapters.validation import check_store
 
 __all__ = ["Traced", "is_wanted"]
 
@@ -60,6 +61,7 @@ class Traced:
             metrics = importlib.import_module("opentelemetry.metrics")
         except ImportError as error:
             raise MissingDependency("opentelemetry-api", "otel") from error
+        check_store(store)
         self.store = store
         if hasattr(store, "redacted"):  # which services ask of a SealedStore, to know again what they wrote
             self.redacted: Callable[..., bytes] = store.redacted

@@ -40,9 +40,8 @@ M = TypeVar("M", Message, "Message | MessageData")
 
 
 def check_store(store: object) -> None:
-    """Raise ConfigurationError for what is no store, but its URL or path, a client that it is made of, or nothing."""
-    is_client = hasattr(type(store), "execute_command")  # of Redis, with methods get, scan and append of its own
-    if store is None or is_client or isinstance(store, str | bytes | os.PathLike):
+    """Raise ConfigurationError for what is no store, as its URL, a client that it is made of, or what has one."""
+    if not (hasattr(store, "get") and hasattr(store, "namespaces")):  # a client of Redis has get and scan, too
         kind = type(store).__name__
         raise ConfigurationError(f'a store is what open_store("sqlite:///memory.db") gives, for one, not {kind}')
 

@@ -299,6 +299,7 @@ class WorkingMemory(Shared):
         self, place: Namespace, wanted: int | None, item_id: str | None = None
     ) -> Flow[tuple[list[_Found], dict[str, bytes]]]:
         """The newest items that can be read, newest first, and the revisions that they are of."""
+        check_text("item_id", "" if item_id is None else item_id)
         found: list[_Found] = []
         limit = wanted if item_id is None else _PAGE
         keys = [_REVISION] if item_id is None else [_REVISION, _OWN + item_id]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from langmem_adapters import BrainMemory, open_store
 from langmem_adapters.completion import Completer
 from langmem_adapters.conversation import summary
 from langmem_adapters.conversation.summary import Summarizer, split_windows
@@ -105,6 +106,19 @@ def test_the_prompts_can_be_replaced_and_the_language_left_open() -> None:
     prompts = Prompts(summary="Fasse zusammen, höchstens {max_words} Wörter.")
     summarized(model, said("Hallo"), prompts=prompts, max_tokens=30, keep_language=False)
     assert model.prompts == ["Fasse zusammen, höchstens 20 Wörter.\n\nSaid next:\nuser: Hallo"]
+
+
+def test_a_prompt_may_hold_braces_of_its_own() -> None:
+    model = Scripted("summary", "a title")
+    prompts = Prompts(summary='As {"summary": …}, {max_words} words.', title='As {"title": …}, {max_words} words.')
+    summarized(model, said("Hello"), prompts=prompts, max_tokens=30, keep_language=False)
+    brain = BrainMemory(open_store("memory:"), "s", model=model, prompts=prompts)
+    brain.add_talk("Hello")
+    assert brain.get_title() == "a title"
+    assert [prompt.partition("\n")[0] for prompt in model.prompts] == [
+        'As {"summary": …}, 20 words.',
+        'As {"title": …}, 5 words.',
+    ]
 
 
 def test_b3_a_long_text_goes_through_in_windows_each_with_the_summary_so_far(

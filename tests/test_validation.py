@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+from langchain_core.messages import HumanMessage
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms import MockLLM
 
@@ -20,17 +21,23 @@ from langmem_adapters import (
     LongTermMemory,
     Message,
     Sessions,
+    Settings,
     WorkingMemory,
     langchain,
     langgraph,
     llamaindex,
     open_index,
 )
+from langmem_adapters.erasure import delete_user
 from langmem_adapters.evaluation import Question, evaluate, fit, read_questions
+from langmem_adapters.experience import AtLeast, Verifier
 from langmem_adapters.importing import read_transcripts
-from langmem_adapters.operations import Checkup
+from langmem_adapters.model import Memory, Recalled, SessionInfo
+from langmem_adapters.operations import Checkup, Pruning
 from langmem_adapters.replay import Configuration, replay
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.telemetry import Traced
 
 SECRET = "my secret words"
 
@@ -44,12 +51,18 @@ SECRET = "my secret words"
         Sessions,
         WorkingMemory,
         Checkup,
+        lambda store: Pruning(store, older_than=5),
+        lambda store: delete_user(store, user="ada"),
+        SealedStore,
+        Traced,
     ],
-    ids=["brain", "long-term", "pool", "sessions", "working", "checkup"],
+    ids=["brain", "long-term", "pool", "sessions", "working", "checkup", "pruning", "erasure", "sealed", "traced"],
 )
 def test_a_url_is_no_store(make: Callable[[Any], object]) -> None:
     client = redis.Redis()  # which has methods get, scan and append
-    for wrong, kind in (("sqlite:///x.db", "str"), (Path("x.db"), ".*Path"), (None, "NoneType"), (client, "Redis")):
+    named = [("redis://:secret@h/0", "str"), (Path("x.db"), ".*Path"), (None, "NoneType"), (client, "Redis")]
+    ours = [(Settings(url="memory:"), "Settings"), (_brain(), "BrainMemory"), (len, "builtin_function_or_method")]
+    for wrong, kind in [*named, *ours]:
         with pytest.raises(ConfigurationError, match=rf'a store is what open_store\("sqlite.* not {kind}$'):
             make(wrong)
 
@@ -165,6 +178,10 @@ def _any(value: object) -> Any:
     return value
 
 
+def _recalled() -> Any:
+    return Recalled(Memory(message=Message(role="user", content="x")), 0.5)
+
+
 def _history() -> Any:
     return langchain.BrainChatMessageHistory("s", url="memory:")
 
@@ -175,6 +192,7 @@ def _replayed(configurations: Any = None, **arguments: Any) -> object:
 
 ours: Any = langmem_adapters
 _ASKED = Question("Where?", frozenset({"m1"}))
+_INFO = SessionInfo(session="s")
 _WRONG = Question("Where?", _any("m1"))  # its letters would be looked for, and not be found
 
 
@@ -199,6 +217,18 @@ _WRONG = Question("Where?", _any("m1"))  # its letters would be looked for, and 
         (lambda: _brain().set_title(5), "a title is a text, not int"),
         (lambda: _brain().add_knowledge(5), "knowledge is a list of facts, not one int"),
         (lambda: _brain().add_knowledge(SECRET), "knowledge is a list of facts, not one str"),
+        (
+            lambda: _brain().add_knowledge(Message(role="system", content="x")),
+            "knowledge is .* not one Message",
+        ),
+        (lambda: _brain().exists(Message(role="user", content="x")), "what is looked for is a text, not Message"),
+        (lambda: _brain().is_related("it", None, str), "its context, as .* gives it, is a text, not NoneType"),
+        (lambda: _brain().rewrite("it", _brain().messages(), str), "its context, as .* gives it, is a text, not list"),
+        (lambda: _brain().rewrite(5, "x", str), "the sentence or text is a text, not int"),
+        (lambda: _brain().refine(HumanMessage("it"), str), "what was said last is a text, not HumanMessage"),
+        (lambda: _brain(prompts={"title": "x"}), r"prompts are made as Prompts\(title=…\), not dict"),
+        (lambda: _brain(counter="gpt-4"), "counter is a function from a text to its tokens, not str"),
+        (lambda: _brain(counter=None), "counter is a function from a text to its tokens, not NoneType"),
         (lambda: _brain().delete("abc"), "message_ids are a list of ids, not one str"),
         (lambda: _memory(ttl=-1), "ttl is a number of seconds above 0, or None, not -1"),
         (lambda: _memory(similarity_top_k="5"), "similarity_top_k is a whole number of at least 0, not '5'"),
@@ -214,11 +244,41 @@ _WRONG = Question("Where?", _any("m1"))  # its letters would be looked for, and 
         (lambda: LongTermMemory(MemoryStore(), _memory(), user="ada"), "index is what .* for one, not LongTermMemory"),
         (lambda: _memory().delete(None), "memory_ids are a list of ids, not one NoneType"),
         (lambda: _memory().delete([5]), "memory_ids are a list of ids, not of int"),
+        (lambda: _memory().get(_recalled()), "the id of a memory is a text, not Recalled"),
+        (lambda: _memory().update(_recalled(), "x"), "the id of a memory is a text, not Recalled"),
+        (lambda: ours.WorkingMemory(MemoryStore()).delete("c", item_id=5), "item_id is a text, not int"),
+        (lambda: ours.WorkingMemory(MemoryStore()).update("c", "x", item_id=5), "item_id is a text, not int"),
         (lambda: ours.WorkingMemory(MemoryStore(), tenant=5), "tenant is a text, not int"),
         (lambda: ours.Sessions(MemoryStore(), user=5), "user is a text, not int"),
         (lambda: ours.ExperiencePool(MemoryStore(), tag=5), "tag is a text, not int"),
+        (lambda: ours.ExperiencePool(MemoryStore(), index="memory:"), "index is what .* gives, for one, not str"),
+        (lambda: llamaindex.BrainRetriever("s", index=_any("memory:")), "index is what .* gives, for one, not str"),
         (lambda: ours.open_index(5), "a store's URL is a text, not int"),
         (lambda: ours.Sessions(MemoryStore()).list_sessions("9"), "limit is a whole number, not '9'"),
+        (lambda: ours.Sessions(MemoryStore()).list_sessions(after="s"), "after is the last SessionInfo .*, not str"),
+        (lambda: ours.Sessions(MemoryStore()).delete_session(_INFO), "a session's id, .* not SessionInfo"),
+        (
+            lambda: ours.Sessions(MemoryStore()).rename_session(_INFO, "t"),
+            "a session's id, .* not SessionInfo",
+        ),
+        (lambda: list(ours.Sessions(MemoryStore()).export(_INFO)), "a session's id, .* not SessionInfo"),
+        (
+            lambda: delete_user(MemoryStore(), _any(open_index("memory:")), user="ada"),
+            "indexes are .* not one .*",
+        ),
+        (lambda: langchain.ExperienceMiddleware(deterministic_tools=_any(None)), "deterministic_tools is .* NoneType"),
+        (
+            lambda: langchain.ExperienceMiddleware(deterministic_tools=_any([len])),
+            "deterministic_tools is .* not of .*",
+        ),
+        (lambda: langchain.SemanticMode("x", verifier=_any(0.9)), r"verifier is a Verifier, such as .*, not 0\.9"),
+        (lambda: langchain.SemanticMode("x", candidates=0), "candidates is a whole number of at least 1, not 0"),
+        (lambda: langchain.SemanticMode("x", judge=_any(7)), "judge is a function, .*, not 7"),
+        (lambda: langgraph.ExperienceNodeCache(types=_any(Message)), "types is a list of classes, not one .*"),
+        (lambda: langgraph.ExperienceNodeCache(types=_any(["Message"])), "types is a list of classes, not of str"),
+        (lambda: Verifier(_any("0.9")), r"threshold is a number above 0, and at most 1, not '0\.9'"),
+        (lambda: AtLeast(_any("7")), "a threshold is a score from 1 to 10, not '7'"),
+        (lambda: _replayed(_any({"a": {"memory_k": 4}})), "configurations are made as Configuration.*, not of dict"),
         (lambda: ours.Sessions(MemoryStore()).import_(Path("x.jsonl")), "an import is given the lines .*, not a path"),
         (lambda: _brain(long_term=True), r"long_term is a LongTermMemory, .*, not bool"),
         (lambda: langchain.BrainChatMessageHistory(brain=_any("s")), "brain is a BrainMemory, not str"),

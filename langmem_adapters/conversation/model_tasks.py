@@ -22,6 +22,7 @@ from langmem_adapters.prompts import Prompts
 from langmem_adapters.text import as_text, window
 from langmem_adapters.tokens import TokenCounter
 from langmem_adapters.understanding import parse_verdict
+from langmem_adapters.validation import check_text
 
 __all__ = ["CONTEXT_TOKENS", "Thoughts"]
 
@@ -66,6 +67,10 @@ class Thoughts:
         prompts: Prompts,
         stats: Counter[str],
     ) -> None:
+        if not isinstance(prompts, Prompts):
+            raise ConfigurationError(f"prompts are made as Prompts(title=…), not {type(prompts).__name__}")
+        if not callable(counter):
+            raise ConfigurationError(f"counter is a function from a text to its tokens, not {type(counter).__name__}")
         self._conversation = conversation
         self._compaction = compaction
         self._model = model
@@ -157,7 +162,8 @@ class Thoughts:
         completer = self._completer(model)
         if not context.strip():
             return ""
-        told, instruction = "a session stays without a title", self._prompts.title.format(max_words=max_words)
+        told = "a session stays without a title"
+        instruction = self._prompts.title.replace("{max_words}", str(max_words))
         answer = yield from _answer(completer, instruction, context, told, asked="")
         line = answer.partition("\n")[0].strip().strip("\"'*#«»“”„ ").removesuffix(".")
         title = " ".join(line.split()[:max_words])
@@ -166,6 +172,7 @@ class Thoughts:
     def is_related(self, text: str, context: str, model: Any, *, default: bool) -> Flow[bool]:
         """Whether a text continues or depends on another; ``default``, where the model does not say."""
         completer = self._completer(model)
+        _check_texts(text, context)
         if not context.strip() or not text.strip():
             return False
         told, both = "whether a text is related stays unknown", f"First text:\n{context}\n\nSecond text:\n{text}"
@@ -177,6 +184,7 @@ class Thoughts:
     def rewrite(self, sentence: str, context: str, model: Any) -> Flow[str]:
         """The sentence, understandable without its context; the sentence itself, where the model fails."""
         completer = self._completer(model)
+        _check_texts(sentence, context)
         if not context.strip() or not sentence.strip():
             return sentence
         told, both = "a sentence stays as it was", f"Context:\n{context}\n\nSentence:\n{sentence}"
@@ -184,6 +192,7 @@ class Thoughts:
 
     def refine(self, last_talk: str, model: Any) -> Flow[str]:
         """Summary, related?, rewritten: the way that MetaGPT's Assistant takes."""
+        check_text("what was said last", last_talk)
         if not (yield from self._context(last_talk)):
             return last_talk
         yield from self.compact(model)
@@ -215,6 +224,11 @@ class Thoughts:
             counter=self._counter,
             prompts=self._prompts,
         )
+
+
+def _check_texts(text: object, context: object) -> None:
+    check_text("the sentence or text", text)
+    check_text("its context, as history_text() gives it,", context)
 
 
 def _answer(completer: Completer, instruction: str, text: str, told: str, *, asked: str | None = None) -> Flow[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -16,7 +16,7 @@ from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message, Recalled, Summary, salvage
 from langmem_adapters.protocols import Item
 from langmem_adapters.tokens import TokenCounter
-from langmem_adapters.validation import check_count, check_text, check_whole
+from langmem_adapters.validation import check_count, check_text, check_whole, checked_list
 
 __all__ = [
     "KNOWLEDGE",
@@ -138,6 +138,7 @@ class Conversation(SessionLog):
 
     def exists(self, wanted: str) -> Flow[bool]:
         """Whether a message says exactly this."""
+        check_text("what is looked for", wanted)
         before: int | None = None
         while True:
             page = yield from self.scan(limit=PAGE, reverse=True, before=before)
@@ -156,9 +157,8 @@ class Conversation(SessionLog):
 
     def add_knowledge(self, messages: Sequence[Message | str]) -> Flow[None]:
         """Keep facts, in their order."""
-        if isinstance(messages, str) or not isinstance(messages, Iterable):
-            raise ConfigurationError(f"knowledge is a list of facts, not one {type(messages).__name__}")
-        facts = [Message(role="system", content=m) if isinstance(m, str) else m for m in messages]
+        given = checked_list(messages, "knowledge is a list of facts", str, Message)
+        facts = [m if isinstance(m, Message) else Message(role="system", content=str(m)) for m in given]
         entries = [self._entry(fact)[1] for fact in facts]
         while entries:
             values = yield from self.session.get(None)

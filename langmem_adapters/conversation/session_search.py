@@ -17,7 +17,7 @@ from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Document, Index, Item
 from langmem_adapters.records.following import Change, begin, follow
 from langmem_adapters.sharing import Shared
-from langmem_adapters.validation import check_text, check_whole
+from langmem_adapters.validation import check_index, check_text, check_whole
 
 __all__ = ["SessionSearch"]
 
@@ -36,6 +36,7 @@ class SessionSearch(Shared):
     def __init__(
         self, brain: BrainMemory, index: Index, *, new_id: Callable[[], str] = lambda: uuid.uuid4().hex
     ) -> None:
+        check_index("index", index)
         self.brain = brain
         self.index = index
         self._namespace = brain_namespace(brain.scope)

@@ -65,8 +65,8 @@ class Summarizer:
         words = max(int(max_tokens / _TOKENS_A_WORD), 1)
         language = f" {prompts.keep_language}" if keep_language else ""
         marks = "" if completer.is_function else _ASK_FOR_MARKS
-        self._instruction = prompts.summary.format(max_words=words) + language + marks
-        self._shorten = prompts.shorten.format(max_words=words) + language + marks
+        self._instruction = prompts.summary.replace("{max_words}", str(words)) + language + marks
+        self._shorten = prompts.shorten.replace("{max_words}", str(words)) + language + marks
 
     def flow(self, summary: str, messages: Sequence[Message]) -> Flow[str]:
         """The new summary. Raises ModelError, where the model does not give one."""

@@ -92,8 +92,8 @@ class AtLeast:
     """
 
     def __init__(self, threshold: int) -> None:
-        if not 1 <= threshold <= _PERFECT:
-            raise ConfigurationError(f"a threshold is a score from 1 to 10, not {threshold}")
+        if not isinstance(threshold, int | float) or not 1 <= threshold <= _PERFECT:
+            raise ConfigurationError(f"a threshold is a score from 1 to 10, not {threshold!r:.50}")
         self.threshold = threshold
 
     def __call__(self, experience: Experience, req: Any) -> bool:  # noqa: ARG002 - the score alone counts

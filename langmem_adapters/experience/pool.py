@@ -23,7 +23,7 @@ from langmem_adapters.model import Experience
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sharing import Shared
-from langmem_adapters.validation import check_seconds, check_store, check_text, checked_scope
+from langmem_adapters.validation import check_index, check_seconds, check_store, check_text, checked_scope
 
 __all__ = ["ExperiencePool", "QueryType", "Similar"]
 
@@ -87,6 +87,7 @@ class ExperiencePool(Shared, Keeping):
     ) -> None:
         check_seconds("ttl", ttl)
         check_store(store)
+        check_index("index", index)
         check(prices or {})
         self.scope = checked_scope(tenant=tenant, user=user)
         self.ttl = ttl

@@ -22,6 +22,7 @@ from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import cache_store
+from langmem_adapters.validation import checked_list
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["ExperienceNodeCache"]
@@ -79,7 +80,8 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         if getattr(serde, "pickle_fallback", False):
             raise ConfigurationError("a serializer that falls back to pickle would run code from the store")
         check(prices or {})
-        super().__init__(serde=serde or JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=[*types]))
+        classes = checked_list(types, "types is a list of classes", type)
+        super().__init__(serde=serde or JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=classes))
         self._store = cache_store(url, store)
         self._place = ("nodes", tenant)
         self._prices = prices or {}

@@ -12,7 +12,7 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Index, Listed, Store
-from langmem_adapters.validation import check_seconds
+from langmem_adapters.validation import check_seconds, check_store
 
 __all__ = ["Pruned", "Pruning"]
 
@@ -70,6 +70,7 @@ class Pruning:
         clock: Callable[[], float] = time.time,
         report: Callable[[int], None] | None = None,
     ) -> None:
+        check_store(store)
         check_seconds("older_than", older_than)
         self._store: Any = bare(store)
         if not hasattr(self._store, "discard"):

@@ -75,6 +75,7 @@ def are_known(records: Records, messages: Sequence[Message]) -> Flow[list[bool]]
 
 def correct(records: Records, id_: str, text: str, reading: Reading, *, ttl: float | None) -> Flow[bool]:
     """Replace what a memory says; False, if there is none of this id."""
+    check_text("the id of a memory", id_)
     check_text("the text of a memory", text)
     while True:
         found = yield from step(records.get, [id_])

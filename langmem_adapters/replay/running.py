@@ -26,6 +26,7 @@ from langmem_adapters.replay.configuration import Configuration, Memories
 from langmem_adapters.replay.recorded import Conversation, Recorded, recorded
 from langmem_adapters.text import as_text
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens
+from langmem_adapters.validation import checked_list
 
 __all__ = ["areplay", "replay"]
 
@@ -122,6 +123,7 @@ def _replay(
 ) -> Flow[Comparison]:
     if not configurations or not isinstance(configurations, Mapping):
         raise ConfigurationError("give at least one configuration, by a name")
+    checked_list(configurations.values(), "configurations are made as Configuration(…)", Configuration)
     if ways.model is None and any(one.summarize_at is not None for one in configurations.values()):
         raise ConfigurationError("a configuration with summarize_at needs a model= that makes summaries")
     last = {one.user: one.session for one in sessions}

@@ -77,8 +77,8 @@ class Verifier:
         judge: PairJudge | None = None,
     ) -> None:
         self.threshold = (THRESHOLD if judge is None else 0.5) if threshold is None else threshold
-        if not 0 < self.threshold <= 1:
-            raise ConfigurationError(f"threshold is a number above 0, and at most 1, not {threshold}")
+        if not isinstance(self.threshold, int | float) or not 0 < self.threshold <= 1:
+            raise ConfigurationError(f"threshold is a number above 0, and at most 1, not {threshold!r:.50}")
         strange = [name for name in without if name not in guards]
         if isinstance(without, str) or strange:
             raise ConfigurationError(f"without names guards ({', '.join(guards)}), not {without!r:.100}")

@@ -16,6 +16,7 @@ from langmem_adapters.langchain.caching.prompt import is_human, messages_in
 from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.langchain.caching.tools import Tools
 from langmem_adapters.protocols import SemanticIndex
+from langmem_adapters.validation import check_count, check_function
 
 __all__ = ["SemanticMode"]
 
@@ -70,6 +71,10 @@ class SemanticMode:
     ) -> None:
         if (embedder is None) == (index is None):
             raise ConfigurationError("give the semantic mode an embedder or an index, and not both")
+        if not isinstance(verifier, Verifier | None):
+            raise ConfigurationError(f"verifier is a Verifier, such as Verifier(0.9), not {verifier!r:.50}")
+        check_count("candidates", candidates)
+        check_function("judge", judge)
         self.embedder = embedder
         self.index = index
         self.verifier = verifier or Verifier()

@@ -8,8 +8,8 @@ from typing import Any
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, Generation
 
-from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.langchain.caching.prompt import class_of
+from langmem_adapters.validation import checked_list
 
 __all__ = ["Tools"]
 
@@ -32,9 +32,7 @@ class Tools:
     """
 
     def __init__(self, deterministic: Collection[str] = ()) -> None:
-        if isinstance(deterministic, str):
-            raise ConfigurationError("deterministic_tools is a collection of names, not one text")
-        self.deterministic = frozenset(deterministic)
+        self.deterministic = frozenset(checked_list(deterministic, "deterministic_tools is a list of names", str))
 
     def are_all_of(self, generations: Sequence[Generation]) -> bool:
         """Whether an answer calls no other tools.
