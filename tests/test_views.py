@@ -24,6 +24,7 @@ from pydantic import TypeAdapter
 
 from langmem_adapters import (
     BrainMemory,
+    Embedder,
     Experience,
     ExperiencePool,
     LongTermMemory,
@@ -36,10 +37,19 @@ from langmem_adapters import (
     open_store,
     views,
 )
-from langmem_adapters.experience import Similar, Verdict, Verifier
-from langmem_adapters.langchain import BrainChatMessageHistory, CachedChatModel, ExperienceCache, LongTermRetriever
+from langmem_adapters.experience import AtLeast, Similar, Verdict, Verifier
+from langmem_adapters.langchain import (
+    BrainChatMessageHistory,
+    BrainMemoryMiddleware,
+    CachedChatModel,
+    ExperienceCache,
+    ExperienceMiddleware,
+    LongTermRetriever,
+    SemanticMode,
+)
 from langmem_adapters.language import analysis
-from langmem_adapters.llamaindex import CachedLLM
+from langmem_adapters.llamaindex import BrainRetriever, CachedLLM
+from langmem_adapters.llamaindex import LongTermRetriever as NodeRetriever
 from langmem_adapters.model import Memory, Metric, Occurrence, Recalled, Score, SessionInfo, ToolCall
 from langmem_adapters.protocols import Store
 from langmem_adapters.sealing import SealedStore
@@ -49,6 +59,14 @@ from langmem_adapters.testing import FakeClock
 from langmem_adapters.views import plain, style
 from langmem_adapters.working import WorkingItem
 
+MADE: list[Callable[[], object]] = [
+    lambda: BrainMemoryMiddleware("memory:"),
+    lambda: ExperienceMiddleware("memory:"),
+    lambda: SemanticMode(Embedder(lambda texts: [[1.0] for _ in texts], name="toy"), judge=AtLeast(7)),
+    lambda: BrainRetriever("s", url="memory:"),
+    lambda: NodeRetriever(LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")),
+    lambda: AtLeast(7),
+]
 ROOT = Path(__file__).parent.parent
 NOON = 1_763_712_000.0
 TAGS = {"div", "span", "strong", "b", "mark", "style", "table", "thead", "tbody", "tr", "th", "td", "dl", "dt", "dd"}
@@ -792,3 +810,8 @@ def test_a_history_shows_what_langchain_wrote() -> None:
     )
     assert "look(where='shed')" in read(history).text
     assert html(history) == html(history.brain)
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_what_has_no_view_says_in_a_line_what_it_is(make: Callable[[], object]) -> None:
+    assert re.fullmatch(r"\w+\((\w+\(.*\)|Embedder, verifier=.*|7)\)", repr(make()))

@@ -100,6 +100,9 @@ class AtLeast:
         """Judge."""
         return (score_of(experience) or 0) >= self.threshold
 
+    def __repr__(self) -> str:
+        return f"AtLeast({self.threshold})"
+
 
 class RuleScorer:
     """Scores by rules: 10, less the points of each rule that a response breaks, 1 at the least.

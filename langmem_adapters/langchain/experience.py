@@ -147,6 +147,9 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         self._gone_saved = Saved()
         self._made(Scope(), None)  # so that a wrong setting is told here
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._store!r})"
+
     # --- hooks
 
     def wrap_model_call(

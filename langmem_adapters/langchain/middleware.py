@@ -183,6 +183,9 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
         self._brains: OrderedDict[Scope, BrainMemory] = OrderedDict()
         self._made(Scope(user="check", session="check"))  # so that a wrong setting is told here
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._store!r})"
+
     # --- hooks
 
     def before_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:

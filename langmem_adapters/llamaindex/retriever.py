@@ -79,6 +79,9 @@ class BrainRetriever(BaseRetriever):
         found = await self._search.asearch(query_bundle.query_str, self.similarity_top_k)
         return [self._node(message, score) for message, score in found]
 
+    def __repr__(self) -> str:
+        return f"BrainRetriever({self._search.brain!r})"
+
     def _node(self, message: Message, score: float) -> NodeWithScore:
         session = self._search.brain.scope.session
         said = Occurrence(session=session, message_id=message.id, created_at=message.created_at)
@@ -141,6 +144,9 @@ class LongTermRetriever(BaseRetriever):
         )
         said = ((recalled, self._wanted(recalled.memory)) for recalled in found)
         return [_recalled(recalled, occurrence) for recalled, occurrence in said if occurrence is not None]
+
+    def __repr__(self) -> str:
+        return f"LongTermRetriever({self._memory!r})"
 
     def _wanted(self, memory: Memory) -> Occurrence | None:
         """The first time it was said that the filters let through."""

@@ -89,6 +89,9 @@ class SemanticMode:
         """Make one of an embedder; one that is a semantic mode already stays itself."""
         return value if isinstance(value, cls) else cls(value)
 
+    def __repr__(self) -> str:
+        return f"SemanticMode({type(self.embedder or self.index).__name__}, verifier={self.verifier!r})"
+
     def question(self, prompt: str, llm_string: str) -> Question | None:
         """What of a request may be said in other words; None, where nothing may."""
         messages = messages_in(prompt)
