@@ -59,6 +59,17 @@ class Settings(BaseModel):
     setting that is a value a variable of its name, such as ``LANGMEM_MEMORY_K``. Raises ConfigurationError, which
     names the setting that is wrong and quotes no value.
 
+    Args:
+        url, tenant: The store's URL, see :func:`~langmem_adapters.open_store`; and whose all of it is.
+        memory_k, similarity_top_k: How many messages a window shows (200), and how many memories a search gives (5).
+        ttl: Seconds after which sessions, experiences and working memory expire; a user's long-term memory does not.
+        refresh: What starts a session's time anew: each "write", each "read" too, or "never".
+        enable_longterm_memory: Whether sessions have a long-term memory, unless :meth:`brain` is told.
+        enable_experience_read, enable_experience_write: Whether experiences are looked up, and kept.
+        vectors_url: Where vectors are, if not beside the index of words; see :func:`~langmem_adapters.open_vectors`.
+        embedder, ranker: A model by which memories are found by meaning, and one that puts them into order.
+        codec, redactor: Encrypt what is stored, and take out of texts what is not kept; see SealedStore.
+
     >>> brain = Settings(url="memory:").brain("session-1", user="ada")
     >>> brain.add_talk("Where is my bike?")
     >>> brain.count()
@@ -67,29 +78,20 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
 
-    url: str = Field(default_factory=default_url, description="The store's URL; see open_store.", repr=False)
+    url: str = Field(default_factory=default_url, repr=False)
     tenant: str = Field(default_factory=lambda: _variable("tenant", ""))
     memory_k: int = Field(default_factory=lambda: _variable("memory_k", 200), ge=1)
     similarity_top_k: int = Field(default_factory=lambda: _variable("similarity_top_k", 5), ge=1)
-    ttl: float | None = Field(default_factory=lambda: _variable("ttl", None), gt=0, description="Seconds.")
-    refresh: Refresh = Field(
-        default_factory=lambda: _variable("refresh", "write"), description="What starts a session's ttl anew."
-    )
-    enable_longterm_memory: bool = Field(
-        default_factory=lambda: _variable("enable_longterm_memory", False),
-        description="Whether sessions have a long-term memory, unless brain() is told.",
-    )
+    ttl: float | None = Field(default_factory=lambda: _variable("ttl", None), gt=0)
+    refresh: Refresh = Field(default_factory=lambda: _variable("refresh", "write"))
+    enable_longterm_memory: bool = Field(default_factory=lambda: _variable("enable_longterm_memory", False))
     enable_experience_read: bool = Field(default_factory=lambda: _variable("enable_experience_read", True))
     enable_experience_write: bool = Field(default_factory=lambda: _variable("enable_experience_write", True))
-    vectors_url: str | None = Field(
-        default_factory=lambda: _variable("vectors_url", None),
-        description="Where vectors are, if not beside the index of words; see open_vectors.",
-        repr=False,
-    )
-    embedder: Any = Field(default=None, description="Makes vectors, for recall by meaning.", repr=False)
-    ranker: Any = Field(default=None, description="A model that orders what was recalled.", repr=False)
-    codec: Any = Field(default=None, description="Encrypts what is stored; see SealedStore.", repr=False)
-    redactor: Redactor | None = Field(default=None, description="Takes out of texts what is not kept.", repr=False)
+    vectors_url: str | None = Field(default_factory=lambda: _variable("vectors_url", None), repr=False)
+    embedder: Any = Field(default=None, repr=False)
+    ranker: Any = Field(default=None, repr=False)
+    codec: Any = Field(default=None, repr=False)
+    redactor: Redactor | None = Field(default=None, repr=False)
 
     if not TYPE_CHECKING:  # type checkers see the fields
 
@@ -235,7 +237,7 @@ def _sentence(error: ValidationError, given: Mapping[str, Any]) -> str:
     first = str(flaw["loc"][0])
     name = ".".join(map(str, flaw["loc"])) if first in given else _VARIABLES[first][0]
     if flaw["type"] == "extra_forbidden":
-        return f"there is no setting {name}; there are {', '.join(_VARIABLES)}"
+        return f"there is no setting {name}; there are {', '.join(Settings.model_fields)}"
     if flaw["type"] == "model_type":
         return f"the section {name} is not made of names and values"
     return f"the setting {name} is wrong: {flaw['msg'].removeprefix('Value error, ')}"
