@@ -31,6 +31,7 @@ from typing_extensions import TypedDict
 
 from langmem_adapters import ConfigurationError, StoreUnavailable
 from langmem_adapters.codec import encode
+from langmem_adapters.experience import bypass, refresh
 from langmem_adapters.experience.functions.equality import lost
 from langmem_adapters.langgraph import ExperienceNodeCache
 from langmem_adapters.protocols import Store
@@ -96,6 +97,26 @@ def graph(node: Any, cache: Any, *, ttl: int | None = None) -> Any:
     builder.add_edge(START, "node")
     builder.add_edge("node", END)
     return builder.compile(cache=cache)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_c7_a_graph_may_go_without_the_cache_or_run_anew(mode: str) -> None:
+    nodes = Nodes()
+    cache: Any = ExperienceNodeCache(store=MemoryStore())
+    asked = {"question": "why"}
+
+    async def said() -> str:
+        if mode == "sync":
+            return str(graph(nodes.answer, cache).invoke(asked)["messages"][-1].content)
+        return str((await graph(nodes.aanswer, cache).ainvoke(asked))["messages"][-1].content)
+
+    assert await said() == await said() == "run 1"
+    with bypass():
+        assert await said() == "run 2"
+    assert await said() == "run 1"
+    with refresh():
+        assert await said() == "run 3"
+    assert await said() == "run 3"
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

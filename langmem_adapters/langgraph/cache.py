@@ -17,6 +17,7 @@ from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.functions.equality import lost
 from langmem_adapters.experience.savings import Prices, Saved, check, cost
+from langmem_adapters.experience.switches import may_read, may_write
 from langmem_adapters.flow import arun, run, step
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Store
@@ -132,6 +133,8 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
 
     def _read_all(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         found: dict[FullKey, ValueT] = {}
+        if not may_read():
+            return found
         for namespace, key in dict.fromkeys((tuple(namespace), key) for namespace, key in keys):
             try:
                 data = self._store.get((*self._place, *namespace, key), [_ENTRY]).get(_ENTRY)
@@ -162,8 +165,8 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
 
     def _write_all(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
         for (namespace, key), (value, ttl) in pairs.items():
-            if ttl is not None and not ttl > 0:
-                continue  # it would have expired already
+            if not may_write() or (ttl is not None and not ttl > 0):
+                continue  # not wanted, or it would have expired already
             try:
                 put = {_ENTRY: self._written(value, ttl)}
                 self._store.write((*self._place, *namespace, key), put=put, ttl=ttl)
