@@ -15,7 +15,7 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered, arun, is_coroutine, run
 from langmem_adapters.language.word_pieces import Told, is_sentence_transformer, reader, tells_pieces
-from langmem_adapters.validation import check_count
+from langmem_adapters.validation import check_count, checked_list
 
 __all__ = ["Embedded", "Embedder", "Vector"]
 
@@ -160,8 +160,6 @@ class Embedder:
                 raise
 
     def _read(self, texts: Sequence[str]) -> Flow[list[Embedded]]:
-        if isinstance(texts, str):
-            raise ConfigurationError("an embedder takes a list of texts, not one text")
         return (yield from self._found(texts, self._known_texts, self._documents))
 
     def _read_query(self, text: str) -> Flow[Embedded]:
@@ -169,7 +167,8 @@ class Embedder:
         return found[0]
 
     def _found(self, texts: Sequence[str], known: _Remembered, way: _Way) -> Flow[list[Embedded]]:
-        sent = [_sendable(text, self._longest) for text in texts]
+        given = checked_list(texts, "an embedder takes a list of texts", str)
+        sent = [_sendable(text, self._longest) for text in given]
         keys = [hashlib.sha256(text.encode()).digest() for text in sent]
         with self._lock.held():
             found = {key: embedded for key in set(keys) if (embedded := known.get(key)) is not None}

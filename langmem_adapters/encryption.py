@@ -27,6 +27,7 @@ from langmem_adapters.errors import (
 )
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
+from langmem_adapters.validation import check_store
 
 __all__ = ["DATA_KEYS", "AESGCMCodec", "EnvelopeCodec", "key_name", "new_key"]
 
@@ -163,6 +164,7 @@ class EnvelopeCodec:
     """
 
     def __init__(self, store: Store, keys: AESGCMCodec, *, clock: Callable[[], float] = time.monotonic) -> None:
+        check_store(store)
         self._store = store
         self._keys = keys
         self._clock = clock

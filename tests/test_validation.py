@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,13 @@ from langmem_adapters import (
     llamaindex,
     open_index,
 )
+from langmem_adapters.encryption import AESGCMCodec, EnvelopeCodec
 from langmem_adapters.erasure import delete_user
 from langmem_adapters.evaluation import Question, evaluate, fit, read_questions
 from langmem_adapters.experience import AtLeast, Verifier
 from langmem_adapters.importing import read_transcripts
 from langmem_adapters.model import Memory, Recalled, SessionInfo
-from langmem_adapters.operations import Checkup, Pruning
+from langmem_adapters.operations import Checkup, Migration, Pruning
 from langmem_adapters.replay import Configuration, replay
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
@@ -52,11 +54,26 @@ SECRET = "my secret words"
         WorkingMemory,
         Checkup,
         lambda store: Pruning(store, older_than=5),
+        lambda store: Migration(store, MemoryStore()),
+        lambda store: EnvelopeCodec(store, AESGCMCodec({"a": bytes(32)})),
         lambda store: delete_user(store, user="ada"),
         SealedStore,
         Traced,
     ],
-    ids=["brain", "long-term", "pool", "sessions", "working", "checkup", "pruning", "erasure", "sealed", "traced"],
+    ids=[
+        "brain",
+        "long-term",
+        "pool",
+        "sessions",
+        "working",
+        "checkup",
+        "pruning",
+        "migration",
+        "keys",
+        "erasure",
+        "sealed",
+        "traced",
+    ],
 )
 def test_a_url_is_no_store(make: Callable[[Any], object]) -> None:
     client = redis.Redis()  # which has methods get, scan and append
@@ -253,6 +270,14 @@ _WRONG = Question("Where?", _any("m1"))  # its letters would be looked for, and 
         (lambda: ours.ExperiencePool(MemoryStore(), tag=5), "tag is a text, not int"),
         (lambda: ours.ExperiencePool(MemoryStore(), index="memory:"), "index is what .* gives, for one, not str"),
         (lambda: llamaindex.BrainRetriever("s", index=_any("memory:")), "index is what .* gives, for one, not str"),
+        (lambda: ours.Embedder(len, name="e").texts("bike"), "an embedder takes a list of texts, not one str"),
+        (lambda: ours.Embedder(len, name="e").query(None), "an embedder takes a list of texts, not of NoneType"),
+        (lambda: ours.open_index("langmem.db"), "an index goes with the URL of a store: .*"),
+        (lambda: ours.open_vectors("langmem.db", ours.Embedder(len, name="e")), "an index goes with the URL .*"),
+        (
+            lambda: asyncio.run(llamaindex.LongTermMemoryBlock(lambda _: _any(None)).aget([])),
+            "the function of .* NoneType",
+        ),
         (lambda: ours.open_index(5), "a store's URL is a text, not int"),
         (lambda: ours.Sessions(MemoryStore()).list_sessions("9"), "limit is a whole number, not '9'"),
         (lambda: ours.Sessions(MemoryStore()).list_sessions(after="s"), "after is the last SessionInfo .*, not str"),

@@ -10,6 +10,7 @@ from langmem_adapters.concurrency.breaker import PATIENCE
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Embedder
+from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.files.urls import database_of, default_url, file_of
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import fingerprint
@@ -91,6 +92,8 @@ def _file(url: str) -> str | Path:
         return ":memory:"
     if url.startswith("sqlite:"):
         return file_of(url)[0]
+    if "://" not in url:
+        raise ConfigurationError('an index goes with the URL of a store: "memory:", "sqlite:///file.db" or "redis://…"')
     # Another file would keep the words that are deleted in this one, where somebody gives a new password, or a timeout.
     return f"langmem-{fingerprint(database_of(url))[:12]}-index.db"
 

@@ -204,6 +204,9 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
 
     def _memory(self, session: str) -> LongTermMemory:
         memory = self._memory_of(session)
+        if not isinstance(memory, LongTermMemory):
+            kind = type(memory).__name__
+            raise ConfigurationError(f"the function of a LongTermMemoryBlock gives a LongTermMemory, not {kind}")
         own = memory.scope
         if not own.user and own.session != session:
             raise ConfigurationError(f"this memory is that of session {own.session!r}, and not of {session!r}")

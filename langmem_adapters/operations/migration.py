@@ -16,6 +16,7 @@ from langmem_adapters.inspection import Dates, bare
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Item, Store
+from langmem_adapters.validation import check_store
 
 __all__ = ["Migrated", "Migration"]
 
@@ -71,6 +72,8 @@ class Migration:
         report: Callable[[bool], None] | None = None,
         progress: Progress = False,
     ) -> None:
+        check_store(source)
+        check_store(target)
         self._source, self._target = bare(source), bare(target)
         for store in (self._source, self._target):
             if not hasattr(store, "set_dates"):
