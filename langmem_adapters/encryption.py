@@ -261,7 +261,8 @@ def key_name(data: bytes) -> str:
     """The name of the key that encrypted this."""
     start = _header(data)
     if data[:1] not in {bytes([_VERSION]), bytes([_UNCHECKED])} or len(data) < start + _NONCE + _TAG:
-        raise NotSealed("a stored value is not encrypted, or not as it is read here")
+        remedy = "export what was kept without the codec, and import it with it"
+        raise NotSealed(f"a stored value is not encrypted, or not as it is read here: {remedy}")
     return bytes(data[2 : 2 + data[1]]).decode("latin-1")
 
 

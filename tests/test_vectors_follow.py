@@ -564,4 +564,5 @@ except ConfigurationError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "chromadb cannot be used here: it needs SQLite 3.35, and this Python has 3.31.1\n"
+    way_out = "give open_vectors the URL of the store, beside which vectors need no Chroma"
+    assert done.stdout == f"chromadb cannot be used here: it needs SQLite 3.35, and this Python has 3.31.1; {way_out}\n"

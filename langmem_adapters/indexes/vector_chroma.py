@@ -82,7 +82,10 @@ class ChromaVectors:
         self._given = None if isinstance(place, str) else place
         if self._given is None and sqlite3.sqlite_version_info < _SQLITE:
             has = sqlite3.sqlite_version
-            raise ConfigurationError(f"chromadb cannot be used here: it needs SQLite 3.35, and this Python has {has}")
+            raise ConfigurationError(
+                f"chromadb cannot be used here: it needs SQLite 3.35, and this Python has {has};"
+                " give open_vectors the URL of the store, beside which vectors need no Chroma"
+            )
         self._folder = folder_of(place) if isinstance(place, str) else ""
         self._server = server_of(place) if isinstance(place, str) and not self._folder else None
         self._name = self._folder or ("{}:{}".format(*self._server) if self._server else "the given client")
