@@ -205,8 +205,9 @@ class BrainMemory(Shared, Remembering, Reflection):
         >>> [(message.text, message.metadata) for message in brain.messages()]
         [('Where is my bike?', {}), ('In ', {'interrupted': True})]
         """
+        asked = Message(role="user", content=question) if isinstance(question, str) else question
         return Turn(
-            Message(role="user", content=question) if isinstance(question, str) else question,
+            validation.checked_messages([asked])[0],
             pieces=(str, Message),
             gather=whole_messages,
             write=self.add_messages,

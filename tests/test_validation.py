@@ -246,6 +246,7 @@ _WRONG = Question("Where?", _any("m1"))  # its letters would be looked for, and 
         (lambda: _brain(prompts={"title": "x"}), r"prompts are made as Prompts\(title=…\), not dict"),
         (lambda: _brain(counter="gpt-4"), "counter is a function from a text to its tokens, not str"),
         (lambda: _brain(counter=None), "counter is a function from a text to its tokens, not NoneType"),
+        (lambda: _brain().record_turn(HumanMessage("Where?")), "messages are a list of .*, not of HumanMessage"),
         (lambda: _brain().delete("abc"), "message_ids are a list of ids, not one str"),
         (lambda: _memory(ttl=-1), "ttl is a number of seconds above 0, or None, not -1"),
         (lambda: _memory(similarity_top_k="5"), "similarity_top_k is a whole number of at least 0, not '5'"),
