@@ -55,7 +55,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         archive: Whether messages are kept once a summary stands for them: in ``long_term`` if there is one, else in
             the history behind the window. False: they are deleted.
         counter: Counts tokens; default: an estimate by characters.
-        prompts: What the model is told.
+        prompts: What the model is told, made as ``langmem_adapters.prompts.Prompts(title=…)``.
         ttl: Seconds after which the whole session expires; None: never.
         refresh: What starts that time anew: each "write"; each "read" too, and then a read costs a write, and counts
             as activity, once a tenth of the time is gone; "never": it is counted from the session's first write.

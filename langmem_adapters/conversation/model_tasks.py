@@ -68,7 +68,7 @@ class Thoughts:
         stats: Counter[str],
     ) -> None:
         if not isinstance(prompts, Prompts):
-            raise ConfigurationError(f"prompts are made as Prompts(title=…), not {type(prompts).__name__}")
+            raise ConfigurationError(f"prompts are langmem_adapters.prompts.Prompts(…), not {type(prompts).__name__}")
         if not callable(counter):
             raise ConfigurationError(f"counter is a function from a text to its tokens, not {type(counter).__name__}")
         self._conversation = conversation
