@@ -361,6 +361,15 @@ def test_c10_without_a_scope_a_strict_cache_goes_by() -> None:
         assert bool(list(store.namespaces())) is served
 
 
+def test_c10_an_empty_user_shares_answers_within_a_tenant_alone() -> None:
+    inner = Scripted(script=["x's", "y's"])
+    agent = create_agent(inner, middleware=[memory(user="", tenant=tenant)])
+    people: list[dict[str, Any]] = [
+        {"user": user, "tenant_id": tenant_id} for tenant_id in "xy" for user in ("ada", "bob")
+    ]
+    assert [asked(agent, **person)[-1].content for person in people] == ["x's", "x's", "y's", "y's"]
+
+
 def test_counts_outlive_the_scopes_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SCOPES", 2)
     cache = memory()

@@ -44,8 +44,8 @@ class ScopeOf(NamedTuple):
 
     def __call__(self, runtime: Runtime[Any]) -> Scope:
         """The scope. Raises ConfigurationError where it is incomplete: nobody is given somebody else's memory."""
-        user = _id("user", self.user or _user_of, runtime)
-        session = _id("session", self.session or _session_of, runtime)
+        user = _id("user", _user_of if self.user is None else self.user, runtime)
+        session = _id("session", _session_of if self.session is None else self.session, runtime)
         if self.needs_user and not user:
             raise ConfigurationError(
                 'whose memory? Pass context={"user_id": …} to the run, or give the middleware user= or long_term=False'
