@@ -213,6 +213,7 @@ class Sessions(Shared):
         check_text("a title", title)
         if not (yield from self._exists(session)):
             return False
+        yield from step(self.store.get, self._namespace(session), [TITLE])  # as set_title() does
         yield from self._expiring(session).write(put={TITLE: encode(title)})
         return True
 

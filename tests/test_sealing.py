@@ -619,6 +619,10 @@ def test_a_session_from_before_the_codec_takes_no_other_along_and_stays_as_it_is
         brain.summarize()
     with pytest.raises(NotSealed):
         brain.set_summary("Another.")
+    with pytest.raises(NotSealed):
+        brain.set_title("Another.")
+    with pytest.raises(NotSealed):
+        sessions.rename_session("old", "Another.")
     assert (any_store.scan(namespace), any_store.get(namespace)) == before
     wrong = Sessions(SealedStore(any_store, codec=AESGCMCodec({"k": NEW})), user="ada")
     with pytest.raises(SerializationError, match="another key"):

@@ -193,6 +193,7 @@ class Conversation(SessionLog):
     def set_title(self, title: str) -> Flow[None]:
         """Replace the title."""
         check_text("a title", title)
+        yield from self.session.get([TITLE])  # one from before there was a codec is told of, and not replaced
         yield from self.session.write(put={TITLE: encode(title)})
 
     def entitle(self, title: str, newest: list[Item]) -> Flow[str]:
