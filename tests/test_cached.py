@@ -350,7 +350,7 @@ def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytes
     with caplog.at_level(logging.WARNING, "langmem_adapters"):
         call(), call()
     assert len(caplog.records) == 1
-    assert "would not come back equal" in caplog.text
+    assert "City would not come back equal; say of what type it is with returns=" in caplog.text
     assert "my-secret" not in caplog.text
     assert cache.stats()["refused"] == 2
 

@@ -106,7 +106,8 @@ class Responses:
                     return form, data
             except Exception as error:  # noqa: BLE001, PERF203 - another form may do
                 why = error
-        raise SerializationError(f"a response of {type(value).__qualname__} would not come back equal") from why
+        remedy = "; say of what type it is with returns=, or an annotation" if self._adapter is None else ""
+        raise SerializationError(f"a response of {type(value).__qualname__} would not come back equal{remedy}") from why
 
     def restore(self, form: Any, data: Any) -> Any:
         """The response. Raises SerializationError, where the data is not what the function returns."""
