@@ -6,8 +6,10 @@ import asyncio
 import contextvars
 import functools
 import gc
+import importlib
 import itertools
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -157,6 +159,25 @@ def test_j1_one_object_works_in_successive_loops() -> None:
     for n in range(3):
         asyncio.run(brain.aadd_talk(str(n)))
     assert [message.text for message in brain.messages()] == ["0", "1", "2"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.Runner came with Python 3.11")
+def test_j1_a_loop_of_ones_own_is_still_the_one_that_runs() -> None:
+    """Whatever the adapters and their hosts have imported."""
+    for adapter in ("langchain", "langgraph", "llamaindex"):
+        importlib.import_module(f"langmem_adapters.{adapter}")
+
+    class Own(asyncio.SelectorEventLoop):
+        """As uvloop's is."""
+
+    async def talk(brain: BrainMemory) -> type[asyncio.AbstractEventLoop]:
+        await brain.aadd_talk("hello")
+        return type(asyncio.get_running_loop())
+
+    runners: Any = asyncio
+    with runners.Runner(loop_factory=Own) as runner:
+        assert runner.run(talk(BrainMemory(MemoryStore(), "s"))) is Own
+    assert asyncio.run.__module__ == "asyncio.runners"
 
 
 def test_g1_one_object_works_in_threads_with_loops_of_their_own() -> None:
