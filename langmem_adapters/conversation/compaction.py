@@ -12,6 +12,7 @@ from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.flow import Flow
 from langmem_adapters.text import leaving
 from langmem_adapters.tokens import TokenCounter, message_tokens
+from langmem_adapters.validation import check_whole
 
 __all__ = ["Compaction"]
 
@@ -65,6 +66,7 @@ class Compaction:
 
     def now(self, summarizer: Summarizer, keep: int) -> Flow[str]:
         """Summarise all but the newest ``keep`` messages; gives the summary. Raises ModelError."""
+        check_whole("keep", keep)
         if keep < 0:
             raise ConfigurationError(f"keep is a number of messages, not {keep}")
         uncovered = yield from self._conversation.uncovered()

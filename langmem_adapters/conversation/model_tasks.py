@@ -22,7 +22,7 @@ from langmem_adapters.prompts import Prompts
 from langmem_adapters.text import as_text, window
 from langmem_adapters.tokens import TokenCounter
 from langmem_adapters.understanding import parse_verdict
-from langmem_adapters.validation import check_text
+from langmem_adapters.validation import check_count, check_text
 
 __all__ = ["CONTEXT_TOKENS", "Thoughts"]
 
@@ -154,6 +154,7 @@ class Thoughts:
 
     def title(self, model: Any, max_words: int) -> Flow[str]:
         """The title; a new one, if there is none and a model can be asked."""
+        check_count("max_words", max_words)
         title = yield from self._conversation.get_title()
         if title or (model is None and self._model is None):
             return title
@@ -219,7 +220,7 @@ class Thoughts:
     def _summarizer(self, model: Any, max_tokens: int | None, *, keep_language: bool) -> Summarizer:
         return Summarizer(
             self._completer(model),
-            max_tokens=max_tokens or self._max_summary_tokens,
+            max_tokens=self._max_summary_tokens if max_tokens is None else max_tokens,
             keep_language=keep_language,
             counter=self._counter,
             prompts=self._prompts,
