@@ -31,7 +31,7 @@ from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores.memory import MemoryStore
-from langmem_adapters.validation import check_store
+from langmem_adapters.validation import check_index, check_store
 
 __all__ = ["PLACES", "Report", "adelete_user", "delete_user", "delete_user_flow"]
 
@@ -133,10 +133,13 @@ def delete_user_flow(
     check_store(store)
     if not isinstance(indexes, Iterable):
         raise ConfigurationError(f"indexes are a list, such as [open_index(url)], not one {type(indexes).__name__}")
+    indexes = tuple(indexes)
+    for index in indexes:
+        check_index("index", index)
     prefixes = [("memories", user), (user, "memories")] if items is None else [tuple(prefix) for prefix in items]
     if not all(prefix and (user in prefix or _no_label(user)) for prefix in prefixes):
         raise ConfigurationError("each prefix of items has the user as one of its parts: others would lose theirs")
-    erasure = _Erasure(bare(store), tuple(indexes), tenant=tenant, user=user, prefixes=prefixes, report=report)
+    erasure = _Erasure(bare(store), indexes, tenant=tenant, user=user, prefixes=prefixes, report=report)
     for kind in _KINDS:
         yield from step(erasure.attempt, kind, lambda kind=kind: erasure.clear((kind, tenant, user)))
     yield from step(erasure.attempt, _LANGGRAPH, erasure.clear_items)

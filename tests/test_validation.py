@@ -295,6 +295,7 @@ _WRONG = Question("Where?", _any("m1"))  # its letters would be looked for, and 
             lambda: delete_user(MemoryStore(), _any(open_index("memory:")), user="ada"),
             "indexes are .* not one .*",
         ),
+        (lambda: delete_user(MemoryStore(), _any(["memory:"]), user="ada"), "index is what .* for one, not str"),
         (lambda: langchain.ExperienceMiddleware(deterministic_tools=_any(None)), "deterministic_tools is .* NoneType"),
         (
             lambda: langchain.ExperienceMiddleware(deterministic_tools=_any([len])),
