@@ -101,11 +101,12 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
         long_term: Whether a user's memories outlast the session. Then a run without a user is refused.
         recall_k: How many memories a model call is shown at the most; 0: none.
         memory_k: How many messages a model call is shown at the most.
-        max_tokens: How long system message, memory and messages may be together; None: as ``memory_k`` has it.
+        max_tokens: How long system message, memory and messages may be together; None: as ``memory_k`` has it. Memory
+            is a third of it at the most, and never more than 2,000 tokens.
         model: Makes summaries, and another than the agent's own, as a small one does it: a chat model, its name
             (``"openai:gpt-4o-mini"``) or what else BrainMemory takes. None: no summaries.
         summarize_at: Tokens of messages beyond which the oldest become part of the summary; default: half of
-            ``max_tokens``, so that nothing falls out of the window unseen.
+            ``max_tokens``, so that nothing falls out of the window unseen, or 4,000.
         summarize_in, max_summary_tokens, archive, counter, prompts, ttl, clock, new_id: See BrainMemory.
         on_error: What an outage of the store does to a run: "degrade" goes on without memory, is logged once for
             each cause and counted in :meth:`stats`; "raise" raises.
