@@ -881,6 +881,18 @@ def sentinel(server: RedisServer, folder: Path) -> Iterator[int]:
         process.wait(120)
 
 
+@pytest.mark.parametrize(
+    ("scheme", "service", "said"),
+    [("rediss", "", "TLS"), ("redis+sentinel", "/mine", "is no sentinel: give the address of the sentinels")],
+)
+def test_a_plain_server_in_the_place_of_another(
+    any_redis_server: RedisServer, scheme: str, service: str, said: str
+) -> None:
+    store = RedisStore(f"{scheme}://127.0.0.1:{any_redis_server.port}{service}", socket_timeout=0.2, retry_for=0)
+    with pytest.raises(StoreError, match=said):
+        store.get(NS)
+
+
 def test_a_sentinel_names_the_server(redis_server: RedisServer, key_prefix: str, tmp_path: Path) -> None:
     with sentinel(redis_server, tmp_path) as port:
         store = RedisStore(f"redis+sentinel://127.0.0.1:1,127.0.0.1:{port}/mine/2", prefix=key_prefix)

@@ -28,12 +28,16 @@ __all__ = ["is_full", "translate"]
 _FULL = "has no free connection in its pool: raise max_connections"
 _LOADING = "is loading its data: try again in a moment"
 _LOGIN = "refuses the user name or password: correct them in the URL"
-_SLOW = "did not answer in time: see whether it is reachable and not overloaded, or raise socket_timeout"
+_SLOW = (
+    "did not answer in time: see whether it is reachable, not overloaded, and speaks TLS if the URL is rediss://,"
+    " or raise socket_timeout"
+)
 _DOWN = "cannot be reached: see whether it runs and whether the address is right"
 _NO_PRIMARY = (
     "cannot be reached: none of its sentinels names a primary;"
     " see whether they run and whether the service's name is right"
 )
+_NO_SENTINEL = "is no sentinel: give the address of the sentinels, whose port is 26379 as a rule"
 _NO_CLUSTER = "cannot be reached as a cluster: see whether its nodes run and form one"
 _PARTIAL = "is a cluster that does not serve all of its slots: try again when it does"
 _MOVED = "is a cluster: use a redis+cluster:// URL, or try again when its slots have moved"
@@ -79,6 +83,7 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (ResponseError, "MISCONF", StoreError, _DISK),
     (ResponseError, "NOREPLICAS", StoreError, _ALONE),
     (ResponseError, "protected mode", StoreUnavailable, _PROTECTED),
+    (ResponseError, "SENTINEL", StoreError, _NO_SENTINEL),
     (ResponseError, "WRONGTYPE", StoreError, _FOREIGN),
     (ResponseError, "DB index", StoreUnavailable, _DATABASE),
     (Exception, "", StoreError, "failed"),
