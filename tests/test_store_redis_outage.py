@@ -546,6 +546,7 @@ def refusing(answer: bytes) -> Iterator[int]:
         (b"-WRONGPASS invalid username-password pair\r\n", StoreUnavailable, "correct them in the URL"),
         (b"-NOPERM this user has no permissions\r\n", StoreError, r"grant \+@read \+@write"),
         (b"-MOVED 1 127.0.0.1:1\r\n", StoreUnavailable, r"use a redis\+cluster:// URL"),
+        (b"<!DOCTYPE HTML>\r\n", StoreError, "does not answer as a Redis does: see whether the address is right"),
         (b"-TRYAGAIN Multiple keys\r\n", StoreUnavailable, "whose slots are moving: try again"),
     ],
 )

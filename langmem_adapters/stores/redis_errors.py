@@ -7,6 +7,7 @@ from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
     ClusterError,
+    InvalidResponse,
     MaxConnectionsError,
     NoPermissionError,
     OutOfMemoryError,
@@ -55,6 +56,7 @@ _ALONE = "has too few replicas to take writes: see whether they run, or lower it
 _MEMORY = "is out of memory: raise its maxmemory, or let more of its keys expire"
 _RIGHTS = "forbids this to the user: grant +@read +@write +@connection +@transaction on the keys of the prefix"
 _FOREIGN = "holds foreign data under a key of the store: give the store a prefix of its own"
+_STRANGER = "does not answer as a Redis does: see whether the address is right"
 _DATABASE = "has no database of this number: correct it in the URL"
 
 # The first that fits, by the driver's class and words.
@@ -86,6 +88,7 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (ResponseError, "SENTINEL", StoreError, _NO_SENTINEL),
     (ResponseError, "WRONGTYPE", StoreError, _FOREIGN),
     (ResponseError, "DB index", StoreUnavailable, _DATABASE),
+    (InvalidResponse, "", StoreError, _STRANGER),
     (Exception, "", StoreError, "failed"),
 )
 
