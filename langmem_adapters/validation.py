@@ -41,7 +41,8 @@ M = TypeVar("M", Message, "Message | MessageData")
 
 def check_store(store: object) -> None:
     """Raise ConfigurationError for what is no store, as its URL, a client that it is made of, or what has one."""
-    if not (hasattr(store, "get") and hasattr(store, "namespaces")):  # a client of Redis has get and scan, too
+    named = ("get", "namespaces")  # one's own may have no more than is called; a client of Redis has get and scan, too
+    if not all(hasattr(type(store), name) or hasattr(store, name) for name in named):
         kind = type(store).__name__
         raise ConfigurationError(f'a store is what open_store("sqlite:///memory.db") gives, for one, not {kind}')
 
