@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-import ipaddress
 import logging
 import os
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.erasure import Report, delete_user_flow
-from langmem_adapters.errors import ConfigurationError, MissingDependency
+from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.files.urls import default_url
@@ -29,14 +25,11 @@ from langmem_adapters.protection import every_index, protected_index, protected_
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sealing import BindingCodec, Codec, Redactor
 from langmem_adapters.sessions import Sessions
+from langmem_adapters.settings_file import Config2, own_section, read_document, without_counterpart
 from langmem_adapters.working import TWELVE_HOURS, WorkingMemory
 
 __all__ = ["Settings"]
 
-_NO_COUNTERPART = {
-    "role_zero": ("longterm_memory_persist_path", "use_llm_ranker"),
-    "exp_pool": ("persist_path", "retrieval_type", "use_llm_ranker", "collection_name"),
-}
 _log = logging.getLogger("langmem_adapters")
 _VARIABLES = {
     "url": ("LANGMEM_STORE_URL", "REDIS_URL"),
@@ -113,11 +106,11 @@ class Settings(BaseModel):
 
         Raises ConfigurationError, naming the setting that is wrong, and MissingDependency.
         """
-        document = _document(Path(path).expanduser())
+        document = read_document(Path(path).expanduser())
         cls(**given)  # so that what is wrong from here on is wrong in the file
         try:
-            theirs = _Config2.model_validate(document).settings()
-            ours = _section(document, _VARIABLES)
+            theirs = Config2.model_validate(document).settings()
+            ours = own_section(document, _VARIABLES)
             values = {name: value for name, value in (theirs | ours).items() if not _variable(name, "")}
             settings = cls(**(values | given))
         except ValidationError as error:
@@ -125,7 +118,7 @@ class Settings(BaseModel):
         except ConfigurationError as error:
             sentence = str(error)
         else:
-            unused = _without_counterpart(document)
+            unused = without_counterpart(document)
             if unused:
                 _log.info("%s: %s change nothing here", path, ", ".join(unused))
             return settings
@@ -241,112 +234,3 @@ def _sentence(error: ValidationError, given: Mapping[str, Any]) -> str:
     if flaw["type"] == "model_type":
         return f"the section {name} is not made of names and values"
     return f"the setting {name} is wrong: {flaw['msg'].removeprefix('Value error, ')}"
-
-
-# --- files
-
-
-def _document(path: Path) -> dict[str, Any]:
-    try:
-        yaml = importlib.import_module("yaml")
-    except ImportError as error:
-        raise MissingDependency("PyYAML", "yaml") from error
-    try:
-        document = yaml.safe_load(path.read_bytes())
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f", line {mark.line + 1}" if mark else ""
-    else:
-        if isinstance(document, dict | None):
-            return document or {}
-        place = ": settings are names and values"
-    raise ConfigurationError(f"{path} is not a YAML file of settings{place}")  # the parser's own error quotes the file
-
-
-def _section(document: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """The section ``langmem``."""
-    if outside := [name for name in document if name in names]:
-        raise ConfigurationError(f"the setting {outside[0]} belongs in the section langmem")
-    section = document.get("langmem")
-    if not isinstance(section, dict | None):
-        raise ConfigurationError("the section langmem is not made of names and values")
-    for name in section or {}:
-        if name not in names:
-            raise ConfigurationError(f"there is no setting langmem.{name!s:.50}; there are {', '.join(names)}")
-    return {name: value for name, value in (section or {}).items() if value is not None}
-
-
-class _Section(BaseModel):
-    """Unknown keys are ignored, and one without a value is as good as absent."""
-
-    model_config = ConfigDict(frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, data: Any) -> Any:
-        return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
-
-
-class _Redis(_Section):
-    host: str = "localhost"
-    port: int = Field(default=6379, ge=1, le=65535)
-    username: str = ""
-    password: str = Field(default="", repr=False)
-    db: int = Field(default=0, ge=0)
-
-    @field_validator("host")
-    @classmethod
-    def _is_host(cls, host: str) -> str:
-        if re.fullmatch(r"[\w.-]+", host):
-            return host
-        try:
-            return f"[{ipaddress.IPv6Address(host.strip('[]'))}]"
-        except ValueError:
-            raise ValueError("it is the name or the address of a server, without scheme and port") from None
-
-    def url(self) -> str:
-        name, password = quote(self.username, safe=""), quote(self.password, safe="")
-        login = f"{name}:{password}@" if password else f"{name}@" if name else ""
-        return f"redis://{login}{self.host}:{self.port}/{self.db}"
-
-
-class _RoleZero(_Section):
-    enable_longterm_memory: bool | None = None
-    memory_k: int | None = Field(default=None, ge=1)
-    similarity_top_k: int | None = Field(default=None, ge=1)
-
-
-class _ExpPool(_Section):
-    enabled: bool = True  # a version that does not have it yet has the other two
-    enable_read: bool = False
-    enable_write: bool = False
-
-
-class _Config2(_Section):
-    """The sections of MetaGPT's ``config2.yaml`` that are about memory; all others are ignored."""
-
-    redis: _Redis | None = None
-    role_zero: _RoleZero | None = None
-    exp_pool: _ExpPool | None = None
-
-    def settings(self) -> dict[str, Any]:
-        """What the sections say, by the names of :class:`~langmem_adapters.settings.Settings`."""
-        found: dict[str, Any] = self.role_zero.model_dump(exclude_none=True) if self.role_zero else {}
-        if self.redis and not self.redis.host.startswith("YOUR_"):  # as in MetaGPT's example
-            found["url"] = self.redis.url()
-        if self.exp_pool:
-            found["enable_experience_read"] = self.exp_pool.enabled and self.exp_pool.enable_read
-            found["enable_experience_write"] = self.exp_pool.enabled and self.exp_pool.enable_write
-        return found
-
-
-def _without_counterpart(document: Mapping[str, Any]) -> list[str]:
-    """The names of what is switched on, or set, in MetaGPT's sections and has no effect here."""
-    return [
-        f"{section}.{name}"
-        for section, names in _NO_COUNTERPART.items()
-        for name in names
-        if isinstance(document.get(section), dict) and document[section].get(name)
-    ]

@@ -25,8 +25,8 @@ FLOORS = {
     **dict.fromkeys(("working", "working_items", "completion", "understanding", "expiry", "metagpt"), 3),
     **dict.fromkeys(("operations", "evaluation"), 3),
     **dict.fromkeys(("langchain", "langgraph", "llamaindex", "arshai"), 4),
-    **dict.fromkeys(("settings", "decorator", "erasure", "protection", "importing", "plots", "replay", "testing"), 5),
-    **dict.fromkeys(("cli", "magics", "__init__"), 5),
+    **dict.fromkeys(("settings", "settings_file", "decorator", "erasure", "protection", "importing"), 5),
+    **dict.fromkeys(("cli", "magics", "plots", "replay", "testing", "__init__"), 5),
 }
 BELOW = {0: {0}, 1: {0, 1}, 2: {0, 1, 2}, 3: {0, 1, 3}, 4: {0, 1, 2, 3, 4}, 5: {0, 1, 2, 3, 4, 5}}
 HOSTS = {

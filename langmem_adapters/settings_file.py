@@ -1,0 +1,129 @@
+"""A file of settings: its own section, and those of MetaGPT's ``config2.yaml``."""
+
+from __future__ import annotations
+
+import importlib
+import ipaddress
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from langmem_adapters.errors import ConfigurationError, MissingDependency
+
+__all__ = ["Config2", "own_section", "read_document", "without_counterpart"]
+
+_NO_COUNTERPART = {
+    "role_zero": ("longterm_memory_persist_path", "use_llm_ranker"),
+    "exp_pool": ("persist_path", "retrieval_type", "use_llm_ranker", "collection_name"),
+}
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """All that a YAML file says. Raises ConfigurationError, and MissingDependency."""
+    try:
+        yaml = importlib.import_module("yaml")
+    except ImportError as error:
+        raise MissingDependency("PyYAML", "yaml") from error
+    try:
+        document = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}" if mark else ""
+    else:
+        if isinstance(document, dict | None):
+            return document or {}
+        place = ": settings are names and values"
+    raise ConfigurationError(f"{path} is not a YAML file of settings{place}")  # the parser's own error quotes the file
+
+
+def own_section(document: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """The section ``langmem``."""
+    if outside := [name for name in document if name in names]:
+        raise ConfigurationError(f"the setting {outside[0]} belongs in the section langmem")
+    section = document.get("langmem")
+    if not isinstance(section, dict | None):
+        raise ConfigurationError("the section langmem is not made of names and values")
+    for name in section or {}:
+        if name not in names:
+            raise ConfigurationError(f"there is no setting langmem.{name!s:.50}; there are {', '.join(names)}")
+    return {name: value for name, value in (section or {}).items() if value is not None}
+
+
+class _Section(BaseModel):
+    """Unknown keys are ignored, and one without a value is as good as absent."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
+
+
+class _Redis(_Section):
+    host: str = "localhost"
+    port: int = Field(default=6379, ge=1, le=65535)
+    username: str = ""
+    password: str = Field(default="", repr=False)
+    db: int = Field(default=0, ge=0)
+
+    @field_validator("host")
+    @classmethod
+    def _is_host(cls, host: str) -> str:
+        if re.fullmatch(r"[\w.-]+", host):
+            return host
+        try:
+            return f"[{ipaddress.IPv6Address(host.strip('[]'))}]"
+        except ValueError:
+            raise ValueError("it is the name or the address of a server, without scheme and port") from None
+
+    def url(self) -> str:
+        name, password = quote(self.username, safe=""), quote(self.password, safe="")
+        login = f"{name}:{password}@" if password else f"{name}@" if name else ""
+        return f"redis://{login}{self.host}:{self.port}/{self.db}"
+
+
+class _RoleZero(_Section):
+    enable_longterm_memory: bool | None = None
+    memory_k: int | None = Field(default=None, ge=1)
+    similarity_top_k: int | None = Field(default=None, ge=1)
+
+
+class _ExpPool(_Section):
+    enabled: bool = True  # a version that does not have it yet has the other two
+    enable_read: bool = False
+    enable_write: bool = False
+
+
+class Config2(_Section):
+    """The sections of MetaGPT's ``config2.yaml`` that are about memory; all others are ignored."""
+
+    redis: _Redis | None = None
+    role_zero: _RoleZero | None = None
+    exp_pool: _ExpPool | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """What the sections say, by the names of :class:`~langmem_adapters.settings.Settings`."""
+        found: dict[str, Any] = self.role_zero.model_dump(exclude_none=True) if self.role_zero else {}
+        if self.redis and not self.redis.host.startswith("YOUR_"):  # as in MetaGPT's example
+            found["url"] = self.redis.url()
+        if self.exp_pool:
+            found["enable_experience_read"] = self.exp_pool.enabled and self.exp_pool.enable_read
+            found["enable_experience_write"] = self.exp_pool.enabled and self.exp_pool.enable_write
+        return found
+
+
+def without_counterpart(document: Mapping[str, Any]) -> list[str]:
+    """The names of what is switched on, or set, in MetaGPT's sections and has no effect here."""
+    return [
+        f"{section}.{name}"
+        for section, names in _NO_COUNTERPART.items()
+        for name in names
+        if isinstance(document.get(section), dict) and document[section].get(name)
+    ]
