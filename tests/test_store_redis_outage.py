@@ -10,7 +10,7 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,7 @@ from redis.retry import Retry
 from langmem_adapters import Settings
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
-from langmem_adapters.stores import shared_store
+from langmem_adapters.stores import redis_wire, shared_store
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_outage import Patience, is_down, may_pass
 from tests.servers import RedisServer
@@ -69,6 +69,7 @@ def failing(*errors: Exception, then: str = "done") -> Callable[[], str]:
         exceptions.TimeoutError("Timeout reading from socket"),
         exceptions.ReadOnlyError("You can't write against a read only replica."),
         exceptions.BusyLoadingError("Redis is loading the dataset in memory"),
+        exceptions.MasterDownError("Link with MASTER is down and replica-serve-stale-data is set to 'no'."),
         exceptions.TryAgainError("Multiple keys request during rehashing of slot"),
         exceptions.ConnectionError("max number of clients reached"),
         exceptions.MaxConnectionsError("Too many connections"),
@@ -418,16 +419,54 @@ def test_a_restart_is_waited_for(start_redis: Callable[..., RedisServer]) -> Non
     store.close()
 
 
-def test_a_replica_that_becomes_the_primary_is_waited_for(start_redis: Callable[..., RedisServer]) -> None:
-    server = start_redis()
+@pytest.mark.parametrize("stale", ["yes", "no"])
+def test_a_replica_that_becomes_the_primary_is_waited_for(start_redis: Callable[..., RedisServer], stale: str) -> None:
+    server = start_redis("--replica-serve-stale-data", stale)
     with redis.Redis.from_url(server.url()) as raw:
         raw.execute_command("REPLICAOF", "127.0.0.1", "1")
         store = RedisStore(server.url(), retry_for=20)
         promoting = threading.Timer(0.2, raw.execute_command, ("REPLICAOF", "NO", "ONE"))
         promoting.start()
+        assert store.get(NS) == {}
         assert store.append(NS, [("a", b"1")]).new == [True]
         store.write(NS, put={"k": b"v"}, guard={"k": None})
         promoting.join()
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "sentence"),
+    [
+        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", None),  # is waited for
+        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "is out of memory: raise its maxmemory"),
+    ],
+    ids=["replica", "full"],
+)
+def test_what_befalls_a_server_that_has_queued_a_transaction_is_told_as_ever(
+    start_redis: Callable[..., RedisServer],
+    monkeypatch: pytest.MonkeyPatch,
+    begin: str,
+    end: str,
+    sentence: str | None,
+) -> None:
+    server = start_redis()
+    store = RedisStore(server.url(), retry_for=20)
+    with redis.Redis.from_url(server.url()) as raw:
+        tries = iter([begin])
+
+        def in_between(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+            connection.send_packed_command((redis_wire._MULTI, *commands))
+            assert connection.can_read(timeout=20)
+            raw.execute_command(*next(tries, end).split())
+            connection.send_packed_command((redis_wire._EXEC,))
+            return redis_wire._outcome(connection, len(commands))
+
+        monkeypatch.setattr(redis_wire, "_transact", in_between)
+        if sentence:
+            with pytest.raises(StoreError, match=sentence):
+                store.append(NS, [("a", b"1")])
+            raw.execute_command(*end.split())
+        assert store.append(NS, [("a", b"1")]).new == [True]
     store.close()
 
 
@@ -547,6 +586,7 @@ def refusing(answer: bytes) -> Iterator[int]:
         (b"-NOPERM this user has no permissions\r\n", StoreError, r"grant \+@read \+@write"),
         (b"-MOVED 1 127.0.0.1:1\r\n", StoreUnavailable, r"use a redis\+cluster:// URL"),
         (b"<!DOCTYPE HTML>\r\n", StoreError, "does not answer as a Redis does: see whether the address is right"),
+        (b"-MASTERDOWN Link with MASTER is down\r\n", StoreUnavailable, "is a read-only replica: use the address"),
         (b"-TRYAGAIN Multiple keys\r\n", StoreUnavailable, "whose slots are moving: try again"),
     ],
 )

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 from redis import ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ReadOnlyError, ResponseError, WatchError
+from redis.exceptions import ResponseError, WatchError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from langmem_adapters.concurrency.forks import in_child
-from langmem_adapters.stores.redis_outage import NONE_FREE, is_down
+from langmem_adapters.stores.redis_outage import NONE_FREE, REPLICA, is_down
 
 __all__ = ["SECOND_VERSION", "Handy", "Orderly", "Turns", "on"]
 
@@ -47,7 +47,7 @@ def on(pool: ConnectionPool, talk: Callable[[Any], T]) -> T:
 
 def _leave(connection: Any, error: BaseException) -> None:
     # After a refusal all replies were read. A replica is left, as its name may lead to the primary by now.
-    if not isinstance(error, ResponseError | WatchError) or isinstance(error, ReadOnlyError):
+    if not isinstance(error, ResponseError | WatchError) or isinstance(error, REPLICA):
         connection.disconnect()
 
 

@@ -8,6 +8,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterError,
     InvalidResponse,
+    MasterDownError,
     MaxConnectionsError,
     NoPermissionError,
     OutOfMemoryError,
@@ -76,6 +77,7 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (RedisClusterException, "not covered", StoreUnavailable, _PARTIAL),
     (SlotNotCoveredError, "", StoreUnavailable, _PARTIAL),
     (RedisClusterException, "", StoreUnavailable, _NO_CLUSTER),
+    (MasterDownError, "", StoreUnavailable, _REPLICA),  # to redis-py, a ClusterError
     (ClusterError, "", StoreUnavailable, _PARTIAL),
     (AskError, "", StoreUnavailable, _MOVED),
     (TryAgainError, "", StoreUnavailable, _MOVING),

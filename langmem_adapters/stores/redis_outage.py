@@ -17,6 +17,7 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     ClusterDownError,
+    MasterDownError,
     MaxConnectionsError,
     ReadOnlyError,
     RedisClusterException,
@@ -26,12 +27,15 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-__all__ = ["LOST", "Patience", "is_down", "may_pass"]
+__all__ = ["LOST", "REPLICA", "Patience", "is_down", "may_pass"]
 
 T = TypeVar("T")
 
 LOST = (RedisConnectionError, RedisTimeoutError)
 """Whether the command was carried out, nobody knows. (An answer that the server is loading is among them.)"""
+
+REPLICA = (ReadOnlyError, MasterDownError)
+"""What a replica answers to writes, and to all else where it has lost its primary and is to show nothing old."""
 
 NONE_FREE = "No connection available"
 """As redis-py says that all of a pool are in use."""
@@ -61,11 +65,11 @@ def is_down(error: Exception) -> bool:
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether the same call may go better in a moment: connection, timeout, LOADING, READONLY, TRYAGAIN.
+    """Whether the same call may go better in a moment: connection, timeout, LOADING, READONLY, MASTERDOWN, TRYAGAIN.
 
     So may one that found all connections of its process busy, unless it has waited for one already.
     """
-    return is_down(error) or isinstance(error, ReadOnlyError | TryAgainError | MaxConnectionsError)
+    return is_down(error) or isinstance(error, (*REPLICA, TryAgainError, MaxConnectionsError))
 
 
 @dataclass(frozen=True)

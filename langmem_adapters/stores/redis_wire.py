@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from redis import ConnectionPool, RedisCluster
+from redis._parsers import BaseParser
 from redis.exceptions import OutOfMemoryError, RedisClusterException, RedisError, ResponseError, WatchError
 
 from langmem_adapters.concurrency.breaker import GRACE, Breaker
@@ -37,6 +38,7 @@ except ImportError:  # nor does redis-py ask for more at once
     _NO_MORE = None
 
 _MULTI, _EXEC = pack("MULTI"), pack("EXEC")
+_DISCARDED = "Transaction discarded because of: "  # of what befell the server after it had queued the commands
 
 
 class Wire:
@@ -221,7 +223,9 @@ def _outcome(connection: Any, count: int) -> list[Any]:
     if answer is None:
         raise WatchError
     if isinstance(answer, Exception):  # one of the commands was refused; the others were not made either
-        raise next(reply for reply in replies if isinstance(reply, Exception))
+        refusal = next(reply for reply in replies if isinstance(reply, Exception))
+        reason = str(refusal).partition(_DISCARDED)[2]
+        raise BaseParser.parse_error(reason) if reason else refusal  # type: ignore[no-untyped-call]
     return _checked(answer)
 
 
