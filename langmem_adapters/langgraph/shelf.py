@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from langmem_adapters.codec import decode, encode
@@ -24,6 +25,7 @@ __all__ = ["Kept", "Shelf"]
 _CENSUS = "census"  # no encoded key is equal to it
 _BESIDE = (_CENSUS, TIDIED)  # what is no item
 _SLACK = 64  # log entries without meaning that are left until there are more of them than items
+_SELDOM = 32  # writes, before one of which a namespace appears once more
 _PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds, at the most, that a writer waits for those of other processes
 _TURN = 2.0  # seconds that a writer of this process waits for the others, before it goes on beside them: in an outage
 _VERSION = 1
@@ -120,7 +122,7 @@ class Shelf:
         place: The namespace they fill.
         index: What finds them by text.
         text_of: Gives the text of an item by which it is to be found; empty: not to be found.
-        appear: Is called before the first item is written.
+        appear: Is called before the first item is written, and before some of the others.
         clock: Gives Unix seconds.
         new_id: Gives ids to entries of the log.
         form: Names what ``text_of`` makes a text of; the index begins anew for another one.
@@ -146,7 +148,7 @@ class Shelf:
         self._new_id = new_id
         self._writing = ForkSafeLock()
         self._records = Records(
-            store, place, index=index, text_of=lambda _, data: _text(data, text_of), new_id=new_id, form=form
+            store, place, index=index, text_of=partial(_text, text_of), new_id=new_id, form=form, beside=_BESIDE
         )
 
     def get(self, keys: Sequence[str]) -> dict[str, Kept]:
@@ -204,7 +206,7 @@ class Shelf:
         gone = [name for key, item in changes.items() if item is None and (name := _name(key)) in page.values]
         if not put and not gone:
             return True
-        if before.count == 0:
+        if before.count == 0 or page.total % _SELDOM == 0:  # a server that evicts keys may have taken its place
             self._appear()
         count = before.count + sum(name not in page.values for name in put) - len(gone)
         steady = not gone and all(
@@ -331,7 +333,7 @@ def _key(name: str) -> str:
     return decode_namespace(name)[0]
 
 
-def _text(data: bytes, text_of: Callable[[Kept], str]) -> str | None:
+def _text(text_of: Callable[[Kept], str], _: str, data: bytes) -> str | None:
     item = Kept.from_bytes(data)
     return None if item is None or item.fields is False else text_of(item)
 

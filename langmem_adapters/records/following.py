@@ -44,6 +44,7 @@ def follow(
     new_id: Callable[[], str],
     report: Callable[[int], None] | None = None,
     begun: Callable[[], None] | None = None,
+    astray: Callable[[], None] | None = None,
     form: str = "",
 ) -> None:
     """Bring an index up to the store, a page at a time.
@@ -56,6 +57,7 @@ def follow(
         new_id: Gives an id to each beginning.
         report: Is told after each page how many entries it held.
         begun: Is called when the index begins anew, with nothing in it.
+        astray: Is called before that, where the log has lost the entry at which the index stands, and nobody says why.
         form: Names what the texts are made of: an index of which they were made otherwise begins anew.
 
     Raises:
@@ -63,7 +65,7 @@ def follow(
     """
     beginnings = 0
     while True:
-        news = _news(store, index, namespace, form)
+        news = _news(store, index, namespace, form, astray)
         if not news.items:
             return
         try:
@@ -93,7 +95,9 @@ def _stamped(position: Position, form: str) -> Position:
     return (position[0], f"{position[1]}#{form}") if form else position
 
 
-def _news(store: Store, index: Index, namespace: Namespace, form: str) -> _News:
+def _news(
+    store: Store, index: Index, namespace: Namespace, form: str, astray: Callable[[], None] | None = None
+) -> _News:
     """Where an index stands, and a page of what came after: the last entry that it saw is read with it."""
     since = index.position(namespace)
     after = max(since[0] - 1, 0) if since else 0
@@ -103,6 +107,8 @@ def _news(store: Store, index: Index, namespace: Namespace, form: str) -> _News:
         return _News(since, page.items[:_PAGE], to)
     if page.items and since == _stamped(place(page.items[0], to), form):
         return _News(since, page.items[1:], to)
+    if astray and since[0] > to and since[0] not in {item.seq for item in page.items[:1]}:
+        astray()
     _log.info("the index of %r begins anew: its store was cleared, replaced or tidied, or its texts are", namespace[0])
     index.clear(namespace)
     return _news(store, index, namespace, form)

@@ -7,22 +7,27 @@ a crash, on another machine, or from the beginning when its store was cleared.
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from langmem_adapters.codec import encode
 from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.errors import Conflict, StoreError
+from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Document, Index, Item, Store
 from langmem_adapters.records.filtering import Wanted
 from langmem_adapters.records.following import Change, follow
-from langmem_adapters.records.journal import keys_of, tidy
+from langmem_adapters.records.journal import TIDIED, keys_of, tidy
 from langmem_adapters.validation import check_index, check_store
 
 __all__ = ["Records"]
 
 _PAGE = 500
 _SELDOM = 32  # writes, of which one looks whether the log has grown long
+_log = logging.getLogger("langmem_adapters")
 
 
 class Records:
@@ -37,6 +42,7 @@ class Records:
             None: not to be found.
         new_id: Gives ids to entries of the log.
         form: Names what ``text_of`` makes a text of; the indexes begin anew for another one.
+        beside: Values of the namespace that are no records.
     """
 
     def __init__(
@@ -49,6 +55,7 @@ class Records:
         text_of: Callable[[str, bytes], str | Document | None],
         new_id: Callable[[], str],
         form: str = "",
+        beside: Sequence[str] = (TIDIED,),
     ) -> None:
         check_store(store)
         check_index("index", index)
@@ -60,6 +67,7 @@ class Records:
         self._text_of = text_of
         self._new_id = new_id
         self._form = form
+        self._beside = beside
         self._following = {id(each): ForkSafeLock() for each in (index, vectors) if each is not None}
 
     def get(self, keys: Sequence[str]) -> dict[str, bytes]:
@@ -136,8 +144,29 @@ class Records:
         if index is None:
             return
         with self._following[id(index)].held():
-            new_id, form = self._new_id, self._form
-            follow(self.store, index, self.namespace, self._change, new_id=new_id, report=report, form=form)
+            follow(
+                *(self.store, index, self.namespace, self._change),
+                new_id=self._new_id,
+                report=report,
+                astray=self._retell,
+                form=self._form,
+            )
+
+    def _retell(self) -> None:
+        """Write again the records of which the log does not tell: a server that evicts keys may have taken it alone."""
+        store = bare(self.store)
+        if not hasattr(store, "dates"):
+            return
+        names = store.get(self.namespace).keys() - {*self._beside}  # first, as the log tells what comes meanwhile
+        lost = sorted(names - {key for items in self._pages(after=0) for key in keys_of(items)})
+        try:
+            while lost and (dates := store.dates(self.namespace)):
+                found = self.get(lost[:_PAGE])
+                with suppress(Conflict):  # they have changed at this moment
+                    self.put(found, guard=found, ttl=dates.left)
+                    del lost[:_PAGE]
+        except StoreError as error:  # what can still be found is
+            _log.warning("records that the log of %r has lost cannot be told again: %s", self.namespace[0], error)
 
     def _change(self, items: Sequence[Item]) -> Change:
         return self.change(keys_of(items))
