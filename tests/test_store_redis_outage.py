@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import redis
 from redis import exceptions
-from redis.backoff import NoBackoff
+from redis.backoff import ConstantBackoff, NoBackoff
 from redis.retry import Retry
 
 from langmem_adapters import Settings
@@ -355,10 +355,12 @@ def works(store: RedisStore) -> bool:
     return True
 
 
-def fails_at_once(store: RedisStore, calls: int = 200) -> None:
+def fails_at_once(
+    store: RedisStore, calls: int = 200, *, said: str = r"cannot be reached|did not answer in time"
+) -> None:
     began = time.perf_counter()
     for _ in range(calls):
-        with pytest.raises(StoreUnavailable, match=r"cannot be reached|did not answer in time"):
+        with pytest.raises(StoreUnavailable, match=said):
             store.get(NS)
     each = (time.perf_counter() - began) / calls
     assert each < 0.005, f"{each * 1e6:.0f} µs a call"
@@ -479,6 +481,18 @@ def test_a_given_clients_owner_decides_how_often_to_try(start_redis: Callable[..
     assert not works(store)
     fails_at_once(store)
     assert time.monotonic() - began < 10
+    client.close()
+
+
+def test_a_refused_login_costs_what_a_given_client_tries_once(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis("--requirepass", "new")
+    client = redis.Redis(port=server.port, password="old", retry=Retry(ConstantBackoff(0.2), 3))
+    store = RedisStore(client)
+    assert not works(store)
+    fails_at_once(store, said="refuses the user name or password")
+    with redis.Redis(port=server.port, password="new") as raw:
+        raw.config_set("requirepass", "old")
+    until(lambda: works(store))
     client.close()
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from redis import ConnectionPool, RedisCluster
-from redis.exceptions import AskError, ClusterDownError, ResponseError, SlotNotCoveredError
+from redis.exceptions import AskError, AuthenticationError, ClusterDownError, ResponseError, SlotNotCoveredError
 
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock
@@ -56,7 +56,7 @@ class OneServer:
         self._handy = Handy(pool) if owned and Handy.suits(pool) else None
         lines = self._handy or (Orderly(pool) if owned else None)
         self._on = talk_on = lines.on if lines else partial(on, pool)
-        self._breaker = breaker(lambda: talk_on(_ping), is_down)
+        self._breaker = breaker(lambda: talk_on(_ping), is_down if owned else _is_costly)
 
     def together(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
         return [range(len(keys))] if keys else []
@@ -173,6 +173,11 @@ class Cluster:
         except Exception as error:
             if not is_down(error):  # else the next try says so
                 raise
+
+
+def _is_costly(error: Exception) -> bool:
+    """Whether a given client tries that again, for seconds, as a login that is refused: each call would be so late."""
+    return is_down(error) or isinstance(error, AuthenticationError)
 
 
 def _may_pass_in_a_cluster(error: Exception) -> bool:
