@@ -186,6 +186,20 @@ class TestRedisStoreOnACluster(StoreConformance):
         assert client.ping()
         client.close()
 
+    def test_what_is_asked_at_once_finds_the_slots_that_have_moved(
+        self, cluster: tuple[RedisServer, RedisServer], key_prefix: str
+    ) -> None:
+        client = redis.RedisCluster(host="127.0.0.1", port=cluster[0].port)
+        store = RedisStore(client, prefix=key_prefix, retry_for=0.3)
+        for n in range(20):
+            store.append(("p", str(n)), [("a", b"1")])
+        nodes = client.nodes_manager.slots_cache
+        others = {slot: nodes[16383 if slot < 8192 else 0] if slot % 2 else nodes[slot] for slot in nodes}
+        client.nodes_manager.slots_cache = others
+        assert len(store.recent(("p",))) == 20
+        store.close()
+        client.close()
+
     def test_more_threads_than_connections_wait_for_one_another(
         self, cluster: tuple[RedisServer, RedisServer], key_prefix: str
     ) -> None:

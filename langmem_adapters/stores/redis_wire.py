@@ -159,14 +159,18 @@ class Wire:
         raise Conflict(f"other writers changed the same namespace {_ATTEMPTS} times in a row; try again")
 
     def send(self, *commands: tuple[bytes, bytes]) -> list[Any]:
-        """Send commands, each with its key, as they are: in one round trip to each server that is concerned."""
+        """Send commands, each with its key, as they are: in one round trip to each server that is concerned.
+
+        What is refused among others is sent once more by itself: its slot may have moved, and theirs not.
+        """
         replies: list[Any] = [None] * len(commands)
         with self._translated():
             for places in self._servers.together([key for key, _ in commands]):
                 chosen = [commands[place][1] for place in places]
-                answers = self._servers.call(commands[places[0]][0], partial(_pipeline, commands=chosen))
+                talk = partial(_pipeline if len(chosen) == 1 else _unchecked, commands=chosen)
+                answers = self._servers.call(commands[places[0]][0], talk)
                 for place, answer in zip(places, answers, strict=True):
-                    replies[place] = answer
+                    replies[place] = self.send(commands[place])[0] if isinstance(answer, Exception) else answer
         return replies
 
     def keys(self, pattern: bytes) -> Iterator[bytes]:
@@ -230,8 +234,12 @@ def _outcome(connection: Any, count: int) -> list[Any]:
 
 
 def _pipeline(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+    return _checked(_unchecked(connection, commands))
+
+
+def _unchecked(connection: Any, commands: Sequence[bytes]) -> list[Any]:
     connection.send_packed_command((b"".join(commands),))
-    return _results(connection, len(commands))
+    return _replies(connection, len(commands))
 
 
 def _results(connection: Any, count: int) -> list[Any]:
