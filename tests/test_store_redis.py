@@ -922,6 +922,23 @@ def test_a_sentinel_names_the_server(redis_server: RedisServer, key_prefix: str,
         unknown.close()
 
 
+@pytest.mark.parametrize("given", [False, True])
+def test_a_primary_is_left_that_goes_on_after_the_sentinels_have_named_another(
+    redis_server: RedisServer, start_redis: Callable[..., RedisServer], key_prefix: str, tmp_path: Path, given: bool
+) -> None:
+    other = start_redis()
+    with sentinel(redis_server, tmp_path) as port, redis.Redis(port=port) as told:
+        sentinels: Any = redis.sentinel.Sentinel
+        client = sentinels([("127.0.0.1", port)]).master_for("mine")
+        store = RedisStore(client if given else f"redis+sentinel://127.0.0.1:{port}/mine", prefix=key_prefix)
+        assert store.append(NS, [("a", b"")]).new == [True]
+        told.execute_command("SENTINEL", "REMOVE", "mine")
+        told.execute_command("SENTINEL", "MONITOR", "mine", "127.0.0.1", other.port, 1)
+        _wait_until(lambda: store.append(NS, [("b", b"")]).total == 1)  # there, where the first is not
+        store.close()
+        client.close()
+
+
 def test_a_ready_client_stays_its_owners(any_redis_server: RedisServer, key_prefix: str) -> None:
     with redis.Redis.from_url(any_redis_server.url()) as client:
         store = open_store(client)

@@ -10,12 +10,14 @@ from weakref import WeakKeyDictionary
 
 from redis import ConnectionPool, RedisCluster
 from redis.exceptions import AskError, AuthenticationError, ClusterDownError, ResponseError, SlotNotCoveredError
+from redis.sentinel import SentinelConnectionPool
 
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.stores.redis_connections import Handy, Orderly, on
 from langmem_adapters.stores.redis_outage import Patience, is_down, may_pass
 from langmem_adapters.stores.redis_packing import pack
+from langmem_adapters.stores.redis_sentinels import Heeding
 
 __all__ = ["Cluster", "OneServer", "Servers"]
 
@@ -55,7 +57,10 @@ class OneServer:
         self._patience = patience if owned else Patience(0)
         self._handy = Handy(pool) if owned and Handy.suits(pool) else None
         lines = self._handy or (Orderly(pool) if owned else None)
-        self._on = talk_on = lines.on if lines else partial(on, pool)
+        talk_on = lines.on if lines else partial(on, pool)
+        if isinstance(pool, SentinelConnectionPool) and pool.is_master:
+            talk_on = Heeding(pool, talk_on).on
+        self._on = talk_on
         self._breaker = breaker(lambda: talk_on(_ping), is_down if owned else _is_costly)
 
     def together(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
