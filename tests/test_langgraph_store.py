@@ -1060,12 +1060,14 @@ def test_a6_a_plain_redis_is_asked_for_no_scan_of_its_keys(any_redis_server: Red
 
     with redis.Redis.from_url(any_redis_server.url()) as client, client.monitor() as monitor:
         commands = monitor.listen()
-        store = make(RedisStore(any_redis_server.url(), prefix=key_prefix))
+        kept = RedisStore(any_redis_server.url(), prefix=key_prefix)
+        store = make(kept)
         store.put(ADA, "k", {"text": "shed"}, ttl=10)
         assert len(store.search(("memories",), query="shed")) == 1
         assert store.list_namespaces() == [ADA]
         store.delete(ADA, "k")
         assert store.sweep_ttl() == 0
+        kept.close()
         client.echo("the end")
         seen = []
         for command in commands:

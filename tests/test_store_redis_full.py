@@ -13,6 +13,8 @@ import redis
 from langmem_adapters import BrainMemory, Message, Sessions, Settings, WorkingMemory
 from langmem_adapters.errors import StoreError
 from langmem_adapters.flow import arun, step
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.operations import Pruning
 from langmem_adapters.protocols import Appended
 from langmem_adapters.stores import redis_wire
@@ -36,6 +38,7 @@ class Room:
 
     def begin(self) -> None:
         self.raw.config_set("maxmemory", 0)
+        self.raw.execute_command("REPLICAOF", "NO", "ONE")
 
 
 @pytest.fixture(scope="module", params=list(redis_servers()) or [""])
@@ -82,6 +85,33 @@ def test_reads_are_answered(store: RedisStore, room: Room) -> None:
         assert [info.session for info in Sessions(store, user="ada").list_sessions()] == ["s"]
         assert len(list(Sessions(store, user="ada").export("s"))) == 4  # and its head
         assert store.stats().kinds["brain"].entries == 3
+
+
+@pytest.mark.parametrize("trouble", ["full", "a replica"])
+def test_items_of_a_long_term_store_are_read(store: RedisStore, room: Room, trouble: str) -> None:
+    store, clock = RedisStore(room.url, retry_for=0), FakeClock()
+    items = LongTermStore(store=store, index=LexicalIndex(":memory:"), ttl={"default_ttl": 60}, clock=clock)
+    items.put(("notes",), "bike", {"text": "It is in the shed."})
+    items.put(("notes",), "lamp", {"text": "It is in the shed."}, ttl=1)
+    items.put(("gone",), "key", {"text": "It is in the shed."}, ttl=1)
+    clock.advance(600)
+    if trouble == "full":
+        room.end()
+    else:
+        room.raw.execute_command("REPLICAOF", "127.0.0.1", "1")
+    for _ in range(2):
+        assert items.get(("notes",), "bike") is not None
+        assert items.get(("gone",), "key") is None
+        assert [item.key for item in items.search(("notes",))] == ["bike"]
+        assert [item.key for item in items.search((), query="shed")] == ["bike"]
+        assert items.list_namespaces() == [("notes",)]
+        with pytest.raises(StoreError, match=f"{FULL}|is a read-only replica"):
+            items.put(("notes",), "door", {})
+        with pytest.raises(StoreError, match=f"{FULL}|is a read-only replica"):
+            items.sweep_ttl()
+    room.begin()
+    assert items.sweep_ttl() == 2
+    store.close()
 
 
 async def test_reads_of_several_at_once_are_answered(store: RedisStore, room: Room) -> None:

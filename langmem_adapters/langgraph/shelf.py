@@ -166,11 +166,7 @@ class Shelf:
     def is_empty(self) -> bool:
         """Whether there is no item; what has expired is removed."""
         census = self._census()
-        if self._is_due(census):
-            with self._writing.taken(_TURN):
-                self._tidy_beside()
-            census = self._census()
-        return census.count == 0
+        return not self.all() if self._is_due(census) else census.count == 0
 
     def find(self, query: str, k: int, wanted: Callable[[Kept], bool]) -> list[tuple[str, float, Kept]]:
         """The ``k`` best of the wanted items as (key, score, item), best first."""

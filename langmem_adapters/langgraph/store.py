@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import lru_cache, partial
 from typing import Any, Literal
@@ -24,7 +25,7 @@ from langgraph.store.base import (
 )
 
 from langmem_adapters.embedding import Embedder
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.errors import ConfigurationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of
 from langmem_adapters.keys import Namespace, fingerprint
@@ -35,11 +36,13 @@ from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import store_of
 from langmem_adapters.validation import checked_list, has_methods_of
+from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["LongTermStore"]
 
 _SHELVES = 1024  # namespaces whose index is followed by one thread at a time
 _MINUTE = 60.0
+_warn = WarnOnce()
 
 
 class LongTermStore(Shared, BaseStore):
@@ -185,7 +188,8 @@ class LongTermStore(Shared, BaseStore):
         for namespace, wanted in keys.items():
             shelf = self._shelf(namespace)
             kept = shelf.get([*wanted])
-            shelf.refresh({key: item for key, item in kept.items() if wanted[key]})
+            with _beside_a_read():
+                shelf.refresh({key: item for key, item in kept.items() if wanted[key]})
             items |= {(namespace, key): _item(Item, namespace, key, item) for key, item in kept.items()}
         return items
 
@@ -214,7 +218,8 @@ class LongTermStore(Shared, BaseStore):
         for _, namespace, key, item in page:
             read.setdefault(namespace, {})[key] = item
         for namespace, items in read.items():
-            self._shelf(namespace).refresh(items)
+            with _beside_a_read():
+                self._shelf(namespace).refresh(items)
 
     def _list(self, op: ListNamespacesOp) -> list[Namespace]:
         stop = op.offset + op.limit
@@ -234,7 +239,8 @@ class LongTermStore(Shared, BaseStore):
     def _removed_if_empty(self, namespace: Namespace) -> bool:
         is_empty = self._shelf(namespace).is_empty()
         if is_empty:
-            self._tree.remove(namespace, if_=self._shelf(namespace).close)
+            with _beside_a_read():
+                self._tree.remove(namespace, if_=self._shelf(namespace).close)
         return is_empty
 
     def _sweep(self) -> int:
@@ -258,6 +264,15 @@ class LongTermStore(Shared, BaseStore):
                 if item is not None:
                     item.to_bytes()
         return changes
+
+
+@contextmanager
+def _beside_a_read() -> Iterator[None]:
+    """What is written as something was read fails no read: a full server answers those, and so does a replica."""
+    try:
+        yield
+    except StoreError as error:
+        _warn("items were read, and what that changes could not be written", error)
 
 
 def _kept(op: PutOp, now: float) -> Kept:
