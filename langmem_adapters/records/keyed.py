@@ -144,12 +144,9 @@ class Records:
         if index is None:
             return
         with self._following[id(index)].held():
+            new_id, form, astray = self._new_id, self._form, self._retell
             follow(
-                *(self.store, index, self.namespace, self._change),
-                new_id=self._new_id,
-                report=report,
-                astray=self._retell,
-                form=self._form,
+                self.store, index, self.namespace, self._change, new_id=new_id, report=report, astray=astray, form=form
             )
 
     def _retell(self) -> None:
