@@ -905,6 +905,7 @@ def test_a_plain_server_in_the_place_of_another(
     store = RedisStore(f"{scheme}://127.0.0.1:{any_redis_server.port}{service}", socket_timeout=0.2, retry_for=0)
     with pytest.raises(StoreError, match=said):
         store.get(NS)
+    store.close()
 
 
 def test_a_sentinel_names_the_server(redis_server: RedisServer, key_prefix: str, tmp_path: Path) -> None:
@@ -935,8 +936,11 @@ def test_a_primary_is_left_that_goes_on_after_the_sentinels_have_named_another(
         told.execute_command("SENTINEL", "REMOVE", "mine")
         told.execute_command("SENTINEL", "MONITOR", "mine", "127.0.0.1", other.port, 1)
         _wait_until(lambda: store.append(NS, [("b", b"")]).total == 1)  # there, where the first is not
+        _wait_until(lambda: all(thread.name != "langmem-sentinels" for thread in threading.enumerate()))
         store.close()
         client.close()
+        for asked in client.connection_pool.sentinel_manager.sentinels:
+            asked.close()
 
 
 def test_a_ready_client_stays_its_owners(any_redis_server: RedisServer, key_prefix: str) -> None:

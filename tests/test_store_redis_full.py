@@ -88,9 +88,9 @@ def test_reads_are_answered(store: RedisStore, room: Room) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["full", "a replica"])
-def test_items_of_a_long_term_store_are_read(store: RedisStore, room: Room, trouble: str) -> None:
-    store, clock = RedisStore(room.url, retry_for=0), FakeClock()
-    items = LongTermStore(store=store, index=LexicalIndex(":memory:"), ttl={"default_ttl": 60}, clock=clock)
+def test_items_of_a_long_term_store_are_read(room: Room, trouble: str) -> None:
+    kept, clock = RedisStore(room.url, retry_for=0), FakeClock()
+    items = LongTermStore(store=kept, index=LexicalIndex(":memory:"), ttl={"default_ttl": 60}, clock=clock)
     items.put(("notes",), "bike", {"text": "It is in the shed."})
     items.put(("notes",), "lamp", {"text": "It is in the shed."}, ttl=1)
     items.put(("gone",), "key", {"text": "It is in the shed."}, ttl=1)
@@ -111,7 +111,7 @@ def test_items_of_a_long_term_store_are_read(store: RedisStore, room: Room, trou
             items.sweep_ttl()
     room.begin()
     assert items.sweep_ttl() == 2
-    store.close()
+    kept.close()
 
 
 async def test_reads_of_several_at_once_are_answered(store: RedisStore, room: Room) -> None:

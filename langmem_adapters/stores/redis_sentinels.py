@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from redis import ConnectionPool, Redis
 from redis.exceptions import RedisError
 from redis.sentinel import SentinelConnectionPool
 
-__all__ = ["Heeding"]
+__all__ = ["Heeding", "sentinels_of"]
 
 T = TypeVar("T")
 
 _SECONDS = 0.5  # between an answer of the sentinels and the next question
 _LONGEST = 60.0  # after a question that was never answered, as that of a parent before a fork
+
+
+def sentinels_of(pool: ConnectionPool) -> Sequence[Redis]:
+    """The clients that a pool asks for the primary, if it asks anybody."""
+    return pool.sentinel_manager.sentinels if isinstance(pool, SentinelConnectionPool) else ()
 
 
 class Heeding:

@@ -17,7 +17,7 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.stores.redis_connections import Handy, Orderly, on
 from langmem_adapters.stores.redis_outage import Patience, is_down, may_pass
 from langmem_adapters.stores.redis_packing import pack
-from langmem_adapters.stores.redis_sentinels import Heeding
+from langmem_adapters.stores.redis_sentinels import Heeding, sentinels_of
 
 __all__ = ["Cluster", "OneServer", "Servers"]
 
@@ -78,6 +78,8 @@ class OneServer:
             self._handy.close()
         if self._owned:
             self._pool.disconnect()
+            for sentinel in sentinels_of(self._pool):
+                sentinel.close()
 
 
 class Cluster:
