@@ -20,6 +20,7 @@ _PAST = (0.25, 0.5, 1.0, 0.0, 0.0)  # what a word counts two turns before, one b
 _PAST_OF = _PAST[::-1]  # the same, seen from the word: from two turns before it to two after
 _WINDOW = len(_PAST)
 _FAR = 2  # turns on each side that count as beside one
+_FEW = 10  # cosines
 _Words: TypeAlias = list[dict[int, float] | None]
 
 
@@ -39,7 +40,8 @@ class Values:
         self._ids = [turn.id for turn in turns]
         self._lengths = [turn.length for turn in turns]
         self._marks = [turn.marks for turn in turns]
-        cosines = {id_: cosine if (cosine := 2 * score - 1) > 0 else 0.0 for id_, score in meaning.items()}
+        floor = _floor([2 * score - 1 for score in meaning.values()])
+        cosines = {id_: max(0.0, (2 * score - 1 - floor) / (1 - floor)) for id_, score in meaning.items()}
         unknown = sum(cosines.values()) / len(cosines) if cosines else 0.0
         self._near_in_meaning = {id_ for id_, cosine in cosines.items() if cosine > 0}
         self._meaning = [0.0 if turn is _NOBODY else cosines.get(turn.id, unknown) for turn in turns]
@@ -206,6 +208,12 @@ def _add(cells: _Words, cell: int, words: Mapping[int, float], times: float) -> 
     else:
         for term, count in words.items():
             here[term] = here.get(term, 0) + times * count
+
+
+def _floor(cosines: Sequence[float]) -> float:
+    """The cosine that texts of this model have whatever they say: nine in ten have more. From few, little is learnt."""
+    count = len(cosines)
+    return max(0.0, sorted(cosines)[count // 10]) * count / (count + _FEW) if cosines else 0.0
 
 
 def _norm(length: float, average: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 
 MEANINGS = ({"bike", "bicycle", "cycle"}, {"shed", "hut"}, {"cat", "pet", "tom"})
+WORDS = [f"w{n}" for n in range(40)]
 
 
 class Meanings(Embeddings):
@@ -133,3 +136,35 @@ async def test_langgraphs_store_finds_by_meaning(any_store: Store) -> None:
     (item,) = found
     assert (item.key, item.namespace) == ("bike", ("memories", "ada"))
     assert item.score == pytest.approx(1.0)
+
+
+def directions(shared: float) -> Embedder:
+    """The number in a text's first word gives it a direction, beside one that all texts have."""
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        rows = []
+        for text in texts:
+            chance = random.Random(text.partition(" ")[0][1:])
+            own = [chance.gauss(0, 1) for _ in range(8)]
+            length = math.hypot(*own) / math.sqrt(1 - shared)
+            rows.append([math.sqrt(shared), *(number / length for number in own)])
+        return rows
+
+    return Embedder(embed, name=f"directions-{shared}")
+
+
+def test_cosines_that_lie_close_together_weigh_as_others_do() -> None:
+    """As those of E5 do, where unrelated texts have 0.7: what all have in common says nothing."""
+    chance = random.Random(1)
+    spoken = [f"a{chance.randrange(60)} {' '.join(chance.choices(WORDS, k=4))}" for _ in range(200)]
+    asked = [f"b{n} {' '.join(chance.choices(WORDS, k=2))}" for n in range(60)]
+    found = []
+    for shared in (0.0, 0.7):
+        vectors = open_vectors("memory:", directions(shared))
+        memory = LongTermMemory(MemoryStore(), open_index("memory:"), vectors=vectors, user="ada")
+        for n, text in enumerate(spoken):
+            memory.add(said(text), session=str(n))
+        memory.flush()
+        found.append([{*texts(memory.search(question, 5))} for question in asked])
+    same = sum(len(one & other) for one, other in zip(*found, strict=True))
+    assert same >= 0.87 * 5 * len(asked)
