@@ -341,7 +341,8 @@ def test_a_full_disk_and_a_file_that_may_only_be_read_are_said_with_what_to_do(t
 )
 def test_rights_that_a_folder_lacks_are_told(name: str, mode: int, why: str) -> None:
     me = os.geteuid()
-    with tempfile.TemporaryDirectory() as folder:  # and not tmp_path, whose own folder lets nobody else in
+    # Not tmp_path, nor TMPDIR, which may lie in a folder that lets nobody else in.
+    with tempfile.TemporaryDirectory(dir=None if me else "/tmp") as folder:
         path = Path(folder, name)
         store = SQLiteStore(path)
         path.parent.mkdir(exist_ok=True)
