@@ -17,7 +17,7 @@ from langmem_adapters.flow import Flow, answered, arun, is_coroutine, run
 from langmem_adapters.language.word_pieces import Told, is_sentence_transformer, reader, tells_pieces
 from langmem_adapters.validation import check_count, checked_list
 
-__all__ = ["Embedded", "Embedder", "Vector"]
+__all__ = ["Embedded", "Embedder", "Vector", "cosine_of"]
 
 Vector: TypeAlias = "array[float]"
 """32-bit floats of length 1 (``array('f')``); empty where a text has no vector."""
@@ -304,6 +304,11 @@ def _name(model: Any) -> str:
 
 
 # ---- texts and vectors
+
+
+def cosine_of(one: Vector, other: Vector) -> float | None:
+    """The cosine of two vectors; None, where one of the texts has none."""
+    return sum(a * b for a, b in zip(one, other, strict=True)) if one and other else None
 
 
 def _sendable(text: str, longest: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from langmem_adapters.language.features import ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, asked
@@ -40,8 +40,9 @@ class Values:
         self._ids = [turn.id for turn in turns]
         self._lengths = [turn.length for turn in turns]
         self._marks = [turn.marks for turn in turns]
-        floor = _floor([2 * score - 1 for score in meaning.values()])
-        cosines = {id_: max(0.0, (2 * score - 1 - floor) / (1 - floor)) for id_, score in meaning.items()}
+        cosines = {id_: 2 * score - 1 for id_, score in meaning.items()}
+        floor = _floor(cosines.values())
+        cosines = {id_: max(0.0, (cosine - floor) / (1 - floor)) for id_, cosine in cosines.items()}
         unknown = sum(cosines.values()) / len(cosines) if cosines else 0.0
         self._near_in_meaning = {id_ for id_, cosine in cosines.items() if cosine > 0}
         self._meaning = [0.0 if turn is _NOBODY else cosines.get(turn.id, unknown) for turn in turns]
@@ -210,7 +211,7 @@ def _add(cells: _Words, cell: int, words: Mapping[int, float], times: float) -> 
             here[term] = here.get(term, 0) + times * count
 
 
-def _floor(cosines: Sequence[float]) -> float:
+def _floor(cosines: Collection[float]) -> float:
     """The cosine that texts of this model have whatever they say: nine in ten have more. From few, little is learnt."""
     count = len(cosines)
     return max(0.0, sorted(cosines)[count // 10]) * count / (count + _FEW) if cosines else 0.0

@@ -7,7 +7,6 @@ import inspect
 import itertools
 import logging
 import threading
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from langmem_adapters.model import Experience, Metric, Score, Trajectory
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
+from tests.allocations import traced
 
 
 @pytest.fixture
@@ -346,12 +346,7 @@ def test_experiences_are_counted_without_being_held() -> None:
     for n in range(3_000):
         keep(pool, f"question {n}", "answer")
     pool.all()  # whose imports and caches count for neither
-    tracemalloc.start()
-    try:
-        assert pool.count() == 3_000
-        counting = tracemalloc.get_traced_memory()[1]
-        tracemalloc.reset_peak()
-        assert len(pool.all()) == 3_000
-        assert 3 * counting < tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    count, _, counting = traced(pool.count)
+    everything, _, listing = traced(pool.all)
+    assert count == len(everything) == 3_000
+    assert 3 * counting < listing

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from langmem_adapters.langchain import from_message as to_langchain
 from langmem_adapters.llamaindex import from_message as to_llamaindex
 from langmem_adapters.metagpt import METAGPT
 from langmem_adapters.model import Message
+from tests.allocations import traced
 from tests.test_cli import fails, messages, run
 
 
@@ -416,11 +416,6 @@ def test_the_lines_of_an_export_are_held_once(tmp_path: Path) -> None:
     file = tmp_path / "export.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     read_transcripts(file)  # whose imports do not count
-    tracemalloc.start()
-    try:
-        (transcript,) = read_transcripts(file)
-        held, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    (transcript,), held, peak = traced(lambda: read_transcripts(file))
     assert len(transcript.lines) == 3_000
     assert peak < 2.3 * held

@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import tracemalloc
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,6 +35,7 @@ from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.allocations import traced
 
 POEM = ["床前明月光", "疑是地上霜", "举头望明月", "低头思故乡"]
 
@@ -646,12 +646,7 @@ def test_memories_are_counted_without_being_held() -> None:
     memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
     memory.add([user(f"Note {n}.") for n in range(3_000)])
     memory.all()  # whose imports and caches count for neither
-    tracemalloc.start()
-    try:
-        assert memory.count() == 3_000
-        counting = tracemalloc.get_traced_memory()[1]
-        tracemalloc.reset_peak()
-        assert len(memory.all()) == 3_000
-        assert 3 * counting < tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    count, _, counting = traced(memory.count)
+    everything, _, listing = traced(memory.all)
+    assert count == len(everything) == 3_000
+    assert 3 * counting < listing

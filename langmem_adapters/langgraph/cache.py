@@ -164,9 +164,11 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         return None
 
     def _write_all(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
+        if not may_write():
+            return
         for (namespace, key), (value, ttl) in pairs.items():
-            if not may_write() or (ttl is not None and not ttl > 0):
-                continue  # not wanted, or it would have expired already
+            if ttl is not None and not ttl > 0:
+                continue  # it would have expired already
             try:
                 put = {_ENTRY: self._written(value, ttl)}
                 self._store.write((*self._place, *namespace, key), put=put, ttl=ttl)

@@ -12,7 +12,7 @@ import math
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from langmem_adapters.embedding import Embedder, Vector
+from langmem_adapters.embedding import Embedder, cosine_of
 from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow, step
 
@@ -68,14 +68,14 @@ def measured(embedder: Embedder) -> Scale:
     """Ask an embedder for the pairs' texts. One that finds all of them alike, as a toy does, is taken at its word."""
     kept = embedder.texts([pair.kept for pair in PAIRS])
     asked = [pair.asked for pair in PAIRS]
-    symmetric = _cosine(embedder.query(PAIRS[0].kept), kept[0]) > _SAME
+    symmetric = (cosine_of(embedder.query(PAIRS[0].kept), kept[0]) or 0.0) > _SAME
     queries = embedder.texts(asked) if symmetric else [embedder.query(text) for text in asked]
     points = [
         point
         for n, pair in enumerate(PAIRS)
         for point in (
-            (_cosine(queries[n], kept[n]), pair.cosine),
-            (_cosine(queries[n], kept[(n + 1) % len(kept)]), pair.with_next),
+            (cosine_of(queries[n], kept[n]) or 0.0, pair.cosine),
+            (cosine_of(queries[n], kept[(n + 1) % len(kept)]) or 0.0, pair.with_next),
         )
     ]
     return _line(points)
@@ -96,10 +96,6 @@ def _line(points: list[tuple[float, float]]) -> Scale:
     slope = max(mean([(own - x) * (cosine - y) for own, cosine in points]) / spread, 0.0)
     distance = math.sqrt(mean([(slope * (own - x) + y - cosine) ** 2 for own, cosine in points]))
     return Scale(slope, y - slope * x - _CAUTION * distance)
-
-
-def _cosine(one: Vector, other: Vector) -> float:
-    return sum(a * b for a, b in zip(one, other, strict=True)) if one and other else 0.0
 
 
 # Half of them mean the same. Chosen among those of tests/semantic, so that few lead to the line that all would.

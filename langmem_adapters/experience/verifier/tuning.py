@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from langmem_adapters.embedding import cosine_of
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.verifier.calibration import Scale, scale_flow
 from langmem_adapters.experience.verifier.verifier import Verifier
@@ -83,8 +84,7 @@ def tuning(
             vectors = yield from embedder.texts_flow([kept for kept, _, _ in page])
             for (kept, asked, same), vector in zip(page, vectors, strict=True):
                 other = yield from embedder.query_flow(asked)
-                cosine = sum(a * b for a, b in zip(vector, other, strict=True)) if vector and other else None
-                score = yield from _score(verifier, kept, asked, cosine, scale)
+                score = yield from _score(verifier, kept, asked, cosine_of(vector, other), scale)
                 scored.append((score, bool(same)))
             advance(len(page))
     return tuned(scored, precision)
