@@ -250,14 +250,16 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
         if context is None:
             return None
         messages = context.messages
-        thread = Thread(state["messages"])
+        first = next((message.id for message in state["messages"][:1]), None)
+        mark = str(state.get(THREAD) or first or self._times["new_id"]())
+        thread = Thread(state["messages"], mark)
         start = first_new(thread, state, context, self._words)
         found = {
             RECORDED: thread[start - 1].id if start else "",
             SUMMARY_KEY: context.summary.text if context.summary else "",
             BEGAN: state.get(BEGAN, messages[-1].id if messages else ""),
             OLDER: state.get(OLDER, ""),
-            THREAD: state.get(THREAD) or (thread[0].id if thread else ""),
+            THREAD: mark,
         }
         if not (messages or context.summary):
             found[OLDER] = found[RECORDED]
@@ -265,7 +267,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
 
     def _shown(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
         brain, state = self._brain(self._scope(request.runtime)), request.state
-        thread = Thread(request.messages)
+        thread = Thread(request.messages, str(state.get(THREAD) or ""))
         lost = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
         context = yield from self._attempt(step(brain.context), lost)
         start = recorded(thread, state, context, self._words)
@@ -306,7 +308,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
 
     def _after(self, state: BrainState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
         brain = self._brain(self._scope(runtime))
-        thread = Thread(state["messages"])
+        thread = Thread(state["messages"], str(state.get(THREAD) or ""))
         new = yield from self._attempt(record(brain, thread, state, self._words, self._warn), None)
         if new is None or not thread:
             return None

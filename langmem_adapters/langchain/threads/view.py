@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import overload
 
 from langchain_core.messages import BaseMessage
 
+from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.storable import legible
 from langmem_adapters.langchain.convert import role_of
 from langmem_adapters.langchain.threads.overlap import INSTRUCTS, is_marked
@@ -20,10 +22,11 @@ class Thread(Sequence[Message]):
 
     Args:
         messages: As the host has them.
+        mark: What the thread is known by. A message without an id, as a host's reducer may leave it, has one by that.
     """
 
-    def __init__(self, messages: Sequence[BaseMessage]) -> None:
-        self._messages = messages
+    def __init__(self, messages: Sequence[BaseMessage], mark: str = "") -> None:
+        self._messages = list(_named(messages, mark)) if mark else messages
         self._made: dict[int, Message] = {}
         self._originals: dict[int, BaseMessage] = {}  # by id(), as these live as long as the thread
 
@@ -81,3 +84,14 @@ class Thread(Sequence[Message]):
 
     def _is_said(self, n: int) -> bool:
         return self._role(n) not in INSTRUCTS and not is_marked(self._messages[n].additional_kwargs)
+
+
+def _named(messages: Sequence[BaseMessage], mark: str) -> Iterator[BaseMessage]:
+    """The messages, each with an id; the same one each time, as it is made of what is said, and how often by now."""
+    times: Counter[tuple[str, str]] = Counter()
+    for message in messages:
+        if not message.id:
+            said = message.type, str(message.content)
+            times[said] += 1
+            message = message.model_copy(update={"id": fingerprint(mark, *said, times[said])})  # noqa: PLW2901 - its form
+        yield message

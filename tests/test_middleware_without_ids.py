@@ -1,0 +1,77 @@
+"""BrainMemoryMiddleware and threads whose messages have no ids, as a host's own reducer may leave them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Annotated, Any
+
+from langchain.agents import AgentState, create_agent
+from langchain.agents.middleware import wrap_model_call
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, convert_to_messages
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langmem_adapters import Message
+from langmem_adapters.langchain import BrainMemoryMiddleware
+from langmem_adapters.stores.memory import MemoryStore
+from tests.agents import Answer, Scripted, of, ok, texts
+
+
+def stored(ours: BrainMemoryMiddleware) -> list[Message]:
+    return ours.brain("s", user="ada").messages()
+
+
+def appended(before: list[BaseMessage] | None, new: Any) -> list[BaseMessage]:
+    """As the reducer of deepagents, which gives no ids to what was given as tuples."""
+    return [*(before or []), *convert_to_messages(new if isinstance(new, list) else [new])]
+
+
+class Unnumbered(AgentState[Any]):
+    messages: Annotated[list[AnyMessage], appended]
+
+
+def unnumbered(ours: Any, *middleware: Any, answer: Answer = ok, saver: Any = None) -> tuple[Any, Scripted]:
+    model = Scripted(answer=answer)
+    return create_agent(model, middleware=[*middleware, ours], state_schema=Unnumbered, checkpointer=saver), model
+
+
+def test_a_client_that_says_everything_again_without_ids_is_not_doubled() -> None:
+    ours = BrainMemoryMiddleware(store=MemoryStore())
+    agent, model = unnumbered(ours)
+    said: list[tuple[str, str]] = []
+    for question in ("one", "yes", "yes"):
+        said.append(("user", question))
+        found = agent.invoke({"messages": said}, **of("ada", "s"))
+        said.append(("assistant", found["messages"][-1].text))
+        assert texts(model.seen[-1]) == [text for _, text in said[:-1]]
+    assert [message.id for message in found["messages"][:-1]] == [None] * 5
+    assert texts(stored(ours)) == [text for _, text in said]
+
+
+def test_what_a_failed_run_was_asked_without_an_id_is_recorded_with_the_next() -> None:
+    fails = iter([False, True, True, False])
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        if next(fails):
+            raise TimeoutError
+        return ok(messages)
+
+    ours = BrainMemoryMiddleware(store=MemoryStore())
+    agent, model = unnumbered(ours, answer=answer, saver=InMemorySaver())
+    for question in ("one", "yes", "yes", "four"):
+        with suppress(TimeoutError):
+            agent.invoke({"messages": [("user", question)]}, **of("ada", "s"))
+    assert texts(model.seen[-1]) == ["one", "ok: one", "yes", "yes", "four"]
+    assert texts(stored(ours)) == ["one", "ok: one", "yes", "yes", "four", "ok: four"]
+
+
+def test_what_another_middleware_cut_out_of_a_request_stays_out_without_ids_too() -> None:
+    @wrap_model_call
+    def newest_only(request: Any, handler: Any) -> Any:
+        return handler(request.override(messages=request.messages[-1:]))
+
+    ours = BrainMemoryMiddleware(store=MemoryStore())
+    agent, model = unnumbered(ours, newest_only, saver=InMemorySaver())
+    for question in ("one", "two", "three"):
+        agent.invoke({"messages": [("user", question)]}, **of("ada", "s"))
+    assert texts(model.seen[-1]) == ["three"]
+    assert texts(stored(ours)) == ["one", "ok: one", "two", "ok: two", "three", "ok: three"]
