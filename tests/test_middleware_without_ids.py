@@ -6,14 +6,14 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 from langchain.agents import AgentState, create_agent
-from langchain.agents.middleware import wrap_model_call
+from langchain.agents.middleware import HumanInTheLoopMiddleware, wrap_model_call
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, convert_to_messages
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langmem_adapters import Message
 from langmem_adapters.langchain import BrainMemoryMiddleware
 from langmem_adapters.stores.memory import MemoryStore
-from tests.agents import Answer, Scripted, of, ok, texts
+from tests.agents import Answer, Scripted, look, of, ok, texts
 
 
 def stored(ours: BrainMemoryMiddleware) -> list[Message]:
@@ -75,3 +75,29 @@ def test_what_another_middleware_cut_out_of_a_request_stays_out_without_ids_too(
         agent.invoke({"messages": [("user", question)]}, **of("ada", "s"))
     assert texts(model.seen[-1]) == ["three"]
     assert texts(stored(ours)) == ["one", "ok: one", "two", "ok: two", "three", "ok: three"]
+
+
+def numbered_later(before: list[BaseMessage] | None, new: Any) -> list[BaseMessage]:
+    """As what deepagents writes anew of a thread, to close calls without results: what is written has ids."""
+    named = [message.model_copy(update={"id": message.id or f"later-{n}"}) for n, message in enumerate(before or [])]
+    return appended(named, new)
+
+
+class NumberedLater(AgentState[Any]):
+    messages: Annotated[list[AnyMessage], numbered_later]
+
+
+def test_what_has_been_said_without_an_id_is_known_under_the_one_that_it_is_given_later() -> None:
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        if messages[-1].text != "look":
+            return ok(messages)
+        return AIMessage("", tool_calls=[{"name": "look", "args": {"place": "shed"}, "id": "c1"}])
+
+    ours = BrainMemoryMiddleware(store=MemoryStore())
+    both: list[Any] = [ours, HumanInTheLoopMiddleware(interrupt_on={"look": True})]
+    model, saver = Scripted(answer=answer), InMemorySaver()
+    agent: Any = create_agent(model, [look], middleware=both, state_schema=NumberedLater, checkpointer=saver)
+    for question in ("look", "never mind"):
+        found = agent.invoke({"messages": [("user", question)]}, **of("ada", "s"))
+    assert found["messages"][0].id == "later-0"
+    assert texts(stored(ours)) == ["look", "", "never mind", "ok: never mind"]

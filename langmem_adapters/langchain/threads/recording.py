@@ -14,7 +14,7 @@ from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.storable import added, legible
 from langmem_adapters.langchain.threads.overlap import Words, is_said, known, known_by_id, same, words_of
-from langmem_adapters.langchain.threads.view import Thread
+from langmem_adapters.langchain.threads.view import Thread, is_made
 from langmem_adapters.model import Message
 from langmem_adapters.warn_once import WarnOnce
 
@@ -95,8 +95,21 @@ def _place(thread: Thread, recorded_id: str | None) -> int | None:
 
 def with_said(said: Sequence[M], new: Sequence[M]) -> list[M]:
     """What a run has said before and what its thread says now: each message once, in the form that it has now."""
-    now = {message.id: message for message in new}
-    return [now.pop(message.id, message) for message in said] + list(now.values())
+    now: dict[Any, M] = {message.id: message for message in new}
+    known = [now.pop(message.id, None) for message in said]
+    return [found or _numbered(message, now) for message, found in zip(said, known, strict=True)] + list(now.values())
+
+
+def _numbered(message: M, now: dict[Any, M]) -> M:
+    """A message that its thread has no more; or has under an id that the host gave it only by now."""
+    if not is_made(message.id):
+        return message
+    said = _kind(message), message.content
+    return now.pop(next((id_ for id_, one in now.items() if (_kind(one), one.content) == said), None), message)
+
+
+def _kind(message: Message | BaseMessage) -> str:
+    return message.role if isinstance(message, Message) else message.type
 
 
 def question_of(messages: Sequence[Message]) -> str:

@@ -14,7 +14,9 @@ from langmem_adapters.langchain.convert import role_of
 from langmem_adapters.langchain.threads.overlap import INSTRUCTS, is_marked
 from langmem_adapters.model import Message
 
-__all__ = ["Thread"]
+__all__ = ["Thread", "is_made"]
+
+_MADE = "said-"  # how ids begin that are made here
 
 
 class Thread(Sequence[Message]):
@@ -93,5 +95,10 @@ def _named(messages: Sequence[BaseMessage], mark: str) -> Iterator[BaseMessage]:
         if not message.id:
             said = message.type, str(message.content)
             times[said] += 1
-            message = message.model_copy(update={"id": fingerprint(mark, *said, times[said])})  # noqa: PLW2901 - its form
+            message = message.model_copy(update={"id": _MADE + fingerprint(mark, *said, times[said])})  # noqa: PLW2901
         yield message
+
+
+def is_made(message_id: str | None) -> bool:
+    """Whether an id was made here, for a message that had none."""
+    return bool(message_id) and str(message_id).startswith(_MADE)
