@@ -95,9 +95,10 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
         store: A store of your own instead of a URL.
         index: What finds long-term memories; default: the one of the URL, or for a store of your own one in memory.
         embedder: Finds them by meaning too: a LangChain or LlamaIndex embedding model. Vectors lie beside the index.
-        user, session, tenant: Whose memory: an id, or a function from the runtime to one. Default: the context's
-            ``user_id``; its ``session_id``, else the thread's id, and of an agent that another's tool calls that id
-            with ``"|tools"`` behind it; no tenant.
+        user, session, tenant: Whose memory: an id, or a function from the runtime to one, such as
+            ``lambda runtime: runtime.server_info.user.identity`` in a LangGraph server with users. Default: the
+            context's ``user_id``; its ``session_id``, else the thread's id, and of an agent that another's tool calls
+            that id with ``"|tools"`` behind it; no tenant.
         long_term: Whether a user's memories outlast the session. Then a run without a user is refused.
         recall_k: How many memories a model call is shown at the most; 0: none.
         memory_k: How many messages a model call is shown at the most.
