@@ -28,7 +28,8 @@ class Thread(Sequence[Message]):
     """
 
     def __init__(self, messages: Sequence[BaseMessage], mark: str = "") -> None:
-        self._messages = list(_named(messages, mark)) if mark else messages
+        self._messages = messages
+        self._mark = mark
         self._made: dict[int, Message] = {}
         self._originals: dict[int, BaseMessage] = {}  # by id(), as these live as long as the thread
 
@@ -44,17 +45,17 @@ class Thread(Sequence[Message]):
             return [self[n] for n in range(*place.indices(len(self)))]
         n = range(len(self))[place]
         if n not in self._made:
-            made = self._made[n] = legible(self._messages[n])
+            made = self._made[n] = legible(self._named(n))
             self._originals[id(made)] = self._messages[n]
         return self._made[n]
 
     def first(self, count: int) -> Thread:
         """The thread as it was when it had so many messages."""
-        return Thread(self._messages[:count])
+        return Thread(self._messages[:count], self._mark)
 
     def after(self, message_id: str) -> int | None:
         """How many messages there are up to the one with this id; None, where there is none."""
-        return next((n for n in range(len(self), 0, -1) if (self._messages[n - 1].id or "") == message_id), None)
+        return next((n for n in range(len(self), 0, -1) if (self._named(n - 1).id or "") == message_id), None)
 
     def original(self, message: Message) -> BaseMessage | None:
         """What a message of this thread was made of; None for one that is not of this thread."""
@@ -80,6 +81,11 @@ class Thread(Sequence[Message]):
         if place is None or place > start or self._role(place - 1) != "user" or not self._is_said(place - 1):
             return 0
         return place - 1
+
+    def _named(self, n: int) -> BaseMessage:
+        if self._mark and not self._messages[n].id:
+            self._messages, self._mark = list(_named(self._messages, self._mark)), ""
+        return self._messages[n]
 
     def _role(self, n: int) -> str:
         return role_of(self._messages[n])
