@@ -25,30 +25,25 @@ if TYPE_CHECKING:  # what is shown has these; to make classes of it costs time a
     class _Call(Protocol):
         """A tool's call."""
 
-        @property
-        def id(self) -> str | None: ...
-        @property
-        def name(self) -> str: ...
+        id: str | None
+        name: str
+
         @property
         def args(self) -> Mapping[str, Any]: ...
 
     class _Said(Protocol):
         """A message, as :class:`~langmem_adapters.Message` is one."""
 
-        @property
-        def role(self) -> str: ...
-        @property
-        def name(self) -> str | None: ...
-        @property
-        def content(self) -> Any: ...
+        role: str
+        name: str | None
+        content: Any
+        tool_call_id: str | None
+        created_at: float | None
+
         @property
         def text(self) -> str: ...
         @property
         def tool_calls(self) -> Sequence[_Call]: ...
-        @property
-        def tool_call_id(self) -> str | None: ...
-        @property
-        def created_at(self) -> float | None: ...
         @property
         def metadata(self) -> Mapping[str, Any]: ...
 

@@ -21,16 +21,13 @@ _SIGNALS = 8  # that are shown, the strongest
 if TYPE_CHECKING:  # what is shown has these; to make classes of it costs time at every start
 
     class _Occurrence(Protocol):
-        @property
-        def session(self) -> str: ...
-        @property
-        def created_at(self) -> float | None: ...
+        session: str
+        created_at: float | None
 
     class _Message(Protocol):
-        @property
-        def role(self) -> str: ...
-        @property
-        def name(self) -> str | None: ...
+        role: str
+        name: str | None
+
         @property
         def text(self) -> str: ...
 
@@ -49,40 +46,30 @@ if TYPE_CHECKING:  # what is shown has these; to make classes of it costs time a
         def signals(self) -> Mapping[str, float]: ...
 
     class _Rating(Protocol):
-        @property
-        def val(self) -> int: ...
-        @property
-        def reason(self) -> str: ...
+        val: int
+        reason: str
 
     class _Metric(Protocol):
+        time_cost: float
+        money_cost: float
+        model: str
+        input_tokens: int
+        output_tokens: int
+
         @property
         def score(self) -> _Rating | None: ...
-        @property
-        def time_cost(self) -> float: ...
-        @property
-        def money_cost(self) -> float: ...
-        @property
-        def model(self) -> str: ...
-        @property
-        def input_tokens(self) -> int: ...
-        @property
-        def output_tokens(self) -> int: ...
 
     class _Experience(Protocol):
-        @property
-        def req(self) -> Any: ...
-        @property
-        def resp(self) -> Any: ...
+        req: Any
+        resp: Any
+        tag: str
+        timestamp: float | None
+        expires_at: float | None
+
         @property
         def metric(self) -> _Metric | None: ...
         @property
         def exp_type(self) -> str: ...
-        @property
-        def tag(self) -> str: ...
-        @property
-        def timestamp(self) -> float | None: ...
-        @property
-        def expires_at(self) -> float | None: ...
 
     class _Similar(Protocol):
         @property

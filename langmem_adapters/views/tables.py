@@ -18,14 +18,10 @@ _SAVED = {"saved_tokens": ",.0f", "saved_seconds": ",.1f", "saved_money": ",.4g"
 if TYPE_CHECKING:  # what is shown has these; to make classes of it costs time at every start
 
     class _Session(Protocol):
-        @property
-        def session(self) -> str: ...
-        @property
-        def title(self) -> str: ...
-        @property
-        def messages(self) -> int: ...
-        @property
-        def updated_at(self) -> float | None: ...
+        session: str
+        title: str
+        messages: int
+        updated_at: float | None
 
     class _Item(Protocol):
         @property
