@@ -19,6 +19,7 @@ __all__ = [
     "check_count",
     "check_function",
     "check_index",
+    "check_on_error",
     "check_plain",
     "check_scope",
     "check_seconds",
@@ -85,6 +86,12 @@ def check_function(name: str, value: object) -> None:
     """Raise ConfigurationError for what is neither None nor to be called."""
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name} is a function, or an object that is called like one, not {value!r:.50}")
+
+
+def check_on_error(value: object) -> None:
+    """Raise ConfigurationError for what does not say what an outage does."""
+    if value not in {"degrade", "raise"}:
+        raise ConfigurationError(f'on_error is "degrade" or "raise", not {value!r}')
 
 
 def check_plain(name: str, value: object) -> None:

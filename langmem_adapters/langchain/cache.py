@@ -33,7 +33,7 @@ from langmem_adapters.model import Experience, Metric
 from langmem_adapters.protocols import Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import cache_store
-from langmem_adapters.validation import check_plain
+from langmem_adapters.validation import check_on_error, check_plain
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["ExperienceCache"]
@@ -103,8 +103,7 @@ class ExperienceCache(Shared, Switches, OtherWords, Removal, BaseCache):
         timer: Callable[[], float] = time.monotonic,
         new_id: Callable[[], str] = lambda: os.urandom(16).hex(),
     ) -> None:
-        if on_error not in {"degrade", "raise"}:
-            raise ConfigurationError(f'on_error is "degrade" or "raise", not {on_error!r}')
+        check_on_error(on_error)
         self.pool = ExperiencePool(
             cache_store(url, store),
             tag=tag,

@@ -15,7 +15,7 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.conversation.session import Context
-from langmem_adapters.errors import ConfigurationError, MissingDependency, SearchError, SerializationError, StoreError
+from langmem_adapters.errors import MissingDependency, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.caching.storable import legible
@@ -46,7 +46,7 @@ from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import store_of
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
-from langmem_adapters.validation import check_count
+from langmem_adapters.validation import check_count, check_on_error
 from langmem_adapters.warn_once import WarnOnce
 
 try:
@@ -152,8 +152,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         super().__init__()
-        if on_error not in {"degrade", "raise"}:
-            raise ConfigurationError(f'on_error is "degrade" or "raise", not {on_error!r}')
+        check_on_error(on_error)
         check_count("recall_k", recall_k, least=0)
         if max_tokens is not None:
             check_count("max_tokens", max_tokens)

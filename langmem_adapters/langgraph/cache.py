@@ -23,7 +23,7 @@ from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import cache_store
-from langmem_adapters.validation import checked_list
+from langmem_adapters.validation import check_on_error, checked_list
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["ExperienceNodeCache"]
@@ -76,8 +76,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         on_error: Literal["degrade", "raise"] = "degrade",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if on_error not in {"degrade", "raise"}:
-            raise ConfigurationError(f'on_error is "degrade" or "raise", not {on_error!r}')
+        check_on_error(on_error)
         if getattr(serde, "pickle_fallback", False):
             raise ConfigurationError("a serializer that falls back to pickle would run code from the store")
         check(prices or {})

@@ -13,7 +13,7 @@ from langmem_adapters.experience.keeping import QueryType
 from langmem_adapters.experience.policies import AtLeast, ContextBuilder, Judge, Scorer, Serializer, asks_async
 from langmem_adapters.experience.single_flight.flights import Flight
 from langmem_adapters.model import Experience, Metric
-from langmem_adapters.validation import check_count, check_function, check_plain
+from langmem_adapters.validation import check_count, check_function, check_on_error, check_plain
 
 __all__ = ["Rules", "Turn", "replaced"]
 
@@ -36,8 +36,7 @@ class Rules:
 
     def check(self, name: str, *, is_async: bool) -> None:
         """Raise ConfigurationError for rules that cannot go together."""
-        if self.on_error not in {"degrade", "raise"}:
-            raise ConfigurationError(f'on_error is "degrade" or "raise", not {self.on_error!r}')
+        check_on_error(self.on_error)
         for policy in ("scorer", "judge", "context_builder"):
             check_function(policy, getattr(self, policy))
         for policy in ("should_store", "metric"):
