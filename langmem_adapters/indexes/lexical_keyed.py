@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_rows import Row
 from langmem_adapters.keys import Namespace, to_bytes
-from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document
 
@@ -33,8 +31,7 @@ class KeyedLexicalIndex(LexicalIndex):
     Args:
         path: The file, or ":memory:".
         key: 16 bytes or more; ``index_key()`` of an encrypting codec gives one.
-        analyzer, analyzer_id, stop_words: As for :class:`LexicalIndex`.
-        settings: What else a :class:`LexicalIndex` takes, as ``k1`` and ``b``.
+        settings: What else a :class:`LexicalIndex` takes, as ``analyzer`` and ``stop_words``.
 
     >>> index = KeyedLexicalIndex(":memory:", key=bytes(32))
     >>> index.apply(("notes",), upsert=[Document("n1", "My bike is in the shed.")])
@@ -47,29 +44,22 @@ class KeyedLexicalIndex(LexicalIndex):
         path: str | Path,
         *,
         key: bytes,
-        analyzer: Analyzer = analyze,
-        analyzer_id: str = ANALYZER_ID,
-        stop_words: Collection[str] = STOP_WORDS,
         **settings: Any,
     ) -> None:
         if not isinstance(key, bytes | bytearray) or len(key) < _LEAST:
             raise ConfigurationError(f"the key of an index is {_LEAST} bytes or more")
-        if analyzer is not analyze and analyzer_id == ANALYZER_ID:
-            raise ConfigurationError("an analyzer of your own needs an analyzer_id of its own")
         secret = bytes(key)
 
         @lru_cache(maxsize=_REMEMBERED)
         def digest(word: str) -> str:
             return hmac.digest(secret, to_bytes(word), "sha256")[:_BYTES].hex()
 
+        super().__init__(path, **settings)
+        words_of = self._analyzer
         self._digest = digest
-        super().__init__(
-            path,
-            analyzer=lambda text: [digest(word) for word in analyzer(text)],
-            analyzer_id=f"{analyzer_id} keyed {digest(chr(0))}",
-            stop_words={digest(word) for word in stop_words},
-            **settings,
-        )
+        self._analyzer = lambda text: [digest(word) for word in words_of(text)]
+        self._analyzer_id += f" keyed {digest(chr(0))}"
+        self._stop_words = frozenset(map(digest, self._stop_words))
 
     @classmethod
     def beside(cls, index: LexicalIndex, *, key: bytes) -> KeyedLexicalIndex:
