@@ -15,7 +15,8 @@ from langmem_adapters.langchain.filters import MetadataFilter, metadata_predicat
 from langmem_adapters.language.analysis import matching
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Memory, Message, Occurrence, Recalled
-from langmem_adapters.recall.memories import metadata_of, scope_within
+from langmem_adapters.recall.filtered import search_filtered
+from langmem_adapters.recall.memories import metadata_of
 
 __all__ = ["LongTermRetriever"]
 
@@ -72,24 +73,10 @@ class LongTermRetriever(BaseRetriever):
         return await arun(self._find(query, k, filter))
 
     def _find(self, query: str, k: int | None, narrower: MetadataFilter | None) -> Flow[list[Document]]:
-        own, other = metadata_predicate(self.filter), metadata_predicate(narrower)
-
-        def wanted(memory: Memory) -> Occurrence | None:
-            for said in memory.occurrences or [Occurrence()]:
-                if own(metadata_of(memory.message, said)) and other(metadata_of(memory.message, said)):
-                    return said
-            return None
-
+        filters = [metadata_predicate(self.filter), metadata_predicate(narrower)]
         session = one_value(self.filter, "session") or one_value(narrower, "session")
-        found = yield from self.memory.search_flow(
-            query,
-            self.k if k is None else k,
-            where=lambda memory: wanted(memory) is not None,
-            scope=scope_within(self.memory.scope, session),
-        )
-        said = ((recalled, wanted(recalled.memory)) for recalled in found)
-        documents = [_document(recalled, occurrence) for recalled, occurrence in said if occurrence is not None]
-        return views.Listing(documents, _view, query=query)
+        found = yield from search_filtered(self.memory, query, self.k if k is None else k, filters, session)
+        return views.Listing([_document(*one) for one in found], _view, query=query)
 
 
 def _document(found: Recalled, said: Occurrence) -> Document:

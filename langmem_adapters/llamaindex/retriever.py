@@ -14,9 +14,10 @@ from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import open_index
 from langmem_adapters.llamaindex.filters import metadata_predicate, one_value
 from langmem_adapters.longterm import LongTermMemory
-from langmem_adapters.model import Memory, Message, Occurrence, Recalled
+from langmem_adapters.model import Message, Occurrence
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.recall.memories import metadata_of, scope_within
+from langmem_adapters.recall.filtered import search_filtered
+from langmem_adapters.recall.memories import metadata_of
 from langmem_adapters.stores import store_of
 from langmem_adapters.validation import check_scope
 
@@ -136,26 +137,12 @@ class LongTermRetriever(BaseRetriever):
         return await arun(self._find(query_bundle.query_str))
 
     def _find(self, query: str) -> Flow[list[NodeWithScore]]:
-        found = yield from self._memory.search_flow(
-            query,
-            self.similarity_top_k,
-            where=lambda memory: self._wanted(memory) is not None,
-            scope=scope_within(self._memory.scope, self._session),
-        )
-        said = ((recalled, self._wanted(recalled.memory)) for recalled in found)
-        return [_recalled(recalled, occurrence) for recalled, occurrence in said if occurrence is not None]
+        k, filters = self.similarity_top_k, [self._is_wanted]
+        found = yield from search_filtered(self._memory, query, k, filters, self._session)
+        return [_node(one.memory.message, one.score, one.memory.id, said) for one, said in found]
 
     def __repr__(self) -> str:
         return f"LongTermRetriever({self._memory!r})"
-
-    def _wanted(self, memory: Memory) -> Occurrence | None:
-        """The first time it was said that the filters let through."""
-        said = memory.occurrences or [Occurrence()]
-        return next((each for each in said if self._is_wanted(metadata_of(memory.message, each))), None)
-
-
-def _recalled(recalled: Recalled, said: Occurrence) -> NodeWithScore:
-    return _node(recalled.memory.message, recalled.score, recalled.memory.id, said)
 
 
 def _node(message: Message, score: float, id_: str, said: Occurrence) -> NodeWithScore:

@@ -23,7 +23,6 @@ __all__ = [
     "normal",
     "note",
     "said_again",
-    "scope_within",
     "session_within",
     "unknown",
 ]
@@ -158,8 +157,3 @@ def session_within(own: Scope, scope: Scope | None) -> str:
     if scope.session and not own.user and scope.session != own.session:
         raise ConfigurationError("a memory of one session cannot be searched for another session")
     return scope.session
-
-
-def scope_within(own: Scope, session: object) -> Scope | None:
-    """The scope of a search of which a filter wants one session alone; None, where that narrows nothing."""
-    return own.model_copy(update={"session": session}) if own.user and isinstance(session, str) else None
