@@ -15,10 +15,9 @@ from langchain_core.runnables import Runnable
 from pydantic import Field, PrivateAttr
 from typing_extensions import Self
 
-from langmem_adapters import views
 from langmem_adapters.annotations import signature_of
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.switches import Switches
+from langmem_adapters.experience.single_flight.asking import CachedModel
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.caching.answers import Answers, Examples, Request
 from langmem_adapters.langchain.caching.classes import with_fields
@@ -32,7 +31,7 @@ from langmem_adapters.stores import masked_url, unpicklable
 __all__ = ["CachedChatModel"]
 
 
-class CachedChatModel(Switches, BaseChatModel):
+class CachedChatModel(CachedModel, BaseChatModel):
     """A chat model with its cache (implements ``langchain_core.language_models.BaseChatModel``).
 
     What :class:`ExperienceCache` does for ``invoke``, it does for streams too: a second one asks nobody and yields
@@ -111,24 +110,8 @@ class CachedChatModel(Switches, BaseChatModel):
             raise unpicklable("a CachedChatModel with a cache of its own")
         return partial(CachedChatModel, self.wrapped, **self._made_by), ()
 
-    def stats(self) -> dict[str, Any]:
-        """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, scored.
-
-        And what the hits have saved: saved_tokens, saved_seconds, and saved_money by the ``prices`` of the cache.
-        """
-        return self._answers.stats()
-
-    def flush(self) -> None:
-        """Wait for the scores that are being made in the background."""
-        self._answers.flush()
-
-    async def aflush(self) -> None:
-        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
-        await self._answers.aflush()
-
     def _repr_html_(self) -> str:
-        title = f"Cached {type(self.wrapped).__name__}"
-        return views.attempt(self, lambda: views.statistics(self.stats(), title=title))
+        return self._of_model(self.wrapped)
 
     # --- calls
 

@@ -17,10 +17,9 @@ from llama_index.core.llms.structured_llm import StructuredLLM
 from pydantic import computed_field
 from typing_extensions import Self
 
-from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
-from langmem_adapters.experience.switches import Switches
+from langmem_adapters.experience.single_flight.asking import CachedModel
 from langmem_adapters.llamaindex.answers import Answers, Asked
 from langmem_adapters.llamaindex.request import chat_key, completion_key, last_said, model_key
 from langmem_adapters.llamaindex.responses import Response, worth_storing
@@ -41,7 +40,7 @@ _SAME = (
 )
 
 
-class CachedLLM(Switches, StructuredPrediction, LLM):
+class CachedLLM(CachedModel, StructuredPrediction, LLM):
     """A model with its cache (implements ``llama_index.core.llms.LLM``; of a FunctionCallingLLM, that).
 
     ``chat``, ``complete``, their streams and async twins, and all that is built on them: agents, query engines,
@@ -162,24 +161,8 @@ class CachedLLM(Switches, StructuredPrediction, LLM):
         """Where the responses are kept: for clearing, exporting, and what the hits have saved."""
         return self._answers.pool
 
-    def stats(self) -> dict[str, Any]:
-        """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, scored.
-
-        And what the hits have saved: saved_tokens, saved_seconds, and saved_money by the ``prices``.
-        """
-        return self._answers.stats()
-
-    def flush(self) -> None:
-        """Wait for the scores that are being made in the background."""
-        self._answers.flush()
-
-    async def aflush(self) -> None:
-        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
-        await self._answers.aflush()
-
     def _repr_html_(self) -> str:
-        title = f"Cached {type(self._wrapped).__name__}"
-        return views.attempt(self, lambda: views.statistics(self.stats(), title=title))
+        return self._of_model(self._wrapped)
 
     def delete(self, hit: Response) -> bool:
         """Forget the entry that served this response; False, if there is none any more."""

@@ -9,15 +9,17 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
+from langmem_adapters import views
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.cached import FunctionCache
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.functions.rules import Turn
 from langmem_adapters.experience.single_flight.flights import Flight
+from langmem_adapters.experience.switches import Switches
 from langmem_adapters.sharing import Shared
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["Asking", "Requests"]
+__all__ = ["Asking", "CachedModel", "Requests"]
 
 _reading: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
 
@@ -72,3 +74,28 @@ class Asking(Shared):
         flight = self._calls.in_air(key)
         own = flight is not None and (flight in _reading.get() or flight.reader == threading.get_ident())
         return self._calls.led(Turn((), {}, flight=flight if own else None))
+
+
+class CachedModel(Switches):
+    """What every host's model with a cache can be asked about its cache."""
+
+    _answers: Any  # an Asking, which each host has of its own kind
+
+    def stats(self) -> dict[str, Any]:
+        """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, scored.
+
+        And what the hits have saved: saved_tokens, saved_seconds, and saved_money by the ``prices`` of the cache.
+        """
+        stats: dict[str, Any] = self._answers.stats()
+        return stats
+
+    def flush(self) -> None:
+        """Wait for the scores that are being made in the background."""
+        self._answers.flush()
+
+    async def aflush(self) -> None:
+        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
+        await self._answers.aflush()
+
+    def _of_model(self, wrapped: object) -> str:
+        return views.attempt(self, lambda: views.statistics(self.stats(), title=f"Cached {type(wrapped).__name__}"))
