@@ -16,7 +16,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.values import name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
-from langmem_adapters.providers.tool_calls import call_ids, renamed
+from langmem_adapters.providers.tool_calls import numbered
 
 __all__ = ["chat_key", "completion_key", "last_said", "model_key"]
 
@@ -52,7 +52,7 @@ def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any
     said = [to_message(message).to_data() for message in messages]
     files = [_content(path) for message in messages for path in _paths(message.blocks)]
     shown = (files,) if files else ()
-    return fingerprint("llama-index chat", _model(llm), _named(said), _described(_lasting(kwargs)), *shown)
+    return fingerprint("llama-index chat", _model(llm), numbered(said), _described(_lasting(kwargs)), *shown)
 
 
 def completion_key(llm: LLM, prompt: str, formatted: bool, kwargs: Mapping[str, Any]) -> str:
@@ -137,9 +137,3 @@ def _described(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _described(item) for name, item in value.items()}
     return [_described(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _named(said: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages with their tool calls by order: models make up a new id each time."""
-    ids = call_ids(call for message in said for call in message.get("tool_calls", ()))
-    return renamed(said, {id_: f"call {n}" for n, id_ in enumerate(ids)}) if ids else said

@@ -20,7 +20,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.model import Message
 from langmem_adapters.providers.finish_reasons import is_cut
-from langmem_adapters.providers.tool_calls import call_ids, renamed
+from langmem_adapters.providers.tool_calls import called_anew
 
 __all__ = [
     "Recording",
@@ -108,7 +108,7 @@ def write_response(response: Response) -> dict[str, Any]:
         same = True
     else:
         data["message"] = to_message(response.message).to_data()
-        same = _message(data) == _without_objects(response.message)
+        same = _message(data["message"]) == _without_objects(response.message)
     if not same or _has_more(response) or decode(encode(data))["kwargs"] != kwargs:
         raise SerializationError("a response of a model would not come back equal")
     return data
@@ -143,15 +143,13 @@ def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Respon
         told["raw"] = {"usage": dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)}
         if "text" in data:
             return CompletionResponse(text=data["text"], **told)
-        ids = call_ids(data["message"].get("tool_calls", ()))
-        message = _message(renamed(data, {id_: f"call_{new_id()}" for id_ in ids}) if ids else data)
-        return ChatResponse(message=message, **told)
+        return ChatResponse(message=_message(called_anew(data["message"], new_id)), **told)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SerializationError(f"a stored response cannot be read: {type(error).__name__}") from error
 
 
-def _message(data: Mapping[str, Any]) -> ChatMessage:
-    return from_message(Message.from_data(data["message"]))
+def _message(data: dict[str, Any]) -> ChatMessage:
+    return from_message(Message.from_data(data))
 
 
 def pieces(response: Any) -> Iterator[Any]:

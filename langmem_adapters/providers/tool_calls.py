@@ -5,10 +5,10 @@ What a call was given and what it gave may hold the very same text, as a ticket'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["call_ids", "renamed"]
+__all__ = ["call_ids", "called_anew", "numbered", "renamed"]
 
 _LISTS = frozenset({"tool_calls", "invalid_tool_calls", "tool_call_chunks"})
 _REFERENCES = frozenset({"tool_call_id", "call_id", "tool_use_id"})
@@ -21,6 +21,18 @@ _GIVEN = frozenset({"args", "arguments", "artifact", "input", "output", "tool_kw
 def call_ids(calls: Iterable[Mapping[str, Any]]) -> list[str]:
     """The ids of tool calls, in their order; without those that mean something, as where a tool's name is the id."""
     return [id_ for call in calls if isinstance(id_ := call.get("id"), str) and id_ and id_ != call.get("name")]
+
+
+def numbered(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages with their tool calls by order: models make up a new id each time."""
+    ids = call_ids(call for message in messages for call in message.get("tool_calls", ()))
+    return renamed(messages, {id_: f"call {n}" for n, id_ in enumerate(ids)}) if ids else messages
+
+
+def called_anew(message: dict[str, Any], new_id: Callable[[], str]) -> dict[str, Any]:
+    """A message with new ids of its tool calls."""
+    ids = call_ids(message.get("tool_calls") or ())
+    return renamed(message, {id_: f"call_{new_id()}" for id_ in ids}) if ids else message
 
 
 def renamed(value: Any, names: Mapping[str, str]) -> Any:

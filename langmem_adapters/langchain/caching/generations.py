@@ -14,7 +14,7 @@ from langmem_adapters.langchain.rebuild import of_data, rebuilt_generation
 from langmem_adapters.model import Message
 from langmem_adapters.providers.content import standard_block
 from langmem_adapters.providers.finish_reasons import is_broken_off, is_cut, refuses
-from langmem_adapters.providers.tool_calls import call_ids, renamed
+from langmem_adapters.providers.tool_calls import called_anew
 
 __all__ = ["read_generations", "worth_storing", "write_generations"]
 
@@ -82,9 +82,7 @@ def read_generations(data: Any, *, key: str, age: float, new_id: Callable[[], st
 def _read(entry: dict[str, Any], key: str, age: float, new_id: Callable[[], str]) -> Generation:
     if "message" not in entry:
         return Generation(text=entry["text"], generation_info=entry.get("info"))
-    fields = entry["message"]
-    if ids := call_ids(fields.get("tool_calls") or ()):
-        fields = renamed(fields, {id_: f"call_{new_id()}" for id_ in ids})
+    fields = called_anew(entry["message"], new_id)
     message = of_data(fields) or from_message(Message.from_data(fields))
     mark = {"cache": "hit", "cache_key": key, "cache_age": age, "cache_score": 1.0}
     marked: dict[str, Any] = {"id": f"lc_run--{new_id()}"}

@@ -13,7 +13,7 @@ from langmem_adapters.codec import parsed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint, to_bytes
 from langmem_adapters.langchain.caching.prompt import messages_in
-from langmem_adapters.providers.tool_calls import call_ids, renamed
+from langmem_adapters.providers.tool_calls import numbered
 
 __all__ = ["OF_THE_CALL", "check_whole", "known_key", "request_key"]
 
@@ -103,11 +103,9 @@ def _prompt(prompt: str) -> Any:
     if not prompt.startswith("[{"):
         return prompt
     try:
-        messages = [_said(message) for message in parsed(prompt)]
-        names = _call_names(messages)
+        return numbered([_said(message) for message in parsed(prompt)])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return prompt
-    return renamed(messages, names) if names else messages
 
 
 def _continued(prompt: str, llm_string: str) -> list[Any]:
@@ -131,12 +129,6 @@ def _said(message: Any) -> dict[str, Any]:
             if name not in _OF_THE_ANSWER and (name == "content" or value not in (None, "", [], {}))
         },
     }
-
-
-def _call_names(messages: list[dict[str, Any]]) -> dict[str, str]:
-    """Tool calls by their order: providers make up a new id each time."""
-    ids = call_ids(call for message in messages for call in message.get("tool_calls", ()))
-    return {id_: f"call {n}" for n, id_ in enumerate(ids)}
 
 
 @functools.lru_cache(maxsize=512)
