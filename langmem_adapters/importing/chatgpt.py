@@ -78,10 +78,8 @@ def read_chatgpt(values: Sequence[Numbered]) -> list[Transcript]:
         try:
             whole = _Conversation.model_validate(value)
             messages = whole.branch()
-        except ValidationError as error:
+        except (ValidationError, SerializationError) as error:
             raise SerializationError(f"{place} is not a conversation of ChatGPT: {flaw(error)}") from error
-        except SerializationError as error:
-            raise SerializationError(f"{place} is not a conversation of ChatGPT: {error}") from error
         name = whole.conversation_id or whole.id
         if not name or name in found:
             raise SerializationError(f"{place} has no id of its own")

@@ -18,13 +18,8 @@ _KINDS = {
     "ToolMessage": "tool",
     "FunctionMessage": "function",
     "ChatMessage": "chat",
-    "HumanMessageChunk": "HumanMessageChunk",
-    "AIMessageChunk": "AIMessageChunk",
-    "SystemMessageChunk": "SystemMessageChunk",
-    "ToolMessageChunk": "ToolMessageChunk",
-    "FunctionMessageChunk": "FunctionMessageChunk",
-    "ChatMessageChunk": "ChatMessageChunk",
 }
+_KINDS |= {f"{name}Chunk": f"{name}Chunk" for name in _KINDS}
 _REFUSED = (ValueError, TypeError, KeyError, AttributeError, LangmemError)  # what hosts make of damaged fields
 
 

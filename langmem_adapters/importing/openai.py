@@ -18,10 +18,8 @@ def chat_message(place: str, value: Any) -> Message:
     """Read a message. Raises SerializationError, naming the place, for anything else."""
     try:
         return Message.model_validate(_fields(value))
-    except ValidationError as error:
+    except (ValidationError, SerializationError) as error:
         raise SerializationError(f"{place} is not a chat message: {flaw(error)}") from error
-    except SerializationError as error:
-        raise SerializationError(f"{place} is not a chat message: {error}") from error
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -67,7 +67,9 @@ def conversations(values: Sequence[Numbered], session: str, read: Callable[[str,
     return found
 
 
-def flaw(error: ValidationError) -> str:
+def flaw(error: ValidationError | SerializationError) -> str:
     """The first place that is wrong, and why; without the value, which may be long or secret."""
+    if isinstance(error, SerializationError):
+        return str(error)
     first = error.errors(include_input=False)[0]
     return f"{'.'.join(str(part) for part in first['loc']) or 'value'}: {first['msg']}"

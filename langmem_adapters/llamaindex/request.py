@@ -86,12 +86,10 @@ def _paths(blocks: Iterable[Any]) -> Iterator[Any]:
         for name, value in block:
             if name == "path" and value is not None:
                 yield value
-            elif isinstance(value, list | BaseModel):
-                yield from _paths(item for item in _listed(value) if isinstance(item, BaseModel))
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+            elif isinstance(value, BaseModel):
+                yield from _paths([value])
+            elif isinstance(value, list):
+                yield from _paths(item for item in value if isinstance(item, BaseModel))
 
 
 def _content(path: Any) -> str:

@@ -30,17 +30,14 @@ def question_of(messages: Sequence[BaseMessage]) -> str:
 
 def with_examples(messages: list[BaseMessage], examples: Sequence[Experience]) -> list[BaseMessage]:
     """New messages with examples in the system message; the same ones, where there are none."""
-    shown = [_example(asked, answered) for asked, answered in map(_texts, examples) if asked and answered]
+    said = [(_said(one.req), _said(_final(one.resp))) for one in examples]
+    shown = [f"<request>{req}</request>\n<answer>{answer}</answer>" for req, answer in said if req and answer]
     if not shown:
         return messages
     section = "\n".join([_HEADER, *shown, _FOOTER])
     first = messages[0] if messages and isinstance(messages[0], SystemMessage) else None
     system = with_section(first, section)
     return [system, *(messages[1:] if first else messages)]
-
-
-def _texts(experience: Experience) -> tuple[str, str]:
-    return _said(experience.req), _said(_final(experience.resp))
 
 
 def _said(value: Any) -> str:
@@ -51,7 +48,3 @@ def _final(answer: Any) -> Any:
     """The messages of an answer, unless it called tools."""
     messages = [entry.get("message") for entry in answer if isinstance(entry, dict)] if isinstance(answer, list) else []
     return [message for message in messages if isinstance(message, dict) and not message.get("tool_calls")]
-
-
-def _example(asked: str, answered: str) -> str:
-    return f"<request>{asked}</request>\n<answer>{answered}</answer>"
