@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.warn_once import BROKEN
 
@@ -58,10 +58,10 @@ class Breaker:
         self._grace = grace
         self._successes = 0
         self._sentence: str | None = None  # None: whole
-        self._begin()
+        anew_in_child(self)
 
-    def _begin(self) -> None:
-        self._pid = os.getpid()
+    def begin_anew(self) -> None:
+        """Have no probe on its way."""
         self._lock = threading.Lock()
         self._probing: threading.Thread | None = None
         self._rests_until = 0.0
@@ -109,8 +109,6 @@ class Breaker:
         _log.info("it answers again, after: %s", sentence)
 
     def _look(self) -> None:
-        if self._pid != os.getpid():
-            self._begin()  # the probe's thread is the parent's, and the lock may have been held
         probing = self._send_probe()
         if probing is not None and probing.ident is not None:
             probing.join(self._grace)

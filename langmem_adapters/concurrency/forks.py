@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
+from typing import Protocol
 
-__all__ = ["begin", "end", "in_child", "no_fork"]
+__all__ = ["anew_in_child", "begin", "end", "in_child", "no_fork"]
 
 _LONGEST = 2.0  # seconds that a fork, or what begins meanwhile, waits at the most
 _under_way: dict[int, int] = {}  # by thread: how many transactions it is in
@@ -84,3 +86,25 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+
+
+class _Begun(Protocol):
+    def begin_anew(self) -> None:
+        """Have a lock that nobody holds, and nothing under way."""
+
+
+_begun: weakref.WeakSet[_Begun] = weakref.WeakSet()
+
+
+def anew_in_child(begun: _Begun) -> None:
+    """Have it begin now, and anew in each forked child."""
+    begun.begin_anew()
+    _begun.add(begun)
+
+
+def _begin_all_anew() -> None:
+    for begun in list(_begun):
+        begun.begin_anew()
+
+
+in_child(_begin_all_anew)

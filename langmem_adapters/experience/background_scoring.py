@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.experience.policies import Scorer, ask, asks_async
 from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.switches import bypass
@@ -54,10 +54,10 @@ class BackgroundScoring:
         self._what = what
         self._warn = warn
         self._counts: Counter[str] = Counter()
-        self._start()
+        anew_in_child(self)
 
-    def _start(self) -> None:
-        self._pid = os.getpid()
+    def begin_anew(self) -> None:
+        """Have nothing under way: the threads that are at it are the parent's."""
         self._under_way: set[Future[None] | asyncio.Task[None]] = set()
 
     def begin(self, kept: Kept) -> None:
@@ -79,21 +79,16 @@ class BackgroundScoring:
 
     def flush(self) -> None:
         """Wait for the scores that are being made on threads."""
-        wait([future for future in list(self._waiting()) if isinstance(future, Future)])
+        wait([future for future in list(self._under_way) if isinstance(future, Future)])
 
     async def aflush(self) -> None:
         """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
-        waiting = [asyncio.wrap_future(x) if isinstance(x, Future) else x for x in list(self._waiting())]
+        waiting = [asyncio.wrap_future(x) if isinstance(x, Future) else x for x in list(self._under_way)]
         if waiting:
             await asyncio.wait(waiting)
 
-    def _waiting(self) -> set[Future[None] | asyncio.Task[None]]:
-        if self._pid != os.getpid():  # the threads that are at it are the parent's
-            self._start()
-        return self._under_way
-
     def _has_room(self) -> bool:
-        if len(self._waiting()) < _MOST:
+        if len(self._under_way) < _MOST:
             return True
         self._miss(f"{_MOST:,} others wait for the scorer")
         return False

@@ -209,7 +209,7 @@ class LexicalIndex(Shared):
 
     def close(self) -> None:
         """Close the file. The index may be used again and then opens it anew."""
-        self._kept.forget()
+        self._kept.begin_anew()
         self._nameless_last = None
         self._database.close()
 

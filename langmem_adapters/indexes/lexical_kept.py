@@ -7,11 +7,12 @@ transaction sees, whichever process wrote, and when.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any
+
+from langmem_adapters.concurrency.forks import anew_in_child
 
 __all__ = ["Kept"]
 
@@ -23,19 +24,16 @@ class Kept:
 
     def __init__(self, megabytes: float) -> None:
         self._room = megabytes * _MEGABYTE
-        self.forget()
+        anew_in_child(self)
 
-    def forget(self) -> None:
-        """Let go of all."""
-        self._pid = os.getpid()
+    def begin_anew(self) -> None:
+        """Have nothing."""
         self._lock = threading.Lock()
         self._entries: OrderedDict[Hashable, tuple[int, int, Any]] = OrderedDict()
         self._size = 0
 
     def get(self, key: Hashable, changed: int) -> Any:
         """What was kept under a key, if this was its last change; else None."""
-        if self._pid != os.getpid():  # a thread of the parent may hold the lock for ever
-            self.forget()
         with self._lock:
             entry = self._entries.get(key)
             if entry is None or entry[0] != changed:

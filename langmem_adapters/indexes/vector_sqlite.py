@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.embedding import Embedded, Vector
 from langmem_adapters.errors import search_errors
 from langmem_adapters.files.database import Database
@@ -73,10 +74,10 @@ class SQLiteVectors:
             disposable=disposable,
         )
         self._limit = megabytes * _MEGABYTE
-        self._start()
+        anew_in_child(self)
 
-    def _start(self) -> None:
-        self._pid = os.getpid()
+    def begin_anew(self) -> None:
+        """Hold no matrices."""
         self._lock = threading.Lock()
         self._matrices: OrderedDict[str, Matrix] = OrderedDict()
 
@@ -157,7 +158,7 @@ class SQLiteVectors:
 
     def close(self) -> None:
         """Close the file and let go of the matrices."""
-        self._start()
+        self.begin_anew()
         self._database.close()
 
     def __repr__(self) -> str:
@@ -183,8 +184,6 @@ class SQLiteVectors:
             self._trim(name)
 
     def _matrix(self, name: str) -> Matrix:
-        if self._pid != os.getpid():  # a thread of the parent may hold the locks for ever
-            self._start()
         with self._lock:
             matrix = self._matrices.setdefault(name, Matrix())
             self._matrices.move_to_end(name)

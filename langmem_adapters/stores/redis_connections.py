@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,7 +14,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError, WatchError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from langmem_adapters.concurrency.forks import in_child
+from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.stores.redis_outage import NONE_FREE, REPLICA, is_down
 
 __all__ = ["SECOND_VERSION", "Handy", "Orderly", "Turns", "on"]
@@ -62,10 +61,10 @@ class Turns:
     def __init__(self, size: int, seconds: float | None) -> None:
         self._size = size
         self._seconds = seconds
-        self.begin()
-        _of_this_process.add(self)
+        anew_in_child(self)
 
-    def begin(self) -> None:
+    def begin_anew(self) -> None:
+        """Have them all free: what is in use is used by the parent."""
         self._free: deque[Any] = deque([None] * self._size)
         self._waiting: deque[SimpleQueue[Any]] = deque()
         self._handing = threading.Lock()
@@ -117,18 +116,6 @@ class Turns:
             while self._waiting:
                 thing = self._free.pop()
                 self._waiting.popleft().put(thing)
-
-
-_of_this_process: weakref.WeakSet[Turns] = weakref.WeakSet()
-
-
-def _forget() -> None:
-    """What is in use, is used by the parent."""
-    for turns in _of_this_process:
-        turns.begin()
-
-
-in_child(_forget)
 
 
 def _turns(pool: ConnectionPool) -> Turns:

@@ -13,7 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from langmem_adapters.concurrency.forks import in_child
+from langmem_adapters.concurrency.forks import anew_in_child
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.keys import Namespace
 from langmem_adapters.validation import check_seconds
 
@@ -55,11 +56,11 @@ class Recent:
         self._max_entries = max_entries
         self._max_bytes = max_bytes
         self._clock = clock
-        self.begin()
-        with _lock:
+        anew_in_child(self)
+        with _lock.held():
             _everywhere.add(self)
 
-    def begin(self) -> None:
+    def begin_anew(self) -> None:
         """Start with none, and with a lock that nobody holds."""
         self._lock = threading.Lock()
         self._changes = 0
@@ -110,24 +111,13 @@ class Recent:
 
 
 _everywhere: weakref.WeakSet[Recent] = weakref.WeakSet()
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 
 
 def changed(namespace: Namespace, keys: Sequence[str] | None = None) -> None:
     """Tell all of this process that these entries, or all in or below a namespace, are not what they were."""
     if _everywhere:
-        with _lock:
+        with _lock.held():
             concerned = [recent for recent in _everywhere if recent.namespace[: len(namespace)] == namespace]
         for recent in concerned:
             recent.forget(keys)
-
-
-def _begin_again() -> None:
-    """The locks may have been held by threads that did not survive a fork."""
-    global _lock  # noqa: PLW0603 - one lock a process
-    _lock = threading.Lock()
-    for recent in _everywhere:
-        recent.begin()
-
-
-in_child(_begin_again)

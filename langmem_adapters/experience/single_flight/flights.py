@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError, wait
 from contextvars import ContextVar
 
+from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.experience.single_flight.leases import Lease, may_wait
 from langmem_adapters.flow import Flow, Step
 
@@ -82,10 +82,10 @@ class Flights:
     """The calls of one function that are in the air, by key. Safe to share between threads, and across ``fork``."""
 
     def __init__(self) -> None:
-        self._start()
+        anew_in_child(self)
 
-    def _start(self) -> None:
-        self._pid = os.getpid()
+    def begin_anew(self) -> None:
+        """Have none: those who lead the others are on the other side of a fork."""
         self._lock = threading.RLock()  # garbage may be collected within, and with it a call that nobody has
         self._flights: dict[str, Flight] = {}
 
@@ -96,8 +96,6 @@ class Flights:
         """
         if (id(self), key) in _leading.get():
             return None, False
-        if self._pid != os.getpid():  # those who lead them are on the other side
-            self._start()
         with self._lock:
             fresh = Flight(self, key)
             claim(fresh)
@@ -108,7 +106,7 @@ class Flights:
 
     def of(self, key: str) -> Flight | None:
         """The call for this key that is in the air."""
-        return self._flights.get(key) if self._pid == os.getpid() else None
+        return self._flights.get(key)
 
     def renew(self, flight: Flight) -> Flight:
         """Let those go who wait for this call: who comes from now on waits for the one that takes its place."""
