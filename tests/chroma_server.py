@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+
+from tests.servers import free_port
 
 _PATIENCE = 60.0  # seconds until a start or a stop counts as failed
 _RUN = "import sys; from chromadb.cli.cli import app; sys.argv[0] = 'chroma'; app()"
@@ -20,7 +21,7 @@ class ChromaServer:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -63,9 +64,3 @@ class ChromaServer:
         if process is not None:
             process.kill()
             process.wait(_PATIENCE)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

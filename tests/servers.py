@@ -79,7 +79,7 @@ class RedisServer:
         if self.running:
             return self
         for _ in range(_ATTEMPTS):
-            port = self.port or _free_port()
+            port = self.port or free_port()
             if self._launch(port):
                 self.port = port
                 return self
@@ -151,7 +151,7 @@ class RedisServer:
         return (self.directory / "server.log").read_text(errors="replace")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

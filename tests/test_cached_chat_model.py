@@ -46,6 +46,7 @@ from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from tests.faults import CROWD, Down, on_threads
 from tests.openai_server import OpenAIServer
+from tests.waiting import auntil, until
 
 ROOT = Path(__file__).parent.parent
 
@@ -742,20 +743,6 @@ def test_c10_another_tenant_is_asked_for_itself() -> None:
 # --- many at once (C8) --------------------------------------------------------------------------------------
 
 
-def _until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
-
-
-async def _auntil(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.001)
-
-
 @pytest.mark.parametrize("way", ["invoke", "stream"])
 def test_c8_fifty_threads_make_one_call(any_store: Store, way: str) -> None:
     gate = threading.Event()
@@ -763,7 +750,7 @@ def test_c8_fifty_threads_make_one_call(any_store: Store, way: str) -> None:
     model = CachedChatModel(inner, ExperienceCache(store=any_store))
 
     def release() -> None:
-        _until(lambda: model.stats()["misses"] == CROWD)
+        until(lambda: model.stats()["misses"] == CROWD)
         gate.set()
 
     got = on_threads(lambda: WAYS[way](model), release)
@@ -781,7 +768,7 @@ async def test_c8_fifty_tasks_make_one_call(any_store: Store, way: str) -> None:
     model = CachedChatModel(inner, ExperienceCache(store=any_store))
     work = model.ainvoke if way == "ainvoke" else lambda question: astreamed(model, question)
     tasks = [asyncio.ensure_future(work("Hi")) for _ in range(CROWD)]
-    await _auntil(lambda: model.stats()["misses"] == CROWD)
+    await auntil(lambda: model.stats()["misses"] == CROWD)
     gate.set()
     got = await asyncio.gather(*tasks)
     assert [message.content for message in got] == ["Hello there!"] * CROWD
@@ -796,7 +783,7 @@ def test_c8_a_failed_leader_does_not_fail_its_followers(way: str) -> None:
     model = CachedChatModel(inner, _cache())
 
     def release() -> None:
-        _until(lambda: model.stats()["misses"] == CROWD)
+        until(lambda: model.stats()["misses"] == CROWD)
         gate.set()
 
     got = on_threads(lambda: WAYS[way](model), release)
@@ -812,7 +799,7 @@ def test_c8_a_stream_that_is_broken_off_lets_its_followers_go() -> None:
     got: list[Any] = []
     follower = threading.Thread(target=lambda: got.append(model.invoke("Hi").content))
     follower.start()
-    _until(lambda: model.stats()["misses"] == 2)
+    until(lambda: model.stats()["misses"] == 2)
     stream.close()  # type: ignore[attr-defined]
     follower.join(120)
     assert got == ["Three."]
@@ -913,7 +900,7 @@ def test_c8_wait_zero_means_that_everybody_asks() -> None:
     model = CachedChatModel(inner, _cache(), wait=0)
 
     def release() -> None:
-        _until(lambda: inner.asked == CROWD)
+        until(lambda: inner.asked == CROWD)
         gate.set()
 
     on_threads(lambda: model.invoke("Hi"), release)
@@ -955,7 +942,7 @@ def test_c8_across_processes_one_asks(tmp_path: Path) -> None:
         )
         for there in ready
     ]
-    _until(lambda: all(there.exists() for there in ready))
+    until(lambda: all(there.exists() for there in ready))
     go.touch()
     assert [process.communicate(timeout=180)[0].strip() for process in running] == ["Paris"] * 3
     assert log.read_text() == "asked\n"
@@ -1053,7 +1040,7 @@ def test_c8_one_asks_for_all_while_the_store_is_away() -> None:
     model = CachedChatModel(inner, ExperienceCache(store=Down()))
 
     def release() -> None:
-        _until(lambda: model.stats()["errors"] > CROWD)  # the leader has failed at its lease, too
+        until(lambda: model.stats()["errors"] > CROWD)  # the leader has failed at its lease, too
         gate.set()
 
     got = on_threads(lambda: model.invoke("Hi"), release)

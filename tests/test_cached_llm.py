@@ -63,6 +63,7 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 from tests.faults import Down
+from tests.waiting import auntil, until
 
 _CROWD = 50
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
@@ -727,13 +728,6 @@ def test_a_model_whose_provider_keeps_the_conversation_is_always_asked(
 # --- many at once (C8) --------------------------------------------------------------------------------------
 
 
-def _until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
-
-
 @pytest.mark.parametrize("way", ["chat", "stream_chat"])
 @pytest.mark.parametrize("fails", [False, True])
 def test_c8_fifty_threads_make_one_call_and_a_failed_leader_fails_nobody_else(
@@ -753,7 +747,7 @@ def test_c8_fifty_threads_make_one_call_and_a_failed_leader_fails_nobody_else(
     threads = [threading.Thread(target=attempt) for _ in range(_CROWD)]
     for thread in threads:
         thread.start()
-    _until(lambda: llm.stats()["misses"] == _CROWD)
+    until(lambda: llm.stats()["misses"] == _CROWD)
     gate.set()
     for thread in threads:
         thread.join(120)
@@ -768,10 +762,7 @@ async def test_c8_fifty_tasks_make_one_call(any_store: Store, way: str) -> None:
     llm = cached(inner, store=any_store)
     work = llm.achat if way == "achat" else lambda messages: _astreamed(llm.astream_chat(messages))
     tasks = [asyncio.ensure_future(work(HI)) for _ in range(_CROWD)]
-    end = time.monotonic() + 120
-    while llm.stats()["misses"] < _CROWD:
-        assert time.monotonic() < end
-        await asyncio.sleep(0.001)
+    await auntil(lambda: llm.stats()["misses"] == _CROWD)
     gate.set()
     assert [text(response) for response in await asyncio.gather(*tasks)] == ["Hello there!"] * _CROWD
     assert inner.asked == 1

@@ -28,6 +28,7 @@ from langmem_adapters.langchain import CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.waiting import until
 
 T = TypeVar("T")
 
@@ -68,13 +69,6 @@ def prompt(text: str) -> str:
 
 def answer(text: str) -> list[Any]:
     return [ChatGeneration(message=AIMessage(text))]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def test_a_look_up_searches_what_is_there_while_another_thread_embeds(any_store: Store, gated: Gated) -> None:

@@ -6,9 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +32,7 @@ from langmem_adapters.testing import FakeClock
 from tests.faults import Down
 from tests.openai_server import OpenAIServer
 from tests.test_cached_chat_model import AsyncScripted, Scripted, weather_man
+from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent
 
@@ -406,20 +405,13 @@ def test_c8_fifty_runs_make_one_call() -> None:
     threads = [threading.Thread(target=lambda: got.append(asked(agent)[-1])) for _ in range(50)]
     for thread in threads:
         thread.start()
-    _until(lambda: cache.stats()["misses"] == 50)
+    until(lambda: cache.stats()["misses"] == 50)
     gate.set()
     for thread in threads:
         thread.join(120)
     assert [message.content for message in got] == ["Hello there!"] * 50
     assert len({message.id for message in got}) == 50
     assert inner.asked == 1
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def test_an_outage_of_the_store_does_not_touch_the_run() -> None:

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +29,7 @@ from langmem_adapters.stores.redis_directory import Directory
 from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
 from tests.interpreters import processes
 from tests.servers import RedisServer, redis_servers
+from tests.waiting import until
 
 Administrator: TypeAlias = Any  # redis.Redis, which leaves some of its methods untyped
 
@@ -133,15 +133,8 @@ def cluster() -> Iterator[tuple[RedisServer, RedisServer]]:
         for client, slots in zip(clients, (range(8192), range(8192, 16384)), strict=True):
             client.execute_command("CLUSTER", "ADDSLOTS", *slots)
         clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)
-        _wait_until(lambda: all(client.cluster("info")["cluster_state"] == "ok" for client in clients))
+        until(lambda: all(client.cluster("info")["cluster_state"] == "ok" for client in clients))
         yield nodes
-
-
-def _wait_until(ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not ready():
-        assert time.monotonic() < deadline, "the server does not get ready"
-        time.sleep(0.02)
 
 
 class TestRedisStoreOnACluster(StoreConformance):
@@ -888,7 +881,7 @@ def sentinel(server: RedisServer, folder: Path) -> Iterator[int]:
     )
     process = subprocess.Popen([server.path, config, "--sentinel"], stdout=subprocess.DEVNULL)
     try:
-        _wait_until(lambda: _accepts(port))
+        until(lambda: _accepts(port))
         yield port
     finally:
         process.terminate()
@@ -935,8 +928,8 @@ def test_a_primary_is_left_that_goes_on_after_the_sentinels_have_named_another(
         assert store.append(NS, [("a", b"")]).new == [True]
         told.execute_command("SENTINEL", "REMOVE", "mine")
         told.execute_command("SENTINEL", "MONITOR", "mine", "127.0.0.1", other.port, 1)
-        _wait_until(lambda: store.append(NS, [("b", b"")]).total == 1)  # there, where the first is not
-        _wait_until(lambda: all(thread.name != "langmem-sentinels" for thread in threading.enumerate()))
+        until(lambda: store.append(NS, [("b", b"")]).total == 1)  # there, where the first is not
+        until(lambda: all(thread.name != "langmem-sentinels" for thread in threading.enumerate()))
         store.close()
         client.close()
         for asked in client.connection_pool.sentinel_manager.sentinels:

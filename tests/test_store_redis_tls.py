@@ -17,7 +17,7 @@ import pytest
 
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.stores.redis import RedisStore
-from tests.servers import RedisServer, _free_port, redis_servers
+from tests.servers import RedisServer, free_port, redis_servers
 from tests.test_store_redis import NS, answering, ids
 
 
@@ -100,7 +100,7 @@ def port(request: pytest.FixtureRequest, certificates: Certificates, redis_serve
         with tls_front(redis_server, certificates) as port:
             yield port
         return
-    port = _free_port()
+    port = free_port()
     options = {
         "--tls-port": str(port),
         "--tls-cert-file": str(certificates.server),

@@ -28,8 +28,9 @@ from langmem_adapters.stores.redis_connections import Handy, Turns
 from langmem_adapters.stores.redis_packing import HOLE, form, pack, packed
 from langmem_adapters.testing import FakeClock
 from tests.servers import RedisServer
-from tests.test_store_redis import Administrator, Proxy, _wait_until, keys, on_threads, proxy, raw, url
+from tests.test_store_redis import Administrator, Proxy, keys, on_threads, proxy, raw, url
 from tests.test_store_redis_faults import Line
+from tests.waiting import until
 
 __all__ = ["proxy", "raw", "url"]  # fixtures
 
@@ -436,7 +437,7 @@ def test_who_waits_is_served_in_turn_and_before_who_comes_later() -> None:
     threads = [threading.Thread(target=wait, args=(number,)) for number in range(8)]
     for number, thread in enumerate(threads, 1):
         thread.start()
-        _wait_until(lambda: len(turns._waiting) == number)  # noqa: B023 - called at once
+        until(lambda: len(turns._waiting) == number)  # noqa: B023 - called at once
     turns.give_back(thing)
     assert turns.take() is None  # after all of them
     assert served == list(range(8))

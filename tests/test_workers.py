@@ -9,13 +9,14 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from langmem_adapters.concurrency import workers
 from langmem_adapters.flow import Answer, Flow, Step, arun, blocking, run, step
+from tests.waiting import auntil
 
 who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
 
@@ -33,13 +34,6 @@ def _sum() -> Flow[int]:
     first = yield from step(_double, 1)
     second = yield from step(_double, n=first)
     return first + second
-
-
-async def _until(ready: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not ready():
-        assert time.monotonic() < deadline, "it does not happen"
-        await asyncio.sleep(0.001)
 
 
 # --- questions that are asked together
@@ -133,7 +127,7 @@ async def test_an_exchange_that_takes_its_time_holds_up_nobody_else() -> None:
     server.may_answer.clear()
     waiting = [asyncio.create_task(arun(server.double(n))) for n in range(300)]
     try:
-        await _until(lambda: server.exchanges)
+        await auntil(lambda: server.exchanges)
         assert await asyncio.wait_for(_outcomes([other.double(n) for n in range(300)]), 30) == list(range(0, 600, 2))
         assert await asyncio.wait_for(arun(_sum()), 30) == 6
     finally:
@@ -152,7 +146,7 @@ async def test_a_question_is_asked_though_all_that_stood_before_it_is_given_up(m
         yield from ()
 
     asking, held = (asyncio.create_task(arun(flow)) for flow in (server.double(1), held_up()))
-    await _until(begun.is_set)
+    await auntil(begun.is_set)
     given_up = asyncio.create_task(arun(_sum()))
     await asyncio.sleep(0)
     given_up.cancel()
@@ -406,7 +400,7 @@ async def test_a_cancelled_flow_finishes_what_it_asks_together_with_others_and_e
 
     server.may_answer.clear()
     tasks = [asyncio.create_task(arun(flow(n))) for n in range(1, 101)]
-    await _until(lambda: server.exchanges)
+    await auntil(lambda: server.exchanges)
     for task in tasks[::2]:
         task.cancel()
     await asyncio.sleep(0)
@@ -417,7 +411,7 @@ async def test_a_cancelled_flow_finishes_what_it_asks_together_with_others_and_e
     asked = set(itertools.chain(server.alone, *server.exchanges))
     begun = {n for n in range(1, 101, 2) if n in asked}
     assert begun
-    await _until(lambda: begun <= set(ended))  # those that had begun go on to their end
+    await auntil(lambda: begun <= set(ended))  # those that had begun go on to their end
     assert {2 * n for n in begun} <= set(itertools.chain(server.alone, *server.exchanges))
 
 
@@ -485,5 +479,5 @@ async def test_a_flow_that_fails_as_it_ends_is_logged(caplog: pytest.LogCaptureF
     with pytest.raises(asyncio.CancelledError):
         await task
     held.set()
-    await _until(lambda: "no way out" in caplog.text)
+    await auntil(lambda: "no way out" in caplog.text)
     assert await arun(_sum()) == 6

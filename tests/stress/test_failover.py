@@ -18,7 +18,7 @@ import pytest
 import redis
 
 from langmem_adapters.stores.redis import RedisStore
-from tests.servers import RedisServer, _free_port, redis_servers
+from tests.servers import RedisServer, free_port, redis_servers
 from tests.stress.writers import Writers
 
 _KILLS = int(os.environ.get("LANGMEM_STRESS", "1"))
@@ -54,7 +54,7 @@ def is_replica_in_step(server: RedisServer) -> bool:
 
 @contextmanager
 def sentinels(primary: RedisServer, folder: Path, count: int = 3) -> Iterator[list[int]]:
-    ports, processes = [_free_port() for _ in range(count)], []
+    ports, processes = [free_port() for _ in range(count)], []
     for port in ports:
         config = folder / f"sentinel-{port}.conf"
         config.write_text(
