@@ -53,11 +53,13 @@ from langmem_adapters.stores import open_store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
-from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
+from langmem_adapters.testing import FakeClock, store_walk
 from langmem_adapters.working import WorkingMemory
 from tests.at_rest import KINDS, Backend, backend, fill, numbers
 from tests.faults import Down
 from tests.servers import RedisServer
+from tests.test_store_redis import age
+from tests.test_stores import OnAClock
 
 NS: Namespace = ("brain", "t", "u", "s")
 OLD, NEW = bytes(range(32)), bytes(range(1, 33))
@@ -88,22 +90,13 @@ def at(request: pytest.FixtureRequest, tmp_path: Path, key_prefix: str) -> Itera
 # --- a sealed store is a store ------------------------------------------------------------------------------
 
 
-class _Conformance(StoreConformance):
-    @pytest.fixture
-    def clock(self) -> FakeClock:
-        return FakeClock()
-
-    def let_ttl_pass(self, store: Any, clock: FakeClock, seconds: float) -> None:  # noqa: ARG002 - it runs on the clock
-        clock.advance(seconds)
-
-
-class TestEncryptedMemory(_Conformance):
+class TestEncryptedMemory(OnAClock):
     @pytest.fixture
     def store(self, clock: FakeClock) -> SealedStore:
         return SealedStore(MemoryStore(clock=clock), codec=AESGCMCodec({"k": OLD}), redactor=redact)
 
 
-class TestEncryptedFile(_Conformance):
+class TestEncryptedFile(OnAClock):
     @pytest.fixture
     def store(self, clock: FakeClock, tmp_path: Path) -> Iterator[SealedStore]:
         kept = SQLiteStore(tmp_path / "memory.db", clock=clock)
@@ -112,17 +105,13 @@ class TestEncryptedFile(_Conformance):
         store.close()
 
 
-class TestCompressedMemory(_Conformance):
+class TestCompressedMemory(OnAClock):
     @pytest.fixture
     def store(self, clock: FakeClock) -> SealedStore:
         return SealedStore(SealedStore(MemoryStore(clock=clock), codec=Compressed()), redactor=redact)
 
 
-class TestEncryptedRedis(StoreConformance):
-    @pytest.fixture
-    def clock(self) -> FakeClock:
-        return FakeClock()
-
+class TestEncryptedRedis(OnAClock):
     @pytest.fixture
     def store(self, clock: FakeClock, redis_server: RedisServer, key_prefix: str) -> Iterator[SealedStore]:
         kept = RedisStore(redis_server.url(), prefix=key_prefix, clock=clock)
@@ -131,13 +120,10 @@ class TestEncryptedRedis(StoreConformance):
         yield store
         store.close()
 
-    def let_ttl_pass(self, store: Any, clock: FakeClock, seconds: float) -> None:  # noqa: ARG002
-        clock.advance(seconds)
+    def let_ttl_pass(self, store: Any, clock: FakeClock, seconds: float) -> None:
+        super().let_ttl_pass(store, clock, seconds)
         with redis.Redis.from_url(self.server.url()) as client:
-            for key in client.scan_iter(f"{self.prefix}*"):
-                left = client.pttl(key)
-                if left >= 0:
-                    client.pexpire(key, left - int(seconds * 1000))
+            age(client, self.prefix, seconds)
 
 
 _folder = tempfile.TemporaryDirectory()

@@ -20,6 +20,7 @@ from langmem_adapters.stores.redis_rights import CLUSTER_COMMANDS, COMMANDS
 from langmem_adapters.testing import FakeClock, StoreConformance
 from tests.servers import RedisServer, redis_servers
 from tests.stress.test_failover import is_whole, until
+from tests.test_store_redis import age
 
 NS = ("brain", "t", "u", "s")
 DB = 3
@@ -55,10 +56,7 @@ class TestTheStoreAsAUserWithTheLeastRights(StoreConformance):
     def let_ttl_pass(self, store: Any, clock: FakeClock, seconds: float) -> None:
         clock.advance(seconds)
         with redis.Redis.from_url(self.url) as raw:
-            for key in raw.scan_iter(f"{store._keys.prefix}*"):
-                left: Any = raw.pttl(key)
-                if left >= 0:
-                    raw.pexpire(key, left - int(seconds * 1000))
+            age(raw, store._keys.prefix, seconds)
 
 
 def test_the_services_as_a_user_with_the_least_rights(store: RedisStore, clock: FakeClock) -> None:

@@ -33,27 +33,22 @@ from tests.interpreters import processes
 NS = ("brain", "t", "u", "s")
 
 
-class _OnAClock(StoreConformance):
+class OnAClock(StoreConformance):
     @pytest.fixture
     def clock(self) -> FakeClock:
         return FakeClock()
 
-    def let_ttl_pass(
-        self,
-        store: Any,  # noqa: ARG002 - it runs on the clock
-        clock: FakeClock,
-        seconds: float,
-    ) -> None:
+    def let_ttl_pass(self, store: Any, clock: FakeClock, seconds: float) -> None:  # noqa: ARG002 - it runs on the clock
         clock.advance(seconds)
 
 
-class TestMemoryStore(_OnAClock):
+class TestMemoryStore(OnAClock):
     @pytest.fixture
     def store(self, clock: FakeClock) -> MemoryStore:
         return MemoryStore(clock=clock)
 
 
-class TestSQLiteStore(_OnAClock):
+class TestSQLiteStore(OnAClock):
     @pytest.fixture
     def store(self, clock: FakeClock, tmp_path: Path) -> Iterator[SQLiteStore]:
         store = SQLiteStore(tmp_path / "memory.db", clock=clock)
