@@ -26,13 +26,9 @@ def nearest(collection: Any, vector: Vector, k: int) -> list[tuple[str, float]]:
     found = collection.query(query_embeddings=[list(vector)], n_results=asked, include=["distances"])
     ids, distances = found["ids"][0], found["distances"][0]
     if len(ids) < asked and len(ids) < (there := collection.count()) <= _EXACT:
-        return _compared(collection, vector, k, there)
+        compared = cosines(collection, vector, limit=there)
+        return sorted(compared.items(), key=lambda one: -one[1])[:k]
     return [(id_, 1 - float(distance)) for id_, distance in zip(ids[:k], distances[:k], strict=True)]
-
-
-def _compared(collection: Any, vector: Vector, k: int, there: int) -> list[tuple[str, float]]:
-    found = cosines(collection, vector, limit=there)
-    return sorted(found.items(), key=lambda one: -one[1])[:k]
 
 
 def cosines(collection: Any, vector: Vector, **which: Any) -> dict[str, float]:
