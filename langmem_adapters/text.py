@@ -155,11 +155,9 @@ def _shortened(messages: list[Message], max_tokens: int, counter: TokenCounter) 
 
 
 def _from_user(messages: Sequence[S]) -> list[S]:
-    """Without what stands before the first user message, system messages excepted; all, if there is none."""
-    for n, message in enumerate(messages):
-        if message.role == "user":
-            return [*(m for m in messages[:n] if m.role in _SYSTEM), *messages[n:]]
-    return [*messages]
+    """Without what stands before the first user message, system messages excepted."""
+    first = next(n for n, message in enumerate(messages) if message.role == "user")
+    return [*(message for message in messages[:first] if message.role in _SYSTEM), *messages[first:]]
 
 
 def stands_alone(messages: Sequence[Said]) -> bool:

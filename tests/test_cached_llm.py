@@ -23,6 +23,7 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
+    CitableBlock,
     CompletionResponse,
     ImageBlock,
     LLMMetadata,
@@ -1193,11 +1194,14 @@ def test_arguments_that_read_like_an_id_come_back_as_they_were() -> None:
         assert (call.tool_name, call.tool_kwargs) == ("find", {"user": "7"})
 
 
-def test_a_file_is_known_by_what_is_in_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("within", [False, True])
+def test_a_file_is_known_by_what_is_in_it(tmp_path: Path, *, within: bool) -> None:
     file = tmp_path / "picture.png"
     file.touch()
     llm = cached(Scripted(script=["a cat", "a dog"]))
-    asked = [ChatMessage(role="user", blocks=[TextBlock(text="What is it?"), ImageBlock(path=str(file))])]
+    picture = ImageBlock(path=str(file))
+    block = CitableBlock(title="Animals", source="a book", content=[picture]) if within else picture
+    asked = [ChatMessage(role="user", blocks=[TextBlock(text="What is it?"), block])]
     for content, said in ((b"cat", "a cat"), (b"dog", "a dog"), (b"cat", "a cat")):
         file.write_bytes(content)
         assert llm.chat(asked).message.content == said
