@@ -779,6 +779,7 @@ def test_ten_kilobytes_of_session_id(any_store: Store) -> None:
         ({"brain": BrainMemory(MemoryStore(), "s", user="bob"), "user": "ada"}, "user 'bob', not 'ada'"),
         ({"brain": BrainMemory(MemoryStore(), "s"), "tenant": "t"}, "tenant '', not 't'"),
         ({"session_id": "s", "url": "mysql://x"}, "'mysql' is none of them"),
+        ({"session_id": "s", "long_term": LongTermMemory(MemoryStore(), open_index("memory:"), user="a")}, "window"),
     ],
 )
 def test_wrong_settings_are_one_clear_sentence(settings: dict[str, Any], sentence: str) -> None:

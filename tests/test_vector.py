@@ -352,6 +352,7 @@ def test_a_wrong_url_is_refused_in_a_sentence(url: Any) -> None:
 def test_the_default_place_is_that_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANGMEM_STORE_URL", "sqlite:///mine.db")
     assert "mine.db" in repr(open_vectors(None, words()))
+    assert "mine.db" in repr(open_index())
 
 
 def test_one_index_a_process_for_a_url_and_an_embedder() -> None:
