@@ -21,7 +21,7 @@ from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.stores.memory import MemoryStore
 
-SAME = ("How do I learn to speak Hindi?", "How can I learn to speak Hindi?", 0.98)
+SAME = ("How do I learn to speak Hindi?", "How will I learn to speak Hindi?", 0.98)
 OTHER = ("How do I stop a payment?", "How do I avoid a payment?", 0.82)  # with the cosines of all-MiniLM-L6-v2
 
 

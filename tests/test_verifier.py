@@ -65,6 +65,9 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # rules were done, in other domains: one was served. "fresh" was written by a third hand that had seen neither rules nor
 # sets: four were served, and the rules of phrases that change places and of tenses came afterwards. "later" is of that
 # hand too, after these rules, in other domains, and nothing was changed for it: its figures are the honest ones.
+# "asked" was written by a fourth hand that had seen neither rules nor sets: four near-misses and 136 paraphrases were
+# served, and the rules of words in another order, of bounds and of wordings came afterwards. "asked-later" is of that
+# hand, after these: two near-misses were served, both aimed at the new rules, and mended.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "most"),
     [
@@ -73,6 +76,8 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("unseen-adversarial", 61, 0),
         ("fresh-adversarial", 317, 1),
         ("later-adversarial", 108, 0),
+        ("asked-adversarial", 397, 0),
+        ("asked-later-adversarial", 100, 0),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
@@ -86,10 +91,12 @@ def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "least"),
     [
-        ("foreign-paraphrases", 294, 184),
-        ("unseen-paraphrases", 40, 32),
-        ("fresh-paraphrases", 168, 54),
-        ("later-paraphrases", 48, 23),
+        ("foreign-paraphrases", 294, 202),
+        ("unseen-paraphrases", 40, 36),
+        ("fresh-paraphrases", 168, 69),
+        ("later-paraphrases", 48, 26),
+        ("asked-paraphrases", 301, 184),
+        ("asked-later-paraphrases", 74, 58),
     ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(
@@ -128,12 +135,14 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("numbers", "Give me three ideas", "Give me four ideas"),
         ("units", "How far is it in miles?", "How far is it in kilometres?"),
         ("units", "What is due in May?", "What is due in June?"),
+        ("units", "Ferries departing from Hull on Friday", "Ferries leaving Hull on Friday morning"),
         ("negation", "Can I pay with cash?", "Can't I pay with cash?"),
         ("negation", "Which rows are empty?", "Which rows are not empty?"),
         ("negation", "Cake with eggs", "Cake without eggs"),
         ("negation", "Guests who have signed the form", "Guests who have yet to sign the form"),
         ("negation", "Which files are yet to be deleted?", "Which files are not to be deleted?"),
         ("opposites", "Is the current owner liable?", "Is the previous owner liable?"),
+        ("opposites", "Is a cheaper oven good enough?", "Is a more expensive oven good enough?"),
         ("opposites", "How do I lock a cell?", "How do I unlock a cell?"),
         ("opposites", "How do I gain weight?", "How do I lose weight?"),
         ("opposites", "Is my employer insured?", "Is my employee insured?"),
@@ -141,6 +150,10 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("symbols", "What is 5 + 3?", "What is 5 * 3?"),
         ("symbols", "What is 8 - 2?", "What is 8 / 2?"),
         ("symbols", "Is x > y?", "Is x < y?"),
+        ("symbols", "What is b - a?", "What is a - b?"),
+        ("symbols", "Is x > y?", "Is y > x?"),
+        ("symbols", "What is a[1:] in Go?", "What is a[:1] in Go?"),
+        ("symbols", "What is a[i][j]?", "What is a[j][i]?"),
         ("symbols", "Rate this: 😀", "Rate this: 😡"),
         ("quotations", 'Who sang "Hello"?', 'Who sang "Help"?'),
         ("code", "What does json.load do?", "What does json.dump do?"),
@@ -150,6 +163,13 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("names", "How big is Sweden?", "How big is Norway?"),
         ("names", "How do I write to Anna?", "How do I write to her?"),
         ("words", "Draft a note to Mr Wu", "Draft a note to Mrs Wu"),
+        ("order", "I am sure that they are not here", "I am not sure that they are here"),
+        (
+            "order",
+            "How do I copy files from my laptop with my phone?",
+            "How do I copy files with my laptop from my phone?",
+        ),
+        ("order", "Who gave Ann to Ben for Cid?", "Who gave Ben to Cid for Ann?"),
         ("order", "Convert a list to a tuple", "Convert a tuple to a list"),
         ("order", "Did Brutus kill Caesar?", "Did Caesar kill Brutus?"),
         ("order", "Is gold heavier than silver?", "Is silver heavier than gold?"),
@@ -214,6 +234,7 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("code", "What does an IF block look like?", "What does an AS block look like?"),
         ("order", "Is the gift for my brother taxed?", "Is the gift from my brother taxed?"),
         ("question", "Explain how magnets work", "Explain why magnets work"),
+        ("question", "What are crampons?", "What are crampons for?"),
         ("question", "Where is the next branch?", "What is the next branch?"),
         ("question", "Ho pagato il conto", "Ho pagato il conto?"),
         ("question", "Tu viens demain !", "Tu viens demain ?"),
@@ -229,6 +250,9 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
             "I took five books out of the library this week. How can I return all of them?",
             "I took five books out of the library this week. How do I return some of them?",
         ),
+        ("scope", "Who logged in more than once?", "Who logged in exactly once?"),
+        ("scope", "Which bags hold at least two balls?", "Which bags hold exactly two balls?"),
+        ("additions", "Which bikes cost more than 300 francs?", "Which bikes cost 300 francs?"),
         ("links", "Do I need a key and a code?", "Do I need a key or a code?"),
         ("voice", "Who painted Anna?", "Who was painted by Anna?"),
         ("tense", "Who is the captain of the team?", "Who was the captain of the team?"),
@@ -303,6 +327,7 @@ def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
         ("Do you ship to Canada?", "Can you ship to Canada?"),
         ("How should I clean a grill?", "How can I clean a grill?"),
         ("Could I have a copy?", "Can I have a copy?"),
+        ("What is the quickest route to Delft?", "What is the fastest route to Delft?"),
         ("What is VAT?", "What does VAT mean?"),
         ("Every employee must wear a badge.", "All employees must wear a badge."),
         ("What are the most beautiful lakes in Peru?", "What are some beautiful lakes in Peru?"),
@@ -337,6 +362,58 @@ def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
 )
 def test_no_guard_refuses_another_wording(one: str, other: str) -> None:
     assert refused_by(one, other) in {"", "score"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Can you tell me what the capital of Togo is?", "What is the capital of Togo?"),
+        ("Do you know who invented the zip?", "Who invented the zip?"),
+        ("I was wondering what causes hail.", "What causes hail?"),
+        ("Good morning, how do I apply for a loan?", "How do I apply for a loan?"),
+        ("I'd like to know how a kiln works", "How does a kiln work?"),
+        ("If it rains, is the fair cancelled?", "Is the fair cancelled if it rains?"),
+        ("Before surgery, can I eat?", "Can I eat before surgery?"),
+        ("How do I permanently delete files?", "How do I delete files permanently?"),
+        ("Which is better, tea or coffee?", "Which is better, coffee or tea?"),
+        ("What is the difference between a crow and a raven?", "What's the difference between a raven and a crow?"),
+        ("How do crows and ravens differ?", "What is the difference between ravens and crows?"),
+        ("How do stocks differ from bonds?", "What is the difference between a stock and a bond?"),
+        ("What are the causes of gout?", "What causes gout?"),
+        ("What does ASAP mean?", "What is the meaning of ASAP?"),
+        ("What is the height of the Shard?", "How tall is the Shard?"),
+        ("What is the best way to peel garlic?", "How do I peel garlic?"),
+        ("How to peel garlic", "how can I peel garlic"),
+        ("What is the plural of an ox?", "What is plural of ox?"),
+        ("How do I turn on dark mode?", "How do I enable dark mode?"),
+        ("How do I sign in?", "How do I log in?"),
+        ("How do I get rid of moss?", "How do I remove moss?"),
+        ("In which year did Troy fall?", "What year did Troy fall?"),
+        ("How do I renew my fishing licence?", "How do I renew my fishing license?"),
+        ("What are the symptoms of leukaemia?", "What are the symptoms of leukemia?"),
+        ("Who was the 16th abbot?", "Who was the sixteenth abbot?"),
+    ],
+)
+def test_the_same_question_in_another_wording_is_served(one: str, other: str) -> None:
+    assert VERIFIER(one, other, cosine=0.92).accepted
+    assert VERIFIER(other, one, cosine=0.92).accepted
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Do I get a refund if I cancel my order?", "Do I cancel my order if I get a refund?"),
+        ("Do the late trains stop here?", "Do the trains stop here late?"),
+        ("Does my sister's friend know my friend's boss?", "Does my friend's sister know my boss's friend?"),
+        ("How do cats and dogs differ from wolves?", "How do cats and wolves differ from dogs?"),
+        ("Can only I see the file?", "Can I only see the file?"),
+        ("Is the road closed?", "The road is closed."),
+        ("What port does https use?", "What port does http use?"),
+    ],
+)
+def test_the_same_words_in_an_order_that_matters_are_not_the_same_question(one: str, other: str) -> None:
+    assert not VERIFIER(one, other, cosine=0.92).accepted
+    assert not VERIFIER(other, one, cosine=0.92).accepted
 
 
 def test_a_reason_names_what_differs() -> None:

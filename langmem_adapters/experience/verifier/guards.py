@@ -12,6 +12,7 @@ from itertools import groupby
 from operator import ne
 from types import MappingProxyType
 
+from langmem_adapters.experience.verifier.arrangement import rearranged
 from langmem_adapters.experience.verifier.features import MISSPELT, Alignment, edits, governed
 from langmem_adapters.experience.verifier.guards_small_words import (
     complements,
@@ -40,6 +41,14 @@ _LONG = 60  # words
 _OPENING = frozenset(("what", "which", "where"))
 _MODALS = frozenset(("can", "could", "should", "will", "would"))
 _listed = str.split  # lists of words read better as text
+_DATES = frozenset(
+    _listed(
+        """monday tuesday wednesday thursday friday saturday sunday january february march april june july august
+        september october november december morning noon afternoon evening midnight yesterday tomorrow weekday
+        weekend"""
+    )
+)
+_STRANDED = frozenset(("for", "from", "with", "without"))
 _PRONOUNS = frozenset(_listed("i you he she it we they"))
 _SUBJECTS = _PRONOUNS | frozenset(_listed("my your his her our their its the this that these those there"))
 _FINITE = frozenset(
@@ -65,7 +74,7 @@ def numbers(left: Reading, right: Reading, _: Alignment) -> str:
 def units(left: Reading, right: Reading, _: Alignment) -> str:
     """A unit, day, month or time of day must not stand in the place of another."""
     one, other = left.units - right.units, right.units - left.units
-    return differ("units", one, other) if one and other else ""
+    return differ("units", one, other) if (one and other) or (one | other) & _DATES else ""
 
 
 def negation(left: Reading, right: Reading, _: Alignment) -> str:
@@ -117,10 +126,12 @@ def order(left: Reading, right: Reading, alignment: Alignment) -> str:
     if alone > 0.4 * len(alignment.pairs) and not compared:  # said in other words, and so in another order
         return ""
     found = swapped(left, right, alignment)
-    return f"order differs: {found[0]}, {found[1]}" if found else ""
+    if found:
+        return f"order differs: {found[0]}, {found[1]}"
+    return "" if alone else differ("order", rearranged(left, right), ())
 
 
-def question(left: Reading, right: Reading, _: Alignment) -> str:
+def question(left: Reading, right: Reading, alignment: Alignment) -> str:
     """One must not ask why, where or how many, and the other something else.
 
     Nor may one ask what the other states, where nothing but the question mark tells: "my card is blocked".
@@ -133,6 +144,9 @@ def question(left: Reading, right: Reading, _: Alignment) -> str:
         both <= _KINDS or both <= _WHERE or both == {"how", "why"} or ("whether" in both and both & _OPEN)
     ):
         return f"question differs: {one}, {other}"
+    ends = {reading.words[-1] for reading in (left, right) if reading.words} & _STRANDED
+    if ends - (left.vocabulary & right.vocabulary) and not (alignment.only_left or alignment.only_right):
+        return differ("question", ends, ())
     if both == {"what", "where"} and _OPENING.issuperset((*left.words[:1], *right.words[:1])):
         return f"question differs: {one}, {other}"
     return ""

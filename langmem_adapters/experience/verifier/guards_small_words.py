@@ -30,6 +30,8 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
 
     Nor may "only" have changed its place. In a long text it counts only where a neighbour is the same.
     """
+    if found := _bounds(left) ^ _bounds(right):
+        return differ("scope", found, ())
     lefts, rights = _quantifiers(left), _quantifiers(right)
     if lefts == rights:
         alone = alignment.only_left or alignment.only_right
@@ -47,6 +49,25 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
     return ""
 
 
+def _bounds(reading: Reading) -> set[str]:
+    """More than, at least, at most and less than a number, in one wording."""
+    if not reading.numbers and _ONCE.isdisjoint(reading.vocabulary):
+        return set()
+    text = " ".join(reading.words)
+    return {f"{name} {found}" for name, pattern in _BOUNDS for found in pattern.findall(text)}
+
+
+_COUNT = r" (?:a |an |the |dollar |euro |pound )?(\d[\d.]*|once|one)\b"
+_ONCE = frozenset(("once", "one"))
+_BOUNDS = [
+    (name, re.compile(rf"\b(?:{words}){_COUNT}"))
+    for name, words in (
+        ("above", "(?:more|greater|higher|longer|older|larger|over|bigger) than|over|above"),
+        ("below", "(?:less|fewer|lower|shorter|younger|smaller) than|under|below"),
+        ("least", "at least|minimum of"),
+        ("most", "at most|up to|maximum of"),
+    )
+]
 _SHORT = 14  # words
 _QUANTITIES = named(
     """all every each everyone everybody everything, any anyone anybody anything,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FRAMES", "QUESTION_PARTS", "QUESTION_WORDS"]
+__all__ = ["FRAMES", "OPENING", "QUESTION_PARTS", "QUESTION_WORDS", "WORDINGS"]
 
 _listed = str.split
 
@@ -27,6 +27,33 @@ FRAMES = (
     ("whether", r"^(?:is|are|am|do|does|did|can|could|will|would|should|has|have|had|was|were|may|must)\b"),
 )
 """Kinds of questions, by the wording that begins or holds them."""
+
+OPENING = (
+    r"(?:good (?:morning|afternoon|evening)\b(?! to)[\s,.!:-]*)?"
+    r"(?:(?:(?:please|pls|plz|kindly|so|ok|okay|well|hello|hi|hey|excuse me|sorry)\b[\s,.!:-]*)*"
+    r"(?:(?:(?:can|could|will|would) (?:you|anyone|someone) (?:please |kindly )?)?"
+    r"(?:tell|explain|show)(?: to)?(?: me| us)?|(?:do you|does anyone|does anybody|does someone) (?:happen to )?know|"
+    r"i (?:would like|want|need) to know|i (?:was|am) (?:just )?wondering|any idea),? (?=how |wh(?!ether)))?"
+)
+"""What a question may be asked with, and asks nothing itself: "Good morning", "could you please tell me"."""
+
+_A_AND_B = "what is the difference between \\1 and \\2"
+WORDINGS = (
+    (
+        r"how (?:do|are) (.+?) and (.+?) (?:differ|different)(?: from (?:each other|one another))?(?=[?.! ]*$)",
+        _A_AND_B,
+    ),
+    (r"how (?:do|does) ((?:(?! and ).)+) differ from ((?:(?! and ).)+?)(?=[?.! ]*$)", _A_AND_B),
+    (r"what (?:do|does) (.+?) mean(?=[?.! ]*$)", r"what is the meaning of \1"),
+    (r"what (?:is|are) the causes? of ", "what causes "),
+    (r"what (?:is|are) the reasons? (?:that|why) ", "why "),
+    (r"what is the price of (.+?)(?=[?.! ]*$)", r"how much does \1 cost"),
+    (r"what is the age of ", "how old is "),
+    (r"what is the height of ", "how tall is "),
+    (r"what is the distance (?:between (.+?) and|from (.+?) to) ", r"how far is \1\2 from "),
+    (r"is there (?:a|any) way to ", "how can i "),
+)
+"""Questions that are asked in several ways, and the one that stands for all: patterns of a text in one spelling."""
 
 QUESTION_WORDS = frozenset(
     _listed(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from langmem_adapters.experience.verifier.questions import FRAMES
+from langmem_adapters.experience.verifier.questions import FRAMES, OPENING, WORDINGS
 from langmem_adapters.experience.verifier.spelling import SCALES, one_spelling
 from langmem_adapters.experience.verifier.words import (
     COURTESIES,
@@ -41,8 +41,11 @@ _SYMBOLS = re.compile(
     r"[+*^=<>|~\\×÷≤≥≠]|(?<=[\d)])\s*[-/](?=\s*[\d(])|(?<=\s)-(?=\s*[\d(])|(?<=\w)!(?=\w|=)|"  # noqa: RUF001 - these signs are meant
     r"(?<![^\W_][^\W_])(?<=[^\W\d_])(?:\s+[-/](?=\s+[^\W\d_](?![^\W_]))|/(?=[a-z](?![^\W_])))"  # x - y, x/y
 )
+_DIRECTED = frozenset("-/<>^~")
+_BEFORE, _AFTER = re.compile(r"(\w+)(\s*)$"), re.compile(r"(\s*)(\w+)")
+_SUBSCRIPT = re.compile(r"(?<=[\w\])])(?:\[[^\[\]]*\])+")
 _MAY_BE_QUOTED = re.compile("[\"'«「『《„]")
-_MAY_BE_SYMBOL = re.compile(r"[-+*^=<>|~\\×÷≤≥≠/!]")  # noqa: RUF001 - these signs are meant
+_MAY_BE_SYMBOL = re.compile(r"[-+*^=<>|~\\×÷≤≥≠/!\[]")  # noqa: RUF001 - these signs are meant
 _QUOTES = str.maketrans(
     {
         "\u2018": "'",
@@ -58,10 +61,8 @@ _QUOTES = str.maketrans(
     }
 )
 _FRAMES = [(name, re.compile(pattern)) for name, pattern in FRAMES]
-_ASKED_OF_YOU = re.compile(
-    r"^(?:please )?(?:can|could|will|would) you (?:please )?(?:tell|explain|show)(?: to)?(?: me| us)? "
-    r"(?=how |wh(?!ether))"
-)
+_OPENING = re.compile(OPENING)
+_WORDINGS = [(re.compile(pattern), wording) for pattern, wording in WORDINGS]
 _MARK = re.compile(r"(?<![\w.,:/-])\d+([^\W\d_]{1,2})(?![\w-])")
 _NO_MARKS = frozenset(UNITS) | frozenset(SCALES) | frozenset(("st", "nd", "rd", "th", "l", "x"))
 _NO_NAMES = STOP.union(SOFT, NUMBERS, POLITE) - {"it", "us", "who"}
@@ -106,7 +107,7 @@ class Reading(NamedTuple):
 def read(text: str) -> Reading:
     """Read a request. Pure."""
     plain = unicodedata.normalize("NFKC", text[:LONGEST]).translate(_QUOTES).replace('""', '"')
-    lower = one_spelling(plain.lower())
+    lower = _one_wording(one_spelling(plain.lower()))
     said = [word for piece in lower.split() for word in _words_in(piece)]
     words = [word for word in said if word not in POLITE]
     capitals = _capitals(plain)
@@ -133,6 +134,14 @@ def read(text: str) -> Reading:
         sentences=len(re.findall(r"[.?!](?=\s+\w|\s*$)", plain)),
         courtesies=_courtesies(said) if len(said) > len(words) else frozenset(),
     )
+
+
+def _one_wording(text: str) -> str:
+    text = _OPENING.sub("", text.lstrip(), count=1)
+    for pattern, wording in _WORDINGS:
+        if found := pattern.match(text):
+            return found.expand(wording) + text[found.end() :]
+    return text
 
 
 def _remembered(reads: Callable[[str], Iterable[str]]) -> Callable[[str], Iterable[str]]:
@@ -198,7 +207,18 @@ def _symbols(text: str) -> tuple[str, ...]:
     pictures = [] if text.isascii() else [one for one in text if unicodedata.category(one) in {"So", "Sk"}]
     if not _MAY_BE_SYMBOL.search(text):
         return tuple(sorted(pictures))
-    return tuple(sorted([*(found.strip() for found in _SYMBOLS.findall(text)), *pictures]))
+    signs = [_sign(text, found) for found in _SYMBOLS.finditer(text)]
+    return tuple(sorted([*signs, *_SUBSCRIPT.findall(text), *pictures]))
+
+
+def _sign(text: str, found: re.Match[str]) -> str:
+    """A sign; one whose sides are not each other's, with what stands on both: a - b is not b - a."""
+    sign = found[0].strip()
+    before = text[max(0, found.start() - _LONG_PIECE) : found.start()] + found[0][: -len(sign)]
+    one, other = _BEFORE.search(before), _AFTER.match(text, found.end())
+    if sign not in _DIRECTED or not one or not other or bool(one[2]) != bool(other[1]):
+        return sign
+    return f"{one[1]}{sign}{other[2]}".lower()
 
 
 def _quoted(text: str) -> frozenset[str]:
@@ -239,7 +259,6 @@ def _bare(text: str) -> str:
 
 
 def _frame(text: str) -> str:
-    text = _ASKED_OF_YOU.sub("", text)
     if _FRAMES[0][1].search(text):
         return "how to"
     if _FRAMES[-1][1].search(text):

@@ -35,6 +35,15 @@ CONTRACTIONS = (
     (r"\bw/o\b", "without", "w/o"),
     (r"\be-mail", "email", "e-mail"),
     (r"\b(has|have|had) yet to\b", r"\1 not", "yet"),
+    (r"\b(?:log|sign)[ -]?in\b", "login", "log sign signin"),
+    (r"\b(?:log|sign)[ -]?(?:out|off)\b", "logout", "log sign signout"),
+    (r"\b(?:turn|switch) on\b", "enable", "turn switch"),
+    (r"\b(?:turn|switch) off\b", "disable", "turn switch"),
+    (r"\b(set|back)[ -]up\b", r"\1up", "set back"),
+    (r"\bget rid of\b", "remove", "rid"),
+    (r"\bget in touch with\b", "contact", "touch"),
+    (r"\bhow come\b", "why", "come"),
+    (r"\b(?:in|at) (?=(?:what|which) (?:time|year|month|day)\b)", "", "what which"),
     (r"\bper (?=(?:second|minute|hour|day|night|week|month|year|person)\b)", "a ", "per"),
 )
 """What is replaced, by what, and what a text has of all this at least: a whole word, or, with a sign in it, a part."""

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.experience.policies import attempt
+from langmem_adapters.experience.verifier.arrangement import same_words
 from langmem_adapters.experience.verifier.features import align, features
 from langmem_adapters.experience.verifier.guards import GUARDS, Guard
 from langmem_adapters.experience.verifier.question_weights import QUESTION_BASE, QUESTION_TREES
@@ -112,7 +113,7 @@ class Verifier:
             if reason := guard(left, right, alignment):
                 return Verdict(0.0, name, reason)
         if self.judge is None:
-            score = 1.0 if _same_words(left, right) else 0.0
+            score = 1.0 if _same_words(left, right) or same_words(left, right) else 0.0
             if score == 0.0 and left.english and right.english:
                 score = _weighed(features(left, right, alignment, cosine), asks=_asks(left) or _asks(right))
         else:

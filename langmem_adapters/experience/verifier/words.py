@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import product
 
 from langmem_adapters.language.analysis import stem
+from langmem_adapters.language.english import SPELLINGS
 
 __all__ = [
     "ARTICLES",
@@ -26,6 +28,7 @@ __all__ = [
     "YOU_WORDS",
     "is_past",
     "named",
+    "respelt",
     "stem_of",
 ]
 
@@ -36,22 +39,27 @@ _listed = str.split  # lists of words read better as text
 @lru_cache(maxsize=1 << 14)
 def stem_of(word: str) -> str:
     """The stem of a word in one spelling: "colours" and "color", "organise" and "organize" are the same."""
-    if not (word.isascii() and word.isalpha()):
-        return word
-    word = _FORMS.get(word, word)
+    return stem(respelt(_FORMS.get(word, word))) if word.isascii() and word.isalpha() else word
+
+
+@lru_cache(maxsize=1 << 14)
+def respelt(word: str) -> str:
+    """A word as Americans spell it."""
+    word = SPELLINGS.get(word) or SPELLINGS.get(word.removesuffix("s"), word)
     if len(word) > 6:  # noqa: PLR2004 - "rise" and "wise" are no British spellings
         for british, american in _SPELLINGS:
             if word.endswith(british):
                 word = word.removesuffix(british) + american
                 break
-    return stem(word)
+    return word
 
 
 _SPELLINGS = (
     ("isation", "ization"), ("isations", "izations"), ("ise", "ize"), ("ised", "ized"), ("ises", "izes"),
-    ("ising", "izing"), ("yse", "yze"), ("ysed", "yzed"), ("ysing", "yzing"), ("vour", "vor"), ("vours", "vors"),
-    ("vourite", "vorite"), ("vourites", "vorites"), ("aviour", "avior"), ("abour", "abor"), ("lour", "lor"),
-    ("lours", "lors"), ("mour", "mor"), ("theatre", "theater"), ("theatres", "theaters"), ("ogue", "og"),
+    ("ising", "izing"), ("yse", "yze"), ("ysed", "yzed"), ("ysing", "yzing"), ("our", "or"), ("ours", "ors"),
+    ("oured", "ored"), ("ouring", "oring"), ("ourite", "orite"), ("ourites", "orites"), ("ogue", "og"),
+    ("ogues", "ogs"), ("aemia", "emia"), ("aemic", "emic"), ("rrhoea", "rrhea"), ("fulfil", "fulfill"),
+    ("fulfils", "fulfills"),
 )  # fmt: skip
 
 
@@ -168,7 +176,9 @@ NUMBERS = {
     "thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "seventy": "70", "eighty": "80", "ninety": "90",
     "hundred": "100", "thousand": "1000", "million": "1000000", "billion": "1000000000", "dozen": "12",
     "third": "3", "fourth": "4", "fifth": "5", "sixth": "6", "seventh": "7", "eighth": "8", "ninth": "9", "tenth": "10",
-    "twice": "2",
+    "twice": "2", "eleventh": "11", "twelfth": "12",
+    "thirteenth": "13", "fourteenth": "14", "fifteenth": "15", "sixteenth": "16", "seventeenth": "17",
+    "eighteenth": "18", "nineteenth": "19", "twentieth": "20", "thirtieth": "30", "hundredth": "100",
 }  # fmt: skip
 
 UNITS = named(
@@ -249,13 +259,24 @@ for _number, _group in enumerate(
     list array | invoke call run execute | execute perform | print output | obtain acquire | trash bin |
     vacation holiday | gas petrol gasoline | postpone delay | arrive reach come | speed velocity |
     aircraft plane airplane | hotel accommodation | autumn fall | forget lose | visit see | eat food diet |
-    cure treat treatment remedy | song music | exist live | join enroll
+    cure treat treatment remedy | song music | exist live | join enroll |
+    easy simple | easier simpler | easiest simplest | quicker faster | quickest fastest | often frequently |
+    phone telephone | undo revert | loop iterate | concatenate join
 """,
         "|",
     )
 ):
     for _word in _group.split():
         SYNONYMS[stem_of(_word)] = SYNONYMS.get(stem_of(_word), frozenset()) | {_number}
+
+
+def _graded(word: str) -> set[str]:
+    """The stems of a word and of its comparative and superlative, should it have them."""
+    base = word.removesuffix("e")
+    base = base[:-1] + "i" if base.endswith("y") else base
+    doubled = base + base[-1] if base[-1] in "dgnt" else base
+    return {stem_of(form) for form in (word, *(one + end for one in (base, doubled) for end in ("er", "est")))}
+
 
 OPPOSITES: frozenset[tuple[str, str]] = frozenset(
     pair
@@ -308,6 +329,7 @@ OPPOSITES: frozenset[tuple[str, str]] = frozenset(
     if "/" in _group
     for _one in _group.split("/")[0].split()
     for _other in _group.split("/")[1].split()
-    for pair in ((stem_of(_one), stem_of(_other)), (stem_of(_other), stem_of(_one)))
+    for pair in product(_graded(_one), _graded(_other))
+    for pair in (pair, pair[::-1])
 )
 """Pairs of stems of which one is the contrary or the counterpart of the other."""

@@ -1,0 +1,106 @@
+"""Whether two readings have the same words in another order, and whether that order matters."""
+
+from __future__ import annotations
+
+import re
+
+from langmem_adapters.experience.verifier.reading import Reading
+from langmem_adapters.experience.verifier.words import ARTICLES, LINKS, NEGATIONS, PREPOSITIONS, STOP, respelt
+
+__all__ = ["rearranged", "same_words"]
+
+_listed = str.split
+_HOW_TO = re.compile(r"^(?:how (?:(?:do|can|could|should|would) i|to)|what is the (?:best )?way to) ")
+_FREE = ARTICLES | {"do", "does"}
+_FOCUSING = frozenset(("almost", "also", "even", "just", "only"))
+_GOVERNING = PREPOSITIONS | NEGATIONS | frozenset(_listed("because if in out since unless until when while"))
+_TIED = _GOVERNING | _FOCUSING | frozenset(_listed("he i it my our she that their these they this those we you your"))
+_LEADING = ARTICLES | frozenset(_listed("can could did do does should will would"))
+
+
+def same_words(left: Reading, right: Reading) -> bool:
+    """Whether both have the same words, articles and the wording of "how do I" aside, and no word has become another's.
+
+    "If it rains, is it late?" is "Is it late if it rains?", but "the late trains stop" is not "the trains stop late".
+    """
+    if not (left.english and right.english) or left.symbols or right.symbols or _asks(left) != _asks(right):
+        return False
+    one, other = _plain(left), _plain(right)
+    if one == other:
+        return True
+    if sorted(one) != sorted(other) or len({word.stem for word in left.content}) < len(left.content):
+        return False  # the guards do not tell two words of one stem apart
+    return not _untied(left, right, _TIED) and _agree(_ties(left, _LEADING), _ties(right, _LEADING))
+
+
+def rearranged(left: Reading, right: Reading) -> set[str]:
+    """Small words that govern another word, where all the words are the same: "not sure it is", "sure it is not"."""
+    if (
+        not left.english
+        or left.words == right.words
+        or LINKS & left.vocabulary
+        or sorted(_plain(left)) != sorted(_plain(right))
+    ):
+        return set()
+    return _untied(left, right, _GOVERNING)
+
+
+def _asks(reading: Reading) -> bool:
+    return reading.frame != "none" or reading.text.rstrip().endswith("?")
+
+
+def _told(reading: Reading) -> list[str]:
+    """The words, with one wording for "how do I"."""
+    return _HOW_TO.sub("how ", " ".join(reading.words)).split()
+
+
+def _plain(reading: Reading) -> list[str]:
+    """The words without articles, "do" and "does", all of them in the singular."""
+    return [_singular(word) for word in _told(reading) if word not in _FREE]
+
+
+def _singular(word: str) -> str:
+    if word in _ALIKE or len(word) < _SHORTEST or word.endswith(("ss", "us", "is")) or word in _PLURAL_ALONE:
+        return _ALIKE.get(word, word)
+    return respelt(word.removesuffix("s"))
+
+
+_ALIKE = {"are": "is", "were": "was", "which": "what"}
+_PLURAL_ALONE = frozenset(_listed("arms customs glasses goods https means news terms"))
+_SHORTEST = 4  # letters of a plural
+
+
+def _untied(left: Reading, right: Reading, small: frozenset[str]) -> set[str]:
+    """Small words that do not stand before the same word of content."""
+    if _NOT_FIRST.search(" ".join(left.words)) or _NOT_FIRST.search(" ".join(right.words)):
+        small -= {"not"}
+    return {word for word, _ in _ties(left, small) ^ _ties(right, small)}
+
+
+def _agree(one: set[tuple[str, str]], other: set[tuple[str, str]]) -> bool:
+    """Whether what both have leads to the same; either may have more."""
+    return one <= other or other <= one
+
+
+def _ties(reading: Reading, small: frozenset[str]) -> set[tuple[str, str]]:
+    """Small words with the next word of content; what "and" links counts as one."""
+    plain = _plain(reading)
+    linked: dict[str, str] = {}
+    for one, link, other in zip(plain, plain[1:], plain[2:], strict=False):
+        if link in LINKS:
+            linked |= dict.fromkeys((one, other), min(one, other))
+    words, found = [_singular(word) for word in _told(reading)], set()
+    for n, word in enumerate(words):
+        if word in small and word in _FOCUSING:
+            found.add((word, "".join(words[n + 1 : n + 2])))
+        elif word in small:
+            after = next((w for w in words[n + 1 :] if w not in STOP and not w.endswith("ly")), "")
+            found.add((word, linked.get(after, after)))
+    return found
+
+
+_NOT_FIRST = re.compile(
+    r"^(?:how |what |when |where |which |who |why )?(?:is|are|am|do|does|did|can|could|has|have|had|may|might|must|"
+    r"should|was|were|will|would) not\b"
+)
+"""How a text begins where "not" goes with its verb, and the subject follows: "why is not my printer working"."""
