@@ -11,7 +11,8 @@ __all__ = ["rearranged", "same_words"]
 
 _listed = str.split
 _HOW_TO = re.compile(r"^(?:how (?:(?:do|can|could|should|would) i|to)|what is the (?:best )?way to) ")
-_FREE = ARTICLES | {"do", "does"}
+_DOES = frozenset(("do", "does"))
+_FREE = ARTICLES | _DOES
 _FOCUSING = frozenset(("almost", "also", "even", "just", "only"))
 _GOVERNING = PREPOSITIONS | NEGATIONS | frozenset(_listed("because if in out since unless until when while"))
 _TIED = _GOVERNING | _FOCUSING | frozenset(_listed("he i it my our she that their these they this those we you your"))
@@ -30,6 +31,8 @@ def same_words(left: Reading, right: Reading) -> bool:
         return True
     if sorted(one) != sorted(other) or len({word.stem for word in left.content}) < len(left.content):
         return False  # the guards do not tell two words of one stem apart
+    if _DOES.isdisjoint(_told(left)) != _DOES.isdisjoint(_told(right)):
+        return False  # "who trusts the king" is not "who does the king trust"
     return not _untied(left, right, _TIED) and _agree(_ties(left, _LEADING), _ties(right, _LEADING))
 
 
@@ -94,7 +97,8 @@ def _ties(reading: Reading, small: frozenset[str]) -> set[tuple[str, str]]:
         if word in small and word in _FOCUSING:
             found.add((word, "".join(words[n + 1 : n + 2])))
         elif word in small:
-            after = next((w for w in words[n + 1 :] if w not in STOP and not w.endswith("ly")), "")
+            adverbs = word in NEGATIONS
+            after = next((w for w in words[n + 1 :] if w not in STOP and (adverbs or not w.endswith("ly"))), "")
             found.add((word, linked.get(after, after)))
     return found
 

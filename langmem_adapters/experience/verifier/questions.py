@@ -32,7 +32,8 @@ OPENING = (
     r"(?:good (?:morning|afternoon|evening)\b(?! to)[\s,.!:-]*)?"
     r"(?:(?:(?:please|pls|plz|kindly|so|ok|okay|well|hello|hi|hey|excuse me|sorry)\b[\s,.!:-]*)*"
     r"(?:(?:(?:can|could|will|would) (?:you|anyone|someone) (?:please |kindly )?)?"
-    r"(?:tell|explain|show)(?: to)?(?: me| us)?|(?:do you|does anyone|does anybody|does someone) (?:happen to )?know|"
+    r"(?:tell|explain|show)(?: to)?(?: me| us)?|"
+    r"(?:do you(?! know how to)|does anyone|does anybody|does someone) (?:happen to )?know|"
     r"i (?:would like|want|need) to know|i (?:was|am) (?:just )?wondering|any idea),? (?=how |wh(?!ether)))?"
 )
 """What a question may be asked with, and asks nothing itself: "Good morning", "could you please tell me"."""
