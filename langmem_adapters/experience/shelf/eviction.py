@@ -76,10 +76,9 @@ class Room:
         for _ in range(_PASSES):
             items = self._rows.store.scan(self._rows.namespace, after=self._swept, limit=_LOOK).items
             self._swept = items[-1].seq if len(items) == _LOOK else 0
-            values = self._rows.get([item.id for item in items])
+            items, values = self._rows.together(items)
             drop = [item for item in items if self._is_spent(values.get(item.id), unread=evicted is None)]
             if drop:
-                values.update(self._rows.get(self._rows.marks([item.id for item in drop])))
                 left += self._carry_out(_Round(drop, [], values), [] if evicted is None else evicted)
             if len(drop) < _LOOK:
                 break
@@ -94,9 +93,8 @@ class Room:
         return entries, size
 
     def _choose(self, items: Sequence[Item], entries: int, size: int, *, merciful: bool) -> _Round:
-        keys = [item.id for item in items]
-        values = self._rows.get(self._rows.with_marks(keys))
-        worths = {key: self._worth(values[key]) for key in keys if key in values}
+        items, values = self._rows.together(items)
+        worths = {item.id: self._worth(values[item.id]) for item in items if item.id in values}
         used = [item for item in items if merciful and USED + item.id in values and worths.get(item.id) is not None]
         drop = [item for item in items if worths.get(item.id) is None]  # expired, damaged, or deleted
         rest = [item for item in items if item not in drop and item not in used]

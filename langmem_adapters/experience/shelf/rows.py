@@ -7,6 +7,7 @@ puts the key again, or comes across the item, sees by it that there is something
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from langmem_adapters.errors import Conflict
@@ -58,6 +59,14 @@ class Rows:
             yield items
             after = items[-1].seq
 
+    def together(self, items: Sequence[Item]) -> tuple[list[Item], dict[str, bytes]]:
+        """Those of neighbouring items that have not moved since, with what there is of each at the same moment."""
+        if not items:
+            return [], {}
+        names = self.with_marks([item.id for item in items])
+        page = self.store.scan(self.namespace, after=items[0].seq - 1, limit=len(items), keys=names)
+        return sorted({*items} & {*page.items}), page.values
+
     def change(
         self,
         keys: Sequence[str],
@@ -76,7 +85,7 @@ class Rows:
         if self._counted:
             before = self.get([*keys, BYTES])
             held = sum(len(before[key]) for key in keys if key in before)
-            total = number(before.get(BYTES)) - held + sum(len(data) for data in values.values())
+            total = number(before.get(BYTES)) - held + sum(len(values[key]) for key in keys if key in values)
             guarded = {**{key: before.get(key) for key in keys}, BYTES: before.get(BYTES), **guarded}
             values[BYTES] = str(max(total, 0)).encode()
         try:
@@ -90,7 +99,7 @@ class Rows:
     def bury(self, values: Mapping[str, bytes]) -> bool:
         """Remove exactly these entries, wherever they stand in the log; False, if another writer was quicker."""
         keys = list(values)
-        graves = dict.fromkeys((GRAVE + key for key in keys), b"")
+        graves = dict.fromkeys((GRAVE + key for key in keys), os.urandom(8))  # none that was there before
         return self.change(keys, put=graves, delete=[*keys, *self.uses(keys)], guard=values)
 
 

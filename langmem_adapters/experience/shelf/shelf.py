@@ -180,12 +180,12 @@ class Shelf:
         """Remove all entries of which ``where`` is true; returns how many there were."""
         gone = 0
         for page in self._rows.pages():
-            values = self._rows.get([item.id for item in page])
-            items = [item for item in page if item.id in values and where(values[item.id])]
+            there, values = self._rows.together(page)
+            items = [item for item in there if item.id in values and where(values[item.id])]
             keys = [item.id for item in items]
             if not items:
                 continue
-            exactly = {key: values[key] for key in keys}
+            exactly = {name: values.get(name) for name in self._rows.with_marks(keys)}
             if self._rows.change(keys, delete=self._rows.with_marks(keys), remove=items, guard=exactly):
                 gone += len(items)
                 if self._found is not None:

@@ -1,0 +1,73 @@
+"""What several processes share in tests of their orders: a store, indexes of it on some machines, and a clock."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.testing import FakeClock
+from tests.interleavings import Gated, Outcome, explore
+
+__all__ = ["World", "one_after_the_other", "processes"]
+
+Part = Callable[["World"], Any]
+"""What a process does."""
+
+
+class GatedIndex(Gated):
+    """An index whose calls wait for their turn, as those of a store do."""
+
+
+def _gated(name: str) -> Any:
+    def method(self: Gated, *args: Any, **kwargs: Any) -> Any:
+        return self.__getattr__(name)(*args, **kwargs)
+
+    return method
+
+
+for _name in ("apply", "position", "search", "nameless", "within", "gather"):
+    assert hasattr(LexicalIndex, _name)
+    setattr(GatedIndex, _name, _gated(_name))
+
+
+class World:
+    """As it is, or as a process sees it, whose calls wait for their turn."""
+
+    def __init__(self, machines: int = 1, begin: Part = lambda _: None) -> None:
+        self.clock = FakeClock(1000.0)
+        self.store: Any = MemoryStore(clock=self.clock)
+        self.target: Any = MemoryStore(clock=self.clock)  # of a migration
+        self.indexes: list[Any] = [LexicalIndex(":memory:") for _ in range(machines)]
+        self.calls: list[Any] = []
+        self._ids = itertools.count()
+        begin(self)
+
+    def new_id(self) -> str:
+        return f"id{next(self._ids)}"
+
+    def turn(self, name: str) -> None:
+        """Let others go before."""
+
+    def seen_by(self, turn: Callable[[str], None]) -> World:
+        """The same world, through a process's eyes."""
+        world = object.__new__(World)
+        world.__dict__.update(self.__dict__)
+        world.turn = turn  # type: ignore[method-assign, assignment]
+        world.store, world.target = Gated(self.store, turn), Gated(self.target, turn)
+        world.indexes = [GatedIndex(index, turn) for index in self.indexes]
+        return world
+
+
+def processes(*parts: Part) -> list[Callable[[Any], Any]]:
+    """Each part as a process of its own."""
+    return [lambda gated, part=part: part(gated._store.seen_by(gated._turn)) for part in parts]  # type: ignore[misc]
+
+
+def one_after_the_other(make: Callable[[], World], parts: Sequence[Part], seen: Callable[[Outcome], Any]) -> list[Any]:
+    """What comes of processes that do not disturb each other, whichever is the first."""
+    found: list[Any] = []
+    explore(make, processes(*parts), lambda outcome: found.append(seen(outcome)), switches=0)
+    return found
