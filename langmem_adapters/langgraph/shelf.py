@@ -227,9 +227,11 @@ class Shelf:
         values = self._store.get(self._place, [_CENSUS, *read])
         now = self._clock()
         fresh = {name: item.refreshed(now) for name, item in read.items() if _same(values.get(name), item)}
+        if not fresh:
+            return True
         before = _Census.of(values.get(_CENSUS))
         after = before.with_([*fresh.values()], count=before.count, stamp=self._new_id())
-        return not fresh or self._write(values, after, fresh)
+        return self._write(values, after, fresh)
 
     def tidy(self) -> int:
         """Remove expired items, and log entries that tell nothing any more; returns how many items that were.
