@@ -124,56 +124,62 @@ class Migration:
 
     def _settle(self, namespace: Namespace) -> tuple[int, bool]:
         """Make a namespace the same in both; gives its length and whether it had to be copied."""
-        dates = self._source.dates(namespace)
-        if dates is None:
-            return 0, False  # has expired
         wanted, there = _content(self._source, namespace), _content(self._target, namespace)
+        dates = self._source.dates(namespace)  # last, so that what is empty is still there
+        if dates is None:
+            return 0, False  # has expired, or was deleted
         if wanted == there:
             self._date(namespace, dates)
             return wanted.total, False
-        skip = self._begin(namespace, there)
-        self._note(namespace, wanted.digest)
-        copied = self._copy(namespace, skip, dates.left)
-        if copied != wanted.digest:  # written meanwhile
-            self._note(namespace, copied)
+        held = self._begin(namespace, there)
+        self._copy(namespace, held, dates.left)
         self._copied.add(namespace)
         return wanted.total, True
 
-    def _begin(self, namespace: Namespace, there: _Content) -> int:
-        """How many entries the target has already; clears what was copied in an earlier state of the source."""
+    def _begin(self, namespace: Namespace, there: _Content) -> _Held:
+        """What of the source the target has already; clears what was copied in an earlier state of it."""
         if there == _EMPTY:
-            return 0
-        noted = self._target.get(self._journal, [encode_namespace(namespace)])
-        if noted.get(encode_namespace(namespace)) == there.digest.encode():
-            self._target.clear(namespace)
-            return 0
+            return _Held({}, _Digest())
         values = self._target.get(namespace)
         started = values.items() <= self._source.get(namespace).items()
         if started and _content(self._source, namespace, there.total, values) == there:
-            return there.total
-        raise ConfigurationError(
-            f"the target holds something else under {'/'.join(namespace)!r}:"
-            " migrate into an empty store, or remove it there"
-        )
+            return _Held(values, _digest(self._target, namespace))
+        if there.digest not in self._noted(namespace):
+            raise ConfigurationError(
+                f"the target holds something else under {'/'.join(namespace)!r}:"
+                " migrate into an empty store, or remove it there"
+            )
+        self._target.clear(namespace)
+        return _Held({}, _Digest())
 
-    def _copy(self, namespace: Namespace, skip: int, ttl: float | None) -> str:
-        """Append what is missing, then put the values; gives the digest of what is in the target then.
+    def _copy(self, namespace: Namespace, held: _Held, ttl: float | None) -> None:
+        """Append what is missing, then put the values. The dates are set in the next round, when all is the same.
 
-        The dates are set in the next round, when all is the same.
+        Before each write the journal learns what the target holds, and what it will: it may be the last one.
         """
-        digest = _Digest()
+        values, digest = held
+        now, skip = digest.of(values), digest.total
         for page in _pages(self._source, namespace):
-            digest.add(page)
-            entries = [(item.id, item.data) for item in page[skip:]]
+            missing = page[skip:]
             skip -= min(skip, len(page))
-            if entries:
-                self._target.append(namespace, entries, ttl=ttl)
-        values = self._source.get(namespace)
-        self._target.write(namespace, put=values, ttl=ttl)
-        return digest.of(values)
+            if missing:
+                digest.add(missing)
+                now = self._note(namespace, now, digest.of(values))
+                self._target.append(namespace, [(item.id, item.data) for item in missing], ttl=ttl)
+        put = self._source.get(namespace)
+        self._note(namespace, now, digest.of(values | put))
+        self._target.write(namespace, put=put, ttl=ttl)
 
-    def _note(self, namespace: Namespace, digest: str) -> None:
-        self._target.write(self._journal, put={encode_namespace(namespace): digest.encode()})
+    def _note(self, namespace: Namespace, before: str, after: str) -> str:
+        digests = " ".join(dict.fromkeys((before, after)))
+        self._target.write(self._journal, put={encode_namespace(namespace): digests.encode()})
+        return after
+
+    def _noted(self, namespace: Namespace) -> list[str]:
+        """What the target may hold of a namespace that was copied, if nobody else wrote to it."""
+        name = encode_namespace(namespace)
+        noted: bytes = self._target.get(self._journal, [name]).get(name, b"")
+        return noted.decode().split()
 
     def _date(self, namespace: Namespace, dates: Dates) -> None:
         there = self._target.dates(namespace)
@@ -185,11 +191,11 @@ class Migration:
     def _remove_lost(self, names: set[Namespace]) -> int:
         """Remove what was copied and is in the source no more, such as what a user has deleted meanwhile."""
         removed = 0
-        for name, digest in self._target.get(self._journal).items():
+        for name in self._target.get(self._journal):
             namespace = decode_namespace(name)
             if namespace in names or self._source.dates(namespace) is not None:
                 continue
-            if _content(self._target, namespace).digest.encode() == digest:
+            if _content(self._target, namespace).digest in self._noted(namespace):
                 self._target.clear(namespace)
                 removed += 1
             self._target.write(self._journal, delete=[name])
@@ -218,18 +224,27 @@ class _Digest:
 
     def add(self, page: Sequence[Item]) -> None:
         for item in page:
-            self._parts(to_bytes(item.id), item.data)
+            _parts(self._hash, to_bytes(item.id), item.data)
         self.total += len(page)
 
     def of(self, values: dict[str, bytes]) -> str:
-        self._parts(b"values of %d" % self.total)
+        whole = self._hash.copy()
+        _parts(whole, b"values of %d" % self.total)
         for key, data in sorted(values.items()):
-            self._parts(to_bytes(key), data)
-        return self._hash.hexdigest()
+            _parts(whole, to_bytes(key), data)
+        return whole.hexdigest()
 
-    def _parts(self, *parts: bytes) -> None:
-        for part in parts:
-            self._hash.update(b"%d:%b" % (len(part), part))
+
+def _parts(whole: hashlib._Hash, *parts: bytes) -> None:
+    for part in parts:
+        whole.update(b"%d:%b" % (len(part), part))
+
+
+class _Held(NamedTuple):
+    """What the target has of a namespace: its values, and a hash of its entries."""
+
+    values: dict[str, bytes]
+    digest: _Digest
 
 
 _EMPTY = _Content(0, _Digest().of({}))
@@ -239,12 +254,17 @@ def _content(
     store: Store, namespace: Namespace, limit: int | None = None, values: dict[str, bytes] | None = None
 ) -> _Content:
     """What a namespace holds, or would hold with only so many entries and these values."""
+    digest = _digest(store, namespace, limit)
+    return _Content(digest.total, digest.of(store.get(namespace) if values is None else values))
+
+
+def _digest(store: Store, namespace: Namespace, limit: int | None = None) -> _Digest:
     digest = _Digest()
     for page in _pages(store, namespace):
         digest.add(page if limit is None else page[: limit - digest.total])
         if digest.total == limit:
             break
-    return _Content(digest.total, digest.of(store.get(namespace) if values is None else values))
+    return digest
 
 
 def _pages(store: Store, namespace: Namespace) -> Iterator[list[Item]]:
