@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
@@ -98,14 +99,20 @@ class VerifiedAnswers:
 
     def keep_flow(self, partition: str, text: str, key: str) -> Flow[None]:
         """Keep a request under the key of its answer; its vector follows in the background."""
-        shelf, data = self._shelf(partition), encode([key, text])
+        shelf, data = self._shelf(partition), encode([key, text, os.urandom(8).hex()])  # not what was kept before
         yield from step(shelf.put, key, data)
         with suppress(RuntimeError):  # the interpreter is shutting down; the next search embeds it
             submit(lambda: self._embed(shelf))
 
     def drop_flow(self, partition: str, *keys: str) -> Flow[None]:
-        """Forget requests whose answers are gone."""
-        yield from step(self._shelf(partition).delete, keys)
+        """Forget requests whose answers are gone, and have not come back."""
+        yield from step(self._drop, self._shelf(partition), keys)
+
+    def _drop(self, shelf: Shelf, keys: Sequence[str]) -> None:
+        for key in keys:
+            data = shelf.get(key)
+            if data is not None and (self._answers is None or self._worth(data) is None):
+                shelf.discard(key, data)
 
     def sweep_flow(self, gone: Callable[[str], bool]) -> Flow[None]:
         """Forget the requests, in all partitions, whose keys ``gone`` is true of. Reads them all."""
@@ -180,7 +187,7 @@ def _key(data: bytes) -> str:
 def _read(data: bytes) -> tuple[str, str]:
     """What was kept; nothing, where that is damaged, which is found by nothing and equals nothing."""
     try:
-        key, text = decode(data)
+        key, text, *_ = decode(data)
     except (SerializationError, TypeError, ValueError):
         return "", ""
     return (key, text) if isinstance(key, str) and isinstance(text, str) else ("", "")

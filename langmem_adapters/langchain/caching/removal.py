@@ -68,6 +68,7 @@ class Removal:
         yield from step(self.pool.clear)
         if self._verified is not None:
             yield from self._verified.clear_flow()
+            yield from step(self.pool.clear)  # what was answered meanwhile, as its question may be gone
 
     def _delete(self, key: str) -> Flow[bool]:
         kept = yield from step(self.pool.store.get, self._place(), [key])
@@ -76,7 +77,8 @@ class Removal:
         if self._verified is not None and partition is not None:
             yield from self._verified.drop_flow(partition, key)
         elif self._verified is not None:  # nobody knows where its question is
-            yield from self._verified.sweep_flow(lambda named: named == key)
+            store, place = self.pool.store, self._place()
+            yield from self._verified.sweep_flow(lambda named: named == key and not store.get(place, [key]))
         return there
 
     def _invalidate(self, where: Callable[[list[Generation]], bool] | None, tag: str | None) -> Flow[int]:
@@ -89,10 +91,10 @@ class Removal:
         verified = None if self._verified is None else self._verified.at((*place, _SEMANTIC))
         if where is None:
             gone = yield from step(pool.invalidate, lambda _: True)
-            yield from step(pool.clear)  # what nobody can read, too
             if verified is not None:
                 yield from verified.clear_flow()
             yield from step(self._forget_meanings, place)
+            yield from step(pool.clear)  # what nobody can read, too, and what was answered meanwhile
             return gone
         gone = yield from step(pool.invalidate, lambda experience: self._is_wanted(experience, where))
         if verified is not None:
