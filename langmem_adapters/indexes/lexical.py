@@ -25,6 +25,7 @@ from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace,
 from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
 from langmem_adapters.language.dates import date_words, spoken_date_words
 from langmem_adapters.language.features import marks, named
+from langmem_adapters.language.little_words import little_words
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Evidence, Position
 from langmem_adapters.sharing import Shared
@@ -189,6 +190,8 @@ class LexicalIndex(Shared):
             if corpus is None:
                 return None
             who, rest, terms = self._nameless(connection, corpus.namespace, query)
+            if also:  # meaning finds something where only little words do
+                terms = {term: times for term, times in terms.items() if times >= 1} or terms
             weighed = weigh(connection, corpus, terms)
             return evidence(connection, self._kept, corpus, weighed, k, also, query=rest, named=who)
 
@@ -223,9 +226,14 @@ class LexicalIndex(Shared):
         text = "\n".join(part for part in parts if part)
         return Row(document, Counter(self._analyzer(text)), marks(said))
 
-    def _query_terms(self, query: str) -> Counter[str]:
-        terms = self._analyzer(_cut(query))
-        return Counter([term for term in terms if term not in self._stop_words] or terms)
+    def _query_terms(self, query: str) -> dict[str, float]:
+        """The terms of a query, and how often it has each; what says little in its language counts for little."""
+        query = _cut(query)
+        terms = self._analyzer(query)
+        counts: dict[str, float] = {**Counter([term for term in terms if term not in self._stop_words] or terms)}
+        if words := little_words(query):
+            counts |= {term: _LITTLE * counts[term] for term in self._analyzer(" ".join(words)) if term in counts}
+        return counts
 
     def _corpus(self, connection: sqlite3.Connection, name: str) -> Corpus | None:
         """A namespace's statistics; None, where it has no words."""
@@ -251,12 +259,15 @@ class LexicalIndex(Shared):
         return cast(int, cursor.lastrowid)
 
 
+_LITTLE = 0.1  # of another word
+
+
 class _Nameless(NamedTuple):
     """Whom a query names, what is left of it, and the terms of that."""
 
     who: frozenset[str]
     rest: str
-    terms: Counter[str]
+    terms: dict[str, float]
 
 
 _NAMES = "SELECT name FROM langmem_lexical_namespaces WHERE name >= ? AND name < ? ORDER BY name"

@@ -58,7 +58,7 @@ class Term(NamedTuple):
     changed: int
 
 
-def weigh(connection: sqlite3.Connection, corpus: Corpus, terms: Mapping[str, int]) -> list[Term]:
+def weigh(connection: sqlite3.Connection, corpus: Corpus, terms: Mapping[str, float]) -> list[Term]:
     """Look up what the terms of a query weigh in a namespace, given how often the query has each; in their order."""
     keys = [to_bytes(term) for term in terms]
     known: dict[bytes, tuple[int, int, int, int]] = {}

@@ -1,7 +1,7 @@
 """What a text says beside its words: who is named, which date is meant, whether it asks, states or counts.
 
-Question marks, digits, names and ISO dates are read in any language; the rest are English words, and a text that
-has none of them has none of these cues.
+Question marks, digits, names and ISO dates are read in any language, "when", "how many", "who" and "where" in a few;
+the rest are English words, and a text that has none of them has none of these cues.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ _NUMBERS = frozenset(
     several once twice""".split()  # noqa: SIM905
 )
 _COUNTED = frozenset("many much long old often".split())  # noqa: SIM905 - what follows "how"
+_WHEN = frozenset("when wann quand cuándo quando wanneer когда".split())  # noqa: SIM905
+_HOW_MANY = frozenset(
+    "wieviel viele combien cuánto cuánta cuántos cuántas quanto quanta quanti quante quantos quantas hoeveel".split()  # noqa: SIM905
+)
+_WHO = frozenset("who where wer wen wem wo wohin où quién quiénes dónde chi quem onde waar кто где".split())  # noqa: SIM905
 _ASKING = "?\uff1f\u061f"
 _WORD = re.compile(r"[\w']+")
 _ENDS_WITH_QUESTION = re.compile(rf"[{_ASKING}]\W*(?:\[[^\]]*\]\s*)?\Z")
@@ -85,8 +90,9 @@ def asked(query: str) -> Asked:
     words = _WORD.findall(query.lower().replace("\u2019", "'"))
     has = set(words)
     year, month, day = _date(query, words)
-    when = "when" in has or bool(has & {"date", "month", "year"} and has & {"what", "which"})
-    return Asked(when, "how" in has and bool(has & _COUNTED), bool(has & {"who", "where"}), year, month, day)
+    when = bool(has & _WHEN) or bool(has & {"date", "month", "year"} and has & {"what", "which"})
+    how_many = ("how" in has and bool(has & _COUNTED)) or bool(has & _HOW_MANY)
+    return Asked(when, how_many, bool(has & _WHO), year, month, day)
 
 
 def _date(query: str, words: list[str]) -> tuple[int, int, int]:
@@ -101,8 +107,9 @@ def _date(query: str, words: list[str]) -> tuple[int, int, int]:
 def named(query: str, speakers: Collection[str]) -> tuple[frozenset[str], str]:
     """The speakers whom a query names, and the query without their names.
 
-    A word names a speaker if it is a word of the name, or begins it (Mel, Melanie), is written with a capital and
-    is no other word of English; a name in a script without capitals or spaces may stand anywhere.
+    A word names a speaker if it is a word of the name, begins it (Mel, Melanie), or has an s more, as in German
+    (Lenas), is written with a capital and is no other word of English; a name in a script without capitals or spaces
+    may stand anywhere.
     """
     found = {speaker for speaker in speakers if _stands_anywhere(speaker) and speaker in query}
     gone = {*found}
@@ -115,7 +122,7 @@ def named(query: str, speakers: Collection[str]) -> tuple[frozenset[str], str]:
         folded, capital = word.removesuffix("'s").casefold(), word[0].isupper()
         parts = {folded} if capital or folded not in STOP_WORDS else set()
         if capital and folded not in STOP_WORDS and len(folded) >= _SHORTEST_NAME:
-            parts = {part for part in who if part.startswith(folded)}
+            parts = {part for part in who if part.startswith(folded)} or {folded.removesuffix("s")}
         mine = set().union(*[who.get(part, ()) for part in parts])
         if mine:
             found |= mine

@@ -1,0 +1,66 @@
+"""Words that say little in large languages beside English: a query in one of them is searched without them.
+
+They are asked for a query alone and change no document's terms. "war", "die" and "man" are words of English too, so a
+query must have more of one language than of English, and two at least, but for a question word that begins it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from langmem_adapters.language.analysis import STOP_WORDS
+
+__all__ = ["little_words"]
+
+# Of each language: what a question begins with, and the rest.
+_LANGUAGES = (
+    """wer wen wem wessen wann warum wieso weshalb wo woher wohin welche welchen welchem welcher welches wie wieviel |
+    was war waren wird wurde wurden ist sind bin hat haben hatte hast habe kann können konnte soll sollte will wollte
+    muss musste darf durfte der die das den dem des ein eine einen einem einer eines kein keine keinen und oder aber
+    auch noch schon nicht sich ich du er sie es wir ihr mich mir dich dir uns euch ihn ihm ihnen mein meine meinen
+    meinem meiner dein deine deinen sein seine seinen ihre ihren unser unsere unseren in im an am auf aus bei beim mit
+    nach von vom vor zu zum zur für über unter um bis durch gegen ohne als wenn ob dass man gibt viel viele denn
+    doch""",
+    """qui quand pourquoi combien comment quel quelle quels quelles où quoi lequel laquelle |
+    que qu est sont était suis es a as ont ai avait le la les l un une des du de d au aux et ou mais pas ne n plus ce
+    cet cette ces ça c il elle ils elles je j tu nous vous on me m te t se s mon ma mes ton ta tes son sa ses notre nos
+    votre vos leur leurs à dans en sur sous avec sans pour par chez y si""",
+    """quién quiénes cuándo cuánto cuánta cuántos cuántas cuál cuáles dónde adónde cómo qué por |
+    que quien cuando cuanto cual donde como es son era fue está están he ha han hay el la los las lo un una unos unas
+    de del al a y o pero no ni se me te nos le les mi mis tu tus su sus nuestro nuestra yo él ella ellos en con sin
+    para sobre entre hasta desde si más muy ya este esta ese esa""",
+    """chi quando perché quale quali quanto quanta quanti quante cosa |
+    dove come che è sono era ha hanno ho il lo la i gli le l un uno una di del della dei delle dello da dal dalla a al
+    alla ai in nel nella su sul con per tra fra e o ma non si mi ti ci vi io tu lui lei noi voi loro mio mia tuo tua
+    suo sua nostro nostra se più anche""",
+    """quem quando quanto quanta quantos quantas qual quais onde porquê |
+    que como é são era foi está estão tem têm o a os as um uma de do da dos das em no na nos nas ao à por para com sem
+    e ou mas não se me te lhe eu tu ele ela nós eles meu minha teu tua seu sua nosso nossa mais muito já este esta""",
+    """wie wat waar wanneer waarom hoe hoeveel welk welke |
+    is zijn was waren heeft heb hebben had kan kunnen moet wil de het een en of maar niet geen ik jij je hij zij ze we
+    wij jullie mijn jouw zijn haar ons onze hun in op aan van voor met naar uit bij door over om te dat die dit deze
+    er ook nog al als dan""",
+)
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def _both(written: str) -> tuple[frozenset[str], frozenset[str]]:
+    asking, _, rest = written.partition("|")
+    return frozenset(asking.split()), frozenset((*asking.split(), *rest.split()))
+
+
+_KNOWN = [_both(written) for written in _LANGUAGES]
+
+
+def little_words(query: str) -> frozenset[str]:
+    """The words of a query that say little in its language; none for English and for what is not known.
+
+    >>> sorted(little_words("Wie teuer war der Tierarzt?"))
+    ['der', 'war', 'wie']
+    """
+    words = _WORD.findall(query.casefold())
+    there = frozenset(words)
+    asking, little = max(_KNOWN, key=lambda known: len(there & known[1]))
+    found = there & little
+    told = len(found) > 1 or asking.issuperset(words[:1])
+    return found if found and told and len(found) > len(there & STOP_WORDS) else frozenset()
