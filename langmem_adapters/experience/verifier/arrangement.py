@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import ARTICLES, LINKS, NEGATIONS, PREPOSITIONS, STOP, respelt
@@ -33,6 +34,8 @@ def same_words(left: Reading, right: Reading) -> bool:
         return False  # the guards do not tell two words of one stem apart
     if _DOES.isdisjoint(_told(left)) != _DOES.isdisjoint(_told(right)):
         return False  # "who trusts the king" is not "who does the king trust"
+    if not (_moved_whole(left, right) or _moved_whole(right, left)):
+        return False
     return not _untied(left, right, _TIED) and _agree(_ties(left, _LEADING), _ties(right, _LEADING))
 
 
@@ -69,7 +72,7 @@ def _singular(word: str) -> str:
 
 
 _ALIKE = {"are": "is", "were": "was", "which": "what"}
-_PLURAL_ALONE = frozenset(_listed("arms customs glasses goods https means news terms"))
+_PLURAL_ALONE = frozenset(_listed("arms customs glasses goods https means news savings terms"))
 _SHORTEST = 4  # letters of a plural
 
 
@@ -80,6 +83,46 @@ def _untied(left: Reading, right: Reading, small: frozenset[str]) -> set[str]:
     return {word for word, _ in _ties(left, small) ^ _ties(right, small)}
 
 
+def _moved_whole(left: Reading, right: Reading) -> bool:
+    """Whether, to make the one of the other, only phrases have moved that a small word opens: "before lunch".
+
+    Or a superlative: "which ocean is the largest", "which is the largest ocean".
+    """
+    beside = set(pairwise(word for word, _ in _contents(left)))
+    return all((one, other) in beside or opened for (one, _), (other, opened) in pairwise(_contents(right)))
+
+
+def _contents(reading: Reading) -> list[tuple[str, bool]]:
+    """The words of content, but for those that may stand anywhere, and whether a small word opens a phrase there."""
+    linked, opened = _linked(reading), False
+    found: list[tuple[str, bool]] = []
+    for word in map(_singular, _told(reading)):
+        if word in _GOVERNING:
+            opened = True
+        elif word not in STOP and not _is_free(word):
+            found.append((linked.get(word, word), opened or word.endswith("est")))
+            opened = False
+    return found
+
+
+def _linked(reading: Reading) -> dict[str, str]:
+    """What "and" or "or" stands between, by one of both: their order does not matter."""
+    plain = _plain(reading)
+    linked: dict[str, str] = {}
+    for one, link, other in zip(plain, plain[1:], plain[2:], strict=False):
+        if link in LINKS:
+            linked |= dict.fromkeys((one, other), min(one, other))
+    return linked
+
+
+def _is_free(word: str) -> bool:
+    """Whether a word may stand in several places of a sentence, as adverbs do."""
+    return word == "like" or (word.endswith("ly") and word not in _NO_ADVERBS)
+
+
+_NO_ADVERBS = frozenset(_listed("daily early family friendly hourly monthly only reply supply weekly yearly"))
+
+
 def _agree(one: set[tuple[str, str]], other: set[tuple[str, str]]) -> bool:
     """Whether what both have leads to the same; either may have more."""
     return one <= other or other <= one
@@ -87,18 +130,14 @@ def _agree(one: set[tuple[str, str]], other: set[tuple[str, str]]) -> bool:
 
 def _ties(reading: Reading, small: frozenset[str]) -> set[tuple[str, str]]:
     """Small words with the next word of content; what "and" links counts as one."""
-    plain = _plain(reading)
-    linked: dict[str, str] = {}
-    for one, link, other in zip(plain, plain[1:], plain[2:], strict=False):
-        if link in LINKS:
-            linked |= dict.fromkeys((one, other), min(one, other))
+    linked = _linked(reading)
     words, found = [_singular(word) for word in _told(reading)], set()
     for n, word in enumerate(words):
         if word in small and word in _FOCUSING:
             found.add((word, "".join(words[n + 1 : n + 2])))
         elif word in small:
             adverbs = word in NEGATIONS
-            after = next((w for w in words[n + 1 :] if w not in STOP and (adverbs or not w.endswith("ly"))), "")
+            after = next((w for w in words[n + 1 :] if w not in STOP and (adverbs or not _is_free(w))), "")
             found.add((word, linked.get(after, after)))
     return found
 
