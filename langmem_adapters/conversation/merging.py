@@ -56,7 +56,7 @@ class Merge:
         """Write them; gives how many messages were new. ``advance`` is told how many lines are done."""
         before = yield from step(self._store.get, self._namespace)
         summary = self._values.pop(SUMMARY, None)
-        held, hides = yield from self._look(summary)
+        held, _ = yield from self._look(summary)
         if self._lines:
             yield from self._put(self._values)
             advance(self._lines)
@@ -67,7 +67,7 @@ class Merge:
             added += sum((yield from self._session.append(page)).new) if page else 0
             advance(len(entries[start : start + _PAGE]))
         if summary is not None and SUMMARY not in before:  # last, as it stands for messages that have to be there
-            if hides:
+            if (yield from self._look(summary))[1]:  # others may have said something by now
                 _log.warning("an imported summary is left out: the session has messages of which it does not tell")
             else:
                 yield from self._put({SUMMARY: summary})
