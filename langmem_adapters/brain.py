@@ -15,7 +15,7 @@ from langmem_adapters.conversation.model_tasks import CONTEXT_TOKENS, Thoughts
 from langmem_adapters.conversation.reflection import Reflection
 from langmem_adapters.conversation.remembering import Remembering
 from langmem_adapters.conversation.session import TITLE, Context, Conversation, read_title
-from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary
+from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary
 from langmem_adapters.conversation.tombstones import DEPARTED, count_departed
 from langmem_adapters.conversation.turn import Turn, mark_interrupted, whole_messages
 from langmem_adapters.errors import ConfigurationError
@@ -323,7 +323,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         items = [item._replace(data=redacted(item.data)) for item in page.items]
         values = {key: redacted(data) for key, data in page.values.items()}
         summary = read_summary(values.get(SUMMARY))
-        covered = next((n for n, item in enumerate(items) if summary and item.id == summary.covers), page.total)
+        covered = next((n for n, item in enumerate(items) if item.id == ends_at(summary)), page.total)
         return views.conversation(
             [message for _, message in readable(reversed(items))],
             title=read_title(values.get(TITLE)),

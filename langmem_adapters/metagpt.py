@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from langmem_adapters.codec import decode, encode, plain
 from langmem_adapters.conversation.log import brain_namespace, entry_id
 from langmem_adapters.conversation.session import KNOWLEDGE
-from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary
+from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.expiry import Expiring
 from langmem_adapters.flow import Flow, arun, run, step
@@ -260,8 +260,8 @@ def _export(session: _Session) -> Flow[str]:
     log = (yield from step(session.store.scan, namespace)).items
     summary = read_summary(values.get(SUMMARY))
     ids = [item.id for item in log]
-    if summary is not None and summary.covers in ids:
-        log = log[ids.index(summary.covers) + 1 :]
+    if (end := ends_at(summary)) in ids:
+        log = log[ids.index(end) + 1 :]
     history = [_record(item.data, f"log entry {item.seq}") for item in log]
     knowledge = [_record(values[key], key) for key in sorted(values) if key.startswith(KNOWLEDGE)]
     imported = _imported(values)

@@ -238,6 +238,7 @@ class Summary(_Data):
 
     text: str
     covers: str = ""
+    left: bool = Field(default=False, description="Whether these messages have left the history.")
     updated_at: float | None = Field(default=None, description="Unix time in seconds.")
 
 

@@ -72,6 +72,32 @@ def explore(
     return orders
 
 
+def fits_an_order(
+    make: Callable[[], Any],
+    processes: Sequence[Process],
+    view: Callable[[Any], Any],
+    *,
+    switches: int = 2,
+    deaths: int | None = None,
+) -> int:
+    """Have every order come to what some order of whole processes comes to; one that is killed may do nothing, too.
+
+    ``view`` says of a store what counts; it may first let somebody else heal what a killed process has left.
+    """
+    whole: list[Any] = []
+    explore(make, processes, lambda outcome: whole.append(view(outcome.store)), switches=0)
+    if deaths is not None:
+        others = [process for n, process in enumerate(processes) if n != deaths]
+        explore(make, others, lambda outcome: whole.append(view(outcome.store)), switches=0)
+
+    def check(outcome: Outcome) -> None:
+        failures = [each for each in outcome.results if isinstance(each, BaseException)]
+        assert all(isinstance(failure, Killed) for failure in failures), failures
+        assert view(outcome.store) in whole
+
+    return explore(make, processes, check, switches=switches, deaths=deaths)
+
+
 def _calls(make: Callable[[], Any], process: Process) -> int:
     """How many calls a process makes by itself."""
     alone = _Order(make(), [process], [], None)
@@ -119,6 +145,8 @@ class _Order:
             choice = _Choice(-1, sorted(self._waiting), last)
             place = len(self._choices)
             taken = self._turns[place] if place < len(self._turns) else choice.sorted()[0]
+            if taken not in self._waiting:
+                raise AssertionError(f"the processes do not make the same calls again: {' '.join(self._trace)}")
             self._choices.append(choice._replace(taken=taken))
             self._trace.append(f"{taken}.{self._waiting.pop(taken)}")
             last = taken

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from langmem_adapters import text
 from langmem_adapters.codec import encode
 from langmem_adapters.conversation.deduplication import Delivery
-from langmem_adapters.conversation.stored_summary import SUMMARY, covers, moved_back, read_summary
+from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, moved_back, read_summary
 from langmem_adapters.conversation.tombstones import (
     DELETED,
     DEPARTED,
@@ -37,6 +37,7 @@ __all__ = [
     "brain_namespace",
     "entry_id",
     "readable",
+    "unchanged",
 ]
 
 CREATED = "created"
@@ -135,7 +136,7 @@ class SessionLog:
     def _with_cover(self, values: dict[str, bytes], gone: Sequence[tuple[Item, Message]]) -> Flow[dict[str, bytes]]:
         """The summary to be written as these are deleted: it ends at a message that stays, if that was one of them."""
         summary = read_summary(values.get(SUMMARY))
-        last = next((item for item, _ in gone if summary and item.id == summary.covers), None)
+        last = next((item for item, _ in gone if item.id == ends_at(summary)), None)
         if summary is None or last is None:
             return {}
         before = yield from self.scan(limit=len(gone), reverse=True, before=last.seq)
@@ -181,7 +182,7 @@ class SessionLog:
             # By now, another delivery may have something else under an id that left.
             there = {item.id: (item, message) for item, message in found if item.data == own[item.id]}
             back, later = ([n for n in places if ids[n] in there] for places in delivery.misplaced(others))
-            if covers(read_summary(values.get(SUMMARY))) in {ids[n] for n in later}:
+            if ends_at(read_summary(values.get(SUMMARY))) in {ids[n] for n in later}:
                 later = []  # a summary stands for them where they are
             if not (back or others):
                 return 0
@@ -192,7 +193,7 @@ class SessionLog:
                     put=with_departed(values, [there[ids[n]][1] for n in later]) if later else {},
                     remove=[there[ids[n]][0] for n in back + later],
                     append=[again[n] for n in sorted(again)],
-                    guard=_unchanged(values),
+                    guard=unchanged(values),
                 )
             except Conflict:
                 continue
@@ -237,7 +238,7 @@ class SessionLog:
 
         What was deleted, archived or cleared meanwhile does not stay there either.
         """
-        begun = yield from self._begun([item for item, _ in gone], values)
+        begun = yield from self.begun([item for item, _ in gone], values)
         if begun is None:
             return False
         said, ttl = [message for _, message in gone], self.session.ttl_along
@@ -247,7 +248,7 @@ class SessionLog:
             yield from self._take_back(long_term, gone, begun)
         return left
 
-    def _begun(self, items: Sequence[Item], values: dict[str, bytes]) -> Flow[dict[str, bytes] | None]:
+    def begun(self, items: Sequence[Item], values: dict[str, bytes]) -> Flow[dict[str, bytes] | None]:
         """The values with CREATED, without which nobody sees that the session was cleared; None: it already was."""
         if CREATED in values or not items:
             return values
@@ -255,10 +256,10 @@ class SessionLog:
         created = {CREATED: encode(first[0][1].created_at if first else None)}
         begun = {**values, **created}
         try:
-            yield from self.session.write(put=created, guard=_unchanged(values))
+            yield from self.session.write(put=created, guard=unchanged(values))
             if (yield from self.scan(after=items[0].seq - 1, limit=1)).items == items[:1]:
                 return begun
-            yield from self.session.write(delete=[CREATED], guard=_unchanged(begun))
+            yield from self.session.write(delete=[CREATED], guard=unchanged(begun))
         except Conflict:
             pass  # others were quicker
         return None
@@ -297,12 +298,12 @@ class SessionLog:
             remove: False, where it stays behind what is put in its place.
         """
         items = [item for item, _ in gone]
-        begun = yield from self._begun(items, values)
+        begun = yield from self.begun(items, values)
         if begun is None:
             return False
         put = {**(put or {}), **(with_departed(values, (message for _, message in gone)) if remove else {})}
         try:
-            yield from self.session.write(put=put, remove=items if remove else [], guard=_unchanged(begun))
+            yield from self.session.write(put=put, remove=items if remove else [], guard=unchanged(begun))
         except Conflict:
             return False
         return True
@@ -312,7 +313,8 @@ class SessionLog:
         return (yield from self.session.scan(**bounds))
 
 
-def _unchanged(values: dict[str, bytes]) -> dict[str, bytes | None]:
+def unchanged(values: dict[str, bytes]) -> dict[str, bytes | None]:
+    """The guard of a write that is to fail where others have changed one of these values since."""
     return {key: values.get(key) for key in WATCHED}
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from langmem_adapters import text
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.conversation.log import CREATED, PAGE, WATCHED, SessionLog, readable
-from langmem_adapters.conversation.stored_summary import SUMMARY, read_summary
+from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message, Recalled, Summary, salvage
@@ -85,14 +85,14 @@ class Conversation(SessionLog):
         summary = read_summary(page.values.get(SUMMARY))
         newest: list[S] = []
         looked_at = 0
-        covered = False
+        end, covered = ends_at(summary), False
         while page.items:
             looked_at += len(page.items)
             if summary is None:  # nothing is covered, so all of them together, which is quicker
                 newest += read(page.items)
             else:
                 for item in page.items:
-                    covered = covered or item.id == summary.covers
+                    covered = covered or item.id == end
                     if covered and text.stands_alone(newest[::-1]):
                         return summary, newest[::-1]
                     newest += [m for m in read([item]) if not covered or m.role == "user"]
@@ -109,11 +109,12 @@ class Conversation(SessionLog):
         page = yield from self.scan(limit=PAGE, reverse=True, keys=WATCHED)
         values = page.values
         summary = read_summary(values.get(SUMMARY)) or Summary(text="")
+        end = ends_at(summary)
         found: list[Item] = []
         while page.items:
             ids = [item.id for item in page.items]
-            if summary.covers in ids:
-                found += page.items[: ids.index(summary.covers)]
+            if end in ids:
+                found += page.items[: ids.index(end)]
                 break
             found += page.items
             page = yield from self.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
@@ -126,7 +127,8 @@ class Conversation(SessionLog):
 
         With ``archive`` they go to the long-term memory, or stay where they are without one; else they are deleted.
         """
-        new = Summary(text=summary, covers=gone[-1][0].id, updated_at=self._clock())
+        leave = self.long_term is not None or not archive
+        new = Summary(text=summary, covers=gone[-1][0].id, left=leave, updated_at=self._clock())
         put = {SUMMARY: new.to_bytes()}
         items = [item for item, _ in gone]  # a model takes its time, and what came again by mistake leaves unguarded
         page = yield from self.scan(after=items[0].seq - 1, before=items[-1].seq + 1, keys=WATCHED)
@@ -134,7 +136,7 @@ class Conversation(SessionLog):
             return False
         if archive and self.long_term is not None:
             return (yield from self.move(self.long_term, gone, covered.values, put=put))
-        return (yield from self.leave(gone, covered.values, put=put, remove=not archive))
+        return (yield from self.leave(gone, covered.values, put=put, remove=leave))
 
     def exists(self, wanted: str) -> Flow[bool]:
         """Whether a message says exactly this."""
@@ -183,7 +185,8 @@ class Conversation(SessionLog):
             values = yield from self.session.get([SUMMARY])
             old = read_summary(values.get(SUMMARY))
             covers = old.covers if old and summary else ""
-            new = Summary(text=summary, covers=covers, updated_at=self._clock())
+            left = bool(covers and old and old.left)
+            new = Summary(text=summary, covers=covers, left=left, updated_at=self._clock())
             try:
                 yield from self.session.write(put={SUMMARY: new.to_bytes()}, guard={SUMMARY: values.get(SUMMARY)})
             except Conflict:
@@ -203,7 +206,7 @@ class Conversation(SessionLog):
         """
         after = newest[0].seq - 1 if newest else 0
         page = yield from self.scan(after=after, limit=1, keys=[TITLE, *WATCHED])
-        begun = (yield from self._begun(newest, page.values)) if page.items == newest else None
+        begun = (yield from self.begun(newest, page.values)) if page.items == newest else None
         try:
             if begun is not None and TITLE not in begun:
                 guard = {TITLE: None, CREATED: begun.get(CREATED)}

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.model import Summary
 
-__all__ = ["SUMMARY", "covers", "moved_back", "read_summary"]
+__all__ = ["SUMMARY", "covers", "ends_at", "moved_back", "read_summary"]
 
 SUMMARY = "summary"
 """The value that stands for the messages up to one of them."""
@@ -18,6 +18,14 @@ _log = logging.getLogger("langmem_adapters")
 def covers(summary: Summary | None) -> str:
     """The store's id of the last message that a summary stands for; empty, where there is none."""
     return summary.covers if summary else ""
+
+
+def ends_at(summary: Summary | None) -> str:
+    """The id of the entry at which the part of the log ends that a summary stands for; empty, where that has left.
+
+    What comes under the same id later, delivered again or numbered anew, is none of it.
+    """
+    return summary.covers if summary and not summary.left else ""
 
 
 def moved_back(summary: Summary, gone: Collection[str], before: Iterable[str]) -> dict[str, bytes]:

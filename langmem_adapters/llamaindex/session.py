@@ -12,9 +12,9 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, CREATED, MOVES
-from langmem_adapters.conversation.stored_summary import SUMMARY, moved_back, read_summary
-from langmem_adapters.conversation.tombstones import DELETED, with_deleted
+from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, MOVES, WATCHED, unchanged
+from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, moved_back, read_summary
+from langmem_adapters.conversation.tombstones import with_deleted
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_message
@@ -33,13 +33,14 @@ class ChatSession:
 
     Active messages are the session's log, as everywhere. Archived ones are values, ``archived/<number>/<id>``, so
     that they move in one write and are exported and deleted with the session. The value ``archived`` is the last
-    number: whatever takes messages away here raises it and is guarded by it, and by what changes as a summary or the
-    long-term memory takes some; so none is archived twice or comes back.
+    number: whatever takes messages away here raises it and is guarded by it, and by what changes as others take some,
+    summarise or clear; so none is archived twice or comes back.
     """
 
     def __init__(self, brain: BrainMemory) -> None:
         self._brain = brain
-        self._session = brain._flows.session  # noqa: SLF001 - the one way to write with its ttl
+        self._log = brain._flows  # noqa: SLF001 - the one way to write with its ttl
+        self._session = self._log.session
 
     def add(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
         """Append messages; archived ones go behind the archive."""
@@ -76,7 +77,7 @@ class ChatSession:
 
         def plan(page: Page) -> _Change:
             if archive:
-                return {"remove": page.items, "archive": [(item.id, item.data) for item in page.items]}
+                return {**_active(page), "archive": [(item.id, item.data) for item in page.items]}
             return _deletion(page, page.items)
 
         check_count("n", n, least=0)
@@ -111,7 +112,7 @@ class ChatSession:
     def _look(self, n: int | None = None, *, archive: bool = False) -> Flow[Page]:
         """The oldest ``n`` entries of the log, or all; and all values, as they were at the same moment, if asked."""
         while True:
-            page = yield from self._session.scan(limit=n, keys=[*MOVES, CREATED, SUMMARY, DELETED])
+            page = yield from self._session.scan(limit=n, keys=WATCHED)
             if not archive:
                 return page
             values = yield from self._session.get(None)
@@ -130,10 +131,12 @@ class ChatSession:
                 raise SerializationError(f"the value {ARCHIVED!r} of this session is not a number")
             put = {f"{ARCHIVE}{last + n:08}/{id_}": data for n, (id_, data) in enumerate(entries, start=1)}
             own = change.pop("put", {})
-            put |= {ARCHIVED: encode(last + max(len(entries), 1)), **_created(page), **own}
-            guard = {key: page.values.get(key) for key in (*MOVES, *own)}
+            put |= {ARCHIVED: encode(last + max(len(entries), 1)), **own}
+            begun = yield from self._log.begun(page.items, page.values)
+            if begun is None:
+                continue
             try:
-                yield from self._session.write(put=put, guard=guard, **change)
+                yield from self._session.write(put=put, guard=unchanged(begun), **change)
             except Conflict:
                 continue
             return page
@@ -149,7 +152,15 @@ def _archive(page: Page) -> list[Item]:
 
 
 def _everything(page: Page) -> _Change:
-    return {"remove": page.items, "delete": [item.id for item in _archive(page)]}
+    return {**_active(page), "delete": [item.id for item in _archive(page)]}
+
+
+def _active(page: Page) -> _Change:
+    """Remove these, the oldest, and with them what the summary stands for, if that ends at one of them."""
+    summary = read_summary(page.values.get(SUMMARY))
+    if summary is None or ends_at(summary) not in {item.id for item in page.items}:
+        return {"remove": page.items}
+    return {"remove": page.items, "put": {SUMMARY: summary.model_copy(update={"left": True}).to_bytes()}}
 
 
 def _deletion(page: Page, gone: Sequence[Item]) -> _Change:
@@ -164,16 +175,11 @@ def _chats(items: Sequence[Item]) -> list[ChatMessage]:
     return [from_message(message) for message in messages if message is not None]
 
 
-def _created(page: Page) -> dict[str, bytes]:
-    """A session is as old as its first message was, also when that has left the log."""
-    first = salvage(page.items[0].data, "the first message") if page.items else None
-    return {CREATED: encode(first.created_at)} if first and CREATED not in page.values else {}
-
-
 def _cover_moved(page: Page, gone: Sequence[Item]) -> dict[str, bytes]:
     """The summary to be written as one is removed: where it ended at that, it ends at the message before."""
     summary = read_summary(page.values.get(SUMMARY))
-    if summary is None or summary.covers not in {item.id for item in gone}:
+    end = ends_at(summary)
+    if summary is None or end not in {item.id for item in gone}:
         return {}
     ids = [item.id for item in page.items]
-    return moved_back(summary, [item.id for item in gone], reversed(ids[: ids.index(summary.covers)]))
+    return moved_back(summary, [item.id for item in gone], reversed(ids[: ids.index(end)]))
