@@ -239,7 +239,44 @@ def test_an_imported_summary_hides_nothing_that_is_said_meanwhile() -> None:
     fits_an_order(lambda: begun("overflow"), [imports, adds], view)
 
 
-# --- other places
+# --- the long-term memory of a user, and other places
+
+
+def of_user(store: Any) -> LongTermMemory:
+    return LongTermMemory(store, store.index, user="ada", clock=lambda: 1000.0, new_id=lambda: str(next(store.numbers)))
+
+
+def matching(memory: LongTermMemory, text: str) -> list[str]:
+    return [found.id for found in memory.all() if found.message.text == text]
+
+
+MEMORIES: dict[str, Callable[[LongTermMemory], Any]] = {
+    "adds": lambda memory: memory.add([said("x1"), said("x2")], session="monday"),
+    "hears it elsewhere": lambda memory: memory.add([said("m1")], session="tuesday"),
+    "forgets a session": lambda memory: run(memory.forget_flow("monday", None)),
+    "corrects": lambda memory: [memory.update(id_, "c1") for id_ in matching(memory, "m1")],
+    "deletes": lambda memory: memory.delete(matching(memory, "m1")),
+    "searches": lambda memory: memory.search("m1 m2", 9),
+    "rebuilds": lambda memory: memory.rebuild(),
+}
+
+
+@pytest.mark.parametrize("pair", [*itertools.combinations_with_replacement(MEMORIES, 2)], ids=" and ".join)
+def test_memories_are_kept_once_and_found_as_they_are(pair: tuple[str, str]) -> None:
+    def make() -> MemoryStore:
+        store = begun("overflow")
+        store.index = open_index("memory:")  # type: ignore[attr-defined] # of all processes
+        of_user(store).add([said("m1"), said("m2")], session="monday")
+        of_user(store).search("m1", 1)
+        return store
+
+    def view(store: Any) -> set[Any]:
+        memory = of_user(store)
+        texts = sorted(found.message.text for found in memory.all())
+        assert texts == sorted(found.text for found in memory.search("m1 m2 x1 x2 c1", 9))
+        return {(found.message.text, said.session) for found in memory.all() for said in found.occurrences}
+
+    fits_an_order(make, [lambda store, deed=MEMORIES[name]: deed(of_user(store)) for name in pair], view)
 
 
 @pytest.mark.parametrize("deed", ["archives", "clears", "deletes"])
