@@ -222,10 +222,12 @@ class Sessions(Shared):
         for depth in range(_DEEPEST, -1, -1):  # the session last, so that it is still there if this fails half-way
             name = self._namespace(session)[-1] + depth * SUBAGENT
             existed |= yield from self._exists(name)
-            yield from step(self.store.clear, self._namespace(name))
+            places = [self._namespace(name)]
             if not self.scope.user:
                 own = longterm_namespace(self.scope.model_copy(update={"session": name}))
-                yield from step(self.store.clear, own)
+                places = [own, *places, own]  # again, for what moved there meanwhile
+            for place in places:
+                yield from step(self.store.clear, place)
         return existed
 
     def _length(self, session: str) -> int:

@@ -99,7 +99,7 @@ KINDS: dict[str, dict[str, Any]] = {
 def conversation(store: Any, kind: str) -> BrainMemory:
     """A session, with a long-term memory of its own where its kind has one."""
     settings = dict(KINDS[kind])
-    where = {"session": "monday", "clock": lambda: 1000.0, "new_id": lambda: str(next(store.numbers))}
+    where: dict[str, Any] = {"session": "monday", "clock": lambda: 1000.0, "new_id": lambda: str(next(store.numbers))}
     long_term = LongTermMemory(store, open_index("memory:"), **where) if settings.pop("remembers", False) else None
     return BrainMemory(store, "monday", long_term=long_term, model=told_of, clock=lambda: 1000.0, **settings)
 
@@ -216,6 +216,17 @@ def test_whoever_is_killed_leaves_nothing_that_the_next_message_does_not_mend(ki
     fits_an_order(lambda: begun(kind, "m1", "m2", "m3"), [on(kind, DEEDS[deed][0])], view, deaths=0)
 
 
+@pytest.mark.parametrize("deed", [clear, delete_session])
+def test_a_session_is_there_until_all_of_it_has_gone(deed: Deed) -> None:
+    """Else nobody would know that there is more of it to delete."""
+
+    def check(outcome: Outcome) -> None:
+        brain = conversation(outcome.store, "overflow")
+        assert not kept(brain) or Sessions(outcome.store).list_sessions()
+
+    explore(lambda: begun("overflow", "m1", "m2", "m3"), [on("overflow", deed)], check, deaths=0)
+
+
 def test_a_message_that_takes_the_id_of_a_summarised_one_is_shown() -> None:
     brain = conversation(begun("summary and memory", "m1", "m2", "m3"), "summary and memory")
     brain.add_messages([said("m2").model_copy(update={"content": "x7"})])
@@ -276,7 +287,8 @@ def test_memories_are_kept_once_and_found_as_they_are(pair: tuple[str, str]) -> 
         assert texts == sorted(found.text for found in memory.search("m1 m2 x1 x2 c1", 9))
         return {(found.message.text, said.session) for found in memory.all() for said in found.occurrences}
 
-    fits_an_order(make, [lambda store, deed=MEMORIES[name]: deed(of_user(store)) for name in pair], view)
+    one, other = (MEMORIES[name] for name in pair)
+    fits_an_order(make, [lambda store: one(of_user(store)), lambda store: other(of_user(store))], view)
 
 
 @pytest.mark.parametrize("deed", ["archives", "clears", "deletes"])

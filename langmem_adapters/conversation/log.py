@@ -108,13 +108,15 @@ class SessionLog:
 
     def clear(self, long_term: bool | None) -> Flow[None]:
         """Forget the session; and what of it is in the long-term memory, by default where that is the session's own."""
+        memory = None if long_term is False else self.long_term
+        own = memory is not None and not memory.scope.user
+        if memory is not None and own:  # first, so that the session is there until all of it has gone
+            yield from memory.clear_flow()
         yield from self.session.clear()
-        if self.long_term is None or long_term is False:
-            return
-        if not self.long_term.scope.user:
-            yield from self.long_term.clear_flow()
-        elif long_term:
-            yield from self.long_term.forget_flow(self.scope.session, None)
+        if memory is not None and own:  # what moved there meanwhile
+            yield from memory.clear_flow()
+        elif memory is not None and long_term:
+            yield from memory.forget_flow(self.scope.session, None)
 
     def delete(self, message_ids: set[str]) -> Flow[int]:
         """Remove messages here and in the long-term memory; gives how many there were."""
