@@ -353,7 +353,7 @@ def line(message: Message, session: str) -> dict[str, Any]:
     return {"v": 1, "type": "message", "session": session, "message": json.loads(message.to_bytes())}
 
 
-ASKED = ("How can I learn to play the piano?", "How do I learn to play the piano?", "Is there soup?")
+ASKED = ("How will I learn to play the piano?", "How do I learn to play the piano?", "Is there soup?")
 
 
 def test_a_threshold_decides_about_what_is_served() -> None:
