@@ -16,12 +16,9 @@ Met: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, float]]
 """Tells of documents how near they come to each word of the query, by id, given what was said just before each."""
 
 _K1, _B = 1.2, 0.4
-_PAST = (0.25, 0.5, 1.0, 0.0, 0.0)  # what a word counts two turns before, one before, in the turn itself, after
-_PAST_OF = _PAST[::-1]  # the same, seen from the word: from two turns before it to two after
-_WINDOW = len(_PAST)
 _FAR = 2  # turns on each side that count as beside one
+_ONE, _TWO = 0.5, 0.25  # what a word counts that was said one turn before, and two
 _FEW = 10  # cosines
-_Words: TypeAlias = list[dict[int, float] | None]
 
 
 class Values:
@@ -47,13 +44,14 @@ class Values:
         self._near_in_meaning = {id_ for id_, cosine in cosines.items() if cosine > 0}
         self._meaning = [0.0 if turn is _NOBODY else cosines.get(turn.id, unknown) for turn in turns]
         self._scores = [0.0] * len(cells)
-        self._words: list[Mapping[int, float] | None] = [None] * len(cells)
+        self._counts: list[dict[int, int]] = [{} for _ in evidence.idf]  # of each term by cell
+        self._near_words: set[int] = set()  # cells of turns that have a word, and of those beside them
         self._sessions = self._read_words()
 
     def _read_words(self) -> dict[int, tuple[float, float, float]]:
         """Of each stretch that has an order its BM25 squared, that of its best turn, and the greatest cosine there.
 
-        On the way, each turn's words and what they are worth go into its cell.
+        On the way, what a turn's words are worth goes into its cell, and they into what is counted there.
         """
         evidence = self._evidence
         counts: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}
@@ -66,7 +64,10 @@ class Values:
                 here[term] = here.get(term, 0) + count
             cell = self._cell_of.get(place)
             if cell is not None:
-                self._words[cell], self._scores[cell] = words, score
+                self._scores[cell] = score
+                self._near_words.update(range(cell - _FAR, cell + _FAR + 1))
+                for term, count in words.items():
+                    self._counts[term][cell] = count
         for place in evidence.candidates:
             number = Evidence.stretch_of(place)
             nearest[number] = max(nearest[number], self._meaning[self._cell_of[place]])
@@ -79,14 +80,13 @@ class Values:
 
     def measured(self) -> tuple[list[int], dict[str, Sequence[float]], dict[str, float]]:
         """The candidates that have any signal of the query, each of the signals of all, and its greatest value."""
-        around, past = self._windows()
-        cell_of = self._cell_of
-        there = [place for place in self._evidence.candidates if around[cell_of[place]] or self.says_it(place)]
+        near, cell_of = self._near_words, self._cell_of
+        there = [place for place in self._evidence.candidates if cell_of[place] in near or self.says_it(place)]
         if not there:
             return [], {}, {}
         cells = [cell_of[place] for place in there]
         signals = (
-            *self._in_windows(cells, around, past),
+            *self._in_windows(cells),
             *self._beside(cells),
             *self._alone([self._evidence.turns[place] for place in there]),
             *self._of_sessions(there),
@@ -105,34 +105,29 @@ class Values:
         """Whether a turn itself has a word of the query, or is near in meaning."""
         return place in self._evidence.words or self._evidence.turns[place].id in self._near_in_meaning
 
-    def _windows(self) -> tuple[_Words, _Words]:
-        """By cell: the words of a turn and of the two on each side; and of it and, worth less, of the two before."""
-        around: _Words = [None] * len(self._words)
-        past: _Words = [None] * len(self._words)
-        for cell, words in enumerate(self._words):
-            if words is None:
-                continue
-            for near, weight in enumerate(_PAST_OF, cell - _FAR):
-                _add(around, near, words, 1)
-                if weight:
-                    _add(past, near, words, weight)
-        return around, past
-
-    def _in_windows(self, cells: Sequence[int], around: _Words, past: _Words) -> tuple[Sequence[float], ...]:
-        """From context to covered."""
-        evidence, idf, lengths = self._evidence, self._evidence.idf, self._lengths
-        average, whole = evidence.average * sum(_PAST), evidence.average * _WINDOW
+    def _in_windows(self, cells: Sequence[int]) -> tuple[Sequence[float], ...]:
+        """From context to covered: a turn with the two before it, which count less, and with the two on each side."""
+        evidence, lengths = self._evidence, self._lengths
+        before = evidence.average * (1 + _ONE + _TWO)
+        beside = evidence.average * (1 + 2 * _FAR)
+        before_norms = [_norm(_TWO * lengths[c - 2] + _ONE * lengths[c - 1] + lengths[c], before) for c in cells]
+        beside_norms = [_norm(sum(lengths[c - _FAR : c + _FAR + 1]), beside) for c in cells]
         contexts, arounds, covered = [0.0] * len(cells), [0.0] * len(cells), [0.0] * len(cells)
-        for n, cell in enumerate(cells):
-            words, before = around[cell], past[cell]
-            if words:
-                near = lengths[cell - _FAR : cell + _FAR + 1]
-                arounds[n] = _bm25(words, idf, _norm(sum(near), whole))
-                covered[n] = sum([idf[term] for term in words]) / self._all_idf * evidence.found
-                if before:
-                    length = _PAST[0] * near[0] + _PAST[1] * near[1] + _PAST[2] * near[2]
-                    contexts[n] = _bm25(before, idf, _norm(length, average))
-        return contexts, arounds, covered
+        for idf, counts in zip(evidence.idf, self._counts, strict=True):
+            past, around = [0.0] * len(lengths), [0] * len(lengths)
+            for cell, count in counts.items():
+                past[cell] += count
+                past[cell + 1] += _ONE * count
+                past[cell + 2] += _TWO * count
+                for near in range(cell - _FAR, cell + _FAR + 1):
+                    around[near] += count
+            for n, cell in enumerate(cells):
+                if here := around[cell]:
+                    arounds[n] += idf * here / (here + beside_norms[n])
+                    covered[n] += idf
+                    if said := past[cell]:
+                        contexts[n] += idf * said / (said + before_norms[n])
+        return contexts, arounds, [idf / self._all_idf * evidence.found for idf in covered]
 
     def _beside(self, cells: Sequence[int]) -> tuple[Sequence[float], ...]:
         """From words to meaning_answer: what the turn says, and the turns beside it, each for itself."""
@@ -200,15 +195,6 @@ def _cells(evidence: Evidence) -> list[int | None]:
         cells.append(place)
         last, before = place, stretch
     return cells + apart
-
-
-def _add(cells: _Words, cell: int, words: Mapping[int, float], times: float) -> None:
-    here = cells[cell]
-    if here is None:
-        cells[cell] = {term: times * count for term, count in words.items()}
-    else:
-        for term, count in words.items():
-            here[term] = here.get(term, 0) + times * count
 
 
 def _floor(cosines: Collection[float]) -> float:
