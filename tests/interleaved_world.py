@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 from tests.interleavings import Gated, Outcome, explore
@@ -18,7 +19,11 @@ Part = Callable[["World"], Any]
 
 
 class GatedIndex(Gated):
-    """An index whose calls wait for their turn, as those of a store do."""
+    """An index by words whose calls wait for their turn, as those of a store do."""
+
+
+class GatedVectors(Gated):
+    """The same by meaning."""
 
 
 def _gated(name: str) -> Any:
@@ -28,9 +33,14 @@ def _gated(name: str) -> Any:
     return method
 
 
-for _name in ("apply", "position", "search", "nameless", "within", "gather"):
-    assert hasattr(LexicalIndex, _name)
-    setattr(GatedIndex, _name, _gated(_name))
+_BOTH = ("apply", "position", "search")
+for _gate, _of, _names in (
+    (GatedIndex, LexicalIndex, (*_BOTH, "nameless", "within", "gather")),
+    (GatedVectors, VectorIndex, (*_BOTH, "score", "refused")),
+):
+    for _name in _names:
+        assert hasattr(_of, _name)
+        setattr(_gate, _name, _gated(_name))  # as a class that is asked what index it is looks at itself alone
 
 
 class World:
@@ -57,7 +67,10 @@ class World:
         world.__dict__.update(self.__dict__)
         world.turn = turn  # type: ignore[method-assign, assignment]
         world.store, world.target = Gated(self.store, turn), Gated(self.target, turn)
-        world.indexes = [GatedIndex(index, turn) for index in self.indexes]
+        world.indexes = [
+            GatedVectors(index, turn) if isinstance(index, VectorIndex) else GatedIndex(index, turn)
+            for index in self.indexes
+        ]
         return world
 
 
