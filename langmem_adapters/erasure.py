@@ -232,11 +232,17 @@ class _Erasure:
         raise StoreError("it comes back: an index that has it was not given, or somebody goes on writing")
 
     def _clear(self, namespace: Namespace, indexes: Sequence[Index], *, indexed: int) -> None:
-        """Delete a namespace: from the store last, so that it is found again where an index fails."""
+        """Delete a namespace: from the store behind the indexes, so that it is found again where one fails.
+
+        A search under way may have told an index of it in between; of one that is not listed, nobody would see that.
+        """
         counts = _counted(self.store, namespace)
         for index in indexes:
             index.clear(namespace)
         self._drop(namespace)
+        for index in indexes:
+            if not is_listed(index):
+                index.clear(namespace)
         counts["indexed"] = indexed
         self.counts.update(counts)
         for place, number in counts.items():
