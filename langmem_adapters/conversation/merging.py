@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import operator
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from langmem_adapters.conversation.export_lines import Line, dump
@@ -43,6 +44,7 @@ class Merge:
         self._lines = 0
         self._values: dict[str, bytes] = {}
         self._messages: list[dict[str, Any]] = []
+        self._known: set[str] = set()  # the ids of the session's own messages
 
     def take(self, line: Line) -> None:
         """Add a line that was checked."""
@@ -57,21 +59,28 @@ class Merge:
         before = yield from step(self._store.get, self._namespace)
         summary = self._values.pop(SUMMARY, None)
         held, _ = yield from self._look(summary)
+        brought = {key: data for key, data in self._values.items() if key == DEPARTED and before.get(key, data) == data}
         if self._lines:
             yield from self._put(self._values)
             advance(self._lines)
-        entries = self._entries(held, before)
         added = 0
         for start in range(0, len(self._messages), _PAGE):
-            page = [entry for entry in entries[start : start + _PAGE] if entry is not None]
-            added += sum((yield from self._session.append(page)).new) if page else 0
-            advance(len(entries[start : start + _PAGE]))
-        if summary is not None and SUMMARY not in before:  # last, as it stands for messages that have to be there
+            page = self._messages[start : start + _PAGE]
+            added += yield from self._append(page, held, brought)
+            advance(len(page))
+        if summary is not None:
+            yield from self._summarize(summary)  # last, as it stands for messages that have to be there
+        return added
+
+    def _summarize(self, summary: bytes) -> Flow[None]:
+        """Keep the summary, where the session has none, and no message of which it does not tell."""
+        while SUMMARY not in (values := (yield from step(self._store.get, self._namespace, [SUMMARY, DEPARTED]))):
             if (yield from self._look(summary))[1]:  # others may have said something by now
                 _log.warning("an imported summary is left out: the session has messages of which it does not tell")
-            else:
-                yield from self._put({SUMMARY: summary})
-        return added
+                return
+            guard = {SUMMARY: None, DEPARTED: values.get(DEPARTED)}  # where it ends must not have left meanwhile
+            with suppress(Conflict):
+                yield from self._session.write(put={SUMMARY: summary}, guard=guard)
 
     def _look(self, summary: bytes | None) -> Flow[tuple[dict[str, bytes], bool]]:
         """The session's messages of these ids, and whether the summary would hide another one."""
@@ -84,6 +93,7 @@ class Merge:
         held: dict[str, bytes] = {}
         hides, behind, after = False, not end, 0
         while items := (yield from step(self._store.scan, self._namespace, after=after, limit=_PAGE)).items:
+            self._known.update(item.id for item in items)
             for item in items:
                 if item.id in offered:
                     held[item.id] = item.data
@@ -92,23 +102,48 @@ class Merge:
             after = items[-1].seq
         return held, hides
 
-    def _entries(self, held: dict[str, bytes], before: Mapping[str, bytes]) -> list[tuple[str, bytes] | None]:
-        """What is to be appended for each message; None for those that have left since they were imported before."""
-        entries: list[tuple[str, bytes] | None] = []
-        for message, left in zip(self._messages, self._have_left(before), strict=True):
-            id_, data = entry_id(message["id"]), dump(message)
-            if not self._is_same(held.setdefault(id_, data), message):  # another one, of the same id
-                id_ = content_id(self._read(message))
-                data = dump({**message, "id": id_})
-            entries.append(None if left else (id_, data))
-        return entries
+    def _append(
+        self, messages: list[dict[str, Any]], held: dict[str, bytes], brought: Mapping[str, bytes]
+    ) -> Flow[int]:
+        """Add messages, but those that have left since they were imported before; gives how many are new.
 
-    def _have_left(self, before: Mapping[str, bytes]) -> list[bool]:
-        if DEPARTED not in before:
-            return [False] * len(self._messages)
-        messages = [self._read(message) for message in self._messages]
+        ``held`` are the session's messages of these ids, and become all of them. ``brought`` are marks of what has left
+        elsewhere, which came with these lines.
+        """
+        entries = [self._entry(message, held) for message in messages]
+        while True:
+            values = yield from step(self._store.get, self._namespace, [DEPARTED])
+            left = self._have_left(messages, values, brought)
+            append = [entry for entry, gone in zip(entries, left, strict=True) if not gone]
+            if not append:
+                return 0
+            try:  # what is deleted or summarised at this moment must not come back
+                yield from self._session.write(append=append, guard={DEPARTED: values.get(DEPARTED)})
+            except Conflict:
+                continue
+            new = {id_ for id_, _ in append} - self._known
+            self._known |= new
+            return len(new)
+
+    def _entry(self, message: dict[str, Any], held: dict[str, bytes]) -> tuple[str, bytes]:
+        id_, data = entry_id(message["id"]), dump(message)
+        if self._is_same(held.setdefault(id_, data), message):
+            return id_, data
+        id_ = content_id(self._read(message))  # another one, of the same id
+        return id_, dump({**message, "id": id_})
+
+    def _have_left(
+        self, given: list[dict[str, Any]], values: Mapping[str, bytes], brought: Mapping[str, bytes]
+    ) -> list[bool]:
+        if values.get(DEPARTED) in {None, brought.get(DEPARTED)}:
+            return [False] * len(given)
+        messages = [self._read(message) for message in given]
         others = [message.model_copy(update={"id": content_id(message)}) for message in messages]
-        return list(map(operator.or_, have_departed(before, messages), have_departed(before, others)))
+        here, there = (
+            list(map(operator.or_, have_departed(marks, messages), have_departed(marks, others)))
+            for marks in (values, brought)
+        )
+        return [left and not elsewhere for left, elsewhere in zip(here, there, strict=True)]
 
     def _read(self, message: dict[str, Any]) -> Message:
         return Message.from_bytes(self._redacted(dump(message)))
