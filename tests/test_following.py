@@ -22,7 +22,7 @@ from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Hit, Message
-from langmem_adapters.protocols import START, Document, Index, Item, Position, Store
+from langmem_adapters.protocols import START, Document, Index, Item, Page, Position, Store
 from langmem_adapters.records import following, journal
 from langmem_adapters.records.journal import TIDIED, tidy
 from langmem_adapters.records.keyed import Records
@@ -140,6 +140,32 @@ def test_e4_an_index_dropped_while_it_is_followed_holds_everything_again(tmp_pat
     index.gate.open.set()
     thread.join()
     assert {hit.id for hit in index.search(NOTES, "bike", 2_000)} == set(keys)
+
+
+def test_an_index_that_another_moves_while_it_is_looked_at_is_not_dropped() -> None:
+    """As where an entry is removed from a log, and the index that stands at it steps back."""
+
+    class Moving(MemoryStore):
+        moves: list[Callable[[], None]] = []  # noqa: RUF012 - of one test
+
+        def scan(self, namespace: Namespace, **bounds: Any) -> Page:
+            if self.moves:
+                self.moves.pop()()
+            return super().scan(namespace, **bounds)
+
+    store, index = Moving(), Kept()
+    here = records(store, index)
+    put(here, ["one", "two"])
+    here.follow()
+    first, last = store.scan(NOTES).items
+
+    def step_back() -> None:
+        store.write(NOTES, remove=[last])
+        index.apply(NOTES, position=(first.seq, first.id), since=(last.seq, last.id))
+
+    store.moves.append(step_back)
+    here.follow()
+    assert (index.given, index.at) == (2, (first.seq, first.id)), "nothing was told twice"
 
 
 @pytest.fixture

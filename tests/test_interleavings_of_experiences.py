@@ -157,3 +157,14 @@ def test_the_death_of_a_process_heals(first: str, second: str) -> None:
 
     parts = processes(part(first, "beta"), part(second, "delta"))
     explore(lambda: World(begin=begun("any")), parts, check, switches=1, deaths=0)
+
+
+def test_a_search_finds_what_is_kept_though_its_index_is_dropped_meanwhile() -> None:
+    def check(outcome: Outcome) -> None:
+        assert outcome.done()[0] == ["alpha"]
+
+    def found(world: World) -> list[Any]:
+        return [each.experience.resp for each in pool(world).query("alpha", k=9)]
+
+    parts = processes(found, lambda world: world.indexes[0].clear(POOL))
+    explore(lambda: World(begin=begun("any")), parts, check)

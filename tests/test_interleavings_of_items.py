@@ -88,3 +88,14 @@ def test_the_death_of_a_process_beside_a_store_heals(first: str, second: str) ->
 
     make = lambda: World(2, begin=lambda world: begun(world, passed=121.0))  # noqa: E731
     explore(make, processes(PARTS[first], PARTS[second]), check, switches=1, deaths=0)
+
+
+def test_a_search_finds_what_is_kept_though_its_index_is_dropped_meanwhile() -> None:
+    def check(outcome: Outcome) -> None:
+        assert outcome.done()[0] == ["bike"]
+
+    def found(world: World) -> list[str]:
+        return [item.key for item in shared(world).search(NS, query="alpha")]
+
+    parts = processes(found, lambda world: world.indexes[0].clear(("langgraph", "", "items", *NS)))
+    explore(lambda: World(2, begin=lambda world: begun(world, passed=1.0)), parts, check)

@@ -43,6 +43,11 @@ def begun(world: World) -> None:
         memory(world, machine).search("alpha")
 
 
+def begun_here(world: World) -> None:
+    memory(world).add([message("alpha", "m1"), message("beta", "m2")])
+    memory(world).search("alpha")
+
+
 def kept(world: World) -> dict[str, list[str]]:
     return {each.message.text: [said.session for said in each.occurrences] for each in memory(world).all()}
 
@@ -71,6 +76,16 @@ MEMORIES: dict[str, Part] = {
     "search there": silently(lambda world: memory(world, 1).search("alpha")),
     "rebuild": lambda world: memory(world).rebuild(),
 }
+
+
+def test_a_search_beside_a_rebuild_finds_all_that_is_kept() -> None:
+    """Also where the index is dropped once it was brought up to the store."""
+
+    def check(outcome: Outcome) -> None:
+        assert outcome.done()[0] == ["alpha"]
+
+    parts = processes(lambda world: [found.text for found in memory(world).search("alpha")], MEMORIES["rebuild"])
+    explore(lambda: World(begin=begun_here), parts, check)
 
 
 @pytest.mark.parametrize("first", MEMORIES)

@@ -10,6 +10,7 @@ from langmem_adapters.model import Hit
 from langmem_adapters.protocols import ConversationIndex, Evidence, Index
 from langmem_adapters.recall.vectors import Asking, Semantic
 from langmem_adapters.records.filtering import SPARE, Wanted
+from langmem_adapters.records.following import steadily
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.signal_values import Met
 from langmem_adapters.signals import Ranked, Signal, candidates, ranked
@@ -64,7 +65,15 @@ class Search:
         looked for. That is by words and by meaning, and they are weighed together with what would be weighed without a
         filter: the same conversations around them, the same scales.
         """
-        self._records.follow()
+
+        def best() -> list[tuple[Ranked, bytes]]:
+            return self._best(query, k, wanted, thread, explain=explain)
+
+        return steadily(self._records.follow, self._index, self._records.namespace, best)
+
+    def _best(
+        self, query: str, k: int, wanted: Callable[[str, bytes], bool], thread: str, *, explain: bool
+    ) -> list[tuple[Ranked, bytes]]:
         index, choice = self._conversations, Wanted(self._records.get, wanted)
         if index is None:
             return choice.best(lambda ask: self._by_scores(query, ask), k)

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from langmem_adapters.errors import Conflict, SearchError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import START, Document, Index, Item, Position, Store
 from langmem_adapters.records.journal import TIDIED, place, tidied
 
-__all__ = ["Change", "begin", "follow"]
+__all__ = ["Change", "begin", "follow", "steadily"]
 
 _PAGE = 500
+_DROPS = 3  # of an index while it is searched, after which what was found is given
 _BEGINNINGS = 10  # of one call: two embedders that share an index would replace each other's work for ever
 _log = logging.getLogger("langmem_adapters")
+
+T = TypeVar("T")
 
 
 class Change(NamedTuple):
@@ -46,8 +49,8 @@ def follow(
     begun: Callable[[], None] | None = None,
     astray: Callable[[], None] | None = None,
     form: str = "",
-) -> None:
-    """Bring an index up to the store, a page at a time.
+) -> Position | None:
+    """Bring an index up to the store, a page at a time; gives where it stands then, or None, if it was not begun.
 
     Args:
         store: Where the log is.
@@ -67,7 +70,7 @@ def follow(
     while True:
         news = _news(store, index, namespace, form, astray)
         if not news.items:
-            return
+            return news.since
         try:
             if news.since is None:
                 beginnings += 1
@@ -84,6 +87,18 @@ def follow(
             continue  # somebody else has cleared the index, or brought it further: look where it stands now
         if report:
             report(len(news.items))
+
+
+def steadily(
+    follow: Callable[[], Position | None], index: Index, namespace: Namespace, search: Callable[[], list[T]]
+) -> list[T]:
+    """Search an index that is up to date; once more, if nothing was found and somebody dropped it in between."""
+    for _ in range(_DROPS):
+        stands = follow()
+        found = search()
+        if found or stands is None or index.position(namespace) == stands:
+            break
+    return found
 
 
 def begin(index: Index, namespace: Namespace, new_id: Callable[[], str]) -> None:
@@ -107,6 +122,8 @@ def _news(
         return _News(since, page.items[:_PAGE], to)
     if page.items and since == _stamped(place(page.items[0], to), form):
         return _News(since, page.items[1:], to)
+    if index.position(namespace) != since:
+        return _news(store, index, namespace, form, astray)  # somebody else has brought it further meanwhile
     if astray and since[0] > to and since[0] not in {item.seq for item in page.items[:1]}:
         astray()
     _log.info("the index of %r begins anew: its store was cleared, replaced or tidied, or its texts are", namespace[0])

@@ -17,9 +17,10 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, StoreError
 from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace, to_bytes
-from langmem_adapters.protocols import Document, Index, Item, Store
+from langmem_adapters.model import Hit
+from langmem_adapters.protocols import Document, Index, Item, Position, Store
 from langmem_adapters.records.filtering import Wanted
-from langmem_adapters.records.following import Change, follow
+from langmem_adapters.records.following import Change, follow, steadily
 from langmem_adapters.records.journal import TIDIED, keys_of, tidy
 from langmem_adapters.validation import check_index, check_store
 
@@ -135,17 +136,17 @@ class Records:
             yield items
             after = items[-1].seq
 
-    def follow(self, report: Callable[[int], None] | None = None, *, index: Index | None = None) -> None:
-        """Bring one of the indexes up to the store, the first if none is given.
+    def follow(self, report: Callable[[int], None] | None = None, *, index: Index | None = None) -> Position | None:
+        """Bring one of the indexes up to the store, the first if none is given; gives where it stands then.
 
         ``report`` is told after each page how many entries it held.
         """
         index = index or self.index
         if index is None:
-            return
+            return None
         with self._following[id(index)].held():
             new_id, form, astray = self._new_id, self._form, self._retell
-            follow(
+            return follow(
                 self.store, index, self.namespace, self._change, new_id=new_id, report=report, astray=astray, form=form
             )
 
@@ -184,8 +185,11 @@ class Records:
         index = self.index
         if index is None or k <= 0:
             return []
-        self.follow()
-        found = Wanted(self.get, wanted).best(lambda ask: index.search(self.namespace, query, ask), k)
+
+        def best() -> list[tuple[Hit, bytes]]:
+            return Wanted(self.get, wanted).best(lambda ask: index.search(self.namespace, query, ask), k)
+
+        found = steadily(self.follow, index, self.namespace, best)
         return [(hit.id, hit.score, data) for hit, data in found]
 
 

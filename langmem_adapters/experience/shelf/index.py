@@ -21,7 +21,7 @@ from langmem_adapters.experience.shelf.rows import Rows
 from langmem_adapters.flow import submit
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Item, Position, SemanticIndex
-from langmem_adapters.records.following import Change, follow
+from langmem_adapters.records.following import Change, follow, steadily
 
 __all__ = ["Found"]
 
@@ -49,25 +49,35 @@ class Found:
         self._is_late = False
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """The ``k`` best, of which some may be gone."""
+        """The ``k`` best, of which some may be gone, from an index that was brought up to the log."""
+        return steadily(self.follow, self.index, self._rows.namespace, lambda: self.more(query, k))
+
+    def more(self, query: str, k: int) -> list[Hit]:
+        """The ``k`` best of the index as it is."""
         return self.index.search(self._rows.namespace, query, k)
 
-    def follow(self) -> None:
-        """Bring the index up to the log, unless another thread is at it, and not done in a moment."""
-        if not self._followed(0.0 if self._is_late else self._patience):
-            self._is_late = True
-            self._followed(0.0)  # who was at it may have gone before it could see that
+    def follow(self) -> Position | None:
+        """Bring the index up to the log, unless another thread is at it, and not done in a moment.
 
-    def _followed(self, seconds: float) -> bool:
+        Gives where it stands then; None, if it was not begun, or was left to the other thread.
+        """
+        alone, stands = self._followed(0.0 if self._is_late else self._patience)
+        if not alone:
+            self._is_late = True
+            _, stands = self._followed(0.0)  # who was at it may have gone before it could see that
+        return stands
+
+    def _followed(self, seconds: float) -> tuple[bool, Position | None]:
         """Wait so long at the most to be the one who follows; False, if another is."""
+        stands = None
         with self._following.taken(seconds) as alone:
             if alone:
                 self._is_late = False
-                self._follow()
+                stands = self._follow()
         if alone and self._is_late:
             with suppress(RuntimeError):  # the interpreter is shutting down
                 submit(self._catch_up)
-        return alone
+        return alone, stands
 
     def _catch_up(self) -> None:
         try:
@@ -75,7 +85,7 @@ class Found:
         except LangmemError as error:  # the next search will meet it, too
             _log.info("an index of experiences is behind: %s", type(error).__name__)
 
-    def _follow(self) -> None:
+    def _follow(self) -> Position | None:
         told: list[str] = []
 
         def change(items: Sequence[Item]) -> Change:
@@ -88,7 +98,7 @@ class Found:
         def report(_: int) -> None:
             self.forget(told)  # what went while the index was told of it, which may take as long as a model does
 
-        follow(self._rows.store, self.index, self._rows.namespace, change, new_id=_new_id, report=report)
+        return follow(self._rows.store, self.index, self._rows.namespace, change, new_id=_new_id, report=report)
 
     def forget(self, keys: Sequence[str], left: Sequence[Item] = ()) -> None:
         """Forget those of these keys that are gone, and step back from items that have left the log."""

@@ -222,10 +222,8 @@ class Shelf:
         """
         if self._found is None:
             raise ConfigurationError("a pool that is searched by meaning needs an index: give it index=")
-        self._found.follow()
-        ask = k
+        hits, ask = self._found.search(query, k), k
         while True:
-            hits = self._found.search(query, ask)
             data = self.store.get(self.namespace, [hit.id for hit in hits])
             entries = {key: read(value) for key, value in data.items()}
             there = [(hit.id, hit.score, entry) for hit in hits if (entry := entries.get(hit.id)) is not None]
@@ -235,6 +233,7 @@ class Shelf:
             if len(found) >= k or len(hits) < ask or len(there) - len(found) >= _FAR:
                 return found[:k]
             ask = 4 * ask + _MORE
+            hits = self._found.more(query, ask)
 
     def _remove(self, spent: dict[str, bytes]) -> None:
         keys = list(spent)
