@@ -244,7 +244,8 @@ _FOREIGN = re.compile(
 _ALIKE = """
     arshai brain cache_outage cache_proof cache_removal cached_together callbacks_that_fail
     compaction docs embedding_beside erasure experience_eviction expiry fast_paths following forks
-    importing interleavings interleavings_of_erasure interleavings_of_items interleavings_of_meanings isolation
+    importing interleavings interleavings_of_chats interleavings_of_erasure interleavings_of_items
+    interleavings_of_meanings isolation
     langchain_history_peers langchain_overlap langchain_thread
     langchain_thread_view langchain_turn langgraph_shelf middleware_clients middleware_recording
     middleware_taken_back operations plots policies progress recall_filters recent remembering

@@ -7,6 +7,7 @@ BaseChatStore: ``get_messages`` cannot be both. What they do is written once, in
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,8 @@ from langmem_adapters.stores import masked_url, store_of, unpicklable
 __all__ = ["BrainChatStore", "SyncBrainChatStore"]
 
 _ACTIVE = MessageStatus.ACTIVE
+_read: ContextVar[ChatSession | None] = ContextVar("langmem_adapters.llamaindex.read", default=None)
+"""With what this task has read last: a ``Memory`` reads, counts, and has the oldest archived of what it has read."""
 
 
 class _OnStore(BaseModel):
@@ -115,7 +118,10 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
         self, key: str, status: MessageStatus | None = _ACTIVE, limit: int | None = None, offset: int | None = None
     ) -> list[ChatMessage]:
         """The messages of a status, oldest first; with ``status=None`` the archived, then the active ones."""
-        return await arun(self._session(key).read(status, limit, offset))
+        session = self._session(key)
+        messages = await arun(session.read(status, limit, offset))
+        _read.set(session if status == _ACTIVE and limit is None else None)
+        return messages
 
     async def count_messages(self, key: str, status: MessageStatus | None = _ACTIVE) -> int:
         """How many messages of a status there are; with ``status=None``, how many in all."""
@@ -131,23 +137,34 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
 
     async def set_messages(self, key: str, messages: list[ChatMessage], status: MessageStatus = _ACTIVE) -> None:
         """Replace all messages of the key, archived ones too, in one write; one that is just being added stays."""
+        _read.set(None)
         await arun(self._session(key).replace(messages, status))
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Delete the active message at a position, from 0 or, counted from the end, -1; None if there is none."""
+        _read.set(None)
         return await arun(self._session(key).remove_at(idx))
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
         """Delete the messages of a status; with ``status=None`` the whole session, its summary and title too."""
+        _read.set(None)
         await arun(self._session(key).remove_all(status))
 
     async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Delete the oldest ``n`` active messages and return them."""
+        _read.set(None)
         return await arun(self._session(key).remove_oldest(n, archive=False))
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Archive the oldest ``n`` active messages, in one write, and return them."""
-        return await arun(self._session(key).remove_oldest(n, archive=True))
+        """Archive the oldest ``n`` active messages, in one write, and return them.
+
+        Of messages that the same task has just read, those that somebody else has taken since count as archived, so
+        that a ``Memory`` gives its memory blocks whatever it archives.
+        """
+        session = self._session(key).after(_read.get())
+        archived = await arun(session.remove_oldest(n, archive=True))
+        _read.set(session)
+        return archived
 
     async def get_keys(self) -> list[str]:
         """The sessions of the user, the latest written first."""

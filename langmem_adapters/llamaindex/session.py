@@ -9,6 +9,7 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.storage.chat_store.base_db import MessageStatus
+from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
@@ -41,6 +42,14 @@ class ChatSession:
         self._brain = brain
         self._log = brain._flows  # noqa: SLF001 - the one way to write with its ttl
         self._session = self._log.session
+        self.place = (self._log.store, self._log.namespace)
+        self.seen: list[str] = []
+        """The ids of the active messages, as they were read, without those that were archived since."""
+
+    def after(self, other: ChatSession | None) -> Self:
+        """Itself, with what another one has seen, if that was of the same session."""
+        self.seen = other.seen if other is not None and other.place == self.place else []
+        return self
 
     def add(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
         """Append messages; archived ones go behind the archive."""
@@ -59,6 +68,7 @@ class ChatSession:
         stop = None if limit is None else start + limit
         n = stop if status == _ACTIVE else 0 if status else None
         page = yield from self._look(n, archive=status != _ACTIVE)
+        self.seen = [item.id for item in page.items]
         return _chats((_archive(page) + page.items)[start:stop])
 
     def count(self, status: MessageStatus | None) -> Flow[int]:
@@ -73,15 +83,26 @@ class ChatSession:
         yield from self._change(lambda page: {**_everything(page), place: new}, archive=True)
 
     def remove_oldest(self, n: int, *, archive: bool) -> Flow[list[ChatMessage]]:
-        """Take the oldest active messages away, into the archive if asked, and give them."""
+        """Take the oldest active messages away, into the archive if asked, and give them.
+
+        Of those that this has read before, it takes no others in place of what somebody else has taken since:
+        LlamaIndex gives its memory blocks what it has read, and not what this gives.
+        """
+        check_count("n", n, least=0)
+        seen, self.seen = {*self.seen[:n]}, self.seen[n:]
+
+        def oldest(page: Page) -> Page:
+            read = [item for item in page.items if item.id in seen]
+            new = [item for item in page.items if item.id not in seen]
+            return page._replace(items=read + new[: n - len(seen)])
 
         def plan(page: Page) -> _Change:
+            page = oldest(page)
             if archive:
                 return {**_active(page), "archive": [(item.id, item.data) for item in page.items]}
             return _deletion(page, page.items)
 
-        check_count("n", n, least=0)
-        return _chats((yield from self._change(plan, n)).items)
+        return _chats(oldest((yield from self._change(plan, n))).items)
 
     def remove_at(self, idx: int) -> Flow[ChatMessage | None]:
         """Remove the active message at a position, and give it."""
