@@ -165,10 +165,9 @@ class _Manager:
         if not newest:
             _log.warning("there is no memory of type %s to update in this conversation", given.memory_type)
             return
-        text, *others = given.texts
-        changed = yield from self._memory.update_flow(place[0], text, place[1], newest[0].id, None)
-        if changed and others:
-            yield from self._kept(given, others, newest[0].metadata)
+        text, *behind = given.texts
+        keep, item_id = self._keep, newest[0].id
+        yield from self._memory.update_flow(place[0], text, place[1], item_id, None, behind=behind[-keep:], keep=keep)
 
 
 class RedisWorkingMemoryManager(_Manager):

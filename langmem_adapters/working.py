@@ -194,9 +194,12 @@ class WorkingMemory(Shared):
         entries = [(item.id, write_item(item)) for item in items]
         put = {_REVISION: entries[-1][0].encode(), **{_OWN + item.id: item.id.encode() for item in items}}
         old = (yield from self._surplus(place, keep - len(items), len(items))) if keep else []
-        own = [_OWN + item.id for entry in old if (item := read_item(entry, place[-1]))]
+        own = self._revisions(place, old)
         yield from step(self._store.write, place, append=entries, put=put, remove=old, delete=own, ttl=self.ttl)
         return items
+
+    def _revisions(self, place: Namespace, entries: Sequence[Item]) -> list[str]:
+        return [_OWN + item.id for entry in entries if (item := read_item(entry, place[-1]))]
 
     def _surplus(self, place: Namespace, room: int, count: int) -> Flow[list[Item]]:
         """The oldest entries, where there is no room for all: a few more than ``count``, so that many become fewer."""
@@ -220,8 +223,14 @@ class WorkingMemory(Shared):
         memory_type: MemoryType,
         item_id: str | None,
         metadata: Mapping[str, Any] | None,
+        *,
+        behind: Sequence[Any] = (),
+        keep: int | None = None,
     ) -> Flow[WorkingItem | None]:
-        """:meth:`update`, as a part of a larger flow."""
+        """:meth:`update`, as a part of a larger flow; what is to stand ``behind`` the item comes with the same write.
+
+        ``keep`` as in :meth:`store_flow`.
+        """
         place = self._place(conversation_id, memory_type)
         for attempt in range(_ATTEMPTS):
             found, revisions = yield from self._look_again(attempt, place, item_id)
@@ -230,7 +239,10 @@ class WorkingMemory(Shared):
                 return None
             data = (yield from step(change, old.data if old else None)) if callable(change) else change
             new = self._changed(old, _checked(data), metadata)
-            if (yield from self._replace(place, found, new, revisions)):
+            items = [new, *(self._changed(None, _checked(one), new.metadata) for one in behind)]
+            count = len(behind)
+            surplus = (yield from self._surplus(place, keep - count, count)) if keep and count else []
+            if (yield from self._replace(place, found, items[-keep if keep else 0 :], revisions, surplus)):
                 return new
         raise _overtaken()
 
@@ -251,7 +263,7 @@ class WorkingMemory(Shared):
             found, revisions = yield from self._look_again(attempt, place, item_id)
             if not found:
                 return False
-            if (yield from self._replace(place, found, None, revisions)):
+            if (yield from self._replace(place, found, [], revisions)):
                 return True
         raise _overtaken()
 
@@ -274,20 +286,27 @@ class WorkingMemory(Shared):
         return (yield from self._newest(place, 1, item_id))
 
     def _replace(
-        self, place: Namespace, found: list[_Found], new: WorkingItem | None, revisions: dict[str, bytes]
+        self,
+        place: Namespace,
+        found: list[_Found],
+        items: Sequence[WorkingItem],
+        revisions: dict[str, bytes],
+        surplus: Sequence[Item] = (),
     ) -> Flow[bool]:
-        """Put an item's new version in the place of the old one; False, if that was written since the look."""
-        version = self._new_id()
-        own = _OWN + (found[0].item if new is None else new).id
+        """Put new items in the place of the one that was found; False, if that was written since the look."""
+        entries = [(self._new_id(), write_item(item)) for item in items]
+        put = {_OWN + item.id: version.encode() for item, (version, _) in zip(items, entries, strict=True)}
+        own = _OWN + (found[0].item if found else items[0]).id
         guarded = own if own in revisions else _REVISION
+        gone = [own, *self._revisions(place, surplus)]
         try:
             yield from step(
                 self._store.write,
                 place,
-                append=[] if new is None else [(version, write_item(new))],
-                remove=[one.entry for one in found],
-                put={_REVISION: version.encode()} | ({} if new is None else {own: version.encode()}),
-                delete=[own] if new is None else [],
+                append=entries,
+                remove=list(dict.fromkeys([*(one.entry for one in found), *surplus])),
+                put={_REVISION: (entries[-1][0] if entries else self._new_id()).encode(), **put},
+                delete=[key for key in gone if key not in put],
                 guard={guarded: revisions.get(guarded)},
                 ttl=self.ttl,
             )

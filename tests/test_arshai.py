@@ -37,6 +37,8 @@ from langmem_adapters.protocols import Page, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 from langmem_adapters.working import TWELVE_HOURS
+from tests.interleaved_world import Part, World, processes
+from tests.interleavings import Outcome, explore
 from tests.servers import RedisServer
 
 VERSION = "1.15.0"
@@ -296,6 +298,51 @@ def test_an_update_brings_nothing_back_that_was_deleted_meanwhile(host: Host) ->
     manager.store(host.input("private"))
     manager.update(host.input("a", "b"))
     assert manager.retrieve(host.input()) == []
+
+
+@pytest.mark.parametrize("other", ["delete", "expire", "retrieve", "update"])
+def test_an_update_of_several_texts_is_there_at_once_or_not_at_all(other: str, host: Host) -> None:
+    def manager(world: World) -> Any:
+        return arshai._Manager(world.store, 60.0, world.clock)
+
+    def expire(world: World) -> None:
+        world.turn("expire")
+        world.clock.advance(61)
+
+    def read(world: World) -> list[str]:
+        return texts(manager(world).retrieve(host.input()))
+
+    others: dict[str, Part] = {
+        "delete": lambda world: manager(world).delete(host.input()),
+        "expire": expire,
+        "retrieve": read,
+        "update": lambda world: manager(world).update(host.input("c")),
+    }
+    parts: list[Part] = [lambda world: manager(world).update(host.input("a", "b")), others[other]]
+
+    def check(outcome: Outcome) -> None:
+        outcome.done()
+        found = read(outcome.store)
+        assert len({*found} & {"a", "b"}) == 2 or not found or other == "update"
+        assert other != "update" or len(found) == 2
+        assert other != "retrieve" or outcome.results[1] in (["old"], ["b", "a"])
+
+    def make() -> World:
+        return World(0, begin=lambda world: manager(world).store(host.input("old")))
+
+    explore(make, processes(*parts), check)
+
+
+@pytest.mark.parametrize(("keep", "left"), [(1, ["b"]), (2, ["b", "a"]), (3, ["b", "a", "one"])])
+def test_an_update_of_several_texts_keeps_to_the_bound(
+    keep: int, left: list[str], any_store: Store, host: Host
+) -> None:
+    manager = arshai._Manager(any_store, 60.0, time.time, keep=keep)
+    for text in ("one", "two"):
+        manager.store(host.input(text))
+    manager.update(host.input("a", "b"))
+    assert texts(manager.retrieve(host.input())) == left
+    assert len(any_store.get(("working", "", "", "c1", "SHORT_TERM"))) == 1 + len(left)
 
 
 def test_the_newest_texts_are_kept_and_others_go_with_the_next_write(any_store: Store, host: Host) -> None:
