@@ -288,6 +288,8 @@ class _Erasure:
             node, label = (*root, *branch[:-1]), encode_namespace(branch[-1:])
             values = self.store.get(node)
             gone = [key for kind in kinds if (key := f"{kind} {label}") in values]
+            if "items" not in kinds and self.store.get((*root, *branch)).keys() - {_ADDED}:
+                return  # others have put something there since; whoever does so later changes what guards the write
             bare = not values.keys() - {*gone, _ADDED}
             if bare and self._user in branch[:-1]:
                 self.store.clear(node)

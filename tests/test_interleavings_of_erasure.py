@@ -123,3 +123,19 @@ def test_a_user_who_is_deleted_beside_another_process(part: str) -> None:
         assert others(outcome.store) == untouched
 
     explore(make, processes(*parts), check, switches=1)
+
+
+@pytest.mark.parametrize("namespace", [("memories", "bob"), ("memories", "bob", "deeper")], ids="/".join)
+def test_others_are_listed_who_begin_while_a_user_is_deleted(namespace: tuple[str, ...]) -> None:
+    """A branch of the tree that has become bare is removed only as long as nothing grows there again."""
+
+    def check(outcome: Outcome) -> None:
+        outcome.done()
+        assert shared(outcome.store).list_namespaces() == [namespace]
+        assert [found.key for found in shared(outcome.store).search(("memories",))] == ["b1"]
+
+    parts: list[Part] = [
+        lambda world: delete_user(world.store, world.indexes, user="ada"),
+        lambda world: shared(world).put(namespace, "b1", {"text": "t"}),
+    ]
+    explore(lambda: World(begin=item), processes(*parts), check, switches=1)
