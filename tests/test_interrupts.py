@@ -34,6 +34,10 @@ SESSION = ("s",)
 # A connection that was being borrowed as the interrupt came belongs to nobody, and is closed with the garbage: Python
 # 3.13 warns of that.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
+_locks_are_let_go = pytest.mark.skipif(
+    sys.version_info[:2] == (3, 14),
+    reason="an interrupt leaves any lock of Python 3.14's held, https://github.com/python/cpython/issues/148874",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -143,6 +147,7 @@ def test_j1_an_interrupt_leaves_a_store_in_memory_whole(name: str) -> None:
     assert cells(prepare, lambda: look_at(store)) > 15
 
 
+@_locks_are_let_go
 @pytest.mark.parametrize("name", CALLS)
 def test_j1_an_interrupt_leaves_a_store_in_memory_to_other_threads(name: str) -> None:
     store = MemoryStore()
@@ -161,6 +166,7 @@ def test_j1_an_interrupt_leaves_a_store_in_memory_to_other_threads(name: str) ->
     assert cells(prepare, look) > 15
 
 
+@_locks_are_let_go
 def test_j1_an_interrupt_leaves_all_of_a_write_to_memory_or_nothing() -> None:
     store = MemoryStore()
     before = ["a", "b", "c"], {"old": b"1", "same": b"1"}
@@ -225,6 +231,7 @@ def test_j1_an_interrupt_leaves_a_lock_to_its_thread(take: Callable[[ForkSafeLoc
     assert not other.is_alive()
 
 
+@_locks_are_let_go
 def test_j1_an_interrupt_leaves_the_background_to_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(background._lanes, "work", background._Background())
 
@@ -235,6 +242,7 @@ def test_j1_an_interrupt_leaves_the_background_to_what_comes_next(monkeypatch: p
     look()
 
 
+@_locks_are_let_go
 def test_c8_an_interrupted_call_keeps_nobody_waiting(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "t.db")
 
@@ -275,6 +283,7 @@ def test_j1_an_interrupt_while_a_command_is_packed_does_not_crash_the_process() 
     assert (ended.returncode, ended.stdout) == (0, "interrupted\n"), ended.stderr
 
 
+@_locks_are_let_go
 @pytest.mark.parametrize("query", ["", "?protocol=3"])
 def test_j1_an_interrupt_leaves_a_server_s_answers_to_whom_they_are_for(
     redis_server: RedisServer, key_prefix: str, query: str
