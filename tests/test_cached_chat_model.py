@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
+import contextvars
 import copy
 import json
 import pickle
@@ -38,6 +40,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, Field, PrivateAttr
 
 from langmem_adapters import ConfigurationError, StoreUnavailable
+from langmem_adapters.experience.single_flight import flights
 from langmem_adapters.langchain import BrainChatMessageHistory, CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.caching.pieces import pieces, whole
 from langmem_adapters.protocols import Store
@@ -873,6 +876,54 @@ def test_c8_nobody_waits_for_a_stream_whose_readers_thread_has_ended() -> None:
     assert model.invoke("Hi").content == "Another."
     assert time.monotonic() - started < 30
     assert "".join(chunk.content for chunk in begun[0]) == "two three."
+
+
+def test_c8_nobody_waits_long_for_a_stream_that_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server leaves a blocking stream as it is when its client goes, and the thread that read it serves others."""
+    monkeypatch.setattr(flights, "_PATIENCE", 0.01)
+    model = CachedChatModel(Scripted(script=["One two three.", "Another."]), _cache(), wait=60)
+    leave = threading.Event()
+    begun: list[Any] = []
+
+    def serve() -> None:
+        begun.append(model.stream("Hi"))
+        next(begun[0])
+        leave.wait(120)
+
+    server = threading.Thread(target=serve)
+    server.start()
+    until(lambda: bool(begun))
+    started = time.monotonic()
+    assert model.invoke("Hi").content == "Another."
+    assert time.monotonic() - started < 30
+    leave.set()
+    server.join(120)
+
+
+async def test_c8_nor_for_an_async_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flights, "_PATIENCE", 0.01)
+    model = CachedChatModel(Scripted(script=["One two three.", "Another."]), _cache(), wait=60)
+    stream = model.astream("Hi")
+    await anext(stream)
+    task = contextvars.Context().run(asyncio.create_task, model.ainvoke("Hi"))
+    assert (await asyncio.wait_for(task, 30)).content == "Another."
+    await stream.aclose()  # type: ignore[attr-defined]
+
+
+def test_c8_who_reads_on_a_thread_that_python_has_not_made_is_waited_for() -> None:
+    """As gevent's greenlets are, and threads of extensions."""
+    gate = threading.Event()
+    inner = Scripted(gate=gate)
+    model = CachedChatModel(inner, _cache(), wait=60)
+    _thread.start_new_thread(lambda: list(model.stream("Hi")), ())
+    until(lambda: inner.asked == 1)
+
+    def release() -> None:
+        until(lambda: model.stats()["misses"] == CROWD + 1)
+        gate.set()
+
+    assert on_threads(lambda: model.invoke("Hi").content, release) == ["Hello there!"] * CROWD
+    assert inner.asked == 1
 
 
 def test_copies_have_the_same_cache_and_a_pickle_opens_it_again(tmp_path: Path) -> None:

@@ -860,7 +860,7 @@ def test_c8_a_stream_that_is_dropped_unread_holds_nobody_up() -> None:
 
 
 def test_c8_a_stream_that_is_read_slowly_is_waited_for() -> None:
-    """However long that takes: what is not waited for is one that nobody has begun to read."""
+    """What is not waited for is one that nobody has begun to read, or goes on with."""
     inner = Scripted()
     llm = cached(inner)
     stream = llm.stream_chat(HI)

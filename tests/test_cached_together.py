@@ -836,9 +836,9 @@ def test_who_waits_gives_a_reader_a_whole_moment_to_begin() -> None:
     assert flight is not None
     waiting = flight.wait(60)
     next(waiting)
-    flight.unread = True  # the stream is there by now
+    flight.hand_out(begun=False)  # the stream is there by now
     waiting.send(True)
-    flight.unread = False  # and somebody reads it
+    flight.read_on()  # and somebody reads it
     waiting.send(True)
     flight.land(b"whole")
     with pytest.raises(StopIteration) as end:

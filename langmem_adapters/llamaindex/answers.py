@@ -139,16 +139,17 @@ class Answers(Asking):
             if turn.served:
                 return cast("Iterator[Any]", give(pieces(self._served(turn))))
             stream = ask()
-            self._read_by(turn, threading.get_ident(), begun=False)
+            self._read_by(turn, threading.current_thread(), begun=False)
             return self._recorded(turn, stream)
 
     def _recorded(self, turn: Turn, stream: Iterator[Any]) -> Iterator[Any]:
         recording = Recording()
         with self._calls.held(turn):
-            self._read_by(turn, threading.get_ident())
+            self._read_by(turn, threading.current_thread())
             for response in stream:
                 recording.take(response)
-                yield response
+                with self._handed_out(turn):
+                    yield response
         if (response := recording.whole()) is None:
             self._calls.let_go(turn)
         else:
@@ -176,7 +177,8 @@ class Answers(Asking):
             self._read_by(turn, None)
             async for response in stream:
                 recording.take(response)
-                yield response
+                with self._handed_out(turn):
+                    yield response
         if (response := recording.whole()) is None:
             self._calls.let_go(turn)
         else:

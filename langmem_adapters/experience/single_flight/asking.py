@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -61,18 +61,36 @@ class Asking(Shared):
         self._warn("requests without a key bypass the cache", error)
 
     @staticmethod
-    def _read_by(turn: Turn, thread: int | None, *, begun: bool = True) -> None:
+    def _read_by(turn: Turn, thread: threading.Thread | None, *, begun: bool = True) -> None:
         """Note who reads a stream, or is about to: they must not wait for themselves, if they ask the same again."""
         own = turn.flight
         if own is not None:
-            own.reader, own.unread = thread, not begun
+            own.reader = thread
+            if begun:
+                own.read_on()
+            else:
+                own.hand_out(begun=False)
             others = (flight for flight in _reading.get() if flight is not own and not flight.landed.done())
             _reading.set((*others, own))
+
+    @staticmethod
+    @contextmanager
+    def _handed_out(turn: Turn) -> Iterator[None]:
+        """While a reader has a piece of a stream, who may never ask for the next."""
+        flight = turn.flight
+        if flight is None:
+            yield
+            return
+        flight.hand_out()
+        try:
+            yield
+        finally:
+            flight.read_on()
 
     def _apart(self, key: str) -> AbstractContextManager[None]:
         """Apart from a stream of the same that is read here, or about to be."""
         flight = self._calls.in_air(key)
-        own = flight is not None and (flight in _reading.get() or flight.reader == threading.get_ident())
+        own = flight is not None and (flight in _reading.get() or flight.reader is threading.current_thread())
         return self._calls.led(Turn((), {}, flight=flight if own else None))
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError, wait
 from contextvars import ContextVar
@@ -15,7 +17,8 @@ from langmem_adapters.flow import Flow, Step
 
 __all__ = ["Flight", "Flights"]
 
-_MOMENT = 0.25  # seconds; so long nobody need read a stream for which others wait
+_MOMENT = 0.25  # seconds; so long nobody need begin to read a stream for which others wait
+_PATIENCE = 3.0  # seconds; so long a reader may take between two pieces of it
 _leading: ContextVar[frozenset[tuple[int, str]]] = ContextVar("langmem_leading", default=frozenset())
 
 
@@ -29,8 +32,8 @@ class Flight:
         self.landed.set_running_or_notify_cancel()  # so that a follower that is cancelled does not cancel it
         self.broken_off = False
         self.lease: Lease | None = None
-        self.reader: int | None = None  # the thread on which it is read as a stream
-        self.unread = False  # a stream of which nobody has read anything yet
+        self.reader: threading.Thread | None = None  # the thread on which it is read as a stream
+        self.read_on_by = math.inf  # when a reader who has a piece of the stream in hand should have asked for the next
 
     def land(self, data: bytes | None) -> None:
         """Tell the result; None, where there is none to share, and each makes a call of their own at once."""
@@ -44,21 +47,29 @@ class Flight:
             self.broken_off = True
             self.land(None)
 
+    def hand_out(self, *, begun: bool = True) -> None:
+        """Note that its reader has the stream, or a piece of it, and may never come back, as a client may have left."""
+        self.read_on_by = time.monotonic() + (_PATIENCE if begun else _MOMENT)
+
+    def read_on(self) -> None:
+        """Note that its reader waits for the next piece, which may take its time."""
+        self.read_on_by = math.inf
+
     @property
     def is_left(self) -> bool:
         """Whether it is a stream, and the thread on which it was read has ended."""
-        return self.reader is not None and self.reader not in {thread.ident for thread in threading.enumerate()}
+        return self.reader is not None and self.reader not in threading.enumerate()
 
     def wait(self, seconds: float) -> Flow[bool]:
         """Until it has landed, or for so many seconds; False, if it is still in the air.
 
-        That may be at once, where nobody may wait, and after a moment, where it is a stream that nobody reads: its
-        reader may be the one who waits here.
+        That may be at once, where nobody may wait, and soon, where it is a stream that nobody reads on: its reader may
+        be the one who waits here, or a server's whose client has left.
         """
         waited = True
         while waited and seconds > 0 and not self.landed.done() and not self.is_left:
-            unread, moment = self.unread, min(seconds, _MOMENT)
-            waited = (yield from self._wait(moment)) and not (unread and self.unread)
+            moment = min(seconds, _MOMENT)
+            waited = (yield from self._wait(moment)) and time.monotonic() < self.read_on_by
             seconds -= moment
         return self.landed.done()
 

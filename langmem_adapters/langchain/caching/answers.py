@@ -155,10 +155,11 @@ class Answers(Asking):
             if turn.served:
                 yield from pieces(self._served(turn)[0])
                 return
-            self._read_by(turn, threading.get_ident())
+            self._read_by(turn, threading.current_thread())
             for chunk in ask(turn.args[-1]):
                 chunks.append(copied(chunk))
-                yield chunk
+                with self._handed_out(turn):
+                    yield chunk
             generations = as_reported(whole(chunks), self._output_version)
             run(self._calls.finish(turn, generations))
         self._calls.score_later(turn)
@@ -178,7 +179,8 @@ class Answers(Asking):
             self._read_by(turn, None)
             async for chunk in ask(turn.args[-1]):
                 chunks.append(copied(chunk))
-                yield chunk
+                with self._handed_out(turn):
+                    yield chunk
             generations = as_reported(whole(chunks), self._output_version)
         await arun(self._calls.finish(turn, generations))
         self._calls.ascore_later(turn)
