@@ -342,7 +342,7 @@ async def test_a_task_that_is_cancelled_before_it_sees_that_it_has_its_turn_leav
     task = asyncio.create_task(f(1))
     await asyncio.sleep(0)
     until = time.monotonic() + 60
-    while not (module._crew.begun and not module._crew._at_work) and time.monotonic() < until:
+    while not (module._crew().begun and not module._crew()._at_work) and time.monotonic() < until:
         time.sleep(0.001)  # noqa: ASYNC251 - the loop is busy, and the task has its turn meanwhile
     task.cancel()
     with pytest.raises(asyncio.CancelledError) as cancelled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import queue
 import threading
 import time
 import uuid
@@ -22,7 +23,6 @@ from langmem_adapters.concurrency import workers
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Flow, arun, step
 from langmem_adapters.model import Message
-from langmem_adapters.stores import redis_connections
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_connections import Handy, Turns
 from langmem_adapters.stores.redis_packing import HOLE, form, pack, packed
@@ -467,7 +467,7 @@ def test_what_comes_as_the_wait_ends_is_not_lost(end: type[BaseException], monke
                 raise end
             return super().get()
 
-    monkeypatch.setattr(redis_connections, "SimpleQueue", InThisMoment)
+    monkeypatch.setattr(queue, "SimpleQueue", InThisMoment)
     if end is Empty:
         assert turns.take() == "late"
         turns.give_back("late")

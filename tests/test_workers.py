@@ -299,7 +299,7 @@ class Refusing:
 
 async def test_where_no_thread_can_be_started_the_caller_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(workers._crew, "_workers", Refusing())
+        patch.setattr(workers._crew(), "_workers", Refusing())
         with pytest.raises(RuntimeError, match="new thread"):
             await arun(_sum())
     assert await arun(_sum()) == 6
@@ -317,7 +317,7 @@ async def test_where_no_other_thread_can_be_started_those_that_are_there_do_the_
 
     first = asyncio.create_task(arun(plain()))
     assert await asyncio.to_thread(reached.wait, 60)
-    monkeypatch.setattr(workers._crew, "_workers", Refusing())
+    monkeypatch.setattr(workers._crew(), "_workers", Refusing())
     others = [asyncio.create_task(arun(_sum())) for _ in range(2 * workers._AT_WORK)]
     await asyncio.sleep(0)
     held.set()

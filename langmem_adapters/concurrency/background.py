@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextvars
 import logging
+import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 from typing import Any, Literal, TypeVar
 
 from langmem_adapters.concurrency.forks import in_child
@@ -27,8 +27,8 @@ class _Background:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # garbage may be collected within, and have something done in the background
-        self._waiting: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
-        self._idle: SimpleQueue[None] = SimpleQueue()  # in C, where no interrupt keeps it, as it may a semaphore
+        self._waiting: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[None] = queue.SimpleQueue()  # in C, where no interrupt keeps it, as a semaphore
         self._threads = 0
         self._unfinished: set[Future[Any]] = set()
         self._ending = False
@@ -44,7 +44,7 @@ class _Background:
         return future
 
     def _engage(self) -> None:
-        with suppress(Empty):
+        with suppress(queue.Empty):
             self._idle.get_nowait()
             return
         if self._threads == _THREADS:
@@ -97,16 +97,17 @@ def submit(call: Callable[[], T], *, lane: Literal["work", "scores"] = "work") -
     RuntimeError, where the script has ended already.
     """
     context = contextvars.copy_context()
-    return _lanes[lane].submit(lambda: context.run(call))
+    # Made when it is needed: gevent may have replaced queues since the import, as in the workers of gunicorn.
+    background = _lanes.get(lane) or _lanes.setdefault(lane, _Background())
+    return background.submit(lambda: context.run(call))
 
 
-_lanes = {"work": _Background(), "scores": _Background()}
+_lanes: dict[str, _Background] = {}
 
 
 def _begin_again() -> None:
     """Threads do not survive a fork, and the lock may have been held by one of them."""
-    for lane in _lanes:
-        _lanes[lane] = _Background()
+    _lanes.clear()
 
 
 in_child(_begin_again)

@@ -281,23 +281,28 @@ def set_off(flow: Flow[Any], answer: Answer, context: contextvars.Context) -> Ho
     if landing is None or landing.loop is not loop:
         landing = _here.landing = _Landing(loop)
     hop = Hop(flow, answer, context, landing)
-    _crew.take_on(hop)
+    _crew().take_on(hop)
     return hop
 
 
 def give_up(hop: Hop) -> None:
     """Nobody waits for a hop any more: what has begun ends when it is over."""
-    _crew.give_up(hop)
+    _crew().give_up(hop)
 
 
-_crew = _Crew()
+def _crew() -> _Crew:
+    """Made when it is needed: gevent may have replaced locks since the import, as in the workers of gunicorn."""
+    return _one.get("crew") or _one.setdefault("crew", _Crew())
+
+
+_one: dict[str, _Crew] = {}
 _here = threading.local()  # what belongs to a thread: the landing of the loop that runs on it
 
 
 def _begin_again() -> None:
     """Threads do not survive a fork, and the lock may have been held by one of them."""
-    global _crew, _here  # noqa: PLW0603 - one of each a process
-    _crew = _Crew()
+    global _here  # noqa: PLW0603 - one a process
+    _one.clear()
     _here = threading.local()
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from redis import ConnectionPool
@@ -66,7 +66,7 @@ class Turns:
     def begin_anew(self) -> None:
         """Have them all free: what is in use is used by the parent."""
         self._free: deque[Any] = deque([None] * self._size)
-        self._waiting: deque[SimpleQueue[Any]] = deque()
+        self._waiting: deque[queue.SimpleQueue[Any]] = deque()
         self._handing = threading.Lock()
 
     def take(self) -> Any:
@@ -74,7 +74,7 @@ class Turns:
         if not self._waiting:
             with suppress(IndexError):
                 return self._free.pop()
-        mine: SimpleQueue[Any] = SimpleQueue()
+        mine: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._waiting.append(mine)
         try:
             self._hand_over()  # what came back before anybody could see that somebody waits
@@ -84,7 +84,7 @@ class Turns:
                 late = mine not in self._waiting  # it came in this very moment
                 if not late:
                     self._waiting.remove(mine)
-            if not isinstance(error, Empty):  # interrupted
+            if not isinstance(error, queue.Empty):  # interrupted
                 if late:
                     self.give_back(mine.get())
                 raise
