@@ -12,11 +12,12 @@
     │   └── Damaged           no key would read them: this value alone is lost
     │       └── NotSealed     they were never encrypted, so they may be whole
     ├── ConfigurationError    an argument or a setting is wrong; also a ValueError
-    └── MissingDependency     an extra is not installed; also an ImportError
+    └── MissingDependency     an extra is not installed, or too old; also an ImportError
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -76,13 +77,30 @@ class ConfigurationError(LangmemError, ValueError):
 
 
 class MissingDependency(LangmemError, ImportError):  # noqa: N818 - it names what is missing
-    """A package of an optional extra is not installed."""
+    """A package of an optional extra is not installed, or does not fit what else is there."""
 
     def __init__(self, package: str, extra: str, *, asked_for_by: str = "") -> None:
         why = f", and {asked_for_by} asks for it" if asked_for_by else ""
-        super().__init__(f"{package} is not installed{why}. Install it with: pip install 'langmem_adapters[{extra}]'")
+        if misfit := _misfit():
+            told = f"{package} cannot be imported{why}: {misfit}. Bring it up to date with: pip install --upgrade"
+        else:
+            told = f"{package} is not installed{why}. Install it with: pip install"
+        super().__init__(f"{told} 'langmem_adapters[{extra}]'")
         self.package = package
         self.extra = extra
+
+
+def _misfit() -> ImportError | None:
+    """What is being handled, if it is not that a whole package is missing: then a part of one is, which is too old."""
+    error: object = sys.exc_info()[1]
+    if isinstance(error, MissingDependency):  # told once more, with who asks for it
+        error = error.__cause__
+    if not isinstance(error, ImportError):
+        return None
+    if not isinstance(error, ModuleNotFoundError):
+        return error
+    around = sys.modules.get((error.name or "").rpartition(".")[0])
+    return error if getattr(around, "__file__", None) else None  # in a namespace, whole packages are missing
 
 
 @contextmanager

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import langmem_adapters
+from langmem_adapters import MissingDependency
 
 ROOT = Path(__file__).parent.parent
 HOSTS = ("chromadb", "langchain", "langchain_core", "langgraph", "llama_index", "redis", "rich", "typer")
@@ -41,6 +44,36 @@ def python(code: str, *options: str) -> str:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def _import(name: str) -> None:
+    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+@contextlib.contextmanager
+def _asked_for() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise MissingDependency("langchain", "langgraph") from error
+
+
+def test_a_package_of_which_a_part_is_missing_is_not_said_to_be_missing() -> None:
+    """pip would say that it is there already."""
+
+    def told(name: str) -> str:
+        with pytest.raises(MissingDependency) as missing, _asked_for():
+            _import(name)
+        with pytest.raises(MissingDependency) as again, _asked_for():
+            raise missing.value
+        assert str(again.value) == str(missing.value)
+        return str(missing.value)
+
+    assert told("langchain") == "langchain is not installed. Install it with: pip install 'langmem_adapters[langgraph]'"
+    assert told("pydantic.decisions") == (
+        "langchain cannot be imported: No module named 'pydantic.decisions'."
+        " Bring it up to date with: pip install --upgrade 'langmem_adapters[langgraph]'"
+    )
 
 
 def test_k1_import_loads_nothing_but_pydantic() -> None:
