@@ -21,6 +21,7 @@ from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import SessionInfo, salvage
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Listed, Store
+from langmem_adapters.records.paging import pages
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_store, check_text, check_whole, checked_scope
 
@@ -241,14 +242,12 @@ class Sessions(Shared):
             values = {}
         kept = {key: loaded(data) for key, data in sorted(values.items()) if key != EXPIRES and sound(key, data)}
         yield {"v": VERSION, "type": "session", "session": session, "values": kept}
-        after = 0
-        while items := self.store.scan(self._namespace(session), after=after, limit=_PAGE).items:
+        for items in pages(self.store, self._namespace(session)):
             for item in items:
                 message = salvage(item.data, f"log entry {item.seq}")
                 if message is not None:
                     kept = loaded(message.to_bytes())
                     yield {"v": VERSION, "type": "message", "session": session, "message": kept}
-            after = items[-1].seq
 
     def _import(self, given: Iterable[bytes | str], progress: Progress) -> Flow[int]:
         lines = yield from step(lambda: list(parse_lines(given)))

@@ -354,7 +354,7 @@ class World:
 def test_e4_in_the_end_an_index_holds_what_the_store_holds(deeds: list[tuple[Any, list[Any]]]) -> None:
     world = World()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(following, "_PAGE", 2)
+        patch.setattr(following, "PAGE", 2)
         patch.setattr(following, "_BEGINNINGS", 1_000)
         patch.setattr(journal, "_SLACK", 1)
         for deed, meanwhile in deeds:

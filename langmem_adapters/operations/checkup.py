@@ -15,11 +15,11 @@ from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, 
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Index, Store
+from langmem_adapters.records.paging import pages
 from langmem_adapters.validation import check_store
 
 __all__ = ["Checkup"]
 
-_PAGE = 500
 _READABLE = ("brain", "longterm", "working", "experience")
 _MINUTE = 60.0  # that a trial lasts, if it is interrupted
 
@@ -164,8 +164,7 @@ class Checkup:
             yield Finding("ok", "entries", f"{counted.total():,} were looked at{sealed}")
 
     def _entries(self, namespace: Namespace, after: int = 0) -> Iterator[bytes]:
-        while items := self._store.scan(namespace, after=after, limit=_PAGE).items:
-            after = items[-1].seq
+        for items in pages(self._store, namespace, after=after):
             kept = self._store.get(namespace, [item.id for item in items if not item.data])  # as experiences are
             yield from (kept.get(item.id, item.data) for item in items)
 

@@ -16,6 +16,7 @@ from langmem_adapters.inspection import Dates, bare
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Item, Store
+from langmem_adapters.records.paging import pages
 from langmem_adapters.validation import check_store
 
 __all__ = ["Migrated", "Migration"]
@@ -159,7 +160,7 @@ class Migration:
         """
         values, digest = held
         now, skip = digest.of(values), digest.total
-        for page in _pages(self._source, namespace):
+        for page in pages(self._source, namespace, size=_PAGE):
             missing = page[skip:]
             skip -= min(skip, len(page))
             if missing:
@@ -260,15 +261,8 @@ def _content(
 
 def _digest(store: Store, namespace: Namespace, limit: int | None = None) -> _Digest:
     digest = _Digest()
-    for page in _pages(store, namespace):
+    for page in pages(store, namespace, size=_PAGE):
         digest.add(page if limit is None else page[: limit - digest.total])
         if digest.total == limit:
             break
     return digest
-
-
-def _pages(store: Store, namespace: Namespace) -> Iterator[list[Item]]:
-    after = 0
-    while items := store.scan(namespace, after=after, limit=_PAGE).items:
-        after = items[-1].seq
-        yield items

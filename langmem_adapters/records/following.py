@@ -14,10 +14,10 @@ from langmem_adapters.errors import Conflict, SearchError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import START, Document, Index, Item, Position, Store
 from langmem_adapters.records.journal import TIDIED, place, tidied
+from langmem_adapters.records.paging import PAGE
 
 __all__ = ["Change", "begin", "follow", "steadily"]
 
-_PAGE = 500
 _DROPS = 3  # of an index while it is searched, after which what was found is given
 _BEGINNINGS = 10  # of one call: two embedders that share an index would replace each other's work for ever
 _log = logging.getLogger("langmem_adapters")
@@ -116,10 +116,10 @@ def _news(
     """Where an index stands, and a page of what came after: the last entry that it saw is read with it."""
     since = index.position(namespace)
     after = max(since[0] - 1, 0) if since else 0
-    page = store.scan(namespace, after=after, limit=_PAGE + 1, keys=[TIDIED])
+    page = store.scan(namespace, after=after, limit=PAGE + 1, keys=[TIDIED])
     to = tidied(page.values)
     if since is None or since[0] == 0:
-        return _News(since, page.items[:_PAGE], to)
+        return _News(since, page.items[:PAGE], to)
     if page.items and since == _stamped(place(page.items[0], to), form):
         return _News(since, page.items[1:], to)
     if index.position(namespace) != since:

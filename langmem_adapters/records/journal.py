@@ -19,6 +19,7 @@ from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Position, Store
+from langmem_adapters.records.paging import PAGE
 
 __all__ = ["TIDIED", "keys_of", "mark", "place", "stale", "tidied", "tidy"]
 
@@ -26,7 +27,6 @@ TIDIED = "\0tidied"
 """The value that says how far a log was tidied. No record has a key with a NUL."""
 
 _SLACK = 64  # entries without meaning that are left until there are more of them than records
-_PAGE = 500
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -117,8 +117,8 @@ def _stamped(
 def _gone(store: Store, namespace: Namespace, named: Sequence[str]) -> set[str]:
     """The keys without a record, also those that only their removal still names."""
     gone = set(named)
-    for n in range(0, len(named), _PAGE):
-        gone -= store.get(namespace, named[n : n + _PAGE]).keys()
+    for n in range(0, len(named), PAGE):
+        gone -= store.get(namespace, named[n : n + PAGE]).keys()
     return gone
 
 

@@ -22,11 +22,11 @@ from langmem_adapters.protocols import Document, Index, Item, Position, Store
 from langmem_adapters.records.filtering import Wanted
 from langmem_adapters.records.following import Change, follow, steadily
 from langmem_adapters.records.journal import TIDIED, keys_of, tidy
+from langmem_adapters.records.paging import PAGE, pages, values_of
 from langmem_adapters.validation import check_index, check_store
 
 __all__ = ["Records"]
 
-_PAGE = 500
 _SELDOM = 32  # writes, of which one looks whether the log has grown long
 _log = logging.getLogger("langmem_adapters")
 
@@ -124,17 +124,7 @@ class Records:
 
     def all(self) -> Iterator[tuple[str, bytes]]:
         """Go through the records, a page at a time, in the order in which they were first written."""
-        seen: set[str] = set()
-        for items in self._pages(after=0):
-            keys = [key for key in keys_of(items) if key not in seen]
-            seen.update(keys)
-            found = self.get(keys)
-            yield from ((key, found[key]) for key in keys if key in found)
-
-    def _pages(self, after: int) -> Iterator[list[Item]]:
-        while items := self.store.scan(self.namespace, after=after, limit=_PAGE).items:
-            yield items
-            after = items[-1].seq
+        return values_of(self.store, self.namespace, keys_of)
 
     def follow(self, report: Callable[[int], None] | None = None, *, index: Index | None = None) -> Position | None:
         """Bring one of the indexes up to the store, the first if none is given; gives where it stands then.
@@ -156,13 +146,13 @@ class Records:
         if not hasattr(store, "dates"):
             return
         names = store.get(self.namespace).keys() - {*self._beside}  # first, as the log tells what comes meanwhile
-        lost = sorted(names - {key for items in self._pages(after=0) for key in keys_of(items)})
+        lost = sorted(names - {key for items in pages(self.store, self.namespace) for key in keys_of(items)})
         try:
             while lost and (dates := store.dates(self.namespace)):
-                found = self.get(lost[:_PAGE])
+                found = self.get(lost[:PAGE])
                 with suppress(Conflict):  # they have changed at this moment
                     self.put(found, guard=found, ttl=dates.left)
-                    del lost[:_PAGE]
+                    del lost[:PAGE]
         except StoreError as error:  # what can still be found is
             _log.warning("records that the log of %r has lost cannot be told again: %s", self.namespace[0], error)
 

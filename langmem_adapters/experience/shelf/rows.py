@@ -14,10 +14,10 @@ from langmem_adapters.errors import Conflict
 from langmem_adapters.experience.shelf.recent import changed
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
+from langmem_adapters.records.paging import pages
 
-__all__ = ["BYTES", "GRAVE", "PAGE", "USED", "Rows", "number"]
+__all__ = ["BYTES", "GRAVE", "USED", "Rows", "number"]
 
-PAGE = 500
 USED, GRAVE, BYTES = "used\0", "gone\0", "bytes\0"
 
 
@@ -42,22 +42,15 @@ class Rows:
 
     def with_marks(self, keys: Sequence[str]) -> list[str]:
         """These keys, and those of what is marked of them."""
-        return [*keys, *self.marks(keys)]
-
-    def marks(self, keys: Sequence[str]) -> list[str]:
-        """The keys of what is marked of these."""
-        return [*(GRAVE + key for key in keys), *self.uses(keys)]
+        return [*keys, *(GRAVE + key for key in keys), *self.uses(keys)]
 
     def uses(self, keys: Sequence[str]) -> list[str]:
         """The keys of the marks of use."""
         return [USED + key for key in keys] if self._bounded else []
 
     def pages(self) -> Iterator[list[Item]]:
-        """Go through the log, a page at a time, from the old end to the new."""
-        after = 0
-        while items := self.store.scan(self.namespace, after=after, limit=PAGE).items:
-            yield items
-            after = items[-1].seq
+        """Go through the log, a page at a time."""
+        return pages(self.store, self.namespace)
 
     def together(self, items: Sequence[Item]) -> tuple[list[Item], dict[str, bytes]]:
         """Those of neighbouring items that have not moved since, with what there is of each at the same moment."""

@@ -15,9 +15,10 @@ from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, 
 from langmem_adapters.experience.shelf.eviction import Evicted, Room
 from langmem_adapters.experience.shelf.index import Found
 from langmem_adapters.experience.shelf.recent import Recent, changed
-from langmem_adapters.experience.shelf.rows import GRAVE, PAGE, USED, Rows
+from langmem_adapters.experience.shelf.rows import GRAVE, USED, Rows
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Index, Item, Store
+from langmem_adapters.records.paging import PAGE, values_of
 
 __all__ = ["Evicted", "Shelf"]
 
@@ -206,12 +207,7 @@ class Shelf:
 
     def all(self) -> Iterator[tuple[str, bytes]]:
         """Go through keys and entries, a page at a time, from the old end to the new."""
-        seen: set[str] = set()
-        for page in self._rows.pages():
-            keys = [item.id for item in page if item.id not in seen]  # one may be put back to the end meanwhile
-            seen.update(keys)
-            found = self.store.get(self.namespace, keys)
-            yield from ((key, found[key]) for key in keys if key in found)
+        return values_of(self.store, self.namespace, lambda items: [item.id for item in items])
 
     def search(
         self, query: str, k: int, read: Callable[[bytes], T | None], wanted: Callable[[T], bool] = lambda _: True
