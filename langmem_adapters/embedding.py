@@ -6,7 +6,7 @@ import hashlib
 import math
 import sys
 from array import array
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -15,6 +15,7 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered, arun, is_coroutine, run
 from langmem_adapters.language.word_pieces import Told, is_sentence_transformer, reader, tells_pieces
+from langmem_adapters.latest import Latest
 from langmem_adapters.validation import check_count, checked_list
 
 __all__ = ["Embedded", "Embedder", "Vector", "cosine_of"]
@@ -33,6 +34,7 @@ class Embedded(NamedTuple):
     pieces: tuple[bytes, ...] = ()
 
 
+_Remembered: TypeAlias = Latest[bytes, Embedded]  # by the hash of a text
 _NOTHING = Embedded(array("f"))
 _MODEL = ("model_name", "model", "model_id", "deployment", "repo_id", "model_path")
 _UNSAID = "text-embedding-ada-002"  # what embedders of Azure say where they are told their deployment alone
@@ -90,8 +92,8 @@ class Embedder:
         self._batch = batch
         self._longest = longest
         self._lock = ForkSafeLock()
-        self._known_texts = _Remembered(remembered)
-        self._known_queries = _Remembered(remembered)
+        self._known_texts: _Remembered = Latest(remembered)
+        self._known_queries: _Remembered = Latest(remembered)
 
     @classmethod
     def of(cls, model: Any) -> Embedder:
@@ -144,7 +146,7 @@ class Embedder:
     @property
     def awaits(self) -> bool:
         """Whether :meth:`ahead_flow` is of any use: a query can be awaited, and its vector is remembered."""
-        return self._queries.acall is not None and self._known_queries.size > 0
+        return self._queries.acall is not None and self._known_queries.most > 0
 
     def ahead_flow(self, text: str) -> Flow[None]:
         """Ask for a query's vector where it can be awaited: the index, which blocks, then finds it remembered.
@@ -180,7 +182,8 @@ class Embedder:
             answer = yield from self._answer(way, [wanted[key] for key in part])
             new = dict(zip(part, self._checked(answer, len(part)), strict=True))
             with self._lock.held():
-                known.put(new)
+                for key, embedded in new.items():
+                    known.keep(key, embedded)
             found |= new
         return [found[key] for key in keys]
 
@@ -230,24 +233,6 @@ class Embedder:
 
     def __repr__(self) -> str:
         return f"Embedder({self.name!r})"
-
-
-class _Remembered:
-    """What was used last, by the hash of its text."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._embedded: OrderedDict[bytes, Embedded] = OrderedDict()
-
-    def get(self, key: bytes) -> Embedded | None:
-        if key in self._embedded:
-            self._embedded.move_to_end(key)
-        return self._embedded.get(key)
-
-    def put(self, new: dict[bytes, Embedded]) -> None:
-        self._embedded.update(new)
-        while len(self._embedded) > self.size:
-            self._embedded.popitem(last=False)
 
 
 # ---- ways to ask

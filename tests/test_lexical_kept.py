@@ -206,7 +206,7 @@ def test_of_a_long_stretch_only_what_is_asked_for_is_read_and_what_was_read_stay
     for query in ("word3", "word100", "word3 word100"):
         evidence = index.gather(NOTES, query, 1)
         assert evidence is not None
-        (kept,) = (value for key, (_, _, value) in index._kept._entries.items() if not isinstance(key, tuple))
+        (kept,) = (kept for key, ((_, kept), _) in index._kept._latest._entries.items() if not isinstance(key, tuple))
         sizes.append(len(kept))
     assert sizes == [8, 17, 17]  # the first has three before it, and none of the two has more than four beside it
 
@@ -244,10 +244,10 @@ def test_what_is_kept_stays_within_its_bound(tmp_path: Path, megabytes: float) -
                 query = " ".join(chance.choices(words, k=5))
                 assert index.search(NOTES, query, 5) == roomy.search(NOTES, query, 5)
                 assert index.gather(NOTES, query, 5) == roomy.gather(NOTES, query, 5)
-                kept = index._kept
-                assert kept._size == sum(size for _, size, _ in kept._entries.values()) <= megabytes * 2**20
-            assert bool(kept._entries) is bool(megabytes)
-            assert len(roomy._kept._entries) > len(kept._entries)
+                kept = index._kept._latest
+                assert kept.size == sum(size for _, size in kept._entries.values()) <= megabytes * 2**20
+            assert bool(kept.values()) is bool(megabytes)
+            assert len(roomy._kept._latest.values()) > len(kept.values())
 
 
 def test_what_was_used_longest_ago_goes_first() -> None:
@@ -260,11 +260,11 @@ def test_what_was_used_longest_ago_goes_first() -> None:
     assert [kept.get(key, 1) for key in "abcd"] == ["A", None, "C", "D"]
     kept.keep("a", 2, "again", 40)
     assert [kept.get("a", 1), kept.get("a", 2)] == [None, "again"]
-    assert kept._size == 100
+    assert kept._latest.size == 100
     kept.keep("e", 1, "too large", 101)
     assert [kept.get(key, 1) for key in "acde"] == [None, "C", "D", None]
     kept.keep("c", 2, "too large", 101)
-    assert [kept.get("c", 1), kept.get("c", 2), kept._size] == [None, None, 70]
+    assert [kept.get("c", 1), kept.get("c", 2), kept._latest.size] == [None, None, 70]
 
 
 # ---- the same results

@@ -66,9 +66,9 @@ def test_it_holds_no_more_than_its_bounds_and_the_latest(operations: list[tuple[
         tier.keep(str(key), b"x" * size, tier.ticket())
         order = [*(other for other in order if other != str(key)), str(key)]
         assert tier.get(str(key)) == b"x" * size
-        held = dict(tier._entries)
+        held = {key: entry for key, (entry, _) in tier._latest._entries.items()}
         assert len(held) <= 3
-        assert tier._size == sum(len(data) for _, data in held.values()) <= 60
+        assert tier._latest.size == sum(len(data) for _, data in held.values()) <= 60
         assert list(held) == order[-len(held) :]
 
 
@@ -133,7 +133,7 @@ def test_threads_keep_its_counts_right() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert tier._size == sum(len(data) for _, data in tier._entries.values())
+    assert tier._latest.size == sum(len(data) for _, data in tier._latest.values())
 
 
 def _in_child(tier: Recent, out: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from langmem_adapters.experience.verifier.tuning import Tuned, tuning
 from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow, run, step, submit
 from langmem_adapters.keys import Namespace
+from langmem_adapters.latest import Latest
 from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import SemanticIndex, Store
 
@@ -80,7 +81,7 @@ class VerifiedAnswers:
         self._namespace = namespace
         self._candidates = candidates
         self._answers = answers
-        self._shelves: OrderedDict[str, Shelf] = OrderedDict()
+        self._shelves: Latest[str, Shelf] = Latest(_SHELVES)
         self._lock = threading.Lock()
 
     def find_flow(self, partition: str, text: str) -> Flow[list[Match]]:
@@ -145,11 +146,7 @@ class VerifiedAnswers:
 
     def _shelf(self, partition: str) -> Shelf:
         with self._lock:
-            shelf = self._shelves.pop(partition, None) or self._open(partition)
-            self._shelves[partition] = shelf
-            if len(self._shelves) > _SHELVES:
-                self._shelves.popitem(last=False)
-        return shelf
+            return self._shelves.of(partition, lambda: self._open(partition))
 
     def _open(self, partition: str) -> Shelf:
         namespace = (*self._namespace, partition)

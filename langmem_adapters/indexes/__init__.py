@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.files.urls import database_of, default_url, file_of
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import fingerprint
+from langmem_adapters.latest import Latest
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.validation import check_text
 
@@ -135,14 +135,12 @@ def shared_vectors(url: str | None, embedder: Any, timeout: float | None = None)
     key = (*place, id(embedder))
     with no_fork, _lock.held():
         # The embedder is kept too, so that no other one is ever given its id.
-        kept = _shared_vectors.pop(key, None)
+        kept = _shared_vectors.get(key)
         if kept is None:
             made = Embedder.of(embedder)
             vectors = _places[place] = _places.get(place) or _vectors(*place)
             kept = embedder, VectorIndex(vectors, made)
-        _shared_vectors[key] = kept
-        if len(_shared_vectors) > _EMBEDDERS:
-            _shared_vectors.popitem(last=False)
+            _shared_vectors.keep(key, kept)
         return kept[1]
 
 
@@ -162,4 +160,4 @@ _EMBEDDERS = 64  # that were asked for last
 _lock = ForkSafeLock()  # a driver is imported under it
 _shared: dict[tuple[str, float | None], Index] = {}
 _places: dict[tuple[str, float | None], Vectors] = {}
-_shared_vectors: OrderedDict[tuple[str, float | None, int], tuple[Any, VectorIndex]] = OrderedDict()
+_shared_vectors: Latest[tuple[str, float | None, int], tuple[Any, VectorIndex]] = Latest(_EMBEDDERS)

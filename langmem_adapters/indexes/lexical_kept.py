@@ -8,11 +8,11 @@ transaction sees, whichever process wrote, and when.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any
 
 from langmem_adapters.concurrency.forks import anew_in_child
+from langmem_adapters.latest import Latest
 
 __all__ = ["Kept"]
 
@@ -29,30 +29,15 @@ class Kept:
     def begin_anew(self) -> None:
         """Have nothing."""
         self._lock = threading.Lock()
-        self._entries: OrderedDict[Hashable, tuple[int, int, Any]] = OrderedDict()
-        self._size = 0
+        self._latest: Latest[Hashable, tuple[int, Any]] = Latest(room=self._room)
 
     def get(self, key: Hashable, changed: int) -> Any:
         """What was kept under a key, if this was its last change; else None."""
         with self._lock:
-            entry = self._entries.get(key)
-            if entry is None or entry[0] != changed:
-                return None
-            self._entries.move_to_end(key)
-            return entry[2]
+            kept = self._latest.get(key)
+        return kept[1] if kept is not None and kept[0] == changed else None
 
     def keep(self, key: Hashable, changed: int, value: Any, size: int) -> None:
         """Keep what nobody changes any more, of so many bytes, in place of what was kept under the key."""
         with self._lock:
-            self._drop(key)
-            if size > self._room:
-                return
-            self._entries[key] = (changed, size, value)
-            self._size += size
-            while self._size > self._room:
-                self._drop(next(iter(self._entries)))
-
-    def _drop(self, key: Hashable) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            self._size -= entry[1]
+            self._latest.keep(key, (changed, value), size)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Literal
 
@@ -24,6 +23,7 @@ from langmem_adapters.langchain.caching.generations import worth_storing
 from langmem_adapters.langchain.caching.rebinding import replaced_models
 from langmem_adapters.langchain.caching.tools import Tools
 from langmem_adapters.langchain.chat_model import CachedChatModel
+from langmem_adapters.latest import Latest
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sharing import Shared
@@ -142,7 +142,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         }
         self._bypassed = 0
         self._lock = ForkSafeLock()
-        self._answers: OrderedDict[tuple[Scope, str | None], Answers] = OrderedDict()
+        self._answers: Latest[tuple[Scope, str | None], Answers] = Latest(_SCOPES)
         self._gone: dict[str, Any] = {}  # what was counted by those that are not kept any more
         self._gone_saved = Saved()
         self._made(Scope(), None)  # so that a wrong setting is told here
@@ -199,7 +199,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
 
     def _latest(self) -> list[Answers]:
         with no_fork, self._lock.held():
-            return list(self._answers.values())
+            return self._answers.values()
 
     # --- whose answers
 
@@ -231,10 +231,8 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
 
     def _of(self, scope: Scope, output_version: str | None) -> Answers:
         with no_fork, self._lock.held():
-            answers = self._answers.pop((scope, output_version), None) or self._made(scope, output_version)
-            self._answers[scope, output_version] = answers
-            if len(self._answers) > _SCOPES:
-                gone = self._answers.popitem(last=False)[1]
+            answers = self._answers.get((scope, output_version)) or self._made(scope, output_version)
+            for gone in self._answers.keep((scope, output_version), answers):
                 self._gone = _together(self._gone, gone.stats())
                 self._gone_saved += gone.pool.saved()
             return answers

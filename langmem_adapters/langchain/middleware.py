@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -39,6 +39,7 @@ from langmem_adapters.langchain.threads.shown import Frame, memory_section, with
 from langmem_adapters.langchain.threads.thread import SUMMARY_KEY
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.langchain.unseen import unseen
+from langmem_adapters.latest import Latest
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Recalled, Scope, Summary
 from langmem_adapters.prompts import Prompts
@@ -181,7 +182,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
         self._counts: Counter[str] = Counter()
         self._warn = WarnOnce()
         self._lock = ForkSafeLock()
-        self._brains: OrderedDict[Scope, BrainMemory] = OrderedDict()
+        self._brains: Latest[Scope, BrainMemory] = Latest(_BRAINS)
         self._made(Scope(user="check", session="check"))  # so that a wrong setting is told here
 
     def __repr__(self) -> str:
@@ -329,11 +330,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
 
     def _brain(self, scope: Scope) -> BrainMemory:
         with no_fork, self._lock.held():
-            brain = self._brains.pop(scope, None) or self._made(scope)
-            self._brains[scope] = brain
-            if len(self._brains) > _BRAINS:
-                self._brains.popitem(last=False)
-            return brain
+            return self._brains.of(scope, lambda: self._made(scope))
 
     def _made(self, scope: Scope) -> BrainMemory:
         where: dict[str, Any] = {"user": scope.user, "tenant": scope.tenant, **self._times}
@@ -343,4 +340,4 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
 
     def _latest(self) -> list[BrainMemory]:
         with no_fork, self._lock.held():
-            return list(self._brains.values())
+            return self._brains.values()

@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.keys import Namespace
+from langmem_adapters.latest import Latest
 from langmem_adapters.validation import check_seconds
 
 __all__ = ["Recent", "Ticket", "changed"]
@@ -53,8 +53,7 @@ class Recent:
         check_seconds("keep", seconds)
         self.namespace = namespace
         self._seconds = seconds
-        self._max_entries = max_entries
-        self._max_bytes = max_bytes
+        self._bounds = max_entries, max_bytes
         self._clock = clock
         anew_in_child(self)
         with _lock.held():
@@ -64,8 +63,8 @@ class Recent:
         """Start with none, and with a lock that nobody holds."""
         self._lock = threading.Lock()
         self._changes = 0
-        self._size = 0
-        self._entries: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+        most, room = self._bounds
+        self._latest: Latest[str, tuple[float, bytes]] = Latest(most, room=room)
 
     def ticket(self) -> Ticket:
         """What :meth:`keep` is to be given."""
@@ -74,40 +73,30 @@ class Recent:
     def get(self, key: str) -> bytes | None:
         """An entry that is young enough."""
         with self._lock:
-            found = self._entries.get(key)
+            found = self._latest.get(key)
             if found is None:
                 return None
             if not 0 <= self._clock() - found[0] < self._seconds:
-                self._drop(key)
+                self._latest.drop(key)
                 return None
-            self._entries.move_to_end(key)
             return found[1]
 
     def keep(self, key: str, data: bytes, ticket: Ticket) -> None:
         """Keep what was read with a ticket."""
         with self._lock:
-            self._drop(key)
-            if ticket.changes != self._changes or len(data) > self._max_bytes:
-                return
-            self._entries[key] = (ticket.at, data)
-            self._size += len(data)
-            while len(self._entries) > self._max_entries or self._size > self._max_bytes:
-                self._drop(next(iter(self._entries)))
+            if ticket.changes == self._changes:
+                self._latest.keep(key, (ticket.at, data), len(data))
+            else:
+                self._latest.drop(key)
 
     def forget(self, keys: Sequence[str] | None) -> None:
         """Forget these entries, or all; and what is being read at this moment is not kept."""
         with self._lock:
             self._changes += 1
             if keys is None:
-                self._entries.clear()
-                self._size = 0
+                self._latest.clear()
             for key in keys or ():
-                self._drop(key)
-
-    def _drop(self, key: str) -> None:
-        found = self._entries.pop(key, None)
-        if found is not None:
-            self._size -= len(found[1])
+                self._latest.drop(key)
 
 
 _everywhere: weakref.WeakSet[Recent] = weakref.WeakSet()
