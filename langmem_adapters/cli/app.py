@@ -44,7 +44,7 @@ from langmem_adapters.cli.commands import (
     file_of_settings,
     settings_for,
 )
-from langmem_adapters.cli.terminal import OUT, figures, harmless, hits, one_line, progress, session_table, spoken
+from langmem_adapters.cli.terminal import figures, harmless, hits, one_line, progress, say, session_table, spoken, tell
 from langmem_adapters.cli.upkeep import upkeep
 
 __all__ = ["app", "main"]
@@ -61,7 +61,7 @@ app = typer.Typer(
 
 def _version(value: bool) -> None:
     if value:
-        OUT.print(f"langmem_adapters {__version__}")
+        say(f"langmem_adapters {__version__}")
         raise typer.Exit
 
 
@@ -134,7 +134,7 @@ def import_(
             total += sum(line["type"] == "message" for line in transcript.lines)
     users = {transcript.user for transcript in transcripts if transcript.user is not None}
     of = f" of {len(users)} users ({', '.join(sorted(map(one_line, users)))})" if users else ""
-    OUT.print(f"{new:,} of {total:,} messages were new, in {len(transcripts):,} sessions{of}.", soft_wrap=True)
+    say(f"{new:,} of {total:,} messages were new, in {len(transcripts):,} sessions{of}.")
 
 
 def _write(settings: Settings, transcript: Transcript, user: str, *, long_term: bool | None, shown: Bar) -> int:
@@ -160,7 +160,7 @@ def sessions(
     """List the sessions of a user."""
     settings = existing_settings(url, tenant)
     found = settings.sessions(user=user).list_sessions(limit)
-    OUT.print(session_table(found) if found else f"There are no sessions {one_line(_whose(settings, user))}.")
+    say(session_table(found) if found else f"There are no sessions {one_line(_whose(settings, user))}.")
 
 
 @app.command()
@@ -175,13 +175,13 @@ def show(
     """Show a conversation, with its title, summary and knowledge."""
     brain = _session(existing_settings(url, tenant), session, user)
     if title := brain.get_title():
-        OUT.print(one_line(title), style="bold", soft_wrap=True)
+        say(one_line(title), style="bold")
     if summary := brain.get_summary():
-        OUT.print(f"Summary: {harmless(summary.text)}", style="italic", soft_wrap=True)
+        say(f"Summary: {harmless(summary.text)}", style="italic")
     for fact in brain.get_knowledge():
-        OUT.print(f"Known: {harmless(fact.text)}", style="italic", soft_wrap=True)
+        say(f"Known: {harmless(fact.text)}", style="italic")
     for message in brain.messages(last):
-        OUT.print(spoken(message), soft_wrap=True)
+        say(spoken(message))
 
 
 @app.command()
@@ -200,14 +200,13 @@ def recall(
     settings = existing_settings(url, tenant)
     scope = Scope(tenant=settings.tenant, user=user, session=session)
     if not settings.store.scan(longterm_namespace(scope), limit=0).total:
-        OUT.print(
+        say(
             f"There are no memories of {one_line(repr(user or session))}: what is said becomes one once it has left its"
             " session's window, and what is imported with --long-term.",
-            soft_wrap=True,
         )
         return
     found = settings.long_term(user=user, session=session).search(question, k)
-    OUT.print(hits(found) if found else "Nothing was found.", soft_wrap=True)
+    say(hits(found) if found else "Nothing was found.")
 
 
 @app.command("eval")
@@ -225,14 +224,12 @@ def eval_(
     memory_of = functools.cache(lambda name: settings.long_term(user=name or user))
     found = evaluation.evaluate(memory_of, questions)
     recall = ", ".join(f"recall@{k} {100 * share:.1f} %" for k, share in found.recall.items())
-    OUT.print(f"{found.questions} questions: {recall}, MRR {found.mrr:.3f}, {found.p50:.1f} ms each", soft_wrap=True)
+    say(f"{found.questions} questions: {recall}, MRR {found.mrr:.3f}, {found.p50:.1f} ms each")
     if found.unknown:
-        OUT.print(f"{found.unknown} answers are in no memory, and count as not found", soft_wrap=True)
+        say(f"{found.unknown} answers are in no memory, and count as not found")
     if fit:
         other = evaluation.fit(memory_of, questions)
-        OUT.print(
-            f"On questions left out, {other.before:.4f} becomes {other.after:.4f}: {other.verdict}", soft_wrap=True
-        )
+        say(f"On questions left out, {other.before:.4f} becomes {other.after:.4f}: {other.verdict}")
         typer.echo(json.dumps(other.weights))
         if save:
             save.write_text(json.dumps(other.weights, indent=2), encoding="utf-8")
@@ -292,10 +289,7 @@ def stats(
     """Count what is kept of a user, or all that is in the store."""
     settings = existing_settings(url, tenant)
     counts = _counts_of_all(settings) if all_ else _counts(settings, user)
-    if as_json:
-        typer.echo(json.dumps(counts))
-    else:
-        OUT.print(figures(counts), soft_wrap=True)
+    tell(counts, figures(counts), as_json=as_json)
 
 
 def _counts(settings: Settings, user: str) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from langmem_adapters.cli.terminal import ERR, one_line
+from langmem_adapters.cli.terminal import ERR, one_line, say
 from langmem_adapters.errors import ConfigurationError, LangmemError, StoreUnavailable
 from langmem_adapters.files.urls import file_of
 from langmem_adapters.settings import Settings
@@ -32,7 +32,7 @@ class Commands(TyperGroup):
 
 
 def _fail(sentence: str) -> NoReturn:
-    ERR.print(one_line(sentence), style="red", soft_wrap=True)
+    say(one_line(sentence), style="red", console=ERR)
     raise typer.Exit(2)
 
 

@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.cli.terminal import OUT, hits
+from langmem_adapters.cli.terminal import OUT, hits, say
 from langmem_adapters.errors import MissingDependency
 from langmem_adapters.indexes import open_index
 from langmem_adapters.longterm import LongTermMemory
@@ -50,7 +50,7 @@ def play(url: str) -> None:
         cache = ExperienceCache(store=store, tenant=_TENANT, on_error="raise")
         for earlier in (brain, long_term, cache):
             earlier.clear()
-        OUT.print("The model is scripted: it needs no key and no network. All the rest is real.\n", soft_wrap=True)
+        say("The model is scripted: it needs no key and no network. All the rest is real.\n")
         _show("1. A LangChain chain with history", _chat(BrainChatMessageHistory(brain=brain)))
         _show("2. Overflow", [_overflow(brain, long_term)])
         _show(f'3. Recall: "{_QUESTION}"', [hits(brain.recall(_QUESTION, k=1))])

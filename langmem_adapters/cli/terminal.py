@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console, Group
+import typer
+from rich.console import Console, Group, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -26,8 +28,10 @@ __all__ = [
     "hits",
     "one_line",
     "progress",
+    "say",
     "session_table",
     "spoken",
+    "tell",
 ]
 
 OUT = Console(markup=False, highlight=False, emoji=False)
@@ -35,6 +39,19 @@ ERR = Console(markup=False, highlight=False, emoji=False, stderr=True)
 
 _LEVELS = {"ok": "green", "note": "yellow", "problem": "bold red"}
 _COLOURS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "magenta"}
+
+
+def say(what: RenderableType, *, style: str | None = None, console: Console = OUT) -> None:
+    """Write something. Its lines stay whole, as a terminal breaks them itself; a table keeps to the width."""
+    console.print(what, style=style, soft_wrap=not isinstance(what, Table))
+
+
+def tell(data: object, shown: RenderableType, *, as_json: bool) -> None:
+    """Write data for scripts, or what a person is shown of it."""
+    if as_json:
+        typer.echo(json.dumps(data))
+    else:
+        say(shown)
 
 
 def one_line(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
@@ -14,7 +13,7 @@ import typer
 from rich.live import Live
 
 from langmem_adapters.cli.commands import Json, Tenant, Url, User, existing_settings, file_of_settings, settings_for
-from langmem_adapters.cli.terminal import ERR, OUT, figures, findings, frame, one_line, progress
+from langmem_adapters.cli.terminal import ERR, OUT, figures, findings, frame, one_line, progress, say, tell
 from langmem_adapters.errors import ConfigurationError, StoreError
 from langmem_adapters.files.scrubbing import files_of
 from langmem_adapters.flow import run
@@ -43,13 +42,11 @@ def health(*, as_json: Json = False, url: Url = None) -> None:
     """Say whether the store answers: exit code 0, or else 2. Redis is asked with PING alone."""
     settings = settings_for(url, None)
     found = Checkup(settings.store).health()
-    if as_json:
-        typer.echo(json.dumps(found._asdict()))
-    elif found.ok:
-        OUT.print(f"{one_line(found.address)} answers in {1000 * found.seconds:.1f} ms", soft_wrap=True)
+    if not (found.ok or as_json):
+        raise StoreError(found.problem)
+    shown = f"{one_line(found.address)} answers in {1000 * found.seconds:.1f} ms"
+    tell(found._asdict(), shown, as_json=as_json)
     if not found.ok:
-        if not as_json:
-            raise StoreError(found.problem)
         raise typer.Exit(2)
 
 
@@ -63,10 +60,7 @@ def doctor(*, as_json: Json = False, url: Url = None, tenant: Tenant = None) -> 
     index = settings.index if _is_made(settings.index) else None
     checkup = Checkup(settings.store, index=index, ttl=settings.ttl)
     found = checkup.examine()
-    if as_json:
-        typer.echo(json.dumps([finding._asdict() for finding in found]))
-    else:
-        OUT.print(findings(found), soft_wrap=True)
+    tell([finding._asdict() for finding in found], findings(found), as_json=as_json)
     if any(finding.level == "problem" for finding in found):
         raise typer.Exit(1)
 
@@ -89,7 +83,7 @@ def watch(
     """Show the store and its latest sessions as they change, until Ctrl-C."""
     look = _Look(existing_settings(url, tenant), user, limit)
     if once or not OUT.is_terminal:
-        OUT.print(look.now(), soft_wrap=True)
+        say(look.now())
         return
     try:
         with Live(look.now(), console=OUT, auto_refresh=False) as live:
@@ -151,7 +145,8 @@ def prune(
         pruned = pruning.run()
     names = {"brain": "sessions", "longterm": "their long-term memories", "working": "working memories"}
     names["indexed"] = "expired memories, from indexes"
-    _tell({names[kind]: count for kind, count in pruned.kinds.items()}, "Nothing is that old.", as_json=as_json)
+    counts = {names[kind]: count for kind, count in pruned.kinds.items()}
+    tell(counts, figures(counts) if counts else "Nothing is that old.", as_json=as_json)
 
 
 def _seconds(text: str) -> float:
@@ -181,9 +176,10 @@ def delete_user(
         typer.confirm(f"Delete all that is kept for the user {one_line(repr(user))}?", abort=True, err=True)
     with _advancing("deleting") as advance:
         gone = run(settings.delete_user_flow(user, report=lambda _, count: advance(count)))
-    _tell({place: count for place, count in gone.items() if count}, "Nothing was kept for them.", as_json=as_json)
+    counts = {place: count for place, count in gone.items() if count}
+    tell(counts, figures(counts) if counts else "Nothing was kept for them.", as_json=as_json)
     if any(gone[place] for place in _INDEXED) and not files_of(settings.store, settings.index).databases:
-        ERR.print(_ELSEWHERE, soft_wrap=True)
+        say(_ELSEWHERE, console=ERR)
 
 
 @upkeep.command()
@@ -203,18 +199,13 @@ def migrate(
     with progress() as bar:
         name = fingerprint(repr(bare(source.store)))
         migrated = Migration(source.store, target.store, name=name, progress=bar).run()
-    if as_json:
-        typer.echo(json.dumps(migrated._asdict()))
+    said, differing = f"{migrated.namespaces:,} namespaces with {migrated.entries:,} entries", len(migrated.differing)
+    if differing and not as_json:
+        sentence = f"{differing:,} of {said} were written all the time: stop the writers and run again"
+        say(sentence, style="red", console=ERR)
     else:
-        said = f"{migrated.namespaces:,} namespaces with {migrated.entries:,} entries"
-        if not migrated.differing:
-            OUT.print(f"{said} are the same in both; {migrated.copied:,} were copied now.", soft_wrap=True)
-    if migrated.differing:
-        if not as_json:
-            sentence = (
-                f"{len(migrated.differing):,} of {said} were written all the time: stop the writers and run again"
-            )
-            ERR.print(sentence, style="red", soft_wrap=True)
+        tell(migrated._asdict(), f"{said} are the same in both; {migrated.copied:,} were copied now.", as_json=as_json)
+    if differing:
         raise typer.Exit(1)
 
 
@@ -232,7 +223,7 @@ def vacuum(*, url: Url = None) -> None:
         raise ConfigurationError("only a file can be vacuumed; a server looks after its memory itself")
     before = store.stats().size
     store.vacuum()
-    OUT.print(f"{before:,} bytes before, {store.stats().size:,} now.", soft_wrap=True)
+    say(f"{before:,} bytes before, {store.stats().size:,} now.")
 
 
 @contextmanager
@@ -241,10 +232,3 @@ def _advancing(what: str) -> Iterator[Any]:
     with progress() as bar:
         task = bar.add_task(what, total=None)
         yield lambda count: bar.advance(task, count)
-
-
-def _tell(counts: dict[str, int], nothing: str, *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(counts))
-    else:
-        OUT.print(figures(counts) if counts else nothing, soft_wrap=True)
