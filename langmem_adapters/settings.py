@@ -16,7 +16,7 @@ from langmem_adapters.erasure import Report, delete_user_flow
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.expiry import Refresh
-from langmem_adapters.files.urls import default_url
+from langmem_adapters.files.urls import URL_VARIABLES, default_url
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import shared_vectors
 from langmem_adapters.keys import Namespace
@@ -31,18 +31,11 @@ from langmem_adapters.working import TWELVE_HOURS, WorkingMemory
 __all__ = ["Settings"]
 
 _log = logging.getLogger("langmem_adapters")
-_VARIABLES = {
-    "url": ("LANGMEM_STORE_URL", "REDIS_URL"),
-    "tenant": ("LANGMEM_TENANT",),
-    "memory_k": ("LANGMEM_MEMORY_K",),
-    "similarity_top_k": ("LANGMEM_SIMILARITY_TOP_K",),
-    "ttl": ("LANGMEM_TTL",),
-    "refresh": ("LANGMEM_REFRESH",),
-    "enable_longterm_memory": ("LANGMEM_ENABLE_LONGTERM_MEMORY",),
-    "enable_experience_read": ("LANGMEM_ENABLE_EXPERIENCE_READ",),
-    "enable_experience_write": ("LANGMEM_ENABLE_EXPERIENCE_WRITE",),
-    "vectors_url": ("LANGMEM_VECTORS_URL",),
-}
+_VALUES = (
+    *("tenant", "memory_k", "similarity_top_k", "ttl", "refresh", "enable_longterm_memory"),
+    *("enable_experience_read", "enable_experience_write", "vectors_url"),
+)
+_VARIABLES = {"url": URL_VARIABLES, **{name: (f"LANGMEM_{name.upper()}",) for name in _VALUES}}
 
 
 class Settings(BaseModel):

@@ -32,6 +32,7 @@ __all__ = [
     "has_methods_of",
     "lines_of",
     "said_by",
+    "wrong_places",
 ]
 
 _OF_WHAT_IS_SAID = [name for name in Message.model_fields if name not in {"role", "content"}]
@@ -153,8 +154,14 @@ def said_by(role: str, content: Any, fields: Mapping[str, Any]) -> Message:
     try:
         return Message(role=role, content=content, **fields)
     except ValidationError as error:
-        wrong = sorted({str(flaw["loc"][0]) for flaw in error.errors(include_input=False)})
-    raise ConfigurationError(f"a message cannot have a value of this type as {', '.join(wrong)}")
+        wrong = wrong_places(error, 1)
+    raise ConfigurationError(f"a message cannot have a value of this type as {wrong}")
+
+
+def wrong_places(error: ValidationError, depth: int = 2) -> str:
+    """Where values are wrong, by names down to a depth, and not what they are."""
+    flaws = error.errors(include_input=False)
+    return ", ".join(sorted({".".join(map(str, flaw["loc"][:depth])) for flaw in flaws}))
 
 
 def lines_of(text: Iterable[bytes | str]) -> Iterable[bytes | str]:

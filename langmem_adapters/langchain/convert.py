@@ -27,6 +27,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.langchain.rebuild import of_data
 from langmem_adapters.model import Message, MessageData, Summary, ToolCall
 from langmem_adapters.recall.memories import RECALLED
+from langmem_adapters.validation import wrong_places
 
 __all__ = ["from_message", "from_summary", "role_of", "to_message", "writable"]
 
@@ -90,9 +91,7 @@ def _checked(message: BaseMessage, fields: dict[str, Any]) -> Message:
     try:
         return Message.model_validate(fields)
     except ValidationError as error:
-        places = {".".join(map(str, detail["loc"][:2])) for detail in error.errors(include_input=False)}
-        wrong = ", ".join(sorted(places))
-        raise SerializationError(f"message {message.id!r} has values of a wrong type: {wrong}") from error
+        raise SerializationError(f"message {message.id!r} has values of a wrong type: {wrong_places(error)}") from error
 
 
 def writable(message: BaseMessage) -> Message | MessageData:

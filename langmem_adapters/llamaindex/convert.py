@@ -26,7 +26,7 @@ from langmem_adapters.llamaindex.blocks import (
 )
 from langmem_adapters.model import Content, Message, ToolCall
 from langmem_adapters.providers.content import standard_block
-from langmem_adapters.validation import checked_list
+from langmem_adapters.validation import checked_list, wrong_places
 
 __all__ = ["checked_chats", "from_message", "to_message"]
 
@@ -81,9 +81,7 @@ def to_message(chat: ChatMessage) -> Message:
     try:
         return Message(tool_calls=calls, **fields)
     except ValidationError as error:
-        places = {".".join(map(str, detail["loc"][:2])) for detail in error.errors(include_input=False)}
-        wrong = ", ".join(sorted(places))
-        raise SerializationError(f"a {role} message has values of a wrong type: {wrong}") from error
+        raise SerializationError(f"a {role} message has values of a wrong type: {wrong_places(error)}") from error
 
 
 def from_message(message: Message) -> ChatMessage:
