@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from langmem_adapters.codec import decode, encode, plain
 from langmem_adapters.conversation.log import brain_namespace, entry_id
-from langmem_adapters.conversation.session import KNOWLEDGE
+from langmem_adapters.conversation.session import KNOWLEDGE, behind_known
 from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.expiry import Expiring
@@ -208,11 +208,8 @@ def _says_the_same(data: bytes, message: Message) -> bool:
 
 def _new_knowledge(memory: _Memory, before: _Imported, values: Mapping[str, bytes]) -> dict[str, bytes]:
     new = [fact for fact in memory.knowledge if fact.identity not in before.knowledge]
-    first = 1 + max((int(key[len(KNOWLEDGE) :]) for key in values if key.startswith(KNOWLEDGE)), default=0)
-    return {
-        f"{KNOWLEDGE}{number:08}": message.model_copy(update={"id": message.id or identity}).to_bytes()
-        for number, (identity, message) in enumerate(new, start=first)
-    }
+    named = (message.model_copy(update={"id": message.id or identity}) for identity, message in new)
+    return behind_known(values, (message.to_bytes() for message in named))
 
 
 def _new_summary(

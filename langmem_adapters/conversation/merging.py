@@ -10,7 +10,7 @@ from typing import Any
 
 from langmem_adapters.conversation.export_lines import Line, dump
 from langmem_adapters.conversation.log import entry_id
-from langmem_adapters.conversation.session import KNOWLEDGE
+from langmem_adapters.conversation.session import KNOWLEDGE, behind_known
 from langmem_adapters.conversation.stored_summary import SUMMARY, covers, read_summary
 from langmem_adapters.conversation.tombstones import DEPARTED, content_id, have_departed
 from langmem_adapters.errors import Conflict, SerializationError
@@ -174,8 +174,7 @@ def _with_facts(values: Mapping[str, bytes], known: Mapping[str, bytes]) -> dict
     new = {key: data for key, data in facts.items() if _said(data) not in there.values()}
     if not new.keys() & there.keys():
         return new
-    first = 1 + max(int(key[len(KNOWLEDGE) :]) for key in there)
-    return {f"{KNOWLEDGE}{first + n:08}": data for n, data in enumerate(new.values())}
+    return behind_known(there, new.values())
 
 
 def _said(data: bytes) -> str:

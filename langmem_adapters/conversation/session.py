@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -24,6 +24,7 @@ __all__ = [
     "Context",
     "Conversation",
     "Uncovered",
+    "behind_known",
     "read_title",
 ]
 
@@ -164,8 +165,7 @@ class Conversation(SessionLog):
         entries = [self._entry(fact)[1] for fact in facts]
         while entries:
             values = yield from self.session.get(None)
-            first = 1 + max((int(key[len(KNOWLEDGE) :]) for key in values if key.startswith(KNOWLEDGE)), default=0)
-            put = {f"{KNOWLEDGE}{first + n:08}": data for n, data in enumerate(entries)}
+            put = behind_known(values, entries)
             try:
                 yield from self.session.write(put=put, guard=dict.fromkeys(put))
             except Conflict:
@@ -231,6 +231,12 @@ class Conversation(SessionLog):
             raise ConfigurationError("this BrainMemory has no long-term memory: give it long_term=")
         _, shown = yield from self.newest(self.memory_k, _read)
         return (yield from self.long_term.search_flow(query, k, shown=shown))
+
+
+def behind_known(values: Iterable[str], facts: Iterable[bytes]) -> dict[str, bytes]:
+    """The values as which facts are kept behind those that a session knows; ``values`` are its keys."""
+    first = 1 + max((int(key[len(KNOWLEDGE) :]) for key in values if key.startswith(KNOWLEDGE)), default=0)
+    return {f"{KNOWLEDGE}{number:08}": data for number, data in enumerate(facts, start=first)}
 
 
 def read_title(data: bytes | None) -> str:
