@@ -24,18 +24,18 @@ _T = TypeVar("_T", BaseMessage, ChatGeneration)
 
 # --- what is stored of a message that its class would leave as it is
 
-_EXACTLY: Final = ConfigDict(extra="forbid", strict=True)
+
+class _Exact(TypedDict):
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]  # as pydantic has it
 
 
-class _Own(TypedDict, total=False):
-    __pydantic_config__ = _EXACTLY  # type: ignore[misc]  # as pydantic has it
+class _Own(_Exact, total=False):
     id: str | None
     additional_kwargs: dict[Any, Any]
     response_metadata: dict[Any, Any]
 
 
-class _InvalidCall(TypedDict, total=False):
-    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+class _InvalidCall(_Exact, total=False):
     type: Literal["invalid_tool_call"]
     id: str | None
     name: str | None
@@ -43,21 +43,18 @@ class _InvalidCall(TypedDict, total=False):
     error: str | None
 
 
-class _InputTokens(TypedDict, total=False):
-    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+class _InputTokens(_Exact, total=False):
     audio: int
     cache_creation: int
     cache_read: int
 
 
-class _OutputTokens(TypedDict, total=False):
-    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+class _OutputTokens(_Exact, total=False):
     audio: int
     reasoning: int
 
 
-class _Tokens(TypedDict):
-    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+class _Tokens(_Exact):
     input_tokens: int
     output_tokens: int
     total_tokens: int
@@ -78,30 +75,25 @@ class _OwnOfTool(_Own, total=False):
     status: Literal["success", "error"]
 
 
-class _Host(TypedDict):
-    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+class _Host(_Exact):
     langchain: _Own
 
 
-class _HostOfAI(TypedDict):
-    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+class _HostOfAI(_Exact):
     langchain: _OwnOfAI
 
 
-class _HostOfTool(TypedDict):
-    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+class _HostOfTool(_Exact):
     langchain: _OwnOfTool
 
 
-class _Call(TypedDict, total=False):
-    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+class _Call(_Exact, total=False):
     id: str | None
     name: str
     args: dict[str, Any]
 
 
-class _Stored(TypedDict, total=False):
-    __pydantic_config__ = _EXACTLY  # type: ignore[misc]
+class _Stored(_Exact, total=False):
     v: Literal[1]
     id: str
     content: str | list[str | dict[Any, Any]]
