@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -255,18 +256,13 @@ def rises(items: list[Item]) -> bool:
 
 
 def _on_threads(count: int, work: Callable[[], None]) -> None:
-    failures: list[BaseException] = []
+    """Do the same on so many threads, all of which begin together."""
+    begin = threading.Barrier(count)
 
-    def guarded() -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - raised again on the test's own thread
-            failures.append(error)
+    def together() -> None:
+        begin.wait()
+        work()
 
-    threads = [threading.Thread(target=guarded) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    with ThreadPoolExecutor(count) as threads:
+        for done in [threads.submit(together) for _ in range(count)]:
+            done.result()
