@@ -11,7 +11,7 @@ import math
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -22,7 +22,7 @@ from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, drop, ids_of
 from langmem_adapters.indexes.lexical_scores import Corpus, Term, best, weigh
 from langmem_adapters.indexes.lexical_turns import evidence, within
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes, to_text
-from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze
+from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze, only_parts
 from langmem_adapters.language.dates import date_words, spoken_date_words
 from langmem_adapters.language.features import marks, named
 from langmem_adapters.language.little_words import little_words
@@ -44,7 +44,7 @@ class LexicalIndex(Shared):
 
     The result is exact, with two limits for queries that are long texts: of more than 200,000 characters the
     first and the last 100,000 are read, and of more than 64 different words that the namespace has, the 64
-    rarest are searched for.
+    rarest are searched for. Parts of words that are in more than 1,000 documents are not searched for beside others.
 
     Namespaces that were built with another ``analyzer_id`` count as not begun, and are replaced when their
     owner next applies a change.
@@ -98,6 +98,7 @@ class LexicalIndex(Shared):
         self._nameless_last: tuple[str, list[str], _Nameless] | None = None
         self._analyzer = analyzer
         self._analyzer_id = analyzer_id
+        self._parts_of: Callable[[str], Collection[str]] = only_parts if analyzer is analyze else _no_parts
         self._stop_words = frozenset(stop_words)
         self._k1 = k1
         self._b = b
@@ -147,7 +148,7 @@ class LexicalIndex(Shared):
             corpus = self._corpus(connection, name)
             if corpus is None:
                 return []
-            weighed = weigh(connection, corpus, terms)
+            weighed = self._weighed(connection, corpus, query, terms)
             return _hits(connection, weighed, best(connection, self._kept, corpus, weighed, k))
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
@@ -192,7 +193,7 @@ class LexicalIndex(Shared):
             who, rest, terms = self._nameless(connection, corpus.namespace, query)
             if also:  # meaning finds something where only little words do
                 terms = {term: times for term, times in terms.items() if times >= 1} or terms
-            weighed = weigh(connection, corpus, terms)
+            weighed = self._weighed(connection, corpus, rest, terms)
             return evidence(connection, self._kept, corpus, weighed, k, also, query=rest, named=who)
 
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
@@ -222,9 +223,11 @@ class LexicalIndex(Shared):
     def _row(self, document: Document) -> Row:
         """A document's words are also the name of who said it, the date of when, and the dates that it speaks of."""
         said, at = document.text, document.at
-        parts = (said, document.speaker, date_words(at), spoken_date_words(said, at))
-        text = "\n".join(part for part in parts if part)
-        return Row(document, Counter(self._analyzer(text)), marks(said))
+        counts = Counter(self._analyzer(said))
+        beside = (document.speaker, date_words(at), spoken_date_words(said, at))
+        if any(beside):  # by themselves: an English date, or a foreign name, tells nothing of what was said
+            counts.update(self._analyzer("\n".join(part for part in beside if part)))
+        return Row(document, counts, marks(said))
 
     def _query_terms(self, query: str) -> dict[str, float]:
         """The terms of a query, and how often it has each; what says little in its language counts for little."""
@@ -234,6 +237,17 @@ class LexicalIndex(Shared):
         if words := little_words(query):
             counts |= {term: _LITTLE * counts[term] for term in self._analyzer(" ".join(words)) if term in counts}
         return counts
+
+    def _weighed(
+        self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]
+    ) -> list[Term]:
+        """The terms of a query with their weights, without parts of words that are everywhere, unless all are."""
+        weighed = weigh(connection, corpus, terms)
+        if all(term.frequency <= _FREQUENT for term in weighed):
+            return weighed
+        parts = set(map(to_bytes, self._parts_of(_cut(query))))
+        rare = [term for term in weighed if term.frequency <= _FREQUENT or term.term not in parts]
+        return rare if any(term.frequency for term in rare) else weighed
 
     def _corpus(self, connection: sqlite3.Connection, name: str) -> Corpus | None:
         """A namespace's statistics; None, where it has no words."""
@@ -260,6 +274,11 @@ class LexicalIndex(Shared):
 
 
 _LITTLE = 0.1  # of another word
+_FREQUENT = 1000  # documents: reading so many takes long, and what is in more of them tells little beside whole words
+
+
+def _no_parts(_text: str) -> Collection[str]:
+    return ()
 
 
 class _Nameless(NamedTuple):

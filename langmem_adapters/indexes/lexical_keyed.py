@@ -55,9 +55,10 @@ class KeyedLexicalIndex(LexicalIndex):
             return hmac.digest(secret, to_bytes(word), "sha256")[:_BYTES].hex()
 
         super().__init__(path, **settings)
-        words_of = self._analyzer
+        words_of, parts_of = self._analyzer, self._parts_of
         self._digest = digest
         self._analyzer = lambda text: [digest(word) for word in words_of(text)]
+        self._parts_of = lambda text: [digest(part) for part in parts_of(text)]
         self._analyzer_id += f" keyed {digest(chr(0))}"
         self._stop_words = frozenset(map(digest, self._stop_words))
 

@@ -8,31 +8,19 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from langmem_adapters.language.english import BASES, SPELLINGS
+from langmem_adapters.language.english import BASES, SPELLINGS, STOP_WORDS
+from langmem_adapters.language.inflection import inflects, parts
 
-__all__ = ["ANALYZER_ID", "STOP_WORDS", "Analyzer", "analyze", "matching", "stem"]
+__all__ = ["ANALYZER_ID", "STOP_WORDS", "Analyzer", "analyze", "matching", "only_parts", "stem"]
 
 Analyzer = Callable[[str], list[str]]
 """Turns a text into terms, in order and with repetitions. It must be pure: the same text, the same terms."""
 
-ANALYZER_ID = "langmem-6"
+ANALYZER_ID = "langmem-7"
 """The version of :func:`analyze`. It changes with every change of a document's terms, so that indexes are rebuilt."""
-
-STOP_WORDS = frozenset(
-    """
-    a about above after again against ain all also am an and any are as at be because been before
-    being below between both but by can cannot could did do does doing down during each few for from
-    further had has have having he her here hers herself him himself his how i if in into is it its itself
-    just me more most my myself no nor not now of off on once only or other our ours ourselves out over
-    own same she should so some such than that the their theirs them themselves then there these they this
-    those through to too under until up us very was we were what when where which while who whom whose why
-    will with wo would you your yours yourself yourselves
-    """.split()  # noqa: SIM905 - a list of words reads better as text
-)
-"""English words that say little about what a text is about. Each is its own term, never a stem."""
 
 _LONGEST = 64  # characters of a word; what is longer is no word but data, and its beginning finds it
 
@@ -40,24 +28,48 @@ _LONGEST = 64  # characters of a word; what is longer is no word but data, and i
 def analyze(text: str) -> list[str]:
     """Split a text into terms.
 
-    The text is normalised (NFKC) and case-folded. Words are runs of letters, combining marks and digits. Latin and
-    Greek letters lose their accents, unless an English stop word is left: "thé" is no "the"; Cyrillic vowels lose their
-    stress, and Hebrew and Arabic words their points. ASCII words are then stemmed (:func:`stem`), and those of one
-    English family give one stem; words of other alphabets are kept. Han, kana and hangul give every character and every
-    pair of neighbours; Thai, Lao, Khmer and Burmese, whose characters mean little alone, give the pairs.
+    The text is normalised (NFKC) and case-folded. Words are runs of letters, combining marks and digits, of any script
+    as 0 to 9. Latin and Greek letters lose their accents, unless an English stop word is left: "thé" is no "the";
+    Cyrillic vowels lose their stress, and Hebrew and Arabic words their points. ASCII words are then stemmed
+    (:func:`stem`), and those of one English family give one stem; words of other alphabets are kept. Words that are not
+    English also give the parts that their other forms have (:mod:`langmem_adapters.language.inflection`). Han, kana and
+    hangul give every character and every pair of neighbours; Thai, Lao, Khmer and Burmese, whose characters mean little
+    alone, give the pairs.
     """
+    text = _folded(text)
+    return _terms(text, inflected=inflects(text))
+
+
+def _folded(text: str) -> str:
     if text.isascii():
-        text = text.lower()
-    else:
-        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+        return text.lower()
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def _terms(text: str, *, inflected: bool) -> list[str]:
     terms: list[str] = []
-    for word in _CLITIC.sub(" ", text).translate(_LETTERS).split():
-        if word.isascii():
-            terms.append(_word(word))
-        else:
+    for word in _words(text):
+        if not word.isascii():
             for run in _RUN.finditer(word):
-                terms += _terms_of(run)
+                terms += _terms_of(run, inflected=inflected)
+        elif inflected:
+            terms += _forms(word[:_LONGEST], inflected=True)
+        else:
+            terms.append(_word(word[:_LONGEST]))
     return terms
+
+
+def _words(text: str) -> list[str]:
+    return _CLITIC.sub(" ", text).translate(_LETTERS).split()
+
+
+def only_parts(text: str) -> frozenset[str]:
+    """The terms of a text that are no words of it, but parts of words; English gives none."""
+    text = _folded(text)
+    inflected = inflects(text)
+    runs = (run[0] for word in _words(text) for run in _RUN.finditer(word) if run.lastgroup is None)
+    forms = [_forms(run[:_LONGEST], inflected=inflected) for run in runs]
+    return frozenset(part for _, *beside in forms for part in beside).difference(whole for whole, *_ in forms)
 
 
 # What an apostrophe joins to an English word: "John's", "we'll", "don't". "can't" and "ain't" keep their n.
@@ -74,6 +86,8 @@ class _Letters(dict[int, str]):
         category = unicodedata.category(chr(code))
         if category == "Me" or code in _VARIATION_SELECTORS:
             outcome = ""
+        elif category == "Nd":
+            outcome = str(unicodedata.decimal(chr(code)))
         elif category[0] in "LMN":
             outcome = chr(code)
         elif category == "Cf" and code != _ZERO_WIDTH_SPACE:  # soft hyphens and joiners are inside words
@@ -97,10 +111,10 @@ _PAIRED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f"  #
 _RUN = re.compile(f"(?P<single>[{_SINGLE}]+)|(?P<paired>[{_PAIRED}]+)|[^{_SINGLE}{_PAIRED}]+")
 
 
-def _terms_of(run: re.Match[str]) -> list[str]:
+def _terms_of(run: re.Match[str], *, inflected: bool) -> Sequence[str]:
     text = run[0]
     if run.lastgroup is None:
-        return [_word(text)]
+        return _forms(text[:_LONGEST], inflected=inflected)
     pairs = [text[n : n + 2] for n in range(len(text) - 1)]
     return [*text, *pairs] if run.lastgroup == "single" or not pairs else pairs
 
@@ -118,8 +132,10 @@ def matching(query: str, text: str) -> list[tuple[int, int]]:
     """
     terms = set(analyze(query))
     terms = terms - STOP_WORDS or terms
+    inflected = inflects(_folded(text))
     words = "".join([" " if _LETTERS[ord(letter)] == " " and letter not in "'\u2019" else letter for letter in text])
-    return [found.span() for found in _SHOWN.finditer(words) if not terms.isdisjoint(analyze(found[0]))]
+    shown = ((found.span(), _terms(_folded(found[0]), inflected=inflected)) for found in _SHOWN.finditer(words))
+    return [span for span, said in shown if not terms.isdisjoint(said)]
 
 
 _ACCENTS = re.compile(  # of Latin and Greek; the stress of Cyrillic vowels; the points of Hebrew and Arabic
@@ -140,7 +156,6 @@ def _unaccented(word: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _word(word: str) -> str:
-    word = word[:_LONGEST]
     if not word.isascii():
         word = _unaccented(word)[:_LONGEST]
     if word in STOP_WORDS or not (word.isascii() and word.isalpha()):
@@ -148,6 +163,15 @@ def _word(word: str) -> str:
     stemmed = stem(BASES.get(word, word))
     stemmed = _SPELT.get(stemmed, stemmed)
     return word if stemmed in STOP_WORDS else stemmed
+
+
+@lru_cache(maxsize=1 << 16)
+def _forms(word: str, *, inflected: bool) -> tuple[str, ...]:
+    """The word as a term, and its parts; a stop word has none."""
+    whole = _word(word)
+    plain = word if word.isascii() else _unaccented(word)[:_LONGEST]
+    beside = () if whole in STOP_WORDS else parts(plain, inflected=inflected)
+    return tuple(dict.fromkeys((whole, *beside)))
 
 
 def stem(word: str) -> str:

@@ -1,14 +1,27 @@
-"""English words that Porter's suffixes do not bring together though they mean the same: general knowledge, as data.
+"""What is known of English words, as data: those that say little, and those that mean the same.
 
-Each table is a list of families, the base of each first. A word is here only where it hardly ever means anything else:
-"left", "rose", "vet" and "lab" are not.
+The latter are lists of families that Porter's suffixes do not bring together, the base of each first. A word is there
+only where it hardly ever means anything else: "left", "rose", "vet" and "lab" are not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["BASES", "SPELLINGS"]
+__all__ = ["BASES", "SPELLINGS", "STOP_WORDS"]
+
+STOP_WORDS = frozenset(
+    """
+    a about above after again against ain all also am an and any are as at be because been before
+    being below between both but by can cannot could did do does doing down during each few for from
+    further had has have having he her here hers herself him himself his how i if in into is it its itself
+    just me more most my myself no nor not now of off on once only or other our ours ourselves out over
+    own same she should so some such than that the their theirs them themselves then there these they this
+    those through to too under until up us very was we were what when where which while who whom whose why
+    will with wo would you your yours yourself yourselves
+    """.split()  # noqa: SIM905 - a list of words reads better as text
+)
+"""English words that say little about what a text is about. Each is its own term, never a stem."""
 
 _IRREGULAR = """
     become became, begin began begun, bite bitten, blow blew blown, break broke broken, bring brought,

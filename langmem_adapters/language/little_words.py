@@ -1,14 +1,14 @@
 """Words that say little in large languages beside English: a query in one of them is searched without them.
 
-They are asked for a query alone and change no document's terms. "war", "die" and "man" are words of English too, so a
-query must have more of one language than of English, and two at least, but for a question word that begins it.
+A document keeps them; they only tell that it is not English. "war", "die" and "man" are words of English too, so a text
+must have more of one language than of English, and two at least, but for a question word that begins it.
 """
 
 from __future__ import annotations
 
 import re
 
-from langmem_adapters.language.analysis import STOP_WORDS
+from langmem_adapters.language.english import STOP_WORDS
 
 __all__ = ["little_words"]
 
