@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
 import pytest
 
@@ -12,6 +13,7 @@ from langmem_adapters.indexes import open_vectors
 from langmem_adapters.language.features import asked, named
 from langmem_adapters.language.little_words import little_words
 from langmem_adapters.stores.memory import MemoryStore
+from tests.benchmarks import languages
 
 
 @pytest.mark.parametrize(
@@ -77,3 +79,11 @@ def test_other_languages_ask_how_many(query: str) -> None:
 @pytest.mark.parametrize("query", ["Wer war das?", "Où est-il ?", "¿Quién es?", "Chi è?", "Waar is het?", "Кто там?"])
 def test_other_languages_ask_who_and_where(query: str) -> None:
     assert asked(query).who
+
+
+@pytest.mark.parametrize("group", [languages.CHOSEN_BY, languages.HELD_BACK], ids=["chosen by", "held back"])
+def test_words_are_found_by_their_other_forms(group: dict[str, str]) -> None:
+    chats = list(map(languages.read, group))
+    found, whole = (fmean(languages.measure(chat, parts=p).recall[10] for chat in chats) for p in (True, False))
+    assert found > 0.92
+    assert whole < 0.82
