@@ -67,6 +67,8 @@ def only_parts(text: str) -> frozenset[str]:
     """The terms of a text that are no words of it, but parts of words; English gives none."""
     text = _folded(text)
     inflected = inflects(text)
+    if text.isascii() and not inflected:
+        return frozenset()
     runs = (run[0] for word in _words(text) for run in _RUN.finditer(word) if run.lastgroup is None)
     forms = [_forms(run[:_LONGEST], inflected=inflected) for run in runs]
     return frozenset(part for _, *beside in forms for part in beside).difference(whole for whole, *_ in forms)
