@@ -79,7 +79,11 @@ class ConfigurationError(LangmemError, ValueError):
 class MissingDependency(LangmemError, ImportError):  # noqa: N818 - it names what is missing
     """A package of an optional extra is not installed, or does not fit what else is there."""
 
-    def __init__(self, package: str, extra: str, *, asked_for_by: str = "") -> None:
+    def __init__(self, package: str, extra: str = "", *, asked_for_by: str = "") -> None:
+        if not extra:  # it is the sentence itself, of which pools and queues make an error of another process anew
+            super().__init__(package)
+            self.package = self.extra = ""
+            return
         why = f", and {asked_for_by} asks for it" if asked_for_by else ""
         if misfit := _misfit():
             told = f"{package} cannot be imported{why}: {misfit}. Bring it up to date with: pip install --upgrade"

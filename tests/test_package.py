@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 import langmem_adapters
-from langmem_adapters import MissingDependency
+from langmem_adapters import MissingDependency, errors
 
 ROOT = Path(__file__).parent.parent
 HOSTS = ("chromadb", "langchain", "langchain_core", "langgraph", "llama_index", "redis", "rich", "typer")
@@ -74,6 +75,17 @@ def test_a_package_of_which_a_part_is_missing_is_not_said_to_be_missing() -> Non
         "langchain cannot be imported: No module named 'pydantic.decisions'."
         " Bring it up to date with: pip install --upgrade 'langmem_adapters[langgraph]'"
     )
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_an_error_comes_back_from_another_process_as_it_was_raised(name: str) -> None:
+    """A pool of processes breaks, or waits for ever, where it cannot read the error of a task; Celery has the words."""
+    kind = getattr(errors, name)
+    raised = MissingDependency("redis", "redis") if kind is MissingDependency else kind("what is wrong")
+    back = pickle.loads(pickle.dumps(raised))
+    assert type(back) is kind
+    assert (str(back), back.args, vars(back)) == (str(raised), raised.args, vars(raised))
+    assert str(kind(*raised.args)) == str(raised)
 
 
 def test_k1_import_loads_nothing_but_pydantic() -> None:
