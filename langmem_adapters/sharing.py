@@ -30,4 +30,7 @@ class Shared:
 
     def __reduce__(self) -> NoReturn:
         name = type(self).__name__
-        raise ConfigurationError(f"{name} has connections of this process, and cannot be pickled: make it in the other")
+        raise ConfigurationError(
+            f"{name} has connections of this process, and cannot be pickled:"
+            " keep its URL and names, and make it anew where it is used"
+        )
