@@ -103,6 +103,28 @@ def test_a_forked_child_has_threads_of_its_own() -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
+def test_the_end_of_a_script_waits_for_what_a_daemon_thread_began() -> None:
+    """As those of Streamlit's scripts and of Flask's and Django's own servers are: a thread is what its maker is."""
+    code = """
+import atexit
+import threading
+from langmem_adapters.concurrency.background import submit
+
+over = threading.Event()
+atexit.register(over.set)  # comes after the threads that are waited for
+
+def slow():
+    threading.main_thread().join()
+    print("broken off" if over.wait(0.5) else "made")
+
+host = threading.Thread(target=submit, args=[slow], daemon=True)
+host.start()
+host.join()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100)
+    assert done.stdout == "made\n"
+
+
 def test_nothing_is_begun_when_the_script_is_over() -> None:
     code = """
 import threading

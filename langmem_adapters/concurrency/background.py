@@ -51,7 +51,8 @@ class _Background:
             return
         try:
             if not self._threads:
-                threading.Thread(target=self._see_off, name="langmem-exit").start()
+                # Said, as it would be what its maker is, and many hosts make their threads daemons.
+                threading.Thread(target=self._see_off, name="langmem-exit", daemon=False).start()
             threading.Thread(target=self._work, name=f"langmem-background-{self._threads}", daemon=True).start()
         except RuntimeError:  # no thread can be started: those that are there do the work
             if not self._threads:
