@@ -53,6 +53,7 @@ _KINDS = ("brain", "working", "longterm", "experience")
 _LANGGRAPH = "langgraph"
 _JOURNALS = "migration"
 _PASSES = 4
+_COMES_BACK = "it comes back: an index that has it was not given, or somebody goes on writing"
 _POOL = 4  # parts of a pool's namespace
 _ADDED, _LINGER = "", 60.0  # as in langgraph.tree, which cannot be imported without LangGraph
 _log = logging.getLogger("langmem_adapters")
@@ -229,7 +230,7 @@ class _Erasure:
                 has = [index for index, each in held.items() if each is None or namespace in each]
                 self._clear(namespace, has, indexed=int(any(held[index] is not None for index in has)))
             everything |= found
-        raise StoreError("it comes back: an index that has it was not given, or somebody goes on writing")
+        raise StoreError(_COMES_BACK)
 
     def _clear(self, namespace: Namespace, indexes: Sequence[Index], *, indexed: int) -> None:
         """Delete a namespace: from the store behind the indexes, so that it is found again where one fails.
@@ -274,10 +275,14 @@ class _Erasure:
                 others.add(namespace)
             return own
 
-        self._clear_all((*root, "items"), is_own)
-        for prefix in self._prefixes:
-            self._clear_all((*root, "tree", *prefix), lambda _: True)
-            self._prune((*root, "tree"), prefix)
+        for _ in range(_PASSES):
+            for prefix in self._prefixes:
+                self._clear_all((*root, "tree", *prefix), lambda _: True)
+                self._prune((*root, "tree"), prefix)
+            if not self._clear_all((*root, "items"), is_own):
+                break  # else items that were put behind the first look have lost their branch, and others grow one
+        else:
+            raise StoreError(_COMES_BACK)
         if others:
             _log.warning("%d namespaces of LangGraph name a deleted user in another place, and stay", len(others))
 

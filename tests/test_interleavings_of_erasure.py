@@ -125,6 +125,26 @@ def test_a_user_who_is_deleted_beside_another_process(part: str) -> None:
     explore(make, processes(*parts), check, switches=1)
 
 
+@pytest.mark.parametrize("namespace", [_ITEMS, (*_ITEMS, "deeper")], ids="/".join)
+def test_what_is_put_while_its_user_is_deleted_is_listed_or_gone(namespace: tuple[str, ...]) -> None:
+    """No item is left that no listing names, and no name of the user's whose items have gone."""
+
+    def check(outcome: Outcome) -> None:
+        outcome.done()
+        store = outcome.store.store
+        nodes = store.namespaces(("langgraph", "", "tree", "memories"))
+        named = [key for node in nodes for key in store.get(node) if {*_ITEMS} <= {*node} or "ada" in key]
+        listed = shared(outcome.store).list_namespaces(prefix=_ITEMS)
+        there = store.get(("langgraph", "", "items", *namespace)).keys() & {"x1/"}
+        assert (listed, bool(named)) == (([namespace], True) if there else ([], False))
+
+    parts: list[Part] = [
+        lambda world: delete_user(world.store, world.indexes, user="ada"),
+        lambda world: shared(world).put(namespace, "x1", {"text": "t"}),
+    ]
+    explore(World, processes(*parts), check, switches=1)
+
+
 @pytest.mark.parametrize("namespace", [("memories", "bob"), ("memories", "bob", "deeper")], ids="/".join)
 def test_others_are_listed_who_begin_while_a_user_is_deleted(namespace: tuple[str, ...]) -> None:
     """A branch of the tree that has become bare is removed only as long as nothing grows there again."""

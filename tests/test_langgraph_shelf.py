@@ -38,6 +38,7 @@ class Machine:
             index=self.index,
             text_of=lambda kept: str(kept.value["text"]),
             appear=lambda: None,
+            begun=lambda: None,
             clock=clock,
             new_id=new_id,
         )

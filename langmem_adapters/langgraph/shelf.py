@@ -123,6 +123,7 @@ class Shelf:
         index: What finds them by text.
         text_of: Gives the text of an item by which it is to be found; empty: not to be found.
         appear: Is called before the first item is written, and before some of the others.
+        begun: Is called once the first item is written.
         clock: Gives Unix seconds.
         new_id: Gives ids to entries of the log.
         form: Names what ``text_of`` makes a text of; the index begins anew for another one.
@@ -136,6 +137,7 @@ class Shelf:
         index: Index,
         text_of: Callable[[Kept], str],
         appear: Callable[[], None],
+        begun: Callable[[], None],
         clock: Callable[[], float],
         new_id: Callable[[], str],
         form: str = "",
@@ -144,6 +146,7 @@ class Shelf:
         self._place = place
         self._index = index
         self._appear = appear
+        self._begun = begun
         self._clock = clock
         self._new_id = new_id
         self._writing = ForkSafeLock()
@@ -211,6 +214,8 @@ class Shelf:
         )
         after = before.with_([*put.values()], count=count, stamp=before.stamp if steady else self._new_id())
         done = self._write(page.values, after, put, gone, told=[*put, *gone])
+        if done and before.count == 0:
+            self._begun()
         expired = count > 2 * after.tidied + _SLACK and self._is_due(after)
         if done and (expired or page.total > 2 * count + _SLACK):
             self._tidy_beside()

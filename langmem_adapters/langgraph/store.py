@@ -151,10 +151,17 @@ class LongTermStore(Shared, BaseStore):
             index=self._index,
             text_of=self._text,
             appear=partial(self._tree.add, namespace),
+            begun=partial(self._find, namespace),
             clock=self._clock,
             new_id=self._new_id,
             form="" if self._fields is None else fingerprint(*self._fields)[:16],
         )
+
+    def _find(self, namespace: Namespace) -> None:
+        """Add a namespace again that has just got its first item, where a user was deleted at this moment."""
+        if not self._tree.has(namespace):
+            self._tree.add(namespace)
+            self._removed_if_empty(namespace)  # where the item has gone as well
 
     def _text(self, item: Kept) -> str:
         paths = item.fields if isinstance(item.fields, list) else self._fields

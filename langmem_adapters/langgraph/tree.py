@@ -45,12 +45,19 @@ class Tree:
 
     def add(self, namespace: Namespace) -> None:
         """Add a namespace, from the leaf up: whoever finds a branch empty finds it so before its token changes."""
-        kind: _Kind = "items"
-        while namespace:
-            *parent, label = namespace
-            namespace = tuple(parent)
+        for node, key in self._way(namespace):
             token = self._new_id().encode()
-            self._store.write((*self._root, *namespace), put={_Child(kind, label).key: token, _ADDED: token})
+            self._store.write(node, put={key: token, _ADDED: token})
+
+    def has(self, namespace: Namespace) -> bool:
+        """Whether a namespace is found from the root."""
+        return all(self._store.get(node, [key]) for node, key in self._way(namespace))
+
+    def _way(self, namespace: Namespace) -> Iterator[tuple[Namespace, str]]:
+        """The nodes from a namespace up to the root, each with the key of the child that leads there."""
+        kind: _Kind = "items"
+        for end in range(len(namespace) - 1, -1, -1):
+            yield (*self._root, *namespace[:end]), _Child(kind, namespace[end]).key
             kind = "below"
 
     def below(self, prefix: Namespace) -> Iterator[Namespace]:
