@@ -73,7 +73,8 @@ def delete_user(
 ) -> dict[str, int]:
     """Delete a user, and every trace of them in the files behind store and indexes.
 
-    Nobody should write for the user meanwhile. Deleting one who is not there is no error, and removes traces too.
+    Nobody should write for the user meanwhile; what they leave, the same call removes later. Deleting one who is not
+    there is no error, and removes traces too.
 
     Args:
         store: Where their data are; of a sealed one, no key is needed.

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from langmem_adapters import BrainMemory, Experience, ExperiencePool, LongTermMemory, Message, WorkingMemory
+from langmem_adapters import (
+    BrainMemory,
+    Experience,
+    ExperiencePool,
+    LongTermMemory,
+    Message,
+    WorkingMemory,
+    open_store,
+)
 from langmem_adapters.erasure import delete_user
 from langmem_adapters.langgraph import LongTermStore
+from langmem_adapters.llamaindex import BrainChatStore
+from langmem_adapters.sessions import Sessions
 from tests.interleaved_world import Part, World, one_after_the_other, processes
 from tests.interleavings import Outcome, explore
 
@@ -37,6 +48,23 @@ def working(world: World, user: str = "ada") -> WorkingMemory:
 
 def shared(world: World) -> LongTermStore:
     return LongTermStore(store=world.store, index=world.indexes[0], clock=world.clock, new_id=world.new_id)
+
+
+def sessions(world: World) -> Sessions:
+    return Sessions(world.store, user="ada", clock=world.clock)
+
+
+def chats(world: World) -> BrainChatStore:
+    return BrainChatStore(store=world.store, user="ada")
+
+
+def exported() -> list[bytes]:
+    """A session of this name elsewhere: a title, a message, and a summary."""
+    elsewhere = BrainMemory(open_store("memory:"), "monday", user="ada")
+    elsewhere.set_title("x1")
+    elsewhere.set_summary("x2")
+    elsewhere.add_messages([said("x3")])
+    return list(Sessions(elsewhere.store, user="ada").export())
 
 
 def said(text: str) -> Message:
@@ -82,6 +110,9 @@ PARTS: dict[str, tuple[Any, Part]] = {
     ),
     "count up": (note, silently(lambda world: working(world).update("c", lambda old: {"n": f"{old}x"}))),
     "search items": (item, silently(lambda world: shared(world).search(("memories", "ada"), query="g1"))),
+    "archive": (talk, silently(lambda world: asyncio.run(chats(world).archive_oldest_messages("monday", 1)))),
+    "import": (talk, silently(lambda world: sessions(world).import_(exported()))),
+    "rename": (talk, silently(lambda world: sessions(world).rename_session("monday", "x3"))),
 }
 
 
@@ -108,7 +139,10 @@ def others(world: World) -> Any:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_user_who_is_deleted_beside_another_process(part: str) -> None:
-    """Whatever was there is gone everywhere, from the indexes too, unless it was said again; and nothing of others."""
+    """Whatever was there is gone everywhere, from the indexes too, unless it was said again; and nothing of others.
+
+    What the other process may have left of its own, such as a session without a message, goes with a second call.
+    """
     begin, beside = PARTS[part]
 
     def make() -> World:
@@ -120,6 +154,9 @@ def test_a_user_who_is_deleted_beside_another_process(part: str) -> None:
 
     def check(outcome: Outcome) -> None:
         assert (outcome.done(), traces(outcome.store)) in after
+        delete_user(outcome.store.store, outcome.store.indexes, user="ada")
+        assert not traces(outcome.store)
+        assert not [name for name in outcome.store.store.namespaces() if "ada" in name]
         assert others(outcome.store) == untouched
 
     explore(make, processes(*parts), check, switches=1)
