@@ -106,11 +106,9 @@ def _defaults(model: type[_Data]) -> dict[str, Any]:
 
 
 def _stored(value: Any) -> Any:
-    if isinstance(value, _Data):
-        return value.to_data()
     if isinstance(value, list) and value and isinstance(value[0], _Data):
         return [_stored(item) for item in value]
-    return value
+    return value.to_data() if isinstance(value, _Data) else value
 
 
 class Scope(BaseModel):
@@ -238,6 +236,7 @@ class Summary(_Data):
 
     text: str
     covers: str = ""
+    said: str = Field(default="", description="Fingerprint of who says what in that message; empty: not known.")
     left: bool = Field(default=False, description="Whether these messages have left the history.")
     updated_at: float | None = Field(default=None, description="Unix time in seconds.")
 

@@ -31,7 +31,7 @@ _DAMAGED = b"\0"  # nothing that is stored: whoever reads it finds it damaged
 _log = logging.getLogger("langmem_adapters")
 _LOOKS = 64  # at what a guarded write replaces, while other writers are quicker
 # Kinds of the library's records, by a field that each of the kind has, and those of their fields that are ids.
-_IDS = {"role": ["id"], "message": ["id"], "text": ["covers"], "data": ["id"], "uuid": ["uuid"]}
+_IDS = {"role": ["id"], "message": ["id"], "text": ["covers", "said"], "data": ["id"], "uuid": ["uuid"]}
 _IDS |= {name: ["session", "message_id"] for name in ("session", "message_id")}
 _INNER = ("message", "occurrences")  # fields of a memory that hold records themselves
 _MARKS = frozenset({"departed", "deleted"})  # values of a session that are made of hashes, as a floor above has them

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from langmem_adapters.langchain.threads.overlap import Proof, is_said, joined, known, known_by_id
-from langmem_adapters.model import Message, ToolCall
+from langmem_adapters.model import Message, Summary, ToolCall
 
 
 def said(lines: str, ids: str = "") -> list[Message]:
@@ -75,7 +75,7 @@ def test_how_much_of_a_thread_is_known(history: str, thread: str, by: Proof, cou
 def test_ids_count_where_the_words_are_the_same(history: str, thread: str, count: int) -> None:
     assert known_by_id(said(history, "m"), said(thread, "m")) == count
     assert known(said(history, "m"), said(thread, "m")) == count
-    assert known_by_id(said(history, "m"), said(thread, "n"), covers="n0") == 1
+    assert known_by_id(said(history, "m"), said(thread, "n"), Summary(text="", covers="n0")) == 1
     assert known_by_id(said(history), said(thread)) == 0
 
 

@@ -23,7 +23,9 @@ from langmem_adapters.langchain import (
     to_message,
 )
 from langmem_adapters.langchain.threads.overlap import joined, known
+from langmem_adapters.model import Summary
 from langmem_adapters.protocols import Store
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
 
 CALL = {"name": "look", "args": {"place": "shed"}, "id": "c1", "type": "tool_call"}
@@ -141,6 +143,40 @@ def test_what_has_left_the_history_does_not_come_back() -> None:
     assert dropped.count() == 0
 
 
+@pytest.mark.parametrize("archive", [True, False])
+def test_what_comes_under_the_id_of_something_summarised_is_kept(archive: bool) -> None:
+    """Some clients number the messages of each request anew. What is the same stays away, whatever its white space."""
+    ours = brain(archive=archive, model=lambda _: "They talked.", summarize_at=10_000)
+    thread_to_history([HumanMessage("Where is my bike?", id="1"), AIMessage("In the shed.", id="2")], ours)
+    ours.summarize()
+    count = ours.count()
+    assert thread_to_history([HumanMessage("Where?", id="0"), AIMessage("In the  shed.", id="2")], ours) == 0
+    new = [HumanMessage("And my car?", id="1"), AIMessage("In the garage.", id="2")]
+    assert thread_to_history(new, ours) == 2
+    assert [message.text for message in ours.messages()[count:]] == ["And my car?", "In the garage."]
+    ours.set_summary("They talked of a bike.")
+    assert thread_to_history([AIMessage("In the shed.", id="2")], ours) == 0
+
+
+def test_what_comes_under_the_id_of_a_memory_is_kept() -> None:
+    store = MemoryStore()
+    long_term = LongTermMemory(store, open_index("memory:"), user="ada")
+    ours = brain(store, memory_k=1, long_term=long_term)
+    thread_to_history([HumanMessage("My bike is red.", id="1"), HumanMessage("Hm.", id="2")], ours)
+    assert thread_to_history([HumanMessage("My car is blue.", id="1")], ours) == 1
+    assert thread_to_history([HumanMessage("My bike  is red.", id="1")], ours) == 0
+    assert {memory.message.text for memory in long_term.all()} == {"My bike is red.", "Hm."}
+
+
+def test_a_redacted_message_that_a_summary_ends_at_is_known() -> None:
+    ours = brain(SealedStore(MemoryStore(), redactor=lambda text: text.replace("4711", "#")), model=lambda _: "A pin.")
+    thread = [HumanMessage("My pin is 4711.", id="1"), HumanMessage("4711!", id="2")]
+    thread_to_history(thread, ours)
+    ours.summarize(keep=0)
+    assert thread_to_history(thread, ours) == 0
+    assert ours.count() == 2
+
+
 def test_what_was_deleted_from_the_end_of_the_history_does_not_come_back(any_store: Store) -> None:
     ours = brain(any_store)
     assert thread_to_history(SAID, ours) == 4
@@ -193,8 +229,8 @@ def test_known_by_content(history: str, thread: str, count: int) -> None:
 def test_known_by_id_or_by_the_summary() -> None:
     thread = [to_message(message) for message in SAID]
     assert known(thread[:2], [thread[1], *thread[2:]]) == 1
-    assert known([], thread, covers="a1") == 2
-    assert known([], [Message(role="user", content="x")], covers="") == 0
+    assert known([], thread, Summary(text="", covers="a1")) == 2
+    assert known([], [Message(role="user", content="x")], Summary(text="")) == 0
 
 
 @given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 5), st.booleans())

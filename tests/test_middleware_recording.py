@@ -20,9 +20,9 @@ from langgraph.types import Command, interrupt
 
 from langmem_adapters import BrainMemory, Message, SerializationError, StoreUnavailable
 from langmem_adapters.conversation.session import Context
+from langmem_adapters.conversation.stored_summary import words_of
 from langmem_adapters.langchain import BrainMemoryMiddleware, from_message, thread_to_history, to_message
 from langmem_adapters.langchain.caching.storable import legible, storable
-from langmem_adapters.langchain.threads.overlap import words_of
 from langmem_adapters.langchain.threads.recording import first_new
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.protocols import Store

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from langmem_adapters import text
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.conversation.log import CREATED, PAGE, WATCHED, SessionLog, readable
-from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary
+from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary, said_in
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message, Recalled, Summary, salvage
@@ -129,7 +129,8 @@ class Conversation(SessionLog):
         With ``archive`` they go to the long-term memory, or stay where they are without one; else they are deleted.
         """
         leave = self.long_term is not None or not archive
-        new = Summary(text=summary, covers=gone[-1][0].id, left=leave, updated_at=self._clock())
+        end, last = gone[-1]
+        new = Summary(text=summary, covers=end.id, said=said_in(last), left=leave, updated_at=self._clock())
         put = {SUMMARY: new.to_bytes()}
         items = [item for item, _ in gone]  # a model takes its time, and what came again by mistake leaves unguarded
         page = yield from self.scan(after=items[0].seq - 1, before=items[-1].seq + 1, keys=WATCHED)
@@ -183,10 +184,8 @@ class Conversation(SessionLog):
         check_text("a summary", summary)
         while True:
             values = yield from self.session.get([SUMMARY])
-            old = read_summary(values.get(SUMMARY))
-            covers = old.covers if old and summary else ""
-            left = bool(covers and old and old.left)
-            new = Summary(text=summary, covers=covers, left=left, updated_at=self._clock())
+            old = read_summary(values.get(SUMMARY)) if summary else None
+            new = (old or Summary(text="")).model_copy(update={"text": summary, "updated_at": self._clock()})
             try:
                 yield from self.session.write(put={SUMMARY: new.to_bytes()}, guard={SUMMARY: values.get(SUMMARY)})
             except Conflict:

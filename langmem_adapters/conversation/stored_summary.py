@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.model import Summary
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.model import Message, Summary
 
-__all__ = ["SUMMARY", "covers", "ends_at", "moved_back", "read_summary"]
+__all__ = ["SUMMARY", "covers", "ends_at", "moved_back", "read_summary", "said_in", "words_of"]
 
 SUMMARY = "summary"
 """The value that stands for the messages up to one of them."""
@@ -28,6 +29,16 @@ def ends_at(summary: Summary | None) -> str:
     return summary.covers if summary and not summary.left else ""
 
 
+def words_of(message: Message) -> str:
+    """What a message says, whatever its blocks and its white space."""
+    return "".join(message.text.split())
+
+
+def said_in(message: Message, words: Callable[[Message], str] = words_of) -> str:
+    """What tells the last message that a summary stands for from another one that comes under its id."""
+    return fingerprint(message.role, words(message))
+
+
 def moved_back(summary: Summary, gone: Collection[str], before: Iterable[str]) -> dict[str, bytes]:
     """The summary as it is written when the message that it ends at goes: it ends at one that stays.
 
@@ -37,7 +48,7 @@ def moved_back(summary: Summary, gone: Collection[str], before: Iterable[str]) -
         before: The ids of those before the one that it ends at, newest first.
     """
     last = next((id_ for id_ in before if id_ not in gone), "")
-    return {SUMMARY: summary.model_copy(update={"covers": last}).to_bytes()}
+    return {SUMMARY: summary.model_copy(update={"covers": last, "said": ""}).to_bytes()}
 
 
 def read_summary(data: bytes | None) -> Summary | None:

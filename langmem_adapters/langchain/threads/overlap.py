@@ -12,10 +12,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from langmem_adapters.conversation.log import entry_id
+from langmem_adapters.conversation.stored_summary import said_in, words_of
 from langmem_adapters.longterm import RECALLED
-from langmem_adapters.model import Message
+from langmem_adapters.model import Message, Summary
 
-__all__ = ["INSTRUCTS", "Proof", "Words", "is_marked", "is_said", "joined", "known", "known_by_id", "same", "words_of"]
+__all__ = ["INSTRUCTS", "Proof", "Words", "is_marked", "is_said", "joined", "known", "known_by_id", "same"]
 
 Words: TypeAlias = Callable[[Message], str]
 """What of a message is compared."""
@@ -58,11 +59,6 @@ class _Exchange:
             self.shown = self.shown or bool(text and message.role == "assistant")
 
 
-def words_of(message: Message) -> str:
-    """What a message says, whatever its blocks and its white space."""
-    return "".join(message.text.split())
-
-
 def is_said(message: Message) -> bool:
     """Whether a message of a thread was said in the conversation: no instruction, no summary, nothing recalled."""
     marks = message.host.get("langchain", {}).get("additional_kwargs") or {}
@@ -87,7 +83,7 @@ def same(old: Message, message: Message, words: Words = words_of) -> bool:
 def known(
     history: Sequence[Message],
     thread: Sequence[Message],
-    covers: str = "",
+    summary: Summary | None = None,
     *,
     by: Proof = "answers",
     words: Words = words_of,
@@ -100,11 +96,11 @@ def known(
     Args:
         history: The newest messages of the history.
         thread: The messages of the thread.
-        covers: The store's id of the last message that the history's summary stands for.
+        summary: The history's.
         by: What exchanges are known by.
         words: What of the thread's messages is compared, if a store keeps other words than it is given.
     """
-    covered = _covered(thread, covers)
+    covered = _covered(thread, summary, words)
     exchanges = _exchanges(thread, words)
     pairs = _pairs(_exchanges(history, words_of), exchanges, by)
     if not pairs:
@@ -118,16 +114,20 @@ def known(
 
 
 def known_by_id(
-    history: Sequence[Message], thread: Sequence[Message], covers: str = "", words: Words = words_of
+    history: Sequence[Message], thread: Sequence[Message], summary: Summary | None = None, words: Words = words_of
 ) -> int:
     """:func:`known`, of a thread that keeps the ids of its messages; what has another id has been said anew."""
     ids = {(message.id, message.role, words_of(message)) for message in history if message.id}
     shared = (n + 1 for n, message in enumerate(thread) if (message.id, message.role, words(message)) in ids)
-    return max(_covered(thread, covers), *shared, 0)
+    return max(_covered(thread, summary, words), *shared, 0)
 
 
-def _covered(thread: Sequence[Message], covers: str) -> int:
-    return max((n + 1 for n, message in enumerate(thread) if covers and entry_id(message.id) == covers), default=0)
+def _covered(thread: Sequence[Message], summary: Summary | None, words: Words) -> int:
+    """How many messages a summary stands for. Under the id at which it ends there may be something else by now."""
+    if summary is None or not summary.covers:
+        return 0
+    last = (n + 1 for n, message in enumerate(thread) if entry_id(message.id) == summary.covers)
+    return max((n for n in last if summary.said in {"", said_in(thread[n - 1], words)}), default=0)
 
 
 def joined(

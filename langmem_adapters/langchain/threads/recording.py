@@ -9,11 +9,11 @@ from langchain_core.messages import BaseMessage
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.conversation.session import Context
-from langmem_adapters.conversation.stored_summary import covers
+from langmem_adapters.conversation.stored_summary import words_of
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.storable import added, legible
-from langmem_adapters.langchain.threads.overlap import Words, is_said, known, known_by_id, same, words_of
+from langmem_adapters.langchain.threads.overlap import Words, is_said, known, known_by_id, same
 from langmem_adapters.langchain.threads.view import Thread, is_made
 from langmem_adapters.model import Message
 from langmem_adapters.warn_once import WarnOnce
@@ -58,8 +58,8 @@ def first_new(thread: Thread, state: Mapping[str, Any], context: Context, words:
     if place is not None:
         return place
     if BEGAN in state:  # a saved thread, which keeps ids
-        return known_by_id(context.messages, thread, covers(context.summary), words)
-    place = known(context.messages, thread, covers(context.summary), by="questions", words=words)
+        return known_by_id(context.messages, thread, context.summary, words)
+    place = known(context.messages, thread, context.summary, by="questions", words=words)
     last = thread[-1] if thread else None
     if place < len(thread) or last is None or last.role != "user":
         return place
@@ -73,7 +73,7 @@ def recorded(thread: Thread, state: Mapping[str, Any], context: Context, words: 
     if place is not None:
         return place
     if state.get(RECORDED):  # and it was taken out of the thread
-        return known_by_id(context.messages, thread, covers(context.summary), words)
+        return known_by_id(context.messages, thread, context.summary, words)
     asked = max((n + 1 for n, message in enumerate(thread) if message.role == "user"), default=0)
     return first_new(thread.first(asked), state, context, words)
 

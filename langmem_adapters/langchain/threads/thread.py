@@ -8,7 +8,7 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage, convert_to_messages
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation.stored_summary import covers
+from langmem_adapters.conversation.stored_summary import said_in
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
@@ -16,6 +16,7 @@ from langmem_adapters.langchain.caching.storable import added, legible
 from langmem_adapters.langchain.convert import from_message, from_summary
 from langmem_adapters.langchain.threads.conversation import undeleted
 from langmem_adapters.langchain.threads.overlap import is_said, known
+from langmem_adapters.langchain.threads.recording import words_in
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.warn_once import WarnOnce
@@ -114,10 +115,11 @@ def _to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -
     said = [message for message in map(legible, messages) if is_said(message)]
     history = yield from step(brain.messages)
     summary = yield from step(brain.get_summary)
-    new = yield from undeleted(brain, said[known(history, said, covers(summary)) :], history)
+    words = words_in(brain.store)
+    new = yield from undeleted(brain, said[known(history, said, summary, words=words) :], history)
     if new and brain.long_term is not None:
         left = yield from _left(brain.long_term, brain.scope.session)
-        new = [message for message in new if not message.id or message.id not in left]
+        new = [m for m in new if not m.id or left.isdisjoint([(m.id, ""), (m.id, said_in(m, words))])]
     yield from added(brain, new, WarnOnce())
     if summary is None and (text := state.get(SUMMARY_KEY)):
         yield from step(brain.set_summary, str(text))
@@ -130,7 +132,15 @@ def _check(brain: object) -> None:
         raise ConfigurationError(f"a session is given as a BrainMemory, which a chat history has as .brain, not {kind}")
 
 
-def _left(long_term: LongTermMemory, session: str) -> Flow[set[str]]:
-    """The ids of the session's messages that are in the long-term memory."""
+def _left(long_term: LongTermMemory, session: str) -> Flow[set[tuple[str, str]]]:
+    """The ids of the session's messages that are in the long-term memory, with what they say, if nobody corrected it.
+
+    Clients that number the messages of each request anew say something else under an id.
+    """
     memories = yield from step(long_term.all)
-    return {o.message_id for memory in memories for o in memory.occurrences if o.session == session}
+    return {
+        (o.message_id, "" if memory.corrected else said_in(memory.message))
+        for memory in memories
+        for o in memory.occurrences
+        if o.session == session
+    }
