@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import http.server
 import multiprocessing
 import os
@@ -511,6 +512,38 @@ def test_a_server_that_hangs_while_a_client_is_made_keeps_a_search_waiting_for_a
             assert time.monotonic() - began < 20
         finally:
             server.ended.set()  # type: ignore[attr-defined]
+            server.shutdown()
+
+
+class Refuses(http.server.BaseHTTPRequestHandler):
+    """A server that refuses whatever it is asked, and keeps the connection for the next question."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(500)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def finish(self) -> None:
+        super().finish()
+        self.server.left.set()  # type: ignore[attr-defined]
+
+    def log_message(self, *_: object) -> None:
+        """Keep it to itself."""
+
+
+def test_a_client_that_cannot_be_made_hangs_up() -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server, ThreadPoolExecutor(1) as threads:
+        server.left = threading.Event()  # type: ignore[attr-defined]
+        threads.submit(server.serve_forever)
+        gc.disable()  # which would hang up, some time or other
+        try:
+            with pytest.raises(SearchError):
+                index_at(f"chroma+http://127.0.0.1:{server.server_port}").search(NOTES, "bike", 1)
+            assert server.left.wait(10)  # type: ignore[attr-defined]
+        finally:
+            gc.enable()
             server.shutdown()
 
 

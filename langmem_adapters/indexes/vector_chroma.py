@@ -157,7 +157,7 @@ class ChromaVectors:
             self._collections.clear()
             if client is None or self._given is not None:
                 return
-            _close(client)
+            client.close()
             if self._folder:
                 let_go(os.path.realpath(self._folder))
 
@@ -242,7 +242,7 @@ class ChromaVectors:
             if self._client is None:
                 self._client = self._given or reached or self._opened()
             elif reached is not None:  # another was quicker
-                _close(reached)
+                reached.close()
             return self._client
 
     def _opened(self) -> Any:
@@ -291,20 +291,6 @@ class ChromaVectors:
             if type(error).__name__ != "PanicException":  # of Rust, which is no Exception
                 raise
             raise SearchError(f"{self._name} failed: its files may be damaged") from error
-
-
-def _close(client: Any) -> None:
-    for session in _sessions(client):
-        session.close()  # Chroma's own close leaves the sockets to the garbage collector
-    if hasattr(client, "close"):  # not in the first versions of chromadb 1
-        client.close()
-
-
-def _sessions(client: Any) -> list[Any]:
-    """The connections of a client that asks a server."""
-    servers = [getattr(side, "_server", None) for side in (client, getattr(client, "_admin_client", None))]
-    sessions = [getattr(server, "_session", None) for server in servers]
-    return [session for session in sessions if isinstance(session, _driver().httpx.Client)]
 
 
 # ---- what Chroma is given

@@ -1,7 +1,7 @@
-"""How long a Chroma server is waited for, which by itself Chroma's client does for ever.
+"""How long a Chroma server is waited for, which by itself Chroma's client does for ever, and when it is hung up on.
 
 It asks its first questions while it is made, and lets nobody else choose its connections. But it starts whatever gives
-it the headers of its requests before it asks anything.
+it the headers of its requests before it asks anything, and stops that in the end, also where it could not be made.
 """
 
 from __future__ import annotations
@@ -38,9 +38,18 @@ class Patience(ClientAuthProvider):
     def start(self) -> None:
         """Before the first request."""
         super().start()
-        session = cast("Any", self._system.instance(cast("Any", ServerAPI)))._session  # noqa: SLF001
+        session = self._session()
         session.timeout = _TIMEOUT
         session.event_hooks = {"request": [_hurry]}
+
+    @override
+    def stop(self) -> None:
+        """Behind the last request: Chroma itself leaves the sockets to the garbage collector."""
+        super().stop()
+        self._session().close()
+
+    def _session(self) -> Any:
+        return cast("Any", self._system.instance(cast("Any", ServerAPI)))._session  # noqa: SLF001
 
 
 def settings() -> Settings:
