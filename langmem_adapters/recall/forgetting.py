@@ -41,7 +41,7 @@ def forget(
     damage: SerializationError | None = None
     while pending:
         page = {key: pending.pop(key) for key in list(islice(pending, _PAGE))}
-        gone: dict[str, bytes | None] = {}
+        gone: dict[str, bytes] = {}
         left: dict[str, bytes] = {}
         for key, data in page.items():
             try:
@@ -56,7 +56,8 @@ def forget(
                 gone[key] = data
         try:
             if gone:
-                touched += yield from step(records.delete, list(gone), guard=gone, ttl=ttl)
+                yield from step(records.remove, gone, ttl=ttl)
+                touched += len(gone)
             if left:
                 yield from step(records.put, left, guard={key: page[key] for key in left}, ttl=ttl)
                 touched += len(left)

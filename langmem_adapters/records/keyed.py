@@ -88,20 +88,19 @@ class Records:
             self.store.write(self.namespace, put=records, append=[entry], guard=guard, ttl=ttl)
             self._tidy(entry, ttl)
 
-    def delete(
-        self,
-        keys: Sequence[str],
-        *,
-        guard: Mapping[str, bytes | None] | None = None,
-        ttl: float | None = None,
-    ) -> int:
-        """Remove records; returns how many there were. ``guard`` as in :meth:`Store.write`."""
-        found = list(self.get(keys))
-        if found:
-            entry = self._entry(found)
-            self.store.write(self.namespace, delete=found, append=[entry], guard=guard, ttl=ttl)
-            self._tidy(entry, ttl)
+    def delete(self, keys: Sequence[str], *, ttl: float | None = None) -> int:
+        """Remove records; returns how many there were. One that several remove at once is counted by one of them."""
+        while found := self.get(keys):
+            with suppress(Conflict):
+                self.remove(found, ttl=ttl)
+                break
         return len(found)
+
+    def remove(self, records: Mapping[str, bytes], *, ttl: float | None = None) -> None:
+        """Remove exactly these records; a Conflict, where one of them has changed or gone."""
+        entry = self._entry(list(records))
+        self.store.write(self.namespace, delete=list(records), append=[entry], guard=records, ttl=ttl)
+        self._tidy(entry, ttl)
 
     def _entry(self, keys: list[str]) -> tuple[str, bytes]:
         return self._new_id(), encode(keys)
