@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
+from langmem_adapters.concurrency import pauses
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.cached import CachedFunction, FunctionCache
 from langmem_adapters.experience.functions.arguments import Arguments
@@ -69,7 +70,7 @@ def cached(
     on_error: Literal["degrade", "raise"] = "degrade",
     clock: Callable[[], float] = time.time,
     timer: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], object] = time.sleep,
+    sleep: Callable[[float], object] = pauses.sleep,
     new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
 ) -> Callable[[Callable[P, R]], CachedFunction[P, R]]: ...
 def cached(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - the overload has their names
@@ -147,7 +148,7 @@ def _decorated(
     keep_requests: bool | None = None,
     clock: Callable[[], float] = time.time,
     timer: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], object] = time.sleep,
+    sleep: Callable[[float], object] = pauses.sleep,
     new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     **options: Any,
 ) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from langmem_adapters import views
+from langmem_adapters.concurrency import pauses
 from langmem_adapters.errors import ConfigurationError, Conflict
 from langmem_adapters.flow import Flow, Step, arun, run, step
 from langmem_adapters.keys import Namespace, to_bytes
@@ -74,7 +75,7 @@ class WorkingMemory(Shared):
         ttl: float | None = TWELVE_HOURS,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
-        sleep: Callable[[float], object] = time.sleep,
+        sleep: Callable[[float], object] = pauses.sleep,
     ) -> None:
         check_seconds("ttl", ttl)
         check_function("sleep", sleep)
@@ -281,7 +282,7 @@ class WorkingMemory(Shared):
         if attempt:
             share = zlib.crc32(to_bytes(self._new_id())) / 2**32
             seconds = share * min(_SHORTEST * 2**attempt, _LONGEST)
-            wait = (lambda: asyncio.sleep(seconds)) if self._sleep is time.sleep else None
+            wait = (lambda: asyncio.sleep(seconds)) if self._sleep is pauses.sleep else None
             yield Step(lambda: self._sleep(seconds), wait)
         return (yield from self._newest(place, 1, item_id))
 

@@ -67,6 +67,32 @@ greenlets = [gevent.spawn(call) for call in (use, use, lambda: asyncio.run(sever
 assert len(gevent.joinall(greenlets, timeout=20, raise_error=True)) == 5
 print("done")
 """
+PAUSES = """
+from langmem_adapters import WorkingMemory, open_store
+from langmem_adapters.experience.single_flight.leases import Leases
+from langmem_adapters.flow import run
+from langmem_adapters.stores.redis_outage import Patience
+
+store = open_store("memory:")
+leases = Leases(store, ("leases",), seconds=60, clock=lambda: 0.0, new_id=lambda: "id")
+working = WorkingMemory(store)
+from gevent import monkey
+monkey.patch_all(ssl=False)
+import gevent
+
+def failing(tries=[]):
+    tries.append(1)
+    return tries if len(tries) > 1 else 1 / 0
+
+for waits in (
+    lambda: run(leases.pause(1)),
+    lambda: run(working._look_again(1, ("working", "", "", "c", "SHORT_TERM"), None)),
+    lambda: Patience(60).call(failing, lambda _: True),
+):
+    seen = []
+    gevent.joinall([gevent.spawn(lambda: (waits(), seen.append("waited"))), gevent.spawn(seen.append, "other")])
+    print(*seen)
+"""
 
 
 def run(program: str, folder: Path) -> str:
@@ -83,3 +109,8 @@ def test_greenlets_that_ask_the_same_share_an_answer_and_each_has_its_own_histor
 
 def test_what_was_imported_before_gevent_came_blocks_no_other_greenlet(tmp_path: Path) -> None:
     assert run(AFTERWARDS, tmp_path) == "done"
+
+
+def test_whoever_waits_lets_others_go_on_though_gevent_came_later(tmp_path: Path) -> None:
+    """For a lease, for other writers, and for Redis."""
+    assert run(PAUSES, tmp_path).split("\n") == ["other waited"] * 3

@@ -27,6 +27,8 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from langmem_adapters.concurrency import pauses
+
 __all__ = ["LOST", "REPLICA", "Patience", "is_down", "may_pass"]
 
 T = TypeVar("T")
@@ -78,7 +80,7 @@ class Patience:
 
     seconds: float
     clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] = pauses.sleep
 
     def call(
         self,

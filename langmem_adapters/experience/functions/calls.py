@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any
 
+from langmem_adapters.concurrency import pauses
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.background_scoring import BackgroundScoring, Kept
 from langmem_adapters.experience.functions.arguments import Arguments
@@ -50,12 +51,11 @@ class Calls:
         counts: Counter[str] | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], object] = time.sleep,
+        sleep: Callable[[float], object] = pauses.sleep,
         new_id: Callable[[], str],
     ) -> None:
         self._name = getattr(function, "__qualname__", type(function).__qualname__)
-        self._make_pool = make_pool
-        self._rules, self._arguments, self.responses = rules, arguments, responses
+        self._make_pool, self._rules, self._arguments, self.responses = make_pool, rules, arguments, responses
         self._keeps_requests = rules.reads_requests if keep_requests is None else keep_requests
         self._clock, self._timer, self._sleep, self._new_id = clock, timer, sleep, new_id
         self._lock, self._flights = threading.Lock(), Flights()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 from langmem_adapters.codec import decode, encode
+from langmem_adapters.concurrency import pauses
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.flow import Flow, Step, step
 from langmem_adapters.keys import Namespace
@@ -44,7 +44,7 @@ class Leases:
         *,
         seconds: float,
         clock: Callable[[], float],
-        sleep: Callable[[float], object] = time.sleep,
+        sleep: Callable[[float], object] = pauses.sleep,
         new_id: Callable[[], str],
     ) -> None:
         self._store = store
@@ -103,7 +103,7 @@ class Leases:
             await asyncio.sleep(seconds)
             return True
 
-        waited: bool = yield Step(block, later if self._sleep is time.sleep else None)
+        waited: bool = yield Step(block, later if self._sleep is pauses.sleep else None)
         return waited
 
 
