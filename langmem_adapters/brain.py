@@ -11,7 +11,7 @@ from typing import Any, Literal
 from langmem_adapters import validation, views
 from langmem_adapters.conversation.compaction import Compaction
 from langmem_adapters.conversation.log import readable
-from langmem_adapters.conversation.model_tasks import CONTEXT_TOKENS, Thoughts
+from langmem_adapters.conversation.model_tasks import CONTEXT_TOKENS, ModelTasks
 from langmem_adapters.conversation.reflection import Reflection
 from langmem_adapters.conversation.remembering import Remembering
 from langmem_adapters.conversation.session import TITLE, Context, Conversation, read_title
@@ -130,7 +130,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         self._counter = counter
         prompts = Prompts() if prompts is None else prompts
         budget = summarize_at or CONTEXT_TOKENS
-        self._thoughts = Thoughts(
+        self._tasks = ModelTasks(
             self._flows,
             Compaction(
                 self._flows,
@@ -148,7 +148,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         self._heading = prompts.recalled
         self._summarizes: str | None = summarize_in if summarize_at is not None else None
         if self._summarizes == "background":
-            self._thoughts.check_background()
+            self._tasks.check_background()
 
     @classmethod
     def from_metagpt(cls, blob: str | bytes, store: Store, session: str, **arguments: Any) -> BrainMemory:
@@ -338,12 +338,12 @@ class BrainMemory(Shared, Remembering, Reflection):
 
     def _add(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
         if self._summarizes == "inline":
-            yield from self._thoughts.check_inline()
+            yield from self._tasks.check_inline()
         yield from self._flows.add(messages)
         if self._summarizes == "inline":
-            yield from self._thoughts.compact()
+            yield from self._tasks.compact()
         elif self._summarizes:
-            self._thoughts.compact_in_background()
+            self._tasks.compact_in_background()
 
     def _context(self, k: int | None, max_tokens: int | None) -> Flow[Context]:
         k = self.memory_k if k is None else k

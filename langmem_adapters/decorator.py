@@ -16,9 +16,9 @@ from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.functions.rules import Rules
 from langmem_adapters.experience.functions.values import name_of
 from langmem_adapters.experience.functions.wrappers import wrapped
-from langmem_adapters.experience.keeping import QueryType
 from langmem_adapters.experience.policies import ContextBuilder, Judge, Scorer, Serializer
 from langmem_adapters.experience.pool import ExperiencePool
+from langmem_adapters.experience.pool_flows import QueryType
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.savings import Prices
 from langmem_adapters.experience.serializers import DataSerializer, as_serializer

@@ -14,17 +14,17 @@ from typing import Any, NamedTuple, TypeAlias
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered, arun, is_coroutine, run
-from langmem_adapters.language.word_pieces import Told, is_sentence_transformer, reader, tells_pieces
-from langmem_adapters.latest import Latest
+from langmem_adapters.language.word_pieces import PieceEmbedding, is_sentence_transformer, reader, tells_pieces
+from langmem_adapters.lru import LRU
 from langmem_adapters.validation import check_count, checked_list
 
-__all__ = ["Embedded", "Embedder", "Vector", "cosine_of"]
+__all__ = ["Embedder", "Embedding", "Vector", "cosine_of"]
 
 Vector: TypeAlias = "array[float]"
 """32-bit floats of length 1 (``array('f')``); empty where a text has no vector."""
 
 
-class Embedded(NamedTuple):
+class Embedding(NamedTuple):
     """What a text was turned into: its vector, and what its word pieces mean, where the model tells that.
 
     ``pieces`` holds the signs of the vector of each piece, a bit a number.
@@ -34,8 +34,8 @@ class Embedded(NamedTuple):
     pieces: tuple[bytes, ...] = ()
 
 
-_Remembered: TypeAlias = Latest[bytes, Embedded]  # by the hash of a text
-_NOTHING = Embedded(array("f"))
+_Remembered: TypeAlias = LRU[bytes, Embedding]  # by the hash of a text
+_NOTHING = Embedding(array("f"))
 _MODEL = ("model_name", "model", "model_id", "deployment", "repo_id", "model_path")
 _UNSAID = "text-embedding-ada-002"  # what embedders of Azure say where they are told their deployment alone
 _ASYNC = "this embedder is a coroutine function: use the a-prefixed twin of this method"
@@ -84,7 +84,7 @@ class Embedder:
         check_count("batch", batch)
         check_count("remembered", remembered, least=0)
         check_count("longest", longest)
-        self._documents, self._queries = _ways(model)
+        self._documents, self._queries = _calls_of(model)
         self.tells_pieces = tells_pieces(model)
         self.name = name or _name(model)
         self.dimension: int | None = None
@@ -92,8 +92,8 @@ class Embedder:
         self._batch = batch
         self._longest = longest
         self._lock = ForkSafeLock()
-        self._known_texts: _Remembered = Latest(remembered)
-        self._known_queries: _Remembered = Latest(remembered)
+        self._known_texts: _Remembered = LRU(remembered)
+        self._known_queries: _Remembered = LRU(remembered)
 
     @classmethod
     def of(cls, model: Any) -> Embedder:
@@ -117,11 +117,11 @@ class Embedder:
         """:meth:`texts`, without blocking the event loop."""
         return await arun(self.texts_flow(texts))
 
-    def read(self, texts: Sequence[str]) -> list[Embedded]:
+    def read(self, texts: Sequence[str]) -> list[Embedding]:
         """:meth:`texts`, with what the pieces of their words mean."""
         return run(self._read(texts))
 
-    def read_query(self, text: str) -> Embedded:
+    def read_query(self, text: str) -> Embedding:
         """:meth:`query`, with what the pieces of its words mean."""
         return run(self._read_query(text))
 
@@ -161,14 +161,14 @@ class Embedder:
             if not isinstance(error.__cause__, RuntimeError):
                 raise
 
-    def _read(self, texts: Sequence[str]) -> Flow[list[Embedded]]:
+    def _read(self, texts: Sequence[str]) -> Flow[list[Embedding]]:
         return (yield from self._found(texts, self._known_texts, self._documents))
 
-    def _read_query(self, text: str) -> Flow[Embedded]:
+    def _read_query(self, text: str) -> Flow[Embedding]:
         found = yield from self._found([text], self._known_queries, self._queries)
         return found[0]
 
-    def _found(self, texts: Sequence[str], known: _Remembered, way: _Way) -> Flow[list[Embedded]]:
+    def _found(self, texts: Sequence[str], known: _Remembered, way: _Calls) -> Flow[list[Embedding]]:
         given = checked_list(texts, "an embedder takes a list of texts", str)
         sent = [_sendable(text, self._longest) for text in given]
         keys = [hashlib.sha256(text.encode()).digest() for text in sent]
@@ -187,7 +187,7 @@ class Embedder:
             found |= new
         return [found[key] for key in keys]
 
-    def _answer(self, way: _Way, texts: list[str]) -> Flow[Any]:
+    def _answer(self, way: _Calls, texts: list[str]) -> Flow[Any]:
         call, acall = way
         self._count(calls=1, texts=len(texts))
         try:
@@ -199,9 +199,9 @@ class Embedder:
             raise ModelError(f"the embedder {self.name} failed: {type(error).__name__}") from error
         return answer
 
-    def _checked(self, answer: Any, count: int) -> list[Embedded]:
+    def _checked(self, answer: Any, count: int) -> list[Embedding]:
         try:
-            told = [row if isinstance(row, Told) else Told(row, ()) for row in _listed(answer)]
+            told = [row if isinstance(row, PieceEmbedding) else PieceEmbedding(row, ()) for row in _listed(answer)]
             vectors = [_normalised(row.vector) for row in told]
         except (TypeError, ValueError, OverflowError):
             flaw = "something that is no list of finite numbers for each text"
@@ -211,7 +211,8 @@ class Embedder:
             self._count(failures=1)
             raise ModelError(f"the embedder {self.name} gave {flaw}")
         return [
-            Embedded(vector, row.pieces) if any(vector) else _NOTHING for vector, row in zip(vectors, told, strict=True)
+            Embedding(vector, row.pieces) if any(vector) else _NOTHING
+            for vector, row in zip(vectors, told, strict=True)
         ]
 
     def _flaw(self, vectors: list[Vector], count: int) -> str:
@@ -238,35 +239,35 @@ class Embedder:
 # ---- ways to ask
 
 
-class _Way(NamedTuple):
+class _Calls(NamedTuple):
     call: Callable[[list[str]], Any] | None
     acall: Callable[[list[str]], Awaitable[Any]] | None = None
 
 
-def _ways(model: Any) -> tuple[_Way, _Way]:
+def _calls_of(model: Any) -> tuple[_Calls, _Calls]:
     """How to ask a model for the vectors of texts, and for that of a list of one query."""
     if isinstance(model, type):
         raise ConfigurationError(f"an embedder is an object, {model.__name__}(…), and not its class")
     if hasattr(model, "embed_documents") and hasattr(model, "embed_query"):
-        documents = _Way(model.embed_documents, getattr(model, "aembed_documents", None))
+        documents = _Calls(model.embed_documents, getattr(model, "aembed_documents", None))
         aquery = getattr(model, "aembed_query", None)
-        return documents, _Way(
+        return documents, _Calls(
             lambda texts: [model.embed_query(texts[0])],
             None if aquery is None else lambda texts: _one(aquery(texts[0])),
         )
     if hasattr(model, "get_text_embedding_batch") and hasattr(model, "get_query_embedding"):
         # Not its async twins: many of LlamaIndex's models block the loop in them. A worker thread never does.
-        return _Way(model.get_text_embedding_batch), _Way(lambda texts: [model.get_query_embedding(texts[0])])
+        return _Calls(model.get_text_embedding_batch), _Calls(lambda texts: [model.get_query_embedding(texts[0])])
     if is_sentence_transformer(model):
-        return _Way(reader(model, model.encode_document)), _Way(reader(model, model.encode_query))
+        return _Calls(reader(model, model.encode_document)), _Calls(reader(model, model.encode_query))
     if not callable(model) or hasattr(model, "forward"):  # by which torch calls a model of another kind, or age
         raise ConfigurationError(
             "an embedder is a LangChain or LlamaIndex embedding model, a SentenceTransformer of sentence-transformers 5"
             f" or later, or a function from texts to vectors, not {type(model).__name__}"
         )
     if is_coroutine(model):
-        return _Way(None, model), _Way(None, model)
-    return _Way(model), _Way(model)
+        return _Calls(None, model), _Calls(None, model)
+    return _Calls(model), _Calls(model)
 
 
 async def _one(answer: Awaitable[Any]) -> list[Any]:

@@ -24,7 +24,7 @@ from langmem_adapters.errors import (
     StoreError,
     StoreUnavailable,
 )
-from langmem_adapters.experience.shelf.recent import changed
+from langmem_adapters.experience.shelf.read_cache import invalidate
 from langmem_adapters.files.scrubbing import is_listed, named_in, scrub
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import bare
@@ -210,7 +210,7 @@ class _Erasure:
         try:
             self.store.clear(namespace)
         finally:
-            changed(namespace)
+            invalidate(namespace)
 
     def _clear_all(self, prefix: Namespace, chosen: Callable[[Namespace], bool]) -> set[Namespace]:
         """Delete the chosen namespaces until none is found, as a search under way may index some again.

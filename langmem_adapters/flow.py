@@ -16,13 +16,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
 from langmem_adapters.concurrency.background import submit
-from langmem_adapters.concurrency.workers import Answer, Flow, Line, Step, ask, give_up, set_off
+from langmem_adapters.concurrency.workers import Answer, Flow, Pipeline, Step, abandon, ask, start
 from langmem_adapters.errors import ConfigurationError
 
 __all__ = [
     "Answer",
     "Flow",
-    "Line",
+    "Pipeline",
     "Step",
     "answered",
     "arun",
@@ -131,20 +131,20 @@ def run(flow: Flow[T]) -> T:
 async def arun(flow: Flow[T]) -> T:
     """Drive a flow without blocking the event loop.
 
-    Blocking questions are answered on worker threads, as many in one hop as follow each other; coroutine
+    Blocking questions are answered on worker threads, as many in one job as follow each other; coroutine
     functions are awaited on the caller's own loop. Context variables are carried along.
     """
     answer: Answer = (None, None)
     context = contextvars.copy_context()
     while True:
-        hop = set_off(flow, answer, context)
+        job = start(flow, answer, context)
         try:
-            question = await hop.landed
+            question = await job.future
             if question is None:
-                return cast("T", hop.result)
+                return cast("T", job.result)
             answer = await _aask(question)
         except BaseException:  # cancelled: as in run, once the thread has let go of the flow
-            give_up(hop)
+            abandon(job)
             raise
 
 

@@ -22,7 +22,7 @@ from langmem_adapters.recall.keeping import are_known, correct, ids_of, keep
 from langmem_adapters.recall.memories import RECALLED, Reading, normal, session_within
 from langmem_adapters.recall.reranking import Reranker
 from langmem_adapters.recall.search import searching
-from langmem_adapters.recall.vectors import Semantic
+from langmem_adapters.recall.vectors import VectorRecall
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.sharing import Shared
 from langmem_adapters.signals import meaning_of, weights_of
@@ -101,7 +101,7 @@ class LongTermMemory(Shared):
         self._reading = reading = Reading(counts, strict=strict)
         self._records = Records(store, namespace, index=index, vectors=vectors, text_of=reading.document, new_id=new_id)
         self._reranker = None if ranker is None else Reranker(ranker, stats=counts, strict=strict)
-        semantic = partial(Semantic, self._records, strict=strict, counts=counts, clock=clock)
+        semantic = partial(VectorRecall, self._records, strict=strict, counts=counts, clock=clock)
         self._semantic = None if vectors is None else semantic(vectors)
         self._begin = partial(searching, self._records, index, self._semantic, weights_of(weights))
 

@@ -1,4 +1,4 @@
-"""What a copy means of what stands for a place where things are kept: the same place."""
+"""Copy semantics of what stands for a place where things are kept: a copy is the same place."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from langmem_adapters.language.features import ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, asked
 from langmem_adapters.protocols import Evidence, Turn
 
-__all__ = ["Met", "Values"]
+__all__ = ["Met", "SignalValues"]
 
 Met: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, float]]
 """Tells of documents how near they come to each word of the query, by id, given what was said just before each."""
@@ -21,7 +21,7 @@ _ONE, _TWO = 0.5, 0.25  # what a word counts that was said one turn before, and 
 _FEW = 10  # cosines
 
 
-class Values:
+class SignalValues:
     """The signals of the candidates, before they are scaled, in the order of ``_ORDER``.
 
     The turns stand in a row of cells, as they were said; empty cells keep apart what was not said together.

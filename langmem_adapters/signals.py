@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.protocols import Evidence
-from langmem_adapters.signal_values import Met, Values
+from langmem_adapters.signal_values import Met, SignalValues
 
 __all__ = ["SIGNALS", "Met", "Ranked", "Signal", "candidates", "meaning_of", "ranked", "weights_of"]
 
@@ -112,7 +112,7 @@ def ranked(
         met: Tells of the best by all other signals how near they come to each word of the query.
         explain: Fill ``signals`` of what is found.
     """
-    values = Values(evidence, meaning)
+    values = SignalValues(evidence, meaning)
     places, columns, greatest = values.measured()
     if not places:
         return []
@@ -153,7 +153,7 @@ def _totals(columns: Mapping[str, Sequence[float]], scales: Mapping[str, float])
     return totals
 
 
-def _word_by_word(values: Values, places: Sequence[int], totals: Sequence[float], met: Met) -> list[float]:
+def _word_by_word(values: SignalValues, places: Sequence[int], totals: Sequence[float], met: Met) -> list[float]:
     """How near the best come to each word of the query; 0 for the others, which so stay behind them."""
     near = [0.0] * len(places)
     best = sorted(range(len(places)), key=totals.__getitem__, reverse=True)[:_CLOSER]
@@ -167,7 +167,7 @@ def candidates(evidence: Evidence, meaning: Mapping[str, float], met: Met | None
 
     Which are looked at word by word, the weights of :data:`SIGNALS` tell.
     """
-    values = Values(evidence, meaning)
+    values = SignalValues(evidence, meaning)
     places, columns, greatest = values.measured()
     if places and met is not None:
         scales = _scales(greatest, {name: signal.both for name, signal in SIGNALS.items()})

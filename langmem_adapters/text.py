@@ -12,7 +12,7 @@ from langmem_adapters.model import Content, Message, ToolCall
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens, truncate_content
 
 __all__ = [
-    "Said",
+    "MessageLike",
     "as_text",
     "is_settled",
     "leaving",
@@ -31,7 +31,7 @@ class _Call(Protocol):
     def id(self) -> str | None: ...
 
 
-class Said(Protocol):
+class MessageLike(Protocol):
     """A message of any make, as far as it matters to which of them a model may be shown."""
 
     @property
@@ -51,7 +51,7 @@ class Said(Protocol):
         """The call that it is the result of."""
 
 
-S = TypeVar("S", bound=Said)
+S = TypeVar("S", bound=MessageLike)
 
 _log = logging.getLogger("langmem_adapters")
 _SYSTEM = frozenset({"system", "developer"})
@@ -93,7 +93,7 @@ def newest(messages: Sequence[S], k: int, without: Callable[[S, set[str | None]]
     return _fitting(_repaired(messages, without, attrgetter("tool_calls")), k, None, None)
 
 
-def _asked(whole: Sequence[Said]) -> int | None:
+def _asked(whole: Sequence[MessageLike]) -> int | None:
     """The place of the latest question."""
     return next((n for n in range(len(whole) - 1, -1, -1) if whole[n].role == "user"), None)
 
@@ -109,7 +109,7 @@ def _fitting(whole: Sequence[S], k: int, sizes: Sequence[int] | None, max_tokens
 
 
 def _start(
-    messages: Sequence[Said], asked: int | None, k: int, sizes: Sequence[int] | None, max_tokens: int | None
+    messages: Sequence[MessageLike], asked: int | None, k: int, sizes: Sequence[int] | None, max_tokens: int | None
 ) -> int:
     """Where the newest messages begin that fit together with the latest question; never between call and result."""
     start = len(messages)
@@ -160,7 +160,7 @@ def _from_user(messages: Sequence[S]) -> list[S]:
     return [*(message for message in messages[:first] if message.role in _SYSTEM), *messages[first:]]
 
 
-def stands_alone(messages: Sequence[Said]) -> bool:
+def stands_alone(messages: Sequence[MessageLike]) -> bool:
     """Whether the first message that is not a system message is a user's, if there is any."""
     return next((message.role for message in messages if message.role not in _SYSTEM), "user") == "user"
 
@@ -197,7 +197,7 @@ def _repaired(
 
 
 def _matched(
-    messages: Sequence[Said], calls: Sequence[Sequence[_Call]]
+    messages: Sequence[MessageLike], calls: Sequence[Sequence[_Call]]
 ) -> tuple[set[tuple[int, str | None]], dict[int, list[int]]]:
     """Which calls were answered, as (place of the asking message, call id); and each asker's places of answers."""
     open_calls: dict[str | None, int] = {}

@@ -247,11 +247,11 @@ _ALIKE = """
     importing interleavings interleavings_of_chats interleavings_of_erasure interleavings_of_items
     interleavings_of_meanings isolation
     langchain_history_peers langchain_overlap langchain_thread
-    langchain_thread_view langchain_turn langgraph_shelf middleware_clients middleware_recording
-    middleware_taken_back operations plots policies progress recall_filters recent remembering
+    langchain_thread_view langchain_turn langgraph_items middleware_clients middleware_recording
+    middleware_taken_back operations plots policies progress recall_filters read_cache remembering
     replay scored_answers sealing semantic_cache sessions signal_cases store_redis store_redis_acl stores
     store_redis_faults store_redis_full store_redis_outage store_redis_together taking_back
-    tombstones understanding validation vector_rough vector_sqlite vectors_follow views windows working
+    tombstones understanding validation vector_quantized vector_sqlite vectors_follow views windows working
 """.split()  # noqa: SIM905 - a list of them would take a line for each
 
 

@@ -42,7 +42,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 from langmem_adapters import ConfigurationError, StoreUnavailable
 from langmem_adapters.experience.single_flight import flights
 from langmem_adapters.langchain import BrainChatMessageHistory, CachedChatModel, ExperienceCache
-from langmem_adapters.langchain.caching.pieces import pieces, whole
+from langmem_adapters.langchain.caching.chunks import pieces, whole
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore

@@ -23,7 +23,7 @@ from langmem_adapters.codec import encode
 from langmem_adapters.concurrency import background
 from langmem_adapters.concurrency import workers as module
 from langmem_adapters.experience import refresh
-from langmem_adapters.experience.functions.rules import Turn
+from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.experience.single_flight.flights import Flight, Flights
 from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import arun, run
@@ -189,14 +189,14 @@ def test_the_first_success_serves_those_who_wait_for_a_slower_one(place: str, wa
     def f() -> int:
         raise AssertionError
 
-    slow = run(f.cache.begin(Turn((), {})))
+    slow = run(f.cache.begin(Invocation((), {})))
     assert slow.flight is not None
     got: list[Any] = []
     late = threading.Thread(target=lambda: got.append(f()))
     late.start()
     when(lambda: len(waiters) == 1)()
     with f.cache.led(slow) if place == "inside" else refresh():
-        quick = run(f.cache.begin(Turn((), {})))
+        quick = run(f.cache.begin(Invocation((), {})))
     assert quick.flight is None
     run(f.cache.finish(quick, 5))
     assert slow.flight.landed.done()
@@ -211,9 +211,9 @@ def test_what_is_not_kept_does_not_end_the_wait_for_another() -> None:
     def f() -> int:
         raise AssertionError
 
-    slow = run(f.cache.begin(Turn((), {})))
+    slow = run(f.cache.begin(Invocation((), {})))
     with refresh():
-        quick = run(f.cache.begin(Turn((), {})))
+        quick = run(f.cache.begin(Invocation((), {})))
     run(f.cache.finish(quick, 5))
     assert slow.flight is not None
     assert not slow.flight.landed.done()
@@ -342,7 +342,7 @@ async def test_a_task_that_is_cancelled_before_it_sees_that_it_has_its_turn_leav
     task = asyncio.create_task(f(1))
     await asyncio.sleep(0)
     until = time.monotonic() + 60
-    while not (module._crew().begun and not module._crew()._at_work) and time.monotonic() < until:
+    while not (module._pool().begun and not module._pool()._running) and time.monotonic() < until:
         time.sleep(0.001)  # noqa: ASYNC251 - the loop is busy, and the task has its turn meanwhile
     task.cancel()
     with pytest.raises(asyncio.CancelledError) as cancelled:
@@ -365,7 +365,7 @@ def test_garbage_that_is_collected_in_the_middle_of_a_call_holds_up_nobody(
     def f(n: int) -> int:
         return n
 
-    turn: Any = run(f.cache.begin(Turn((1,), {})))
+    turn: Any = run(f.cache.begin(Invocation((1,), {})))
     assert turn.flight.lease is not None
     lock = f.cache._flights._lock if where == "flights" else background._lanes["work"]._lock
 
@@ -689,7 +689,7 @@ def test_who_comes_while_all_try_for_themselves_waits_for_one_of_them(any_store:
     leases, key = f.cache._leases(), f.cache._key((), {})
     theirs = run(leases.take(key))
     assert theirs is not None
-    turn = run(f.cache.begin(Turn((), {})))
+    turn = run(f.cache.begin(Invocation((), {})))
     assert (len(looks), turn.flight) == (1, f.cache.in_air(key))
     assert turn.flight is not None
     assert not turn.flight.landed.done()

@@ -21,7 +21,7 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import LangmemError
 from langmem_adapters.experience.shelf import index as module
-from langmem_adapters.experience.shelf.index import Found
+from langmem_adapters.experience.shelf.index import ShelfIndex
 from langmem_adapters.experience.shelf.rows import Rows
 from langmem_adapters.indexes import open_index, open_vectors
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
@@ -116,7 +116,7 @@ def test_it_waits_a_moment_and_no_second_time(gated: Gated, monkeypatch: pytest.
     gated.gate.set()
     until(lambda: ALIKE in gated.texts and SLOW in gated.texts)
     until(lambda: cache.lookup(prompt("What is slow to embed"), "m") is not None)
-    until(lambda: not any(shelf._found._is_late for shelf in _shelves(cache)))
+    until(lambda: not any(shelf._index._is_late for shelf in _shelves(cache)))
     waits.clear()
     cache.lookup(prompt(ALIKE), "m")
     assert waits == [module._MOMENT]  # nobody is late any more
@@ -138,7 +138,7 @@ def test_what_is_kept_while_a_thread_embeds_is_embedded_without_another_search(g
     assert gated.at_it.wait(60)
     for n in range(3):
         cache.update(prompt(f"{ASKED} {n}"), "m", answer(str(n)))
-    until(lambda: cache._verified is not None and all(shelf._found._is_late for shelf in _shelves(cache)))
+    until(lambda: cache._verified is not None and all(shelf._index._is_late for shelf in _shelves(cache)))
     gated.gate.set()
     until(lambda: {f"{ASKED} {n}" for n in range(3)} <= set(gated.texts))
 
@@ -160,7 +160,7 @@ def test_without_a_model_a_search_waits_for_the_other_and_finds_all() -> None:
     pool = ExperiencePool(MemoryStore(), index=open_index("memory:"))
     pool.create(Experience(req="my red bicycle", resp=1))
     found: list[int] = []
-    with pool._shelf._found._following.held():  # type: ignore[union-attr]
+    with pool._shelf._index._following.held():  # type: ignore[union-attr]
         thread = threading.Thread(target=lambda: found.append(len(pool.query("bicycle"))))
         thread.start()
         thread.join(3 * module._MOMENT)
@@ -176,7 +176,7 @@ def test_who_comes_as_the_other_goes_does_it_itself(monkeypatch: pytest.MonkeyPa
     store.write(("a",), put={"k": b"text"})
     rows = Rows(store, ("a",), bounded=False, counted=False)
     index = open_vectors("memory:", Embedder(lambda texts: [[1.0] for _ in texts], name="one"))
-    found = Found(rows, index, bytes.decode)
+    found = ShelfIndex(rows, index, bytes.decode)
     tries: list[float] = []
     taken = ForkSafeLock.taken
 
@@ -219,13 +219,13 @@ def test_an_embedder_that_fails_in_the_background_is_told_of(
     def fail(*_: Any, **__: Any) -> None:
         raise LangmemError("my-secret")
 
-    original = Found._follow
-    monkeypatch.setattr(Found, "_follow", fail)
+    original = ShelfIndex._follow
+    monkeypatch.setattr(ShelfIndex, "_follow", fail)
     gated.gate.set()
     thread.join(60)
     until(lambda: "is behind: LangmemError" in caplog.text)
     assert "my-secret" not in caplog.text
-    monkeypatch.setattr(Found, "_follow", original)
+    monkeypatch.setattr(ShelfIndex, "_follow", original)
     assert {found.experience.resp for found in pool.query("anything", k=2)} == {1, 2}
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langmem_adapters import Experience, ExperiencePool, SearchError, StoreUnavailable, open_index, open_vectors
 from langmem_adapters.concurrency.workers import ask
 from langmem_adapters.embedding import Embedder
-from langmem_adapters.experience.keeping import _lasts_until
+from langmem_adapters.experience.pool_flows import _lasts_until
 from langmem_adapters.flow import run
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex

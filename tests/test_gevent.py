@@ -44,12 +44,12 @@ print(len(asked))
 """
 AFTERWARDS = """
 from langmem_adapters.flow import arun, step, submit
-from langmem_adapters.stores.redis_connections import Turns
+from langmem_adapters.stores.redis_connections import FIFOPool
 from gevent import monkey
 monkey.patch_all(ssl=False)  # as a worker of gunicorn does to what was loaded before it was forked
 import asyncio, gevent, time
 
-turns = Turns(1, 10)
+turns = FIFOPool(1, 10)
 
 def use():
     turn = turns.take()
@@ -71,7 +71,7 @@ PAUSES = """
 from langmem_adapters import WorkingMemory, open_store
 from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import run
-from langmem_adapters.stores.redis_outage import Patience
+from langmem_adapters.stores.redis_outage import Retries
 
 store = open_store("memory:")
 leases = Leases(store, ("leases",), seconds=60, clock=lambda: 0.0, new_id=lambda: "id")
@@ -87,7 +87,7 @@ def failing(tries=[]):
 for waits in (
     lambda: run(leases.pause(1)),
     lambda: run(working._look_again(1, ("working", "", "", "c", "SHORT_TERM"), None)),
-    lambda: Patience(60).call(failing, lambda _: True),
+    lambda: Retries(60).call(failing, lambda _: True),
 ):
     seen = []
     gevent.joinall([gevent.spawn(lambda: (waits(), seen.append("waited"))), gevent.spawn(seen.append, "other")])

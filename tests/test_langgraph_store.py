@@ -37,8 +37,8 @@ from langgraph.store.memory import InMemoryStore
 from langmem_adapters import ConfigurationError, Embedder, SerializationError, open_index, open_store, open_vectors
 from langmem_adapters.errors import Conflict, ModelError, SearchError, StoreError
 from langmem_adapters.langgraph import LongTermStore
-from langmem_adapters.langgraph import shelf as shelves
-from langmem_adapters.langgraph.shelf import Shelf
+from langmem_adapters.langgraph import items as stored_items
+from langmem_adapters.langgraph.items import NamespaceItems
 from langmem_adapters.langgraph.tree import Tree
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -636,7 +636,7 @@ def test_items_of_which_none_has_expired_are_not_gone_through_at_each_put(monkey
         store.put(ADA, f"k{n}", {"text": "bike"}, ttl=1 if n == 0 else 1000)
     clock.advance(61)
     tidied = []
-    monkeypatch.setattr(Shelf, "_tidy", lambda shelf, tidy=Shelf._tidy: tidied.append(tidy(shelf)))
+    monkeypatch.setattr(NamespaceItems, "_tidy", lambda shelf, tidy=NamespaceItems._tidy: tidied.append(tidy(shelf)))
     for n in range(200, 230):
         store.put(ADA, f"k{n}", {"text": "bike"}, ttl=1 if n < 210 else 1000)
         clock.advance(10)
@@ -793,7 +793,7 @@ def test_writers_of_one_process_wait_for_each_other() -> None:
 
 
 def test_a_writer_does_not_wait_for_ever_for_one_that_is_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelves, "_TURN", 0.0)
+    monkeypatch.setattr(stored_items, "_TURN", 0.0)
     store = make(MemoryStore())
     held_up = threading.Thread(target=store._shelf(ADA)._writing._own().acquire)
     held_up.start()

@@ -17,9 +17,9 @@ from langchain_core.outputs import ChatGeneration
 
 from langmem_adapters.codec import encode
 from langmem_adapters.conversation.log import readable
-from langmem_adapters.langchain import BrainChatMessageHistory, convert, reading, rebuild
+from langmem_adapters.langchain import BrainChatMessageHistory, convert, message_views, rebuild
 from langmem_adapters.langchain.convert import from_message, to_message
-from langmem_adapters.langchain.reading import read
+from langmem_adapters.langchain.message_views import read
 from langmem_adapters.langchain.rebuild import of_bytes, of_data, rebuilt_generation
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Item
@@ -269,7 +269,7 @@ def test_a_class_that_makes_something_else_is_noticed(cls: type[BaseMessage]) ->
 
 @pytest.fixture
 def many() -> list[Item]:
-    return [item(to_message(HumanMessage(str(n), id=str(n))).to_bytes(), n) for n in range(reading._MANY)]
+    return [item(to_message(HumanMessage(str(n), id=str(n))).to_bytes(), n) for n in range(message_views._MANY)]
 
 
 @pytest.mark.parametrize("was_on", [True, False])
@@ -282,7 +282,7 @@ def test_the_garbage_collector_rests_meanwhile_and_is_as_it_was_afterwards(
         states.append(gc.isenabled())
         return of_bytes(data)
 
-    monkeypatch.setattr(reading, "of_bytes", watched)
+    monkeypatch.setattr(message_views, "of_bytes", watched)
     if not was_on:
         gc.disable()
     try:
@@ -303,7 +303,7 @@ def test_it_goes_on_after_the_last_of_several_readers_and_after_an_error(
         go_on.wait(10)
         return of_bytes(data)
 
-    monkeypatch.setattr(reading, "of_bytes", slow)
+    monkeypatch.setattr(message_views, "of_bytes", slow)
     thread = threading.Thread(target=read, args=(many,))
     thread.start()
     inside.wait(10)
@@ -311,7 +311,7 @@ def test_it_goes_on_after_the_last_of_several_readers_and_after_an_error(
     def fail(_: bytes) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reading, "of_bytes", fail)
+    monkeypatch.setattr(message_views, "of_bytes", fail)
     with pytest.raises(KeyboardInterrupt):
         read(many)
     assert not gc.isenabled()  # for the other one
@@ -323,10 +323,10 @@ def test_it_goes_on_after_the_last_of_several_readers_and_after_an_error(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_it_goes_on_in_a_forked_child_which_has_no_reader() -> None:
-    with reading._uncollected():
+    with message_views._uncollected():
         child = os.fork()
         if child == 0:
-            os._exit(0 if gc.isenabled() and not reading._lock.locked() else 1)
+            os._exit(0 if gc.isenabled() and not message_views._lock.locked() else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert gc.isenabled()
 

@@ -28,7 +28,7 @@ from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Hit, Memory, Message, Recalled, Scope
 from langmem_adapters.protocols import Document, Store
 from langmem_adapters.recall import search
-from langmem_adapters.records.filtering import SPARE, Wanted
+from langmem_adapters.records.filtering import SPARE, FilteredReader
 from langmem_adapters.signals import ranked, weights_of
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing.vectors import word_vectors
@@ -87,7 +87,9 @@ def index(request: pytest.FixtureRequest) -> Iterator[LexicalIndex]:
 # --- no more is read than it takes
 
 
-def chosen(values: dict[str, bytes], is_wanted: Callable[[bytes], bool]) -> tuple[Wanted, Counter[str], Counter[bytes]]:
+def chosen(
+    values: dict[str, bytes], is_wanted: Callable[[bytes], bool]
+) -> tuple[FilteredReader, Counter[str], Counter[bytes]]:
     read, judged = Counter[str](), Counter[bytes]()
 
     def get(keys: Sequence[str]) -> dict[str, bytes]:
@@ -99,7 +101,7 @@ def chosen(values: dict[str, bytes], is_wanted: Callable[[bytes], bool]) -> tupl
         judged[data] += 1
         return is_wanted(data)
 
-    return Wanted(get, judge), read, judged
+    return FilteredReader(get, judge), read, judged
 
 
 RANKING = [Hit(str(n), 1.0 - n / 1_000) for n in range(1_000)]

@@ -25,7 +25,7 @@ from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
 from langmem_adapters.stores import redis_wire, shared_store
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.redis_outage import Patience, is_down, may_pass
+from langmem_adapters.stores.redis_outage import Retries, is_down, may_pass
 from tests.servers import RedisServer
 from tests.test_store_redis import NS, ids, on_threads, told
 
@@ -79,7 +79,7 @@ def failing(*errors: Exception, then: str = "done") -> Callable[[], str]:
 def test_what_may_pass_is_tried_again(error: Exception) -> None:
     now = Time()
     seen: list[Exception] = []
-    assert Patience(1, now, now.sleep).call(failing(error, error), before_next=seen.append) == "done"
+    assert Retries(1, now, now.sleep).call(failing(error, error), before_next=seen.append) == "done"
     assert len(now.pauses) == 2
     assert seen == [error, error]
 
@@ -104,7 +104,7 @@ def test_what_may_pass_is_tried_again(error: Exception) -> None:
 def test_what_will_be_the_same_next_time_is_not(error: Exception) -> None:
     now = Time()
     with pytest.raises(type(error)):
-        Patience(1, now, now.sleep).call(failing(error))
+        Retries(1, now, now.sleep).call(failing(error))
     assert now.pauses == []
 
 
@@ -113,7 +113,7 @@ def test_pauses_grow_with_jitter_and_end_in_time() -> None:
     for _ in range(20):
         now = Time()
         with pytest.raises(exceptions.ConnectionError):
-            Patience(3, now, now.sleep).call(failing(*[DOWN] * 99))
+            Retries(3, now, now.sleep).call(failing(*[DOWN] * 99))
         assert 2 < now.now - 100 <= 3
         for pause, longest in zip(now.pauses, (0.05, 0.1, 0.2, 0.4, *[0.5] * 20), strict=False):
             assert longest / 2 <= pause <= longest
@@ -124,7 +124,7 @@ def test_pauses_grow_with_jitter_and_end_in_time() -> None:
 def test_no_patience_is_one_try() -> None:
     now = Time()
     with pytest.raises(exceptions.ConnectionError):
-        Patience(0, now, now.sleep).call(failing(DOWN))
+        Retries(0, now, now.sleep).call(failing(DOWN))
     assert now.pauses == []
 
 
@@ -138,7 +138,7 @@ def test_a_slow_failure_leaves_no_time_for_another_try() -> None:
         raise exceptions.TimeoutError("Timeout reading from socket")
 
     with pytest.raises(exceptions.TimeoutError):
-        Patience(2, now, now.sleep).call(slow)
+        Retries(2, now, now.sleep).call(slow)
     assert len(tries) == 1
 
 

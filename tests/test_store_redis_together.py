@@ -24,7 +24,7 @@ from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Flow, arun, step
 from langmem_adapters.model import Message
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.redis_connections import Handy, Turns
+from langmem_adapters.stores.redis_connections import FIFOPool, WarmConnections
 from langmem_adapters.stores.redis_packing import HOLE, form, pack, packed
 from langmem_adapters.testing import FakeClock
 from tests.servers import RedisServer
@@ -67,7 +67,7 @@ def at_once(calls: Sequence[Flow[Any]]) -> list[Any]:
 
     async def main() -> list[Any]:
         held = threading.Event()
-        doors = [asyncio.ensure_future(arun(_closed(held))) for _ in range(workers._AT_WORK)]
+        doors = [asyncio.ensure_future(arun(_closed(held))) for _ in range(workers._MOST_RUNNING)]
         flows = [asyncio.ensure_future(arun(call)) for call in calls]
         await asyncio.sleep(0)
         held.set()
@@ -114,7 +114,7 @@ def test_many_share_few_round_trips_and_each_gets_its_own_answer(
         assert page.values == known
         assert written is None
     assert sum(counts) > 2 * len(SESSIONS)
-    assert max(counts) <= workers._TOGETHER
+    assert max(counts) <= workers._BATCH
     for n, session in enumerate(SESSIONS):
         page = store.scan(session, keys=["m"])
         assert [item.id for item in page.items] == ["first", f"x{n}", f"y{n}"]
@@ -336,14 +336,14 @@ def one(url: str, key_prefix: str) -> Iterator[RedisStore]:
     store.close()
 
 
-def handy(store: RedisStore) -> Handy:
+def warm(store: RedisStore) -> WarmConnections:
     found: Any = store._wire._servers
-    assert isinstance(found._handy, Handy)
-    return found._handy
+    assert isinstance(found._warm, WarmConnections)
+    return found._warm
 
 
 def at_hand(store: RedisStore) -> list[Any]:
-    return [connection for connection in handy(store)._turns._free if connection is not None]
+    return [connection for connection in warm(store)._fifo._free if connection is not None]
 
 
 def mine(raw: Administrator, prefix: str) -> list[Any]:
@@ -425,7 +425,7 @@ def test_nobody_waits_for_a_connection_that_is_at_hand(url: str, key_prefix: str
 
 
 def test_who_waits_is_served_in_turn_and_before_who_comes_later() -> None:
-    turns = Turns(1, 60)
+    turns = FIFOPool(1, 60)
     thing = turns.take()
     served: list[int] = []
 
@@ -446,7 +446,7 @@ def test_who_waits_is_served_in_turn_and_before_who_comes_later() -> None:
 
 
 def test_who_waits_in_vain_is_told_and_takes_nobodys_turn() -> None:
-    turns = Turns(1, 0.01)
+    turns = FIFOPool(1, 0.01)
     turns.take()
     for _ in range(2):
         with pytest.raises(redis.ConnectionError, match="No connection available"):
@@ -457,7 +457,7 @@ def test_who_waits_in_vain_is_told_and_takes_nobodys_turn() -> None:
 
 @pytest.mark.parametrize("end", [Empty, KeyboardInterrupt])
 def test_what_comes_as_the_wait_ends_is_not_lost(end: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = Turns(1, 0.01)
+    turns = FIFOPool(1, 0.01)
     turns.take()
 
     class InThisMoment(SimpleQueue):  # type: ignore[type-arg]
@@ -479,7 +479,7 @@ def test_what_comes_as_the_wait_ends_is_not_lost(end: type[BaseException], monke
 
 
 def test_a_waiter_is_handed_what_came_back_as_it_looked(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = Turns(1, 0.01)
+    turns = FIFOPool(1, 0.01)
     turns.take()
     hand_over = turns._hand_over
 
@@ -518,7 +518,7 @@ def test_closing_closes_them_and_the_next_use_connects_anew(
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_child_takes_a_connection_of_its_own(one: RedisStore, raw: Administrator, key_prefix: str) -> None:
     one.append(SESSIONS[0], [("parent", b"")])
-    handy(one)._turns._waiting.append(SimpleQueue())  # as of a thread of the parent
+    warm(one)._fifo._waiting.append(SimpleQueue())  # as of a thread of the parent
     child = os.fork()
     if child == 0:
         status = 1
@@ -528,7 +528,7 @@ def test_a_forked_child_takes_a_connection_of_its_own(one: RedisStore, raw: Admi
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
-    handy(one)._turns._waiting.pop()
+    warm(one)._fifo._waiting.pop()
     assert one.append(SESSIONS[0], [("parent again", b"")]).total == 3
 
 
@@ -541,7 +541,7 @@ def test_connections_stay_at_hand_where_nothing_is_lost_by_it(
     store = RedisStore(url + query, prefix=key_prefix)
     store.append(SESSIONS[0], [("a", b"")])
     found: Any = store._wire._servers
-    assert bool(found._handy and at_hand(store)) is kept
+    assert bool(found._warm and at_hand(store)) is kept
     store.close()
 
 

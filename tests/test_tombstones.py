@@ -13,7 +13,7 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.conversation.log import brain_namespace
-from langmem_adapters.conversation.session import Uncovered
+from langmem_adapters.conversation.session import Unsummarized
 from langmem_adapters.conversation.tombstones import DEPARTED, with_departed
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index
@@ -201,7 +201,7 @@ def test_what_was_deleted_and_is_delivered_again_is_not_summarised_meanwhile(any
     brain = brain_that_lets_go(any_store, kind)
     brain.add_messages(said(0, 1, 2))
     brain.delete(["id-1"])
-    looks: list[Uncovered] = []
+    looks: list[Unsummarized] = []
     slow = Between(any_store)
     slow.name = "scan"
     slow.first.append(lambda: looks.append(run(brain._flows.uncovered())))

@@ -25,7 +25,7 @@ from langmem_adapters.embedding import Embedder, Vector
 from langmem_adapters.erasure import delete_user
 from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency, SearchError
 from langmem_adapters.indexes import open_index, open_vectors, shared_vectors
-from langmem_adapters.indexes.vector import Maker, VectorIndex, Vectors
+from langmem_adapters.indexes.vector import EmbedderSpec, VectorIndex, Vectors
 from langmem_adapters.indexes.vector_chroma import ChromaVectors
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.keys import Namespace
@@ -597,7 +597,7 @@ def test_follows_a_store() -> None:
 
 def test_a_cosine_that_is_rounded_beyond_1_gives_no_score_beyond_it() -> None:
     class Rounded:
-        def cosines(self, _name: str, _maker: Maker, _vector: Vector, ids: Sequence[str]) -> dict[str, float]:
+        def cosines(self, _name: str, _maker: EmbedderSpec, _vector: Vector, ids: Sequence[str]) -> dict[str, float]:
             return dict(zip(ids, (1.000001, -1.000001, 0.5), strict=True))
 
     index = VectorIndex(cast("Any", Rounded()), Embedder(word_vectors, name="words"))

@@ -29,7 +29,7 @@ from chromadb.config import Settings
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, SearchError
-from langmem_adapters.indexes import open_vectors, vector_chroma_patience
+from langmem_adapters.indexes import open_vectors, vector_chroma_timeouts
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_chroma import ChromaVectors
 from langmem_adapters.indexes.vector_chroma_nearest import nearest
@@ -432,7 +432,7 @@ def test_a_server_that_hangs_keeps_a_search_waiting_for_a_moment(
         chroma = chroma_of(index)
         assert chroma._connected()._server._session.timeout == httpx.Timeout(60)
         server.freeze()
-        monkeypatch.setattr(vector_chroma_patience, "_PATIENCE", 0.2)
+        monkeypatch.setattr(vector_chroma_timeouts, "_READ_TIMEOUT", 0.2)
         for call in (
             lambda: index.search(NOTES, "bike", 1),
             lambda: index.score(NOTES, "bike", ["a"]),
@@ -448,7 +448,7 @@ def test_a_server_that_hangs_keeps_a_search_waiting_for_a_moment(
 def test_who_waits_for_a_server_that_hangs_from_the_beginning_waits_beside_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(vector_chroma_patience, "_PATIENCE", 1.0)
+    monkeypatch.setattr(vector_chroma_timeouts, "_READ_TIMEOUT", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(8) as threads:
         index = index_at(f"chroma+http://127.0.0.1:{silent.getsockname()[1]}")
         began = time.monotonic()
@@ -500,7 +500,7 @@ def test_a_server_is_shown_the_token_that_the_environment_names(monkeypatch: pyt
 def test_a_server_that_hangs_while_a_client_is_made_keeps_a_search_waiting_for_a_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(vector_chroma_patience, "_PATIENCE", 0.3)
+    monkeypatch.setattr(vector_chroma_timeouts, "_READ_TIMEOUT", 0.3)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stalls) as server, ThreadPoolExecutor(1) as threads:
         server.ended = threading.Event()  # type: ignore[attr-defined]
         threads.submit(server.serve_forever)

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from langmem_adapters.embedding import Embedded, Embedder, Vector
+from langmem_adapters.embedding import Embedder, Embedding, Vector
 from langmem_adapters.errors import SearchError
-from langmem_adapters.indexes.vector import Maker, VectorIndex
+from langmem_adapters.indexes.vector import EmbedderSpec, VectorIndex
 from langmem_adapters.indexes.vector_matrix import Matrix
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.protocols import Document
@@ -29,7 +29,7 @@ from langmem_adapters.testing.vectors import word_vectors
 from tests.interpreters import processes
 
 NOTES = ("notes",)
-MAKER = Maker("test", 8)
+MAKER = EmbedderSpec("test", 8)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def index_in(path: Path) -> VectorIndex:
 
 
 def put(vectors: SQLiteVectors, upsert: dict[str, Vector], delete: list[str] | None = None, name: str = "n/") -> None:
-    new = {id_: Embedded(vector) for id_, vector in upsert.items()}
+    new = {id_: Embedding(vector) for id_, vector in upsert.items()}
     vectors.change(name, MAKER, upsert=new, delete=delete or [], position=None)
 
 
@@ -176,7 +176,7 @@ def test_the_cosines_of_some_are_those_of_a_search_whatever_was_changed(vectors:
         found = vectors.cosines("n/", MAKER, query, asked)
         assert found == pytest.approx(dict(vectors.nearest("n/", MAKER, query, 100)), abs=1e-12)
         assert list(found) == [id_ for id_ in asked if id_ in found]
-    assert vectors.cosines("n/", Maker("another", 8), query, ["d1"]) == {}
+    assert vectors.cosines("n/", EmbedderSpec("another", 8), query, ["d1"]) == {}
     assert vectors.cosines("none/", MAKER, query, ["d1"]) == {}
 
 
@@ -238,14 +238,14 @@ def test_a_namespace_begun_anew_between_two_searches_is_read_anew(vectors: SQLit
     vectors.clear("n/")
     put(vectors, {"a": unit(chance), "new": query})
     assert ids(vectors.nearest("n/", MAKER, query, 5)) == ["new", "a"]
-    short, wide = Maker("test", 4), unit(chance, 4)
-    vectors.change("n/", short, upsert={"short": Embedded(wide)}, delete=[], position=None)
+    short, wide = EmbedderSpec("test", 4), unit(chance, 4)
+    vectors.change("n/", short, upsert={"short": Embedding(wide)}, delete=[], position=None)
     assert ids(vectors.nearest("n/", short, wide, 5)) == ["short"]
 
 
 def test_an_embedder_that_was_never_used_may_delete_and_the_dimension_stays_known(vectors: SQLiteVectors) -> None:
     put(vectors, {"a": unit(random.Random(10)), "b": unit(random.Random(11))})
-    vectors.change("n/", Maker("test", None), upsert={}, delete=["a"], position=(1, "e"))
+    vectors.change("n/", EmbedderSpec("test", None), upsert={}, delete=["a"], position=(1, "e"))
     mark = vectors.mark("n/")
     assert mark is not None
     assert (mark.maker, mark.position) == (MAKER, (1, "e"))

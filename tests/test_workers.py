@@ -84,14 +84,14 @@ async def test_many_flows_ask_in_few_exchanges_and_each_gets_its_own_answer() ->
     assert await _outcomes([server.double(n) for n in numbers]) == doubled
     assert sorted(itertools.chain(server.alone, *server.exchanges)) == numbers
     assert len(server.exchanges) + len(server.alone) <= 40
-    assert max(map(len, server.exchanges)) <= workers._TOGETHER
+    assert max(map(len, server.exchanges)) <= workers._BATCH
 
 
 def test_what_came_at_once_and_is_too_much_for_one_exchange_goes_into_the_next() -> None:
-    crew, server = workers._Crew(), _Server()
-    hops: Any = list(range(workers._TOGETHER + 3))
-    crew._asking[server] = hops
-    assert [crew._next() for _ in range(3)] == [(server, hops[:-3]), (server, hops[-3:]), None]
+    pool, server = workers._WorkerPool(), _Server()
+    jobs: Any = list(range(workers._BATCH + 3))
+    pool._batches[server] = jobs
+    assert [pool._next() for _ in range(3)] == [(server, jobs[:-3]), (server, jobs[-3:]), None]
 
 
 async def test_a_question_that_is_alone_or_was_not_answered_is_asked_by_itself() -> None:
@@ -137,7 +137,7 @@ async def test_an_exchange_that_takes_its_time_holds_up_nobody_else() -> None:
 
 @pytest.mark.usefixtures("unwatched")
 async def test_a_question_is_asked_though_all_that_stood_before_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_AT_WORK", 1)
+    monkeypatch.setattr(workers, "_MOST_RUNNING", 1)
     server, begun, go_on = _Server(), threading.Event(), threading.Event()
 
     def held_up() -> Flow[None]:
@@ -233,7 +233,7 @@ async def test_a_method_that_is_a_flow_blocks_and_is_a_part_of_the_flow_that_ask
 @pytest.fixture
 def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is relieved because it takes long."""
-    monkeypatch.setattr(workers, "_PATIENCE", 1e6)
+    monkeypatch.setattr(workers, "_STALLED", 1e6)
 
 
 @pytest.mark.usefixtures("unwatched")
@@ -256,7 +256,7 @@ async def test_plain_code_that_waits_for_another_flow_is_not_waited_for() -> Non
         told.set()
         return found
 
-    flows: list[Flow[Any]] = [*(rude() for _ in range(3 * workers._AT_WORK)), last(), last()]
+    flows: list[Flow[Any]] = [*(rude() for _ in range(3 * workers._MOST_RUNNING)), last(), last()]
     began = time.monotonic()
     assert await _outcomes(flows) == [True] * (len(flows) - 2) + [42, 42]
     assert time.monotonic() - began < 30
@@ -299,7 +299,7 @@ class Refusing:
 
 async def test_where_no_thread_can_be_started_the_caller_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(workers._crew(), "_workers", Refusing())
+        patch.setattr(workers._pool(), "_workers", Refusing())
         with pytest.raises(RuntimeError, match="new thread"):
             await arun(_sum())
     assert await arun(_sum()) == 6
@@ -317,8 +317,8 @@ async def test_where_no_other_thread_can_be_started_those_that_are_there_do_the_
 
     first = asyncio.create_task(arun(plain()))
     assert await asyncio.to_thread(reached.wait, 60)
-    monkeypatch.setattr(workers._crew(), "_workers", Refusing())
-    others = [asyncio.create_task(arun(_sum())) for _ in range(2 * workers._AT_WORK)]
+    monkeypatch.setattr(workers._pool(), "_workers", Refusing())
+    others = [asyncio.create_task(arun(_sum())) for _ in range(2 * workers._MOST_RUNNING)]
     await asyncio.sleep(0)
     held.set()
     assert await first
@@ -366,8 +366,8 @@ async def test_a_forked_child_has_nothing_to_do_with_what_its_parent_waits_for()
         yield from step(reached.release)
         return held.wait(60)
 
-    tasks = [asyncio.create_task(arun(waiting())) for _ in range(2 * workers._AT_WORK)]
-    for _ in range(workers._AT_WORK):
+    tasks = [asyncio.create_task(arun(waiting())) for _ in range(2 * workers._MOST_RUNNING)]
+    for _ in range(workers._MOST_RUNNING):
         assert await asyncio.to_thread(reached.acquire, timeout=60)
     child = os.fork()
     if child == 0:
@@ -440,7 +440,7 @@ async def test_a_flow_that_is_cancelled_on_the_loop_ends_at_once() -> None:
 
 
 async def test_a_flow_that_was_cancelled_before_it_began_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers.Hop, "end", lambda _: None)  # else a closed flow could not begin anyway
+    monkeypatch.setattr(workers.Job, "end", lambda _: None)  # else a closed flow could not begin anyway
     begun: list[int] = []
 
     def flow(number: int) -> Flow[None]:

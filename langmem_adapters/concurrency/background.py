@@ -1,4 +1,4 @@
-"""What goes on in the background: on a few threads, for which a script that has ended waits a while, not for ever."""
+"""Background tasks, on a few threads for which a script that has ended waits a while, not for ever."""
 
 from __future__ import annotations
 

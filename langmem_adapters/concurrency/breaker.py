@@ -1,4 +1,4 @@
-"""A breaker: calls to what is down fail at once, until a probe beside the calls finds it back."""
+"""A circuit breaker: calls to what is down fail at once, until a probe beside the calls finds it back."""
 
 from __future__ import annotations
 

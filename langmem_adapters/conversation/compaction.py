@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
-from langmem_adapters.conversation.session import Conversation, Uncovered
+from langmem_adapters.conversation.session import Conversation, Unsummarized
 from langmem_adapters.conversation.summary import WINDOW_TOKENS, Summarizer
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.flow import Flow
@@ -109,7 +109,7 @@ class Compaction:
             least += 1
         return least
 
-    def _compact(self, summarizer: Summarizer, uncovered: Uncovered, places: list[int]) -> Flow[str | None]:
+    def _compact(self, summarizer: Summarizer, uncovered: Unsummarized, places: list[int]) -> Flow[str | None]:
         """The new summary; None, where there is nothing to summarise or somebody else was quicker."""
         if not places:
             return None

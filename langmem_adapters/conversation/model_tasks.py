@@ -24,14 +24,14 @@ from langmem_adapters.tokens import TokenCounter
 from langmem_adapters.understanding import parse_verdict
 from langmem_adapters.validation import check_count, check_text
 
-__all__ = ["CONTEXT_TOKENS", "Thoughts"]
+__all__ = ["CONTEXT_TOKENS", "ModelTasks"]
 
 _ASYNC = "messages are summarised inline by a model that is a coroutine function: add them with an a-prefixed method"
 _log = logging.getLogger("langmem_adapters")
 CONTEXT_TOKENS = 2000  # of a history that a model is asked about; what is longer is summarised first
 
 
-class _Making:
+class _PendingSummary:
     """A summary in the making; ``again``: its session has grown meanwhile, so another look is due."""
 
     def __init__(self) -> None:
@@ -39,22 +39,22 @@ class _Making:
         self.again = False
 
 
-_making: dict[tuple[int, Namespace], _Making] = {}  # by session; each entry ends when its summary is done
+_pending: dict[tuple[int, Namespace], _PendingSummary] = {}  # by session; each entry ends when its summary is done
 _lock = threading.Lock()
 
 
 def _forget() -> None:
     """The threads that were at it are the parent's, and one may have held the lock."""
     global _lock  # noqa: PLW0603 - one lock a process
-    _making.clear()
+    _pending.clear()
     _lock = threading.Lock()
 
 
 in_child(_forget)
 
 
-class Thoughts:
-    """One session and the model that is asked about it."""
+class ModelTasks:
+    """What a model is asked about one session."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class Thoughts:
 
     def compact(self, model: Any = None) -> Flow[None]:
         """Summarise, if that is due and not being done already."""
-        making = self._begin()
-        if making is None:
+        pending = self._begin()
+        if pending is None:
             return
         try:
             yield from self._compaction.when_due(self._summarizer(model, None, keep_language=True))
         finally:
-            self._made(making)
+            self._made(pending)
 
     def check_background(self) -> None:
         """Raise ConfigurationError, if the model cannot be asked on a worker thread."""
@@ -102,51 +102,51 @@ class Thoughts:
 
     def compact_in_background(self) -> None:
         """:meth:`compact` on a worker thread; once more, if messages were added while it was at it."""
-        making = self._begin()
-        if making is None:
+        pending = self._begin()
+        if pending is None:
             return
         try:
-            submit(lambda: self._compact_and_log(making))
+            submit(lambda: self._compact_and_log(pending))
         except RuntimeError:  # the interpreter is shutting down
-            self._made(making)
+            self._made(pending)
 
-    def _begin(self) -> _Making | None:
+    def _begin(self) -> _PendingSummary | None:
         """None, where a summary is being made already; then another look is due."""
         with _lock:
-            if self._key in _making:
-                _making[self._key].again = True
+            if self._key in _pending:
+                _pending[self._key].again = True
                 return None
-            making = _making[self._key] = _Making()
-            return making
+            pending = _pending[self._key] = _PendingSummary()
+            return pending
 
-    def _compact_and_log(self, making: _Making) -> None:
+    def _compact_and_log(self, pending: _PendingSummary) -> None:
         try:
             looking = True
             while looking:
-                making.again = False
+                pending.again = False
                 run(self._compaction.when_due(self._summarizer(None, None, keep_language=True)))
-                looking = not self._made(making, unless_grown=True)
+                looking = not self._made(pending, unless_grown=True)
         except BaseException:  # noqa: BLE001 - a cancelled client's too: a log is the only place to tell
             self._stats["failed_summaries"] += 1
             _log.exception("a summary in the background was not made, and the next turn tries again")
         finally:  # whoever flushes waits for this
-            self._made(making)
+            self._made(pending)
 
-    def _made(self, making: _Making, *, unless_grown: bool = False) -> bool:
+    def _made(self, pending: _PendingSummary, *, unless_grown: bool = False) -> bool:
         with _lock:
-            if unless_grown and making.again:
+            if unless_grown and pending.again:
                 return False
-            if _making.get(self._key) is not making:
+            if _pending.get(self._key) is not pending:
                 return True  # it is said already
-            del _making[self._key]
-        making.done.set_result(None)
+            del _pending[self._key]
+        pending.done.set_result(None)
         return True
 
     def wait(self) -> Flow[None]:
         """Until what is being made of this session in this process is done."""
-        making = _making.get(self._key)
-        if making is not None:
-            yield Step(making.done.result, lambda: asyncio.shield(asyncio.wrap_future(making.done)))
+        pending = _pending.get(self._key)
+        if pending is not None:
+            yield Step(pending.done.result, lambda: asyncio.shield(asyncio.wrap_future(pending.done)))
 
     def summarize(self, model: Any, max_tokens: int | None, keep: int, *, keep_language: bool) -> Flow[str]:
         """Summarise now."""

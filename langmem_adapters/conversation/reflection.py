@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from langmem_adapters.conversation.model_tasks import Thoughts
+from langmem_adapters.conversation.model_tasks import ModelTasks
 from langmem_adapters.flow import arun, run
 
 __all__ = ["Reflection"]
@@ -17,16 +17,16 @@ class Reflection:
     ``model`` is the one that the memory was made with, or the one given to the call.
     """
 
-    _thoughts: Thoughts
+    _tasks: ModelTasks
     _stats: Counter[str]
 
     def get_title(self, model: Any = None, *, max_words: int = 5) -> str:
         """The session's title; if it has none yet, one that the model gives it. Empty, without a model."""
-        return run(self._thoughts.title(model, max_words))
+        return run(self._tasks.title(model, max_words))
 
     async def aget_title(self, model: Any = None, *, max_words: int = 5) -> str:
         """:meth:`get_title`, without blocking the event loop."""
-        return await arun(self._thoughts.title(model, max_words))
+        return await arun(self._tasks.title(model, max_words))
 
     def summarize(
         self, model: Any = None, *, max_tokens: int | None = None, keep_language: bool = True, keep: int = 0
@@ -35,29 +35,29 @@ class Reflection:
 
         Raises ModelError, and leaves everything as it was, where the model gives no summary.
         """
-        return run(self._thoughts.summarize(model, max_tokens, keep, keep_language=keep_language))
+        return run(self._tasks.summarize(model, max_tokens, keep, keep_language=keep_language))
 
     async def asummarize(
         self, model: Any = None, *, max_tokens: int | None = None, keep_language: bool = True, keep: int = 0
     ) -> str:
         """:meth:`summarize`, without blocking the event loop."""
-        return await arun(self._thoughts.summarize(model, max_tokens, keep, keep_language=keep_language))
+        return await arun(self._tasks.summarize(model, max_tokens, keep, keep_language=keep_language))
 
     def is_related(self, text: str, context: str, model: Any = None, *, default: bool = False) -> bool:
         """Whether ``text`` continues or depends on ``context``; ``default``, where the model does not say clearly."""
-        return run(self._thoughts.is_related(text, context, model, default=default))
+        return run(self._tasks.is_related(text, context, model, default=default))
 
     async def ais_related(self, text: str, context: str, model: Any = None, *, default: bool = False) -> bool:
         """:meth:`is_related`, without blocking the event loop."""
-        return await arun(self._thoughts.is_related(text, context, model, default=default))
+        return await arun(self._tasks.is_related(text, context, model, default=default))
 
     def rewrite(self, sentence: str, context: str, model: Any = None) -> str:
         """The sentence, understandable without its context; itself, without a context or where the model fails."""
-        return run(self._thoughts.rewrite(sentence, context, model))
+        return run(self._tasks.rewrite(sentence, context, model))
 
     async def arewrite(self, sentence: str, context: str, model: Any = None) -> str:
         """:meth:`rewrite`, without blocking the event loop."""
-        return await arun(self._thoughts.rewrite(sentence, context, model))
+        return await arun(self._tasks.rewrite(sentence, context, model))
 
     def refine(self, last_talk: str, model: Any = None) -> str:
         """What the user just said, made plain by what was said before, where it depends on that.
@@ -65,11 +65,11 @@ class Reflection:
         Calls no model while there is no history; otherwise one, or two, after making a summary where that is due.
         Gives ``last_talk`` itself where they fail.
         """
-        return run(self._thoughts.refine(last_talk, model))
+        return run(self._tasks.refine(last_talk, model))
 
     async def arefine(self, last_talk: str, model: Any = None) -> str:
         """:meth:`refine`, without blocking the event loop."""
-        return await arun(self._thoughts.refine(last_talk, model))
+        return await arun(self._tasks.refine(last_talk, model))
 
     def stats(self) -> dict[str, int]:
         """What this object asked of models: calls, failures, unparsed answers, tokens; and summaries made or not."""
@@ -78,8 +78,8 @@ class Reflection:
 
     def flush(self) -> None:
         """Wait for a summary that is being made in the background."""
-        run(self._thoughts.wait())
+        run(self._tasks.wait())
 
     async def aflush(self) -> None:
         """:meth:`flush`, without blocking the event loop."""
-        await arun(self._thoughts.wait())
+        await arun(self._tasks.wait())

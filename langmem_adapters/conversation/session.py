@@ -23,14 +23,14 @@ __all__ = [
     "TITLE",
     "Context",
     "Conversation",
-    "Uncovered",
+    "Unsummarized",
     "behind_known",
     "read_title",
 ]
 
 TITLE, KNOWLEDGE = "title", "knowledge/"
 _FIRST = 4 * PAGE  # messages, of which as many more are read as there were, until they suffice
-S = TypeVar("S", bound=text.Said)
+S = TypeVar("S", bound=text.MessageLike)
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -41,7 +41,7 @@ class Context(NamedTuple):
     messages: list[Message]
 
 
-class Uncovered(NamedTuple):
+class Unsummarized(NamedTuple):
     """The messages that a summary does not stand for yet, oldest first; the summary; the values it was read with."""
 
     readable: list[tuple[Item, Message]]
@@ -105,7 +105,7 @@ class Conversation(SessionLog):
             page = yield from self.scan(limit=limit, reverse=True, before=page.items[-1].seq)
         return summary, newest[::-1]
 
-    def uncovered(self) -> Flow[Uncovered]:
+    def uncovered(self) -> Flow[Unsummarized]:
         """What the summary does not stand for yet."""
         page = yield from self.scan(limit=PAGE, reverse=True, keys=WATCHED)
         values = page.values
@@ -119,10 +119,10 @@ class Conversation(SessionLog):
                 break
             found += page.items
             page = yield from self.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
-        return Uncovered(readable(reversed(found)), summary, values)
+        return Unsummarized(readable(reversed(found)), summary, values)
 
     def summarized(
-        self, covered: Uncovered, gone: Sequence[tuple[Item, Message]], summary: str, *, archive: bool
+        self, covered: Unsummarized, gone: Sequence[tuple[Item, Message]], summary: str, *, archive: bool
     ) -> Flow[bool]:
         """Store a summary of these messages and let them leave, at once; False, if something came in between.
 

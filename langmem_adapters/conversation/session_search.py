@@ -15,7 +15,7 @@ from langmem_adapters.errors import Conflict
 from langmem_adapters.flow import arun, run, step
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Document, Index, Item
-from langmem_adapters.records.following import Change, begin, follow
+from langmem_adapters.records.following import IndexChange, begin, follow
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_index, check_text, check_whole
 
@@ -101,9 +101,9 @@ class SessionSearch(Shared):
         self._known = facts
 
 
-def _said(items: Sequence[Item]) -> Change:
+def _said(items: Sequence[Item]) -> IndexChange:
     said = ((str(item.seq), salvage(item.data, f"log entry {item.seq}")) for item in items)
-    return Change([document for id_, message in said if (document := _document(id_, message)) is not None])
+    return IndexChange([document for id_, message in said if (document := _document(id_, message)) is not None])
 
 
 def _document(id_: str, message: Message | None) -> Document | None:

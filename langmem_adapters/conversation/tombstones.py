@@ -1,4 +1,4 @@
-"""Which messages have left a session's log, so that one that is delivered again does not come back.
+"""Tombstones: which messages have left a session's log, so that one that is delivered again does not come back.
 
 While a message is in the log, the store knows its id. Afterwards it is known by the value ``departed``: 16 hexadecimal
 digits for each of the latest that left, written as they leave. Of what somebody deletes, wherever it is by then, the

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from langmem_adapters.experience.cached import CachedFunction, FunctionCache
 from langmem_adapters.experience.contexts import as_examples, role_zero_context, simple_context
-from langmem_adapters.experience.keeping import QueryType, Similar
 from langmem_adapters.experience.metagpt_pools import read_metagpt_pool
 from langmem_adapters.experience.policies import (
     AtLeast,
@@ -16,6 +15,7 @@ from langmem_adapters.experience.policies import (
     exact_and_perfect,
 )
 from langmem_adapters.experience.pool import ExperiencePool
+from langmem_adapters.experience.pool_flows import QueryType, Similar
 from langmem_adapters.experience.savings import Prices, Saved
 from langmem_adapters.experience.scoring import LLMJudge, LLMScorer
 from langmem_adapters.experience.serializers import (

@@ -18,13 +18,13 @@ from langmem_adapters.model import Experience, Score
 from langmem_adapters.validation import check_function
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["BackgroundScoring", "Kept"]
+__all__ = ["BackgroundScoring", "Unscored"]
 
 _MOST = 1000  # that wait for their score; each is held in memory
 
 
-class Kept(NamedTuple):
-    """What is to be scored, and where it was kept."""
+class Unscored(NamedTuple):
+    """An experience that waits for its score, and where it is kept."""
 
     pool: ExperiencePool
     key: str
@@ -60,13 +60,13 @@ class BackgroundScoring:
         """Have nothing under way: the threads that are at it are the parent's."""
         self._under_way: set[Future[None] | asyncio.Task[None]] = set()
 
-    def begin(self, kept: Kept) -> None:
+    def begin(self, kept: Unscored) -> None:
         """Have something scored on a thread of the background."""
         if self._scorer is not None and self._has_room():
             with suppress(RuntimeError):  # the interpreter is shutting down
                 self._note(submit(lambda: self._apart(kept), lane="scores"))
 
-    def abegin(self, kept: Kept) -> None:
+    def abegin(self, kept: Unscored) -> None:
         """:meth:`begin` from an async function: on its event loop, where the scorer needs one."""
         if not asks_async(self._scorer):
             self.begin(kept)
@@ -101,11 +101,11 @@ class BackgroundScoring:
         self._under_way.add(scoring)
         scoring.add_done_callback(self._under_way.discard)
 
-    def _apart(self, kept: Kept) -> None:
+    def _apart(self, kept: Unscored) -> None:
         with bypass():
             run(self._score(kept))
 
-    async def _aapart(self, kept: Kept) -> None:
+    async def _aapart(self, kept: Unscored) -> None:
         try:
             with bypass():
                 await arun(self._score(kept))
@@ -113,7 +113,7 @@ class BackgroundScoring:
             self._miss("its event loop ended before")
             raise
 
-    def _score(self, kept: Kept) -> Flow[None]:
+    def _score(self, kept: Unscored) -> Flow[None]:
         if self._scorer is None:
             return
         pool, key, experience, req, response = kept

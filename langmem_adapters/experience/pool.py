@@ -11,10 +11,10 @@ from typing import Any
 
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.experience.keeping import Keeping, QueryType, Seen, Similar
+from langmem_adapters.experience.pool_flows import PoolFlows, QueryType, Similar, TagStats
 from langmem_adapters.experience.requests import key_of, text_of
 from langmem_adapters.experience.savings import Prices, Saved, check
-from langmem_adapters.experience.shelf.recent import Recent
+from langmem_adapters.experience.shelf.read_cache import ReadCache
 from langmem_adapters.experience.shelf.shelf import Shelf
 from langmem_adapters.experience.transfer import write_line
 from langmem_adapters.experience.verifier.tuning import Tuned, tuning
@@ -32,7 +32,7 @@ _PAGE = 500  # lines that a worker reads at once
 _TAGS = 256  # the latest, of which it is known what was seen of them
 
 
-class ExperiencePool(Shared, Keeping):
+class ExperiencePool(Shared, PoolFlows):
     """Experiences of a tenant (or of one user) under one tag (MetaGPT's ``ExperienceManager``).
 
     An experience is found by its request, which is compared as a whole: same data, same types. The request's
@@ -98,7 +98,7 @@ class ExperiencePool(Shared, Keeping):
         self._prices = prices or {}
         self._clock = clock
         self._new_id = new_id
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, TagStats] = {}
         # Seconds are counted by a clock that nobody sets, unless time is given.
         ticks = time.monotonic if clock is time.time else clock
 
@@ -112,7 +112,7 @@ class ExperiencePool(Shared, Keeping):
                 worth=pool._worth,
                 index=index,
                 text_of=text_of,
-                recent=None if keep is None else Recent(namespace, keep, clock=ticks),
+                read_cache=None if keep is None else ReadCache(namespace, keep, clock=ticks),
             )
 
         self._shelf_of = shelf_of
@@ -123,7 +123,7 @@ class ExperiencePool(Shared, Keeping):
         check_text("tag", tag)
         self.tag = tag
         self._shelf = self._shelf_of(self)
-        self._own = self._seen.setdefault(tag, Seen())
+        self._own = self._seen.setdefault(tag, TagStats())
         if len(self._seen) > _TAGS:
             del self._seen[next(iter(self._seen))]
 
@@ -283,8 +283,8 @@ class ExperiencePool(Shared, Keeping):
         """What the hits of :meth:`stats` have saved: seconds, tokens, money."""
         return self._of(tag).saved
 
-    def _of(self, tag: str | None) -> Seen:
-        return self._own if tag is None or tag == self.tag else self._seen.get(tag, Seen())
+    def _of(self, tag: str | None) -> TagStats:
+        return self._own if tag is None or tag == self.tag else self._seen.get(tag, TagStats())
 
     def __repr__(self) -> str:
         return f"ExperiencePool({self._shelf.store!r}, tag={self.tag!r})"

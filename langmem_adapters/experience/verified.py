@@ -18,7 +18,7 @@ from langmem_adapters.experience.verifier.tuning import Tuned, tuning
 from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow, run, step, submit
 from langmem_adapters.keys import Namespace
-from langmem_adapters.latest import Latest
+from langmem_adapters.lru import LRU
 from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import SemanticIndex, Store
 
@@ -81,7 +81,7 @@ class VerifiedAnswers:
         self._namespace = namespace
         self._candidates = candidates
         self._answers = answers
-        self._shelves: Latest[str, Shelf] = Latest(_SHELVES)
+        self._shelves: LRU[str, Shelf] = LRU(_SHELVES)
         self._lock = threading.Lock()
 
     def find_flow(self, partition: str, text: str) -> Flow[list[Match]]:
@@ -146,7 +146,7 @@ class VerifiedAnswers:
 
     def _shelf(self, partition: str) -> Shelf:
         with self._lock:
-            return self._shelves.of(partition, lambda: self._open(partition))
+            return self._shelves.get_or_make(partition, lambda: self._open(partition))
 
     def _open(self, partition: str) -> Shelf:
         namespace = (*self._namespace, partition)

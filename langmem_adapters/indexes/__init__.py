@@ -13,7 +13,7 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.files.urls import database_of, default_url, file_of
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.latest import Latest
+from langmem_adapters.lru import LRU
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.validation import check_text
 
@@ -160,4 +160,4 @@ _EMBEDDERS = 64  # that were asked for last
 _lock = ForkSafeLock()  # a driver is imported under it
 _shared: dict[tuple[str, float | None], Index] = {}
 _places: dict[tuple[str, float | None], Vectors] = {}
-_shared_vectors: Latest[tuple[str, float | None, int], tuple[Any, VectorIndex]] = Latest(_EMBEDDERS)
+_shared_vectors: LRU[tuple[str, float | None, int], tuple[Any, VectorIndex]] = LRU(_EMBEDDERS)

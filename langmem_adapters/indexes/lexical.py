@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 
 from langmem_adapters.errors import ConfigurationError, Conflict, search_errors
 from langmem_adapters.files.database import Database
-from langmem_adapters.indexes.lexical_kept import Kept
+from langmem_adapters.indexes.lexical_cache import RowCache
 from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, drop, ids_of, remove, speakers_of
 from langmem_adapters.indexes.lexical_scores import Corpus, Term, best, weigh
 from langmem_adapters.indexes.lexical_turns import evidence, within
@@ -94,8 +94,8 @@ class LexicalIndex(Shared):
             fails_fast=timeout is not None,
             disposable=disposable,
         )
-        self._kept = Kept(megabytes)
-        self._nameless_last: tuple[str, list[str], _Nameless] | None = None
+        self._kept = RowCache(megabytes)
+        self._nameless_last: tuple[str, list[str], _ParsedQuery] | None = None
         self._analyzer = analyzer
         self._analyzer_id = analyzer_id
         self._parts_of: Callable[[str], Collection[str]] = only_parts if analyzer is analyze else _no_parts
@@ -171,13 +171,13 @@ class LexicalIndex(Shared):
             corpus = self._corpus(connection, name)
             return query if corpus is None else self._nameless(connection, corpus.namespace, query).rest
 
-    def _nameless(self, connection: sqlite3.Connection, namespace: int, query: str) -> _Nameless:
+    def _nameless(self, connection: sqlite3.Connection, namespace: int, query: str) -> _ParsedQuery:
         speakers = speakers_of(connection, namespace)
         known = self._nameless_last  # a search by words and by meaning asks twice
         if known is None or known[:2] != (query, speakers):
             who, rest = named(_cut(query), speakers)
             rest = rest if self._query_terms(rest) else query
-            known = self._nameless_last = query, speakers, _Nameless(who, rest, self._query_terms(rest))
+            known = self._nameless_last = query, speakers, _ParsedQuery(who, rest, self._query_terms(rest))
         return known[2]
 
     def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
@@ -281,7 +281,7 @@ def _no_parts(_text: str) -> Collection[str]:
     return ()
 
 
-class _Nameless(NamedTuple):
+class _ParsedQuery(NamedTuple):
     """Whom a query names, what is left of it, and the terms of that."""
 
     who: frozenset[str]

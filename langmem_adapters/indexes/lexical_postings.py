@@ -7,7 +7,7 @@ import sqlite3
 from array import array
 from typing import NamedTuple, cast
 
-from langmem_adapters.indexes.lexical_kept import Kept
+from langmem_adapters.indexes.lexical_cache import RowCache
 
 __all__ = ["Postings", "kept_postings", "postings_of"]
 
@@ -22,7 +22,7 @@ class Postings(NamedTuple):
     length: array[int]
 
 
-def postings_of(connection: sqlite3.Connection, kept: Kept, namespace: int, term: bytes, changed: int) -> Postings:
+def postings_of(connection: sqlite3.Connection, kept: RowCache, namespace: int, term: bytes, changed: int) -> Postings:
     """Those of a term that is there; ``changed`` is the number that its row has in this transaction."""
     found = kept_postings(kept, namespace, term, changed)
     if found is None:
@@ -34,7 +34,7 @@ def postings_of(connection: sqlite3.Connection, kept: Kept, namespace: int, term
     return found
 
 
-def kept_postings(kept: Kept, namespace: int, term: bytes, changed: int) -> Postings | None:
+def kept_postings(kept: RowCache, namespace: int, term: bytes, changed: int) -> Postings | None:
     """The same, if they are in memory."""
     return cast("Postings | None", kept.get((namespace, term), changed))
 

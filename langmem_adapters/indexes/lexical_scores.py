@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from langmem_adapters.indexes.lexical_kept import Kept
+from langmem_adapters.indexes.lexical_cache import RowCache
 from langmem_adapters.indexes.lexical_postings import postings_of
 from langmem_adapters.keys import to_bytes
 
@@ -85,7 +85,7 @@ _KNOWN = {
 
 
 def best(
-    connection: sqlite3.Connection, kept: Kept, corpus: Corpus, terms: Sequence[Term], k: int
+    connection: sqlite3.Connection, kept: RowCache, corpus: Corpus, terms: Sequence[Term], k: int
 ) -> list[tuple[float, int]]:
     """Find the k best documents, as (score, number), from the rarest term to the most frequent (max-score).
 
@@ -114,7 +114,7 @@ def best(
     return heapq.nlargest(k, ((score, document) for document, score in scores.items()))
 
 
-def _all(connection: sqlite3.Connection, kept: Kept, corpus: Corpus, term: Term) -> dict[int, float]:
+def _all(connection: sqlite3.Connection, kept: RowCache, corpus: Corpus, term: Term) -> dict[int, float]:
     """What a term adds to the score of each of its documents."""
     documents, tfs, lengths = postings_of(connection, kept, corpus.namespace, term.term, term.changed)
     weight, (c, d) = term.weight, corpus.norm

@@ -7,7 +7,7 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from langmem_adapters.indexes.lexical_kept import Kept
+from langmem_adapters.indexes.lexical_cache import RowCache
 from langmem_adapters.indexes.lexical_postings import Postings, kept_postings
 from langmem_adapters.indexes.lexical_rows import STRETCH
 from langmem_adapters.indexes.lexical_scores import QUERY_TERMS, Corpus, Term, best, idf
@@ -22,7 +22,7 @@ _BESIDE = 2  # places before and after a document that count as beside it
 
 def evidence(  # noqa: PLR0917 - what is asked, and where
     connection: sqlite3.Connection,
-    kept: Kept,
+    kept: RowCache,
     corpus: Corpus,
     terms: Sequence[Term],
     k: int,
@@ -59,7 +59,7 @@ def evidence(  # noqa: PLR0917 - what is asked, and where
 
 
 def within(
-    connection: sqlite3.Connection, kept: Kept, corpus: Corpus, terms: Sequence[Term], thread: str
+    connection: sqlite3.Connection, kept: RowCache, corpus: Corpus, terms: Sequence[Term], thread: str
 ) -> list[tuple[float, int]]:
     """All documents said in a thread, as (score, number), best first; without any of the terms the score is 0."""
     name = to_bytes(thread)
@@ -116,7 +116,7 @@ def _stretches(connection: sqlite3.Connection, numbers: Collection[int]) -> tupl
 
 
 def _words(
-    connection: sqlite3.Connection, kept: Kept, namespace: int, terms: Sequence[Term], stretches: Collection[int]
+    connection: sqlite3.Connection, kept: RowCache, namespace: int, terms: Sequence[Term], stretches: Collection[int]
 ) -> dict[int, tuple[int, dict[int, int]]]:
     """The length of each document of the stretches that has any term, and how often it has each, by its number."""
     found: dict[int, tuple[int, dict[int, int]]] = {}
@@ -145,7 +145,7 @@ _POSTINGS = f"""
 
 
 def _turns(
-    connection: sqlite3.Connection, kept: Kept, places: Sequence[int], changed: Mapping[int, int]
+    connection: sqlite3.Connection, kept: RowCache, places: Sequence[int], changed: Mapping[int, int]
 ) -> dict[int, Turn]:
     """The documents of these places; not all places have one."""
     known: dict[int, dict[int, Turn | None]] = {}

@@ -6,35 +6,35 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from langmem_adapters.embedding import Embedded, Embedder, Vector
+from langmem_adapters.embedding import Embedder, Embedding, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, ModelError
-from langmem_adapters.indexes.vector_refused import Refused, embedded
+from langmem_adapters.indexes.vector_refused import RefusedDocuments, embedded
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Position
 from langmem_adapters.sharing import Shared
 
-__all__ = ["Maker", "Mark", "VectorIndex", "Vectors", "check"]
+__all__ = ["EmbedderSpec", "VectorIndex", "Vectors", "Watermark", "check"]
 
 _log = logging.getLogger("langmem_adapters")
 
 
-class Maker(NamedTuple):
+class EmbedderSpec(NamedTuple):
     """Which embedder made vectors, and of what dimension; None: not known yet."""
 
     embedder: str
     dimension: int | None
 
-    def fits(self, other: Maker) -> bool:
+    def fits(self, other: EmbedderSpec) -> bool:
         """Whether vectors of both may be compared."""
         sizes = {self.dimension, other.dimension} - {None}
         return self.embedder == other.embedder and len(sizes) <= 1
 
 
-class Mark(NamedTuple):
+class Watermark(NamedTuple):
     """Who made the vectors of a namespace, and the ``(seq, id)`` of the store's entry up to which they reach."""
 
-    maker: Maker
+    maker: EmbedderSpec
     position: Position | None
 
 
@@ -46,16 +46,16 @@ class Vectors(Protocol):
     the query: such a namespace counts as empty, and goes with the next change. Failures are SearchErrors.
     """
 
-    def mark(self, name: str) -> Mark | None:
+    def mark(self, name: str) -> Watermark | None:
         """What is known of a namespace; None: not begun."""
         ...
 
     def change(
         self,
         name: str,
-        maker: Maker,
+        maker: EmbedderSpec,
         *,
-        upsert: Mapping[str, Embedded],
+        upsert: Mapping[str, Embedding],
         delete: Sequence[str],
         position: Position | None,
         since: Position | None = None,
@@ -67,11 +67,11 @@ class Vectors(Protocol):
         """
         ...
 
-    def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
+    def nearest(self, name: str, maker: EmbedderSpec, vector: Vector, k: int) -> list[tuple[str, float]]:
         """The ``k`` ids of a namespace with the greatest cosine, greatest first. Nothing else is looked at."""
         ...
 
-    def cosines(self, name: str, maker: Maker, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
+    def cosines(self, name: str, maker: EmbedderSpec, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
         """The cosines of some ids; those that do not exist are left out."""
         ...
 
@@ -88,7 +88,9 @@ class Vectors(Protocol):
 class PieceVectors(Vectors, Protocol):
     """A place that also keeps what the pieces of words mean."""
 
-    def met(self, name: str, maker: Maker, asked: Sequence[bytes], before: Mapping[str, str]) -> dict[str, float]:
+    def met(
+        self, name: str, maker: EmbedderSpec, asked: Sequence[bytes], before: Mapping[str, str]
+    ) -> dict[str, float]:
         """How near some ids come to the pieces of a query: see :meth:`VectorIndex.met`."""
         ...
 
@@ -126,8 +128,8 @@ class VectorIndex(Shared):
             raise ConfigurationError("an index blocks: give it an embedder that is not a coroutine function")
         self._vectors = vectors
         self._pieces = vectors if self.embedder.tells_pieces and isinstance(vectors, PieceVectors) else None
-        self._refused = Refused()
-        self._asked: tuple[str, Embedded] | None = None
+        self._refused = RefusedDocuments()
+        self._asked: tuple[str, Embedding] | None = None
 
     def apply(
         self,
@@ -154,7 +156,7 @@ class VectorIndex(Shared):
         self._vectors.change(
             name,
             self._maker,
-            upsert={id_: one if _is_said(new[id_]) else Embedded(one.vector) for id_, one in found.items()},
+            upsert={id_: one if _is_said(new[id_]) else Embedding(one.vector) for id_, one in found.items()},
             delete=[*gone, *(id_ for id_ in vectors if id_ not in found)],
             position=position,
             since=since,
@@ -166,7 +168,7 @@ class VectorIndex(Shared):
         if ids and mark is not None and self._maker.fits(mark.maker):
             self._vectors.change(name, self._maker, upsert={}, delete=ids, position=None, since=since)
 
-    def _note(self, name: str, vectors: Mapping[str, Embedded | None], gone: Sequence[str]) -> None:
+    def _note(self, name: str, vectors: Mapping[str, Embedding | None], gone: Sequence[str]) -> None:
         refused = [id_ for id_, vector in vectors.items() if vector is None]
         new = self._refused.note(name, gone=[*gone, *vectors], refused=refused)
         if new:
@@ -249,7 +251,7 @@ class VectorIndex(Shared):
         self._asked = None
         self._vectors.close()
 
-    def _query(self, text: str) -> Embedded:
+    def _query(self, text: str) -> Embedding:
         """A query, embedded; one search asks for it up to three times."""
         asked = self._asked
         if asked is None or asked[0] != text:
@@ -257,14 +259,14 @@ class VectorIndex(Shared):
         return asked[1]
 
     @property
-    def _maker(self) -> Maker:
-        return Maker(self.embedder.name, self.embedder.dimension)
+    def _maker(self) -> EmbedderSpec:
+        return EmbedderSpec(self.embedder.name, self.embedder.dimension)
 
     def __repr__(self) -> str:
         return f"VectorIndex({self._vectors!r}, {self.embedder!r})"
 
 
-def check(mark: Mark | None, maker: Maker, since: Position | None) -> None:
+def check(mark: Watermark | None, maker: EmbedderSpec, since: Position | None) -> None:
     """Raise Conflict, unless a maker's vectors stand where a change begins; None: it may begin anywhere."""
     stands = mark.position if mark is not None and mark.maker.fits(maker) else None
     if since is not None and (stands or START) != since:

@@ -18,9 +18,9 @@ from urllib.parse import quote, unquote
 
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.embedding import Embedded, Vector
+from langmem_adapters.embedding import Embedding, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, MissingDependency, SearchError
-from langmem_adapters.indexes.vector import Maker, Mark, check
+from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check
 from langmem_adapters.indexes.vector_chroma_url import FORMS, folder_of, server_of
 from langmem_adapters.indexes.vector_lock import hold, let_go
 from langmem_adapters.keys import fingerprint
@@ -98,7 +98,7 @@ class ChromaVectors:
         self._client: Any = None
         self._collections: OrderedDict[str, Any] = OrderedDict()
 
-    def mark(self, name: str) -> Mark | None:
+    def mark(self, name: str) -> Watermark | None:
         with self._failures():
             collection = self._fetched(name)
         return None if collection is None else _mark(collection)
@@ -106,9 +106,9 @@ class ChromaVectors:
     def change(
         self,
         name: str,
-        maker: Maker,
+        maker: EmbedderSpec,
         *,
-        upsert: Mapping[str, Embedded],
+        upsert: Mapping[str, Embedding],
         delete: Sequence[str],
         position: Position | None,
         since: Position | None = None,
@@ -124,17 +124,17 @@ class ChromaVectors:
                 )
             old = _mark(collection)
             kept = old.position if position is None else position
-            about = _about(Maker(maker.embedder, maker.dimension or old.maker.dimension), kept)
+            about = _about(EmbedderSpec(maker.embedder, maker.dimension or old.maker.dimension), kept)
             if since is not None and (delete or upsert):
                 self._look_again(name, maker, since)
             if about != collection.metadata:
                 collection.modify(metadata=about)
 
-    def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
+    def nearest(self, name: str, maker: EmbedderSpec, vector: Vector, k: int) -> list[tuple[str, float]]:
         found = self._read(name, maker, lambda collection: _driver().nearest(collection, vector, k)) or []
         return [(unquote(id_[1:], errors="surrogatepass"), cosine) for id_, cosine in found]
 
-    def cosines(self, name: str, maker: Maker, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
+    def cosines(self, name: str, maker: EmbedderSpec, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
         def read(collection: Any) -> dict[str, float]:
             found: dict[str, float] = {}
             for part in _parts([_encoded(id_) for id_ in ids], self._batch(maker.dimension)):
@@ -166,7 +166,7 @@ class ChromaVectors:
 
     # ---- collections
 
-    def _read(self, name: str, maker: Maker, ask: Callable[[Any], T]) -> T | None:
+    def _read(self, name: str, maker: EmbedderSpec, ask: Callable[[Any], T]) -> T | None:
         """What a collection answers; None: there is none that this maker's vectors may be compared with."""
         with self._failures():
             known = self._collections.get(name)
@@ -186,7 +186,7 @@ class ChromaVectors:
         self._remember(name, collection)
         return collection
 
-    def _look_again(self, name: str, maker: Maker, since: Position) -> None:
+    def _look_again(self, name: str, maker: EmbedderSpec, since: Position) -> None:
         """Chroma changes nothing on a condition: if another machine was quicker, what there is now is of both."""
         collection = self._fetched(name)
         try:
@@ -204,7 +204,7 @@ class ChromaVectors:
                 raise
             raise Conflict("the vectors were cleared by another follower") from error
 
-    def _begun(self, name: str, maker: Maker, since: Position | None) -> Any:
+    def _begun(self, name: str, maker: EmbedderSpec, since: Position | None) -> Any:
         """Fetch the namespace's collection, or make it; what another maker made goes."""
         collection = self._fetched(name)
         check(None if collection is None else _mark(collection), maker, since)
@@ -306,14 +306,16 @@ def _encoded(id_: str) -> str:
     return "-" + quote(id_, safe=" ", errors="surrogatepass")
 
 
-def _about(maker: Maker, position: Position | None) -> dict[str, str]:
+def _about(maker: EmbedderSpec, position: Position | None) -> dict[str, str]:
     return {_ABOUT: json.dumps({"embedder": maker.embedder, "dimension": maker.dimension, "position": position})}
 
 
-def _mark(collection: Any) -> Mark:
+def _mark(collection: Any) -> Watermark:
     about = json.loads((collection.metadata or {}).get(_ABOUT, "{}"))
     position = about.get("position")
-    return Mark(Maker(about.get("embedder", ""), about.get("dimension")), position and (position[0], position[1]))
+    return Watermark(
+        EmbedderSpec(about.get("embedder", ""), about.get("dimension")), position and (position[0], position[1])
+    )
 
 
 def _parts(values: Sequence[T], size: int) -> Iterator[list[T]]:

@@ -11,7 +11,7 @@ try:
     from chromadb.errors import InternalError, NotFoundError
 
     from langmem_adapters.indexes.vector_chroma_nearest import cosines, nearest  # imports NumPy, which Chroma brings
-    from langmem_adapters.indexes.vector_chroma_patience import settings as patient_settings
+    from langmem_adapters.indexes.vector_chroma_timeouts import settings as patient_settings
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
 

@@ -1,4 +1,4 @@
-"""One process at a time: a folder that a second process is kept out of."""
+"""A lock on a folder, which keeps a second process out of it."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ try:
 except ImportError as error:
     raise MissingDependency("numpy", "vectors") from error
 
-from langmem_adapters.indexes.vector_rough import Rough, kernels, rounded
+from langmem_adapters.indexes.vector_quantized import QuantizedRows, kernels, quantize
 
-__all__ = ["Matrix", "Seen", "packed"]
+__all__ = ["Matrix", "MatrixState", "packed"]
 
 _BLOCK = 400_000  # numbers multiplied at a time; more, and BLAS wakes threads, which on a busy machine costs ms
 _SHARE = 12_000  # numbers taken to 64 bits at a time; more, and the memory for them is asked of the system each time
@@ -29,19 +29,19 @@ def packed(vector: Sequence[float]) -> bytes:
     return np.asarray(vector, "<f4").tobytes()
 
 
-class Seen(NamedTuple):
-    """One state of a namespace. Later states leave it as it is."""
+class MatrixState(NamedTuple):
+    """A snapshot of a namespace, which later changes leave as it is."""
 
     vectors: _Array
     ids: list[bytes]
     alive: _Array
     living: int
-    rough: Rough | None
+    quantized: QuantizedRows | None
 
     def nearest(self, vector: Sequence[float], k: int) -> list[tuple[bytes, float]]:
         """The ``k`` ids with the greatest cosine, greatest first; of equal ones the one added last comes first."""
         query = np.asarray(vector, "f4")
-        chosen = None if self.rough is None else self._within(*self.rough.cosines(query), k)
+        chosen = None if self.quantized is None else self._within(*self.quantized.cosines(query), k)
         if chosen is None or len(chosen) * _FEW > len(self.vectors):
             chosen = self._within(self._cosines(query), _ROUNDING, k)
         exact = _exact(self.vectors, chosen, query)
@@ -92,15 +92,15 @@ class Matrix:
         self._vectors: _Array = np.empty((0, 0), "<f4")
         self._numbers: _Array = np.empty(0, "i8")
         self._alive: _Array = np.empty(0, bool)
-        self._rough: Rough | None = None
+        self._quantized: QuantizedRows | None = None
         self._ids: list[bytes] = []
         self._rows: dict[bytes, int] = {}  # the last of each id
 
     @property
     def size(self) -> int:
         """Bytes, roughly."""
-        rough = 0 if self._rough is None else self._rough.codes.nbytes
-        return int(self._vectors.nbytes + rough) + 200 * len(self._ids)
+        quantized = 0 if self._quantized is None else self._quantized.codes.nbytes
+        return int(self._vectors.nbytes + quantized) + 200 * len(self._ids)
 
     @property
     def newest(self) -> tuple[int, bytes]:
@@ -129,12 +129,12 @@ class Matrix:
         """Keep new rows in 8 bits too, where there is a use for them."""
         if kernels() is None:
             return
-        new, old = rounded(self._vectors[start:end]), self._rough
-        codes, worth, error = (new.codes[:0], new.worth[:0], 0.0) if old is None else old
-        if len(worth) < len(self._numbers):
-            codes, worth = _grown(codes, len(self._numbers)), _grown(worth, len(self._numbers))
-        codes[start:end], worth[start:end] = new.codes, new.worth
-        self._rough = Rough(codes, worth, max(error, new.error))
+        new, old = quantize(self._vectors[start:end]), self._quantized
+        codes, scale, error = (new.codes[:0], new.scale[:0], 0.0) if old is None else old
+        if len(scale) < len(self._numbers):
+            codes, scale = _grown(codes, len(self._numbers)), _grown(scale, len(self._numbers))
+        codes[start:end], scale[start:end] = new.codes, new.scale
+        self._quantized = QuantizedRows(codes, scale, max(error, new.error))
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Take away those rows of ``numbers`` that are there."""
@@ -146,12 +146,12 @@ class Matrix:
         """Take away all rows but those of ``numbers``."""
         self._keep(np.isin(self._numbers[: self._count], np.fromiter(numbers, "i8")))
 
-    def seen(self) -> Seen:
+    def seen(self) -> MatrixState:
         """The state as it is now."""
-        vectors, alive, rough = self._vectors[: self._count], self._alive[: self._count], self._rough
-        if rough is not None:
-            rough = Rough(rough.codes[: self._count], rough.worth[: self._count], rough.error)
-        return Seen(vectors, self._ids, alive, self.living, rough)
+        vectors, alive, quantized = self._vectors[: self._count], self._alive[: self._count], self._quantized
+        if quantized is not None:
+            quantized = QuantizedRows(quantized.codes[: self._count], quantized.scale[: self._count], quantized.error)
+        return MatrixState(vectors, self._ids, alive, self.living, quantized)
 
     def numbers(self, ids: Iterable[bytes]) -> list[int]:
         """The number of the last row of each id, which may be gone; 0 for one that was never there."""
@@ -178,9 +178,9 @@ class Matrix:
             return
         self._vectors = self._vectors[: self._count][alive]
         self._numbers = self._numbers[: self._count][alive]
-        if self._rough is not None:
-            codes, worth, error = self._rough
-            self._rough = Rough(codes[: self._count][alive], worth[: self._count][alive], error)
+        if self._quantized is not None:
+            codes, scale, error = self._quantized
+            self._quantized = QuantizedRows(codes[: self._count][alive], scale[: self._count][alive], error)
         self._ids = [id_ for id_, lives in zip(self._ids, alive.tolist(), strict=True) if lives]
         self._rows = {id_: n for n, id_ in enumerate(self._ids)}
         self._count = self.living

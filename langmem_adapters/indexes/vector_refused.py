@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from langmem_adapters.embedding import Embedded, Embedder
+from langmem_adapters.embedding import Embedder, Embedding
 from langmem_adapters.errors import ModelError
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["Refused", "embedded"]
+__all__ = ["RefusedDocuments", "embedded"]
 
 _TRIES = 3
 
 
-def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Embedded | None]:
+def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Embedding | None]:
     """What texts are turned into, in their order; None for one that is refused, by an embedder that answers otherwise.
 
     Raises ModelError, where it does not answer at all.
@@ -33,7 +33,7 @@ def _see_that_it_answers(embedder: Embedder, texts: Sequence[str]) -> None:
     embedder.texts([f"text {fingerprint(list(texts))[:8]}"])
 
 
-class Refused:
+class RefusedDocuments:
     """The documents of each namespace that were refused, as long as they are worth another try."""
 
     def __init__(self) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from langmem_adapters.concurrency.forks import anew_in_child
-from langmem_adapters.embedding import Embedded, Vector
+from langmem_adapters.embedding import Embedding, Vector
 from langmem_adapters.errors import search_errors
 from langmem_adapters.files.database import Database
-from langmem_adapters.indexes.vector import Maker, Mark, check
+from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check
 from langmem_adapters.indexes.vector_matrix import Matrix, packed
 from langmem_adapters.indexes.vector_pieces import met
 from langmem_adapters.keys import to_bytes, to_text
@@ -81,7 +81,7 @@ class SQLiteVectors:
         self._lock = threading.Lock()
         self._matrices: OrderedDict[str, Matrix] = OrderedDict()
 
-    def mark(self, name: str) -> Mark | None:
+    def mark(self, name: str) -> Watermark | None:
         with search_errors("vector"):
             rows = self._database.look(_SPACE, (name,))
         return _space(rows[0]).mark if rows else None
@@ -89,9 +89,9 @@ class SQLiteVectors:
     def change(
         self,
         name: str,
-        maker: Maker,
+        maker: EmbedderSpec,
         *,
-        upsert: Mapping[str, Embedded],
+        upsert: Mapping[str, Embedding],
         delete: Sequence[str],
         position: Position | None,
         since: Position | None = None,
@@ -120,19 +120,21 @@ class SQLiteVectors:
                     (position[0], to_bytes(position[1]), number),
                 )
 
-    def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
+    def nearest(self, name: str, maker: EmbedderSpec, vector: Vector, k: int) -> list[tuple[str, float]]:
         with self._fresh(name, maker) as matrix:
             seen = None if matrix is None else matrix.seen()
         return [] if seen is None else [(to_text(id_), cosine) for id_, cosine in seen.nearest(vector, k)]
 
-    def cosines(self, name: str, maker: Maker, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
+    def cosines(self, name: str, maker: EmbedderSpec, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
         with self._fresh(name, maker) as matrix:
             if matrix is None:
                 return {}
             cosines = matrix.cosines(vector, [to_bytes(id_) for id_ in ids])
         return {id_: cosine for id_, cosine in zip(ids, cosines, strict=True) if cosine is not None}
 
-    def met(self, name: str, maker: Maker, asked: Sequence[bytes], before: Mapping[str, str]) -> dict[str, float]:
+    def met(
+        self, name: str, maker: EmbedderSpec, asked: Sequence[bytes], before: Mapping[str, str]
+    ) -> dict[str, float]:
         """How near documents come to the pieces of a query: see :func:`~langmem_adapters.indexes.vector_pieces.met`."""
         with self._fresh(name, maker) as matrix:
             if matrix is None:
@@ -165,7 +167,7 @@ class SQLiteVectors:
         return f"SQLiteVectors({self._database.path!r})"
 
     @contextmanager
-    def _fresh(self, name: str, maker: Maker) -> Iterator[Matrix | None]:
+    def _fresh(self, name: str, maker: EmbedderSpec) -> Iterator[Matrix | None]:
         """The vectors of a namespace as they are now, to be looked at in the block; None: none that this maker made."""
         matrix = self._matrix(name)
         with matrix.lock:
@@ -201,7 +203,7 @@ class SQLiteVectors:
 class _Space(NamedTuple):
     number: int
     documents: int
-    mark: Mark
+    mark: Watermark
 
 
 def _find(connection: sqlite3.Connection, name: str) -> _Space | None:
@@ -217,10 +219,10 @@ _PIECES = "SELECT row, signs FROM langmem_vector_pieces WHERE row IN (SELECT val
 def _space(row: tuple[Any, ...]) -> _Space:
     number, documents, embedder, dimension, seq, entry = row
     position = None if seq is None else (seq, to_text(entry))
-    return _Space(number, documents, Mark(Maker(to_text(embedder), dimension), position))
+    return _Space(number, documents, Watermark(EmbedderSpec(to_text(embedder), dimension), position))
 
 
-def _begin(connection: sqlite3.Connection, name: str, maker: Maker) -> int:
+def _begin(connection: sqlite3.Connection, name: str, maker: EmbedderSpec) -> int:
     """Find the namespace's number, or give it one; what another maker made goes."""
     space = _find(connection, name)
     if space is not None and space.mark.maker.fits(maker):

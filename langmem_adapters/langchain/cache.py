@@ -14,7 +14,7 @@ from langchain_core.outputs import Generation
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience import ExperiencePool, Prices, Scorer
-from langmem_adapters.experience.background_scoring import BackgroundScoring, Kept
+from langmem_adapters.experience.background_scoring import BackgroundScoring, Unscored
 from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.policies import age_of, decision
 from langmem_adapters.experience.switches import Switches
@@ -23,7 +23,7 @@ from langmem_adapters.langchain.caching.classes import with_fields
 from langmem_adapters.langchain.caching.costs import metric_of, saved_tokens
 from langmem_adapters.langchain.caching.current import completed
 from langmem_adapters.langchain.caching.generations import read_generations, worth_storing, write_generations
-from langmem_adapters.langchain.caching.other_words import OtherWords
+from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.prompt import asked_in
 from langmem_adapters.langchain.caching.removal import Removal
 from langmem_adapters.langchain.caching.request import check_whole, known_key, request_key
@@ -42,7 +42,7 @@ _COUNTED = ("refused", "errors", "unkeyed", "saved_tokens")
 _ASKED = 1_000  # requests in the air, of which it is known when they were made
 
 
-class ExperienceCache(Shared, Switches, OtherWords, Removal, BaseCache):
+class ExperienceCache(Shared, Switches, Paraphrases, Removal, BaseCache):
     """LangChain's LLM cache on a store (implements ``langchain_core.caches.BaseCache``).
 
     Prompts and model parameters are kept as a hash only. A hit is a new object each time, with a message id of
@@ -243,7 +243,7 @@ class ExperienceCache(Shared, Switches, OtherWords, Removal, BaseCache):
             self._asked_at.clear()
         self._asked_at[key] = self._timer()
 
-    def _update(self, prompt: str, told: str | None, return_val: Sequence[Generation]) -> Flow[Kept | None]:
+    def _update(self, prompt: str, told: str | None, return_val: Sequence[Generation]) -> Flow[Unscored | None]:
         """Keep an answer; what is to be scored, if it was kept and anybody scores."""
         if told is None:
             return None
@@ -259,7 +259,7 @@ class ExperienceCache(Shared, Switches, OtherWords, Removal, BaseCache):
             return None
         if self._scorer is None or not self.pool.writes:
             return None
-        return Kept(self.pool, key, kept, asked_in(prompt), lambda experience: said(experience.resp))
+        return Unscored(self.pool, key, kept, asked_in(prompt), lambda experience: said(experience.resp))
 
     def _metric(self, key: str, generations: Sequence[Generation]) -> Metric | None:
         if not self._is_priced:

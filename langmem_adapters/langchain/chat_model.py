@@ -20,10 +20,10 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.single_flight.asking import CachedModel
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.caching.answers import Answers, Examples, Request
+from langmem_adapters.langchain.caching.chunks import as_reported, pieces
 from langmem_adapters.langchain.caching.classes import with_fields
 from langmem_adapters.langchain.caching.current import as_it_is_now, kept, with_untold
 from langmem_adapters.langchain.caching.examples import question_of, with_examples
-from langmem_adapters.langchain.caching.pieces import as_reported, pieces
 from langmem_adapters.langchain.caching.rebinding import replaced_models
 from langmem_adapters.langchain.caching.request import check_whole, request_key
 from langmem_adapters.stores import masked_url, unpicklable

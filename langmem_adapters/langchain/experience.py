@@ -23,7 +23,7 @@ from langmem_adapters.langchain.caching.generations import worth_storing
 from langmem_adapters.langchain.caching.rebinding import replaced_models
 from langmem_adapters.langchain.caching.tools import Tools
 from langmem_adapters.langchain.chat_model import CachedChatModel
-from langmem_adapters.latest import Latest
+from langmem_adapters.lru import LRU
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sharing import Shared
@@ -142,7 +142,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         }
         self._bypassed = 0
         self._lock = ForkSafeLock()
-        self._answers: Latest[tuple[Scope, str | None], Answers] = Latest(_SCOPES)
+        self._answers: LRU[tuple[Scope, str | None], Answers] = LRU(_SCOPES)
         self._gone: dict[str, Any] = {}  # what was counted by those that are not kept any more
         self._gone_saved = Saved()
         self._made(Scope(), None)  # so that a wrong setting is told here

@@ -15,7 +15,7 @@ from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.convert import from_message, from_summary, to_message, writable
-from langmem_adapters.langchain.reading import Seen, read, seen
+from langmem_adapters.langchain.message_views import MessageView, message_views, read
 from langmem_adapters.langchain.threads.snapshots import Reader, Snapshots
 from langmem_adapters.langchain.threads.turn import Piece, gather, mark
 from langmem_adapters.longterm import RECALLED, LongTermMemory
@@ -200,8 +200,8 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         if self._window is None:  # without a Message for each
             return read((yield from self.brain._flows.entries(None)))  # noqa: SLF001 - a part of this flow
         if self.brain.max_tokens is None:
-            summary, newest = yield from self.brain._flows.newest(self._window, seen)  # noqa: SLF001 - same
-            return [*_front(summary), *(one.message for one in text.newest(newest, self._window, Seen.without))]
+            summary, newest = yield from self.brain._flows.newest(self._window, message_views)  # noqa: SLF001 - same
+            return [*_front(summary), *(one.message for one in text.newest(newest, self._window, MessageView.without))]
         context = yield from self.brain._context(self._window, None)  # noqa: SLF001 - same
         return [*_front(context.summary), *map(from_message, context.messages)]
 

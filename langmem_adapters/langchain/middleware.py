@@ -22,6 +22,7 @@ from langmem_adapters.langchain.caching.storable import legible
 from langmem_adapters.langchain.convert import from_message
 from langmem_adapters.langchain.threads.conversation import conversation_of
 from langmem_adapters.langchain.threads.overlap import is_said
+from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.langchain.threads.recording import (
     BEGAN,
     OLDER,
@@ -35,12 +36,11 @@ from langmem_adapters.langchain.threads.recording import (
     with_said,
     words_in,
 )
-from langmem_adapters.langchain.threads.shown import Frame, memory_section, with_section
 from langmem_adapters.langchain.threads.thread import SUMMARY_KEY
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.langchain.unseen import unseen
-from langmem_adapters.latest import Latest
 from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.lru import LRU
 from langmem_adapters.model import Message, Recalled, Scope, Summary
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Index, Store
@@ -182,7 +182,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
         self._counts: Counter[str] = Counter()
         self._warn = WarnOnce()
         self._lock = ForkSafeLock()
-        self._brains: Latest[Scope, BrainMemory] = Latest(_BRAINS)
+        self._brains: LRU[Scope, BrainMemory] = LRU(_BRAINS)
         self._made(Scope(user="check", session="check"))  # so that a wrong setting is told here
 
     def __repr__(self) -> str:
@@ -281,18 +281,18 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
             conversation = yield from self._attempt(both, None)
         question = question_of(thread) or question_of([legible(message) for message in said])
         summary, system = context.summary, request.system_message
-        frame = Frame(
+        budget = PromptBudget(
             thread[:] if conversation is None else conversation,
             system,
             memory_k=self._memory_k,
             max_tokens=self._max_tokens,
             counter=self._counter,
         )
-        recalled = yield from self._recall(brain, question, frame.beside(system, frame.memory_tokens))
+        recalled = yield from self._recall(brain, question, budget.beside(system, budget.memory_tokens))
         while True:
-            section = memory_section(summary.text if summary else "", recalled, frame.memory_tokens, self._counter)
+            section = memory_section(summary.text if summary else "", recalled, budget.memory_tokens, self._counter)
             remembering = with_section(system, section) if section else system
-            shown = frame.beside(remembering)
+            shown = budget.beside(remembering)
             texts = {message.text for message in shown}
             once = [found for found in recalled if found.text not in texts]
             if len(once) == len(recalled):
@@ -330,7 +330,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
 
     def _brain(self, scope: Scope) -> BrainMemory:
         with no_fork, self._lock.held():
-            return self._brains.of(scope, lambda: self._made(scope))
+            return self._brains.get_or_make(scope, lambda: self._made(scope))
 
     def _made(self, scope: Scope) -> BrainMemory:
         where: dict[str, Any] = {"user": scope.user, "tenant": scope.tenant, **self._times}

@@ -29,8 +29,8 @@ from langmem_adapters.errors import ConfigurationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of
 from langmem_adapters.keys import Namespace, fingerprint
+from langmem_adapters.langgraph.items import NamespaceItems, StoredItem
 from langmem_adapters.langgraph.matching import check, common_prefix, item_filter, matches
-from langmem_adapters.langgraph.shelf import Kept, Shelf
 from langmem_adapters.langgraph.tree import Tree
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sharing import Shared
@@ -144,8 +144,8 @@ class LongTermStore(Shared, BaseStore):
     def __repr__(self) -> str:
         return f"LongTermStore({self._store!r})"
 
-    def _make_shelf(self, namespace: Namespace) -> Shelf:
-        return Shelf(
+    def _make_shelf(self, namespace: Namespace) -> NamespaceItems:
+        return NamespaceItems(
             self._store,
             (*self._place, *namespace),
             index=self._index,
@@ -163,7 +163,7 @@ class LongTermStore(Shared, BaseStore):
             self._tree.add(namespace)
             self._removed_if_empty(namespace)  # where the item has gone as well
 
-    def _text(self, item: Kept) -> str:
+    def _text(self, item: StoredItem) -> str:
         paths = item.fields if isinstance(item.fields, list) else self._fields
         return "\n".join(_leaves(item.value) if paths is None else _at(item.value, paths))
 
@@ -205,7 +205,7 @@ class LongTermStore(Shared, BaseStore):
         stop = op.offset + op.limit
         wanted = item_filter(op.filter)
         prefix = tuple(op.namespace_prefix)
-        found: list[tuple[float | None, Namespace, str, Kept]] = []
+        found: list[tuple[float | None, Namespace, str, StoredItem]] = []
         for namespace in self._namespaces(prefix):
             if op.query:
                 best = self._shelf(namespace).find(op.query, stop, lambda item: wanted(item.value))
@@ -221,8 +221,8 @@ class LongTermStore(Shared, BaseStore):
             self._refresh(page)
         return [_item(SearchItem, namespace, key, item, score=score) for score, namespace, key, item in page]
 
-    def _refresh(self, page: Iterable[tuple[float | None, Namespace, str, Kept]]) -> None:
-        read: dict[Namespace, dict[str, Kept]] = {}
+    def _refresh(self, page: Iterable[tuple[float | None, Namespace, str, StoredItem]]) -> None:
+        read: dict[Namespace, dict[str, StoredItem]] = {}
         for _, namespace, key, item in page:
             read.setdefault(namespace, {})[key] = item
         for namespace, items in read.items():
@@ -261,10 +261,10 @@ class LongTermStore(Shared, BaseStore):
 
     # --- writing
 
-    def _puts(self, ops: Iterable[PutOp]) -> dict[Namespace, dict[str, Kept | None]]:
+    def _puts(self, ops: Iterable[PutOp]) -> dict[Namespace, dict[str, StoredItem | None]]:
         """The changes that count, by namespace; all are checked before anything is written."""
         now = self._clock()
-        changes: dict[Namespace, dict[str, Kept | None]] = {}
+        changes: dict[Namespace, dict[str, StoredItem | None]] = {}
         for op in ops:
             changes.setdefault(tuple(op.namespace), {})[op.key] = None if op.value is None else _kept(op, now)
         for items in changes.values():
@@ -283,14 +283,14 @@ def _beside_a_read() -> Iterator[None]:
         _warn("items were read, and what that changes could not be written", error)
 
 
-def _kept(op: PutOp, now: float) -> Kept:
+def _kept(op: PutOp, now: float) -> StoredItem:
     ttl = _seconds(op.ttl)
     if not isinstance(op.value, Mapping):
         raise ConfigurationError(f"an item's value is a dictionary, not {type(op.value).__name__}")
     fields: list[str] | Literal[False] | None = op.index
     if fields is not None and fields is not False:
         fields = checked_list(fields, "the index of an item is a list of paths, or False", str)
-    return Kept(dict(op.value), now, now, ttl, None if ttl is None else now + ttl, fields)
+    return StoredItem(dict(op.value), now, now, ttl, None if ttl is None else now + ttl, fields)
 
 
 def _check(ttl: TTLConfig | None) -> None:
@@ -310,7 +310,7 @@ def _seconds(minutes: float | None) -> float | None:
     return minutes * _MINUTE
 
 
-def _item(kind: Callable[..., Any], namespace: Namespace, key: str, kept: Kept, **more: Any) -> Any:
+def _item(kind: Callable[..., Any], namespace: Namespace, key: str, kept: StoredItem, **more: Any) -> Any:
     return kind(
         namespace=namespace,
         key=key,

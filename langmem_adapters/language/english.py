@@ -1,4 +1,4 @@
-"""What is known of English words, as data: those that say little, and those that mean the same.
+"""English as data: stop words, and families of words that mean the same.
 
 The latter are lists of families that Porter's suffixes do not bring together, the base of each first. A word is there
 only where it hardly ever means anything else: "left", "rose", "vet" and "lab" are not.

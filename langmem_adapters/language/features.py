@@ -21,7 +21,7 @@ __all__ = [
     "NUMBER",
     "QUESTION",
     "TIME",
-    "Asked",
+    "QueryFeatures",
     "asked",
     "marks",
     "named",
@@ -67,8 +67,8 @@ def marks(text: str) -> int:
     return found | (NAMES if _CAPITALISED.search(text) else 0)
 
 
-class Asked(NamedTuple):
-    """What a query asks for: a time, a number, a person or place; and the date that it names, 0 for what is open."""
+class QueryFeatures(NamedTuple):
+    """What a query is after: a time, a number, a person or place; and the date that it names, 0 for what is open."""
 
     when: bool = False
     how_many: bool = False
@@ -85,14 +85,14 @@ class Asked(NamedTuple):
         return 0.4 + 0.6 * math.exp(-abs(said.day - self.day - 1) / 3) if self.day else 1.0
 
 
-def asked(query: str) -> Asked:
+def asked(query: str) -> QueryFeatures:
     """Read a query."""
     words = _WORD.findall(query.lower().replace("\u2019", "'"))
     has = set(words)
     year, month, day = _date(query, words)
     when = bool(has & _WHEN) or bool(has & {"date", "month", "year"} and has & {"what", "which"})
     how_many = ("how" in has and bool(has & _COUNTED)) or bool(has & _HOW_MANY)
-    return Asked(when, how_many, bool(has & _WHO), year, month, day)
+    return QueryFeatures(when, how_many, bool(has & _WHO), year, month, day)
 
 
 def _date(query: str, words: list[str]) -> tuple[int, int, int]:

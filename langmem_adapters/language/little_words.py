@@ -1,4 +1,4 @@
-"""Words that say little in large languages beside English: a query in one of them is searched without them.
+"""Stop words of large languages beside English: a query in one of them is searched without them.
 
 A document keeps them; they only tell that it is not English. "war", "die" and "man" are words of English too, so a text
 must have more of one language than of English, and two at least, but for a question word that begins it.

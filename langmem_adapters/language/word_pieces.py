@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from langmem_adapters.language.analysis import STOP_WORDS
 
-__all__ = ["Told", "is_sentence_transformer", "reader", "tells_pieces"]
+__all__ = ["PieceEmbedding", "is_sentence_transformer", "reader", "tells_pieces"]
 
 _MOST = 256  # pieces of a text; what is behind them counts by the vector of the text alone
 
 
-class Told(NamedTuple):
+class PieceEmbedding(NamedTuple):
     """What such a model answers for a text: its vector, and the signs of those of its word pieces that say something.
 
     A piece has one bit for each number of its vector, 1 where that is above 0, filled up with 0 to whole eight bytes.
@@ -59,7 +59,7 @@ def reader(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]], list
 
     def read(texts: list[str]) -> list[Any]:
         answers = encode(texts, output_value=None, show_progress_bar=False)
-        return [Told(answer["sentence_embedding"], tuple(pieces(answer))) for answer in answers]
+        return [PieceEmbedding(answer["sentence_embedding"], tuple(pieces(answer))) for answer in answers]
 
     return read
 

@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple, cast
 
 from langmem_adapters import views
 from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache, Judge, Scorer
-from langmem_adapters.experience.functions.rules import Rules, Turn
+from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.policies import age_of
 from langmem_adapters.experience.responses import Responses
-from langmem_adapters.experience.single_flight.asking import Asking, Requests
+from langmem_adapters.experience.single_flight.asking import RequestArguments, SingleFlightAnswers
 from langmem_adapters.flow import arun, run
 from langmem_adapters.llamaindex.responses import (
     Recording,
@@ -27,17 +27,17 @@ from langmem_adapters.llamaindex.responses import (
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["Answers", "Asked"]
+__all__ = ["Answers", "KeyedRequest"]
 
 
-class Asked(NamedTuple):
+class KeyedRequest(NamedTuple):
     """A request by its key, and what the user asked, for those who score and judge."""
 
     key: str
     question: str
 
 
-class Answers(Asking):
+class Answers(SingleFlightAnswers):
     """The responses in a pool, around the calls of a model.
 
     Args:
@@ -86,7 +86,7 @@ class Answers(Asking):
             _call,
             lambda: pool,
             rules=rules,
-            arguments=Requests(_call),
+            arguments=RequestArguments(_call),
             responses=_Kept(clock, new_id),
             keep_requests=False,
             counts=self._counts,
@@ -94,11 +94,11 @@ class Answers(Asking):
             new_id=new_id,
         )
 
-    def invoke(self, asked: Asked | None, ask: Callable[[], Any], give: Callable[[Any], Any]) -> Any:
+    def invoke(self, asked: KeyedRequest | None, ask: Callable[[], Any], give: Callable[[Any], Any]) -> Any:
         """The model's response to a request, or what ``give`` makes of a kept one. Without a key, the model's."""
         if asked is None:
             return ask()
-        turn = Turn(asked, {})
+        turn = Invocation(asked, {})
         with self._calls.held(turn):
             with self._apart(asked.key):
                 run(self._calls.begin(turn))
@@ -111,13 +111,13 @@ class Answers(Asking):
         return response
 
     async def ainvoke(
-        self, asked: Asked | None, ask: Callable[[], Awaitable[Any]], give: Callable[[Any], Awaitable[Any]]
+        self, asked: KeyedRequest | None, ask: Callable[[], Awaitable[Any]], give: Callable[[Any], Awaitable[Any]]
     ) -> Any:
         """:meth:`invoke`, without blocking the event loop."""
         if asked is None:
             return await ask()
         with self._apart(asked.key):
-            turn = await arun(self._calls.begin(Turn(asked, {})))
+            turn = await arun(self._calls.begin(Invocation(asked, {})))
         if turn.served:
             return await give(self._served(turn))
         with self._calls.held(turn), self._calls.led(turn):
@@ -127,12 +127,12 @@ class Answers(Asking):
         return response
 
     def stream(
-        self, asked: Asked | None, ask: Callable[[], Iterator[Any]], give: Callable[[Any], Any]
+        self, asked: KeyedRequest | None, ask: Callable[[], Iterator[Any]], give: Callable[[Any], Any]
     ) -> Iterator[Any]:
         """:meth:`invoke` for streams. A response is kept when the last of them was read."""
         if asked is None:
             return ask()
-        turn = Turn(asked, {})
+        turn = Invocation(asked, {})
         with self._calls.held(turn):
             with self._apart(asked.key):
                 run(self._calls.begin(turn))
@@ -142,7 +142,7 @@ class Answers(Asking):
             self._read_by(turn, threading.current_thread(), begun=False)
             return self._recorded(turn, stream)
 
-    def _recorded(self, turn: Turn, stream: Iterator[Any]) -> Iterator[Any]:
+    def _recorded(self, turn: Invocation, stream: Iterator[Any]) -> Iterator[Any]:
         recording = Recording()
         with self._calls.held(turn):
             self._read_by(turn, threading.current_thread())
@@ -157,13 +157,13 @@ class Answers(Asking):
             self._calls.score_later(turn)
 
     async def astream(
-        self, asked: Asked | None, ask: Callable[[], Awaitable[Any]], give: Callable[[Any], Awaitable[Any]]
+        self, asked: KeyedRequest | None, ask: Callable[[], Awaitable[Any]], give: Callable[[Any], Awaitable[Any]]
     ) -> AsyncIterator[Any]:
         """:meth:`stream`, without blocking the event loop."""
         if asked is None:
             return cast("AsyncIterator[Any]", await ask())
         with self._apart(asked.key):
-            turn = await arun(self._calls.begin(Turn(asked, {})))
+            turn = await arun(self._calls.begin(Invocation(asked, {})))
         if turn.served:
             return cast("AsyncIterator[Any]", await give(_async(pieces(self._served(turn)))))
         with self._calls.held(turn):
@@ -171,7 +171,7 @@ class Answers(Asking):
             self._read_by(turn, None, begun=False)
             return self._arecorded(turn, stream)
 
-    async def _arecorded(self, turn: Turn, stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async def _arecorded(self, turn: Invocation, stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
         recording = Recording()
         with self._calls.held(turn):
             self._read_by(turn, None)
@@ -196,7 +196,7 @@ class Answers(Asking):
         own |= {name: self._counts[name] for name in ("unkeyed", "saved_tokens")}
         return views.Figures({**self.pool.stats(), **own}, title="Cached answers")
 
-    def _served(self, turn: Turn) -> Any:
+    def _served(self, turn: Invocation) -> Any:
         kwargs = turn.value.additional_kwargs
         kwargs["cache_key"] = turn.key
         self._counts["saved_tokens"] += (kwargs["cache_usage"] or {}).get("total_tokens", 0)

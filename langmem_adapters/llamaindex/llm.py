@@ -20,7 +20,7 @@ from typing_extensions import Self
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.single_flight.asking import CachedModel
-from langmem_adapters.llamaindex.answers import Answers, Asked
+from langmem_adapters.llamaindex.answers import Answers, KeyedRequest
 from langmem_adapters.llamaindex.request import chat_key, completion_key, last_said, model_key
 from langmem_adapters.llamaindex.responses import Response, worth_storing
 from langmem_adapters.llamaindex.structured import StructuredPrediction
@@ -223,9 +223,9 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         ask = self._wrapped.astream_complete
         return await self._answers.astream(asked, lambda: ask(prompt, formatted, **kwargs), told)
 
-    def _asked(self, make: Callable[..., str], question: str, *request: Any) -> Asked | None:
+    def _asked(self, make: Callable[..., str], question: str, *request: Any) -> KeyedRequest | None:
         try:
-            return Asked(make(self._wrapped, *request), question)
+            return KeyedRequest(make(self._wrapped, *request), question)
         except SerializationError as error:
             self._answers.pass_by(error)
             return None

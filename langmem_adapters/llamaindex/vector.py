@@ -18,10 +18,10 @@ from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, Simp
 from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQuery
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.embedding import Embedded, Vector
+from langmem_adapters.embedding import Embedding, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, SearchError, search_errors
 from langmem_adapters.files.database import Database
-from langmem_adapters.indexes.vector import Maker, Mark, check
+from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check
 from langmem_adapters.keys import fingerprint, to_bytes, to_text
 from langmem_adapters.protocols import Position
 from langmem_adapters.validation import check_count
@@ -96,7 +96,7 @@ class NodeVectors:
         # A dictionary, which no thread may change while another goes through it.
         self._alone = threading.Lock() if isinstance(store, SimpleVectorStore) else contextlib.nullcontext()
 
-    def mark(self, name: str) -> Mark | None:
+    def mark(self, name: str) -> Watermark | None:
         """What is known of a namespace; None: not begun."""
         with search_errors("vector"), self._ledger.reading() as connection, connection:
             return _mark(connection, name)
@@ -104,9 +104,9 @@ class NodeVectors:
     def change(
         self,
         name: str,
-        maker: Maker,
+        maker: EmbedderSpec,
         *,
-        upsert: Mapping[str, Embedded],
+        upsert: Mapping[str, Embedding],
         delete: Sequence[str],
         position: Position | None,
         since: Position | None = None,
@@ -142,7 +142,7 @@ class NodeVectors:
                     connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", [(node,) for node in added])
                 raise
 
-    def nearest(self, name: str, maker: Maker, vector: Vector, k: int) -> list[tuple[str, float]]:
+    def nearest(self, name: str, maker: EmbedderSpec, vector: Vector, k: int) -> list[tuple[str, float]]:
         """The ``k`` ids that the store finds nearest, by their cosine."""
         with search_errors("vector"), self._ledger.reading() as connection, connection:
             space = _find(connection, name)
@@ -157,7 +157,7 @@ class NodeVectors:
             found = _cosines(connection, space.number, nodes, vector)
         return sorted(found.items(), key=lambda pair: -pair[1])[:k]
 
-    def cosines(self, name: str, maker: Maker, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
+    def cosines(self, name: str, maker: EmbedderSpec, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
         """The cosines of some ids; those that do not exist are left out."""
         with search_errors("vector"), self._ledger.reading() as connection, connection:
             space = _find(connection, name)
@@ -193,7 +193,7 @@ class NodeVectors:
     def __repr__(self) -> str:
         return f"NodeVectors({type(self._store).__name__}, {self._ledger.path!r})"
 
-    def _begun(self, name: str, maker: Maker, since: Position | None) -> _Space:
+    def _begun(self, name: str, maker: EmbedderSpec, since: Position | None) -> _Space:
         """Find the namespace, or begin it; what another maker made goes."""
         mark = self.mark(name)
         check(mark, maker, since)
@@ -264,7 +264,7 @@ class NodeVectors:
 class _Space(NamedTuple):
     number: int
     generation: str
-    mark: Mark
+    mark: Watermark
 
 
 def _find(connection: sqlite3.Connection, name: str) -> _Space | None:
@@ -276,10 +276,10 @@ def _find(connection: sqlite3.Connection, name: str) -> _Space | None:
         return None
     number, generation, embedder, dimension, seq, entry = row
     position = None if seq is None else (seq, to_text(entry))
-    return _Space(number, generation, Mark(Maker(to_text(embedder), dimension), position))
+    return _Space(number, generation, Watermark(EmbedderSpec(to_text(embedder), dimension), position))
 
 
-def _mark(connection: sqlite3.Connection, name: str) -> Mark | None:
+def _mark(connection: sqlite3.Connection, name: str) -> Watermark | None:
     space = _find(connection, name)
     return None if space is None else space.mark
 

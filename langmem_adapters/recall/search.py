@@ -8,8 +8,8 @@ from langmem_adapters.flow import Flow
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import ConversationIndex, Evidence, Index
-from langmem_adapters.recall.vectors import Asking, Semantic
-from langmem_adapters.records.filtering import SPARE, Wanted
+from langmem_adapters.recall.vectors import VectorQuery, VectorRecall
+from langmem_adapters.records.filtering import SPARE, FilteredReader
 from langmem_adapters.records.following import steadily
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.signal_values import Met
@@ -22,7 +22,7 @@ _NOWHERE = 0.5  # the score of a cosine of 0
 
 
 def searching(
-    records: Records, index: Index, semantic: Semantic | None, signals: Mapping[str, Signal], query: str
+    records: Records, index: Index, semantic: VectorRecall | None, signals: Mapping[str, Signal], query: str
 ) -> Flow[Search]:
     """Begin a search for a query: of an embedder that can be awaited, its vector is asked for here.
 
@@ -47,7 +47,9 @@ def _said(index: Index, namespace: Namespace, query: str) -> str:
 class Search:
     """One search, from an index that is up to date. Blocking; meant for a flow's steps."""
 
-    def __init__(self, records: Records, index: Index, asking: Asking | None, signals: Mapping[str, Signal]) -> None:
+    def __init__(
+        self, records: Records, index: Index, asking: VectorQuery | None, signals: Mapping[str, Signal]
+    ) -> None:
         self._records = records
         self._index = index
         self._conversations = index if isinstance(index, ConversationIndex) else None
@@ -74,7 +76,7 @@ class Search:
     def _best(
         self, query: str, k: int, wanted: Callable[[str, bytes], bool], thread: str, *, explain: bool
     ) -> list[tuple[Ranked, bytes]]:
-        index, choice = self._conversations, Wanted(self._records.get, wanted)
+        index, choice = self._conversations, FilteredReader(self._records.get, wanted)
         if index is None:
             return choice.best(lambda ask: self._by_scores(query, ask), k)
         ask = k + SPARE
@@ -101,7 +103,7 @@ class Search:
             return None
         return lambda before: semantic.met(evidence.query, before)
 
-    def _among(self, index: ConversationIndex, said: str, k: int, choice: Wanted) -> list[str]:
+    def _among(self, index: ConversationIndex, said: str, k: int, choice: FilteredReader) -> list[str]:
         """The best of the wanted by words, and those nearest in meaning."""
         namespace, semantic = self._records.namespace, self._semantic
         found = choice.best(lambda ask: index.search(namespace, said, ask), k)
@@ -109,7 +111,7 @@ class Search:
             found += choice.best(lambda ask: _near(semantic.search(said, ask)), k)
         return [hit.id for hit, _ in found]
 
-    def _inside(self, index: ConversationIndex, said: str, thread: str, k: int, choice: Wanted) -> list[str]:
+    def _inside(self, index: ConversationIndex, said: str, thread: str, k: int, choice: FilteredReader) -> list[str]:
         """The same, where all of them were said in one thread: nothing else is looked at."""
         there = index.within(self._records.namespace, said, thread)
         found = choice.first([hit for hit in there if hit.score], k)

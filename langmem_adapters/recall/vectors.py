@@ -17,7 +17,7 @@ from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Index, PiecewiseIndex, Position, SelectiveIndex, SemanticIndex
 from langmem_adapters.records.keyed import Records
 
-__all__ = ["Asking", "Semantic"]
+__all__ = ["VectorQuery", "VectorRecall"]
 
 T = TypeVar("T")
 _PAUSE = 30.0  # seconds after a failure, before a search has it tried again
@@ -25,8 +25,8 @@ _FAILURES = (SearchError, ModelError, ConfigurationError)  # the last: another p
 _log = logging.getLogger("langmem_adapters")
 
 
-class Semantic:
-    """Blocking; meant for a flow's steps.
+class VectorRecall:
+    """Recall by vectors. Blocking; meant for a flow's steps.
 
     A failure of the embedder or of the index costs a search what they would have found, and nothing else: it is
     counted, logged once per cause, and what could not be embedded is embedded later. Neither this search nor others
@@ -125,13 +125,13 @@ class Semantic:
                 self._under_way = 0
             return wanted
 
-    def asking(self) -> Asking:
+    def asking(self) -> VectorQuery:
         """Begin a search."""
         if not self._is_recent(self._away_since):
-            return Asking(self, self._index, self._records.namespace)
+            return VectorQuery(self, self._index, self._records.namespace)
         with self._lock.held():
             self._counts["degraded"] += 1
-        return Asking(self, None, self._records.namespace)
+        return VectorQuery(self, None, self._records.namespace)
 
     def failed(self, error: LangmemError) -> None:
         """Take note that a search goes on without the vectors; if it may not, the error is raised."""
@@ -183,10 +183,10 @@ class Semantic:
         _log.warning("the vectors of the long-term memory failed, and its search goes on by words: %s", why)
 
 
-class Asking:
+class VectorQuery:
     """What one search asks of the vectors; once they have failed, and ``index`` is None, it goes on without them."""
 
-    def __init__(self, semantic: Semantic, index: SemanticIndex | None, namespace: Namespace) -> None:
+    def __init__(self, semantic: VectorRecall, index: SemanticIndex | None, namespace: Namespace) -> None:
         self._semantic = semantic
         self._index = index
         self._namespace = namespace

@@ -1,4 +1,4 @@
-"""The first records of a ranking that a filter wants, whether it lets all through or next to nothing."""
+"""Filtered top-k: the first of a ranking that pass a filter, whether it lets all through or next to nothing."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-__all__ = ["SPARE", "Wanted"]
+__all__ = ["SPARE", "FilteredReader"]
 
 SPARE = 8  # asked for beyond what is wanted: a hit may be gone
 _MARGIN = 1.25  # so much more is asked for than would do, if as many are wanted of what comes as of what was seen
 _PART = 2_000  # records read at a time, at the most
 
 
-class _Found(Protocol):
+class _HasId(Protocol):
     @property
     def id(self) -> str: ...
 
 
-R = TypeVar("R", bound=_Found)
+R = TypeVar("R", bound=_HasId)
 
 
-class Wanted:
-    """Reads each record once, asks once whether it is wanted, and of neither more than it needs. For one search.
+class FilteredReader:
+    """Reads each record once, asks the filter once about it, and of neither more than it needs. For one search.
 
     Args:
         get: Reads records by their keys; those that do not exist are left out.

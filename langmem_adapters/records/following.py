@@ -1,4 +1,4 @@
-"""Keeping an index in step with the log of a namespace, whoever else follows it, or clears it, at the same time.
+"""Incremental indexing: an index follows the log of a namespace, whoever else follows or clears it at the same time.
 
 An index changes only if it still stands where its follower read on from. So that one that was cleared meanwhile never
 looks like one that nobody has begun, each beginning leaves a position of its own, before the log's first entry.
@@ -16,7 +16,7 @@ from langmem_adapters.protocols import START, Document, Index, Item, Position, S
 from langmem_adapters.records.journal import TIDIED, place, tidied
 from langmem_adapters.records.paging import PAGE
 
-__all__ = ["Change", "begin", "follow", "steadily"]
+__all__ = ["IndexChange", "begin", "follow", "steadily"]
 
 _DROPS = 3  # of an index while it is searched, after which what was found is given
 _BEGINNINGS = 10  # of one call: two embedders that share an index would replace each other's work for ever
@@ -25,14 +25,14 @@ _log = logging.getLogger("langmem_adapters")
 T = TypeVar("T")
 
 
-class Change(NamedTuple):
+class IndexChange(NamedTuple):
     """What some entries of a log mean for an index."""
 
     upsert: Sequence[Document]
     delete: Sequence[str] = ()
 
 
-class _News(NamedTuple):
+class _Unseen(NamedTuple):
     since: Position | None
     items: list[Item]
     tidied: int
@@ -42,7 +42,7 @@ def follow(
     store: Store,
     index: Index,
     namespace: Namespace,
-    change_of: Callable[[list[Item]], Change],
+    change_of: Callable[[list[Item]], IndexChange],
     *,
     new_id: Callable[[], str],
     report: Callable[[int], None] | None = None,
@@ -112,16 +112,16 @@ def _stamped(position: Position, form: str) -> Position:
 
 def _news(
     store: Store, index: Index, namespace: Namespace, form: str, astray: Callable[[], None] | None = None
-) -> _News:
+) -> _Unseen:
     """Where an index stands, and a page of what came after: the last entry that it saw is read with it."""
     since = index.position(namespace)
     after = max(since[0] - 1, 0) if since else 0
     page = store.scan(namespace, after=after, limit=PAGE + 1, keys=[TIDIED])
     to = tidied(page.values)
     if since is None or since[0] == 0:
-        return _News(since, page.items[:PAGE], to)
+        return _Unseen(since, page.items[:PAGE], to)
     if page.items and since == _stamped(place(page.items[0], to), form):
-        return _News(since, page.items[1:], to)
+        return _Unseen(since, page.items[1:], to)
     if index.position(namespace) != since:
         return _news(store, index, namespace, form, astray)  # somebody else has brought it further meanwhile
     if astray and since[0] > to and since[0] not in {item.seq for item in page.items[:1]}:

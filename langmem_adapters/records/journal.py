@@ -1,4 +1,4 @@
-"""What a namespace's log need not tell any more, and which followers have missed it when it goes.
+"""Compaction of a log of changes, and which followers have missed what it dropped.
 
 The log of records names the keys that changed, entry by entry. Of entries that are not new, only the first one of
 each record is needed: it says in which order the records were written, and whoever begins anew reads the record

@@ -19,8 +19,8 @@ from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Item, Position, Store
-from langmem_adapters.records.filtering import Wanted
-from langmem_adapters.records.following import Change, follow, steadily
+from langmem_adapters.records.filtering import FilteredReader
+from langmem_adapters.records.following import IndexChange, follow, steadily
 from langmem_adapters.records.journal import TIDIED, keys_of, tidy
 from langmem_adapters.records.paging import PAGE, pages, values_of
 from langmem_adapters.validation import check_index, check_store
@@ -155,14 +155,14 @@ class Records:
         except StoreError as error:  # what can still be found is
             _log.warning("records that the log of %r has lost cannot be told again: %s", self.namespace[0], error)
 
-    def _change(self, items: Sequence[Item]) -> Change:
+    def _change(self, items: Sequence[Item]) -> IndexChange:
         return self.change(keys_of(items))
 
-    def change(self, keys: Sequence[str]) -> Change:
+    def change(self, keys: Sequence[str]) -> IndexChange:
         """What an index is to be told of records, as they are now."""
         found = self.get(keys)
         texts = {key: _document(key, self._text_of(key, data)) for key, data in found.items()}
-        return Change(
+        return IndexChange(
             upsert=[document for key in keys if (document := texts.get(key))],
             delete=[key for key in keys if not texts.get(key)],
         )
@@ -176,7 +176,7 @@ class Records:
             return []
 
         def best() -> list[tuple[Hit, bytes]]:
-            return Wanted(self.get, wanted).best(lambda ask: index.search(self.namespace, query, ask), k)
+            return FilteredReader(self.get, wanted).best(lambda ask: index.search(self.namespace, query, ask), k)
 
         found = steadily(self.follow, index, self.namespace, best)
         return [(hit.id, hit.score, data) for hit, data in found]

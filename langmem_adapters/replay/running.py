@@ -33,7 +33,7 @@ __all__ = ["areplay", "replay"]
 _BEGINNING = 946_684_800.0  # the year 2000, for a record without times: memories are shown with their day
 
 
-class _Ways(NamedTuple):
+class _Setup(NamedTuple):
     """What all configurations of a comparison have in common."""
 
     model: Any
@@ -94,8 +94,8 @@ def replay(
     the last 4 26 0.0
     with recall 68 1.0
     """
-    ways = _Ways(model, answers, counter, timer)
-    return run(_replay(recorded(conversation), configurations, questions, ways, progress))
+    setup = _Setup(model, answers, counter, timer)
+    return run(_replay(recorded(conversation), configurations, questions, setup, progress))
 
 
 async def areplay(
@@ -110,21 +110,21 @@ async def areplay(
     progress: Progress = False,
 ) -> Comparison:
     """:func:`replay`, without blocking the event loop."""
-    ways = _Ways(model, answers, counter, timer)
-    return await arun(_replay(recorded(conversation), configurations, questions, ways, progress))
+    setup = _Setup(model, answers, counter, timer)
+    return await arun(_replay(recorded(conversation), configurations, questions, setup, progress))
 
 
 def _replay(
     sessions: Sequence[Recorded],
     configurations: Mapping[str, Configuration],
     questions: Sequence[Question],
-    ways: _Ways,
+    setup: _Setup,
     progress: Progress,
 ) -> Flow[Comparison]:
     if not configurations or not isinstance(configurations, Mapping):
         raise ConfigurationError("give at least one configuration, by a name")
     checked_list(configurations.values(), "configurations are made as Configuration(…)", Configuration)
-    if ways.model is None and any(one.summarize_at is not None for one in configurations.values()):
+    if setup.model is None and any(one.summarize_at is not None for one in configurations.values()):
         raise ConfigurationError("a configuration with summarize_at needs a model= that makes summaries")
     last = {one.user: one.session for one in sessions}
     asked = [(*_place(question, last), question) for question in checked_questions(questions)]
@@ -132,7 +132,7 @@ def _replay(
     outcomes = {}
     with advancing(progress, "replaying", total, "messages") as advance:
         for name, configuration in configurations.items():
-            outcomes[name] = yield from _Replay(configuration, ways, advance).flow(sessions, asked)
+            outcomes[name] = yield from _Replay(configuration, setup, advance).flow(sessions, asked)
     return Comparison(outcomes)
 
 
@@ -148,14 +148,14 @@ def _place(question: Question, last: Mapping[str, str]) -> tuple[str, str]:
 class _Replay:
     """One configuration at work."""
 
-    def __init__(self, configuration: Configuration, ways: _Ways, advance: Callable[[int], None]) -> None:
+    def __init__(self, configuration: Configuration, setup: _Setup, advance: Callable[[int], None]) -> None:
         self._configuration = configuration
-        self._ways = ways
+        self._setup = setup
         self._advance = advance
         self._now = _BEGINNING
         self._questions = itertools.count(1)
-        self._memories = Memories(configuration, model=ways.model, counter=ways.counter, clock=lambda: self._now)
-        self._completer = None if ways.answers is None else Completer(ways.answers, counter=ways.counter)
+        self._memories = Memories(configuration, model=setup.model, counter=setup.counter, clock=lambda: self._now)
+        self._completer = None if setup.answers is None else Completer(setup.answers, counter=setup.counter)
         self._served_from: VerifiedAnswers | None = None
         if configuration.serve_above is not None:
             verifier = Verifier(configuration.serve_above)
@@ -168,7 +168,7 @@ class _Replay:
     def flow(self, sessions: Sequence[Recorded], asked: Sequence[tuple[str, str, Question]]) -> Flow[Outcome]:
         """Go through the conversation, and then ask."""
         brains: dict[tuple[str, str], BrainMemory] = {}
-        start = self._ways.timer()
+        start = self._setup.timer()
         for user, session, messages in sessions:
             brain = brains.setdefault((user, session), self._memories.brain(user, session))
             for message in messages:
@@ -177,7 +177,7 @@ class _Replay:
                 self._now = self._now + 1 if message.created_at is None else message.created_at
                 yield _step(brain.add_messages, brain.aadd_messages, [message])
                 self._advance(1)
-        seconds = self._ways.timer() - start
+        seconds = self._setup.timer() - start
         stats = [brain.stats() for brain in brains.values()]
         tokens = self._tokens + sum(one["tokens_in"] + one["tokens_out"] for one in stats)
         summaries, failed = (sum(one[name] for one in stats) for name in ("calls", "failed_summaries"))
@@ -190,18 +190,18 @@ class _Replay:
 
     def _answer(self, brain: BrainMemory, message: Message) -> Flow[None]:
         """What an answer costs: it is served, or a call."""
-        start = self._ways.timer()
+        start = self._setup.timer()
         shown = yield from self._shown(brain)
         summary: Summary | None = yield _step(brain.get_summary, brain.aget_summary)
-        seconds = self._ways.timer() - start
+        seconds = self._setup.timer() - start
         told = summary.text if summary else ""
         if not message.tool_calls and (yield from self._is_served(told, shown)):
             self._served += 1
             return
-        tokens = self._counted(shown) + (self._ways.counter(told) if told else 0)
+        tokens = self._counted(shown) + (self._setup.counter(told) if told else 0)
         self._calls.append(Call(tokens, seconds))
         if self._completer is None:
-            self._tokens += tokens + message_tokens(message, self._ways.counter)
+            self._tokens += tokens + message_tokens(message, self._setup.counter)
             return
         before = self._completer.stats.copy()
         head = [one.text for one in shown if one.role == "system"]
@@ -230,7 +230,7 @@ class _Replay:
         return False
 
     def _counted(self, shown: Sequence[Message]) -> int:
-        return sum(message_tokens(message, self._ways.counter) for message in shown)
+        return sum(message_tokens(message, self._setup.counter) for message in shown)
 
     def _share(self, user: str, session: str, question: Question) -> Flow[float]:
         """The share of a question's evidence that a model would be shown with it. The question is taken back."""

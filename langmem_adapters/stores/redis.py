@@ -18,7 +18,7 @@ try:
     from langmem_adapters.stores import redis_dates, redis_log, redis_report
     from langmem_adapters.stores.redis_directory import Directory
     from langmem_adapters.stores.redis_errors import is_full
-    from langmem_adapters.stores.redis_keys import Keys, Place
+    from langmem_adapters.stores.redis_keys import Keys, NamespaceKeys
     from langmem_adapters.stores.redis_packing import pack
     from langmem_adapters.stores.redis_url import connect
     from langmem_adapters.stores.redis_wire import Wire
@@ -207,7 +207,7 @@ class RedisStore(Shared):
     def _commit(
         self,
         namespace: Namespace,
-        place: Place,
+        place: NamespaceKeys,
         commands: Sequence[bytes],
         ttl: float | None,
         guard: Mapping[str, bytes | None] | None = None,
@@ -235,7 +235,7 @@ class RedisStore(Shared):
                 yield from step(directory.sweep, listed[-1])
         return replies[: len(commands)]
 
-    def _guarded(self, place: Place, commands: Sequence[bytes], guard: Mapping[str, bytes | None]) -> list[Any]:
+    def _guarded(self, place: NamespaceKeys, commands: Sequence[bytes], guard: Mapping[str, bytes | None]) -> list[Any]:
         found: dict[str, bytes] = {}
 
         def decide(replies: list[Any]) -> Sequence[bytes] | None:
@@ -256,7 +256,7 @@ def _page(keys: Sequence[str], total: int, replies: list[Any]) -> Page:
     return Page([redis_log.item(*entry) for entry in replies[0]] if replies else [], total, values)
 
 
-def _values(place: Place, keys: Sequence[str]) -> bytes:
+def _values(place: NamespaceKeys, keys: Sequence[str]) -> bytes:
     return pack("HMGET", place.values, *map(to_bytes, keys))
 
 

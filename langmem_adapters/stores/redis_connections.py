@@ -1,4 +1,4 @@
-"""How the Redis store uses a connection: taken from redis-py's pool, left ready for whoever takes it next."""
+"""How the Redis store borrows connections of redis-py's pools, and leaves them ready for whoever is next."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.stores.redis_outage import NONE_FREE, REPLICA, is_down
 
-__all__ = ["SECOND_VERSION", "Handy", "Orderly", "Turns", "on"]
+__all__ = ["RESP2", "FIFOPool", "FairConnections", "WarmConnections", "on"]
 
 T = TypeVar("T")
 
-SECOND_VERSION = (2, "2")
+RESP2 = (2, "2")
 """Of the protocol: a connection brings nothing but the replies to what was sent."""
 _UNUSABLE = (RedisConnectionError, RedisTimeoutError, OSError)
 
@@ -50,8 +50,8 @@ def _leave(connection: Any, error: BaseException) -> None:
         connection.disconnect()
 
 
-class Turns:
-    """Things to use one at a time, such as connections; who finds none free waits, first come, first served.
+class FIFOPool:
+    """Things to use one at a time, such as connections. Whoever finds none free waits: first come, first served.
 
     Args:
         size: How many there are. At first they are all None, for what is still to be made.
@@ -118,31 +118,31 @@ class Turns:
                 self._waiting.popleft().put(thing)
 
 
-def _turns(pool: ConnectionPool) -> Turns:
+def _fifo(pool: ConnectionPool) -> FIFOPool:
     """For a pool of our own, which would refuse who finds no connection free: he waits here, as long as for an answer.
 
     redis-py has one that waits. Its queue stays locked for ever, where an interrupt comes as it is let go of.
     """
-    return Turns(pool.max_connections, getattr(pool, "timeout", pool.connection_kwargs.get("socket_timeout")))
+    return FIFOPool(pool.max_connections, getattr(pool, "timeout", pool.connection_kwargs.get("socket_timeout")))
 
 
-class Orderly:
-    """A pool of our own, whose connections are used in turn."""
+class FairConnections:
+    """Connections of a pool of our own, lent first come, first served."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
-        self._turns = _turns(pool)
+        self._fifo = _fifo(pool)
 
     def on(self, talk: Callable[[Any], T]) -> T:
         """Talk on a connection, as :func:`on` does."""
-        turn = self._turns.take()
+        turn = self._fifo.take()
         try:
             return on(self._pool, talk)
         finally:
-            self._turns.give_back(turn)
+            self._fifo.give_back(turn)
 
 
-class Handy:
+class WarmConnections:
     """Connections of a pool of our own that were used a moment ago, and so need none of its ceremony.
 
     What a pool does around a call takes a fifth as long as the call. They stay lent from it.
@@ -150,12 +150,12 @@ class Handy:
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
-        self._turns = _turns(pool)
+        self._fifo = _fifo(pool)
 
     @staticmethod
     def suits(pool: ConnectionPool) -> bool:
         """Whether that is all that the pool does: a sentinel's looks for the primary, the third protocol for news."""
-        return type(pool) is ConnectionPool and pool.connection_kwargs.get("protocol") in SECOND_VERSION
+        return type(pool) is ConnectionPool and pool.connection_kwargs.get("protocol") in RESP2
 
     def on(self, talk: Callable[[Any], T]) -> T:
         """Talk on a connection, as :func:`on` does; these are not told to try again."""
@@ -166,16 +166,16 @@ class Handy:
             _leave(connection, error)
             self._release(connection)
             raise
-        self._turns.give_back(connection)
+        self._fifo.give_back(connection)
         return answer
 
     def close(self) -> None:
         """Give them back to the pool."""
-        for connection in self._turns.empty():
+        for connection in self._fifo.empty():
             self._pool.release(connection)
 
     def _take(self) -> Any:
-        connection = self._turns.take()
+        connection = self._fifo.take()
         if connection is not None:
             try:
                 if not connection.can_read():  # nothing was left unread, and the server has not hung up
@@ -187,9 +187,9 @@ class Handy:
         try:
             return self._pool.get_connection()
         except BaseException:
-            self._turns.give_back(None)
+            self._fifo.give_back(None)
             raise
 
     def _release(self, connection: Any) -> None:
         self._pool.release(connection)
-        self._turns.give_back(None)
+        self._fifo.give_back(None)

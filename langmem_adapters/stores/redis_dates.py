@@ -8,7 +8,7 @@ from typing import Any
 from langmem_adapters.errors import Conflict, StoreError
 from langmem_adapters.inspection import Dates
 from langmem_adapters.stores.redis_errors import is_full
-from langmem_adapters.stores.redis_keys import Place
+from langmem_adapters.stores.redis_keys import NamespaceKeys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
@@ -17,7 +17,7 @@ __all__ = ["dates", "discard", "remove"]
 _FOR_EVER, _GONE = -1, -2  # as PTTL says it
 
 
-def dates(wire: Wire, place: Place) -> Dates | None:
+def dates(wire: Wire, place: NamespaceKeys) -> Dates | None:
     """The last write, as the directory has it, and what the longest-lived of the keys has left."""
     lives = wire.send(*((key, pack("PTTL", key)) for key in place[:3]))
     if max(lives) == _GONE:
@@ -25,7 +25,7 @@ def dates(wire: Wire, place: Place) -> Dates | None:
     return Dates(_listed(wire, place) or 0.0, None if _FOR_EVER in lives else max(*lives, 1) / 1000)
 
 
-def discard(wire: Wire, place: Place, before: float) -> bool:
+def discard(wire: Wire, place: NamespaceKeys, before: float) -> bool:
     """Remove the keys and the row, if the row is older; whoever writes meanwhile touches a watched key.
 
     In a cluster the row lies elsewhere and is written a moment after the keys; there, what is written to a namespace
@@ -60,7 +60,7 @@ def discard(wire: Wire, place: Place, before: float) -> bool:
     return True
 
 
-def remove(wire: Wire, place: Place) -> None:
+def remove(wire: Wire, place: NamespaceKeys) -> None:
     """Remove the keys and the row, by commands that a full server takes, as it would not take them in a transaction.
 
     On one server the row goes first, so that what is written in between goes with the rest, and is not there unlisted.
@@ -75,17 +75,17 @@ def remove(wire: Wire, place: Place) -> None:
         wire.send((place.log, removal), (place.directory, unlisting))
 
 
-def _removing(place: Place) -> tuple[bytes, bytes]:
+def _removing(place: NamespaceKeys) -> tuple[bytes, bytes]:
     return pack("UNLINK", *place[:3]), pack("ZREM", place.directory, place.row)
 
 
-def _listed(wire: Wire, place: Place) -> float | None:
+def _listed(wire: Wire, place: NamespaceKeys) -> float | None:
     if not place.directory:
         return None
     return _score(wire.send((place.directory, _row(place)))[0])
 
 
-def _row(place: Place) -> bytes:
+def _row(place: NamespaceKeys) -> bytes:
     return pack("ZMSCORE", place.directory, place.row)
 
 

@@ -10,15 +10,15 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.stores.redis_packing import HOLE, form, pack
 
-__all__ = ["Keys", "Place"]
+__all__ = ["Keys", "NamespaceKeys"]
 
 _ROOT = "."  # for the empty name, as an empty hash tag would be none; no encoded name is equal to it
 _KINDS = ("log", "ids", "val")
 _REMEMBERED = 1024
 
 
-class Place(NamedTuple):
-    """Where a namespace is kept: three keys, and a row of its parent's directory (the root has no parent).
+class NamespaceKeys(NamedTuple):
+    """The keys of a namespace: three of its own, and a row of its parent's directory (the root has no parent).
 
     Beside them, packed once, what every write says of them.
     """
@@ -60,11 +60,11 @@ class Keys:
         self.prefix = prefix
         self.place = lru_cache(_REMEMBERED)(self._place)
 
-    def _place(self, namespace: Namespace) -> Place:
+    def _place(self, namespace: Namespace) -> NamespaceKeys:
         log, ids, values = self.of(namespace)
         directory = self.directory(namespace[:-1]) if namespace else b""
         row = encode_namespace(namespace[-1:]).encode()
-        return Place(
+        return NamespaceKeys(
             *(log, ids, values, directory, row),
             sizes=(pack("XLEN", log), pack("SCARD", ids)),
             lasting=tuple(pack("PERSIST", key) for key in (log, ids, values)),

@@ -19,7 +19,7 @@ from langmem_adapters.errors import Conflict, StoreError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Item
-from langmem_adapters.stores.redis_keys import Place
+from langmem_adapters.stores.redis_keys import NamespaceKeys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
@@ -33,7 +33,7 @@ PAUSES = (0.0, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 _Entry: TypeAlias = "tuple[bytes, list[bytes]]"  # its stream id and its fields
 
 
-def reading(place: Place, after: int, before: int | None, limit: int | None, *, reverse: bool) -> bytes:
+def reading(place: NamespaceKeys, after: int, before: int | None, limit: int | None, *, reverse: bool) -> bytes:
     """Read entries with ``after < seq < before``; both bounds must leave room for one."""
     low = b"(" + _stream_id(after) if after > 0 else b"-"
     high = b"(" + _stream_id(before) if before is not None else b"+"
@@ -48,7 +48,7 @@ def item(stream_id: bytes, fields: list[bytes]) -> Item:
     return Item(_seq(stream_id), to_text(fields[1]), fields[3])
 
 
-def appending(place: Place, entries: Mapping[str, bytes]) -> list[bytes]:
+def appending(place: NamespaceKeys, entries: Mapping[str, bytes]) -> list[bytes]:
     """Append entries, known or not: :func:`settle` looks at the replies. Without any, make an empty log."""
     if not entries:
         create = pack("XGROUP", "CREATE", place.log, "touch", "$", "MKSTREAM")
@@ -65,7 +65,7 @@ def appending(place: Place, entries: Mapping[str, bytes]) -> list[bytes]:
     return [pack("SMISMEMBER", place.ids, *ids), pack("SADD", place.ids, *ids), *added, place.sizes[1]]
 
 
-def removing(place: Place, items: Sequence[Item]) -> list[bytes]:
+def removing(place: NamespaceKeys, items: Sequence[Item]) -> list[bytes]:
     """Remove entries, with their ids."""
     return [
         pack("XDEL", place.log, *(_stream_id(item.seq) for item in items)),
@@ -74,7 +74,7 @@ def removing(place: Place, items: Sequence[Item]) -> list[bytes]:
 
 
 def settle(
-    wire: Wire, place: Place, entries: Mapping[str, bytes], replies: list[Any]
+    wire: Wire, place: NamespaceKeys, entries: Mapping[str, bytes], replies: list[Any]
 ) -> Flow[tuple[dict[str, bool], int]]:
     """From the replies to :func:`appending`: which ids are new, and how long the log is.
 
@@ -94,7 +94,7 @@ def settle(
     return {id_: not old or kept.get(to_bytes(id_)) == stream_id for id_, stream_id, old in own}, len(kept)
 
 
-def _take_back(wire: Wire, place: Place, repeated: list[bytes]) -> int | None:
+def _take_back(wire: Wire, place: NamespaceKeys, repeated: list[bytes]) -> int | None:
     """Remove the entries that were just written again; give the log's length.
 
     None, if the set of ids knows of entries that the log has lost: then one of these may be the only copy.
@@ -115,13 +115,13 @@ def _take_back(wire: Wire, place: Place, repeated: list[bytes]) -> int | None:
     return None if replies is None else int(replies[1])
 
 
-def last(wire: Wire, place: Place) -> int:
+def last(wire: Wire, place: NamespaceKeys) -> int:
     """The newest entry's sequence number."""
     (newest,) = wire.send((place.log, pack("XREVRANGE", place.log, b"+", b"-", "COUNT", 1)))
     return _seq(newest[0][0]) if newest else 0
 
 
-def repair(wire: Wire, place: Place, until: float = math.inf) -> dict[bytes, bytes]:
+def repair(wire: Wire, place: NamespaceKeys, until: float = math.inf) -> dict[bytes, bytes]:
     """Leave each id once, where it came first, and make the set agree; what came after ``until`` is left as it is.
 
     Gives id -> stream id. The log is read page by page, unwatched; then only its growth since, watched: other writers
@@ -130,14 +130,14 @@ def repair(wire: Wire, place: Place, until: float = math.inf) -> dict[bytes, byt
     """
     with suppress(Conflict):
         for _ in range(_RESTARTS):
-            census = _Census(place, until)
-            while census.count_page(wire.send((place.log, census.rest(_PAGE)))[0]):
+            occurrences = _IdOccurrences(place, until)
+            while occurrences.count_page(wire.send((place.log, occurrences.rest(_PAGE)))[0]):
                 pass
             (members,) = wire.send((place.ids, pack("SMEMBERS", place.ids)))
-            reads = [census.rest(None), pack("XLEN", place.log), pack("PTTL", place.log)]
-            if wire.optimistic(place.log, reads, partial(census.cure, members)) is not None:
+            reads = [occurrences.rest(None), pack("XLEN", place.log), pack("PTTL", place.log)]
+            if wire.optimistic(place.log, reads, partial(occurrences.cure, members)) is not None:
                 break
-    return census.first
+    return occurrences.first
 
 
 def without_repeats(entries: Sequence[_Entry], after: int) -> list[_Entry]:
@@ -148,10 +148,10 @@ def without_repeats(entries: Sequence[_Entry], after: int) -> list[_Entry]:
     return [entry for entry in first.values() if _seq(entry[0]) > after]
 
 
-class _Census:
-    """What the entries of a log say about its ids."""
+class _IdOccurrences:
+    """Where in a log each id stands, and which entries repeat one."""
 
-    def __init__(self, place: Place, until: float) -> None:
+    def __init__(self, place: NamespaceKeys, until: float) -> None:
         self.first: dict[bytes, bytes] = {}
         self._repeats: list[bytes] = []  # what may be removed
         self._place = place

@@ -1,6 +1,6 @@
-"""What the Redis store does while its server does not answer: tries again for a moment, then fails at once.
+"""Retries and a circuit breaker for a Redis server that does not answer.
 
-:class:`Patience` repeats a call whose failure may pass by itself. A
+:class:`Retries` repeats a call whose failure may pass by itself. A
 :class:`~langmem_adapters.concurrency.breaker.Breaker` remembers that nothing helped: from then on a call costs
 microseconds instead of a timeout, until a probe beside the calls finds the server back.
 """
@@ -29,7 +29,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from langmem_adapters.concurrency import pauses
 
-__all__ = ["LOST", "REPLICA", "Patience", "is_down", "may_pass"]
+__all__ = ["LOST", "REPLICA", "Retries", "is_down", "may_pass"]
 
 T = TypeVar("T")
 
@@ -75,8 +75,8 @@ def may_pass(error: Exception) -> bool:
 
 
 @dataclass(frozen=True)
-class Patience:
-    """Repeats a call after growing, jittered pauses; no try begins more than ``seconds`` after the first."""
+class Retries:
+    """Exponential backoff with jitter; no attempt begins more than ``seconds`` after the first."""
 
     seconds: float
     clock: Callable[[], float] = time.monotonic

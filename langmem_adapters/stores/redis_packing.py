@@ -1,4 +1,4 @@
-"""Commands as a Redis server reads them."""
+"""Commands as bytes of RESP, the protocol of Redis."""
 
 from __future__ import annotations
 

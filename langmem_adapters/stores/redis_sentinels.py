@@ -17,7 +17,7 @@ from redis import ConnectionPool, Redis
 from redis.exceptions import RedisError
 from redis.sentinel import SentinelConnectionPool
 
-__all__ = ["Heeding", "sentinels_of"]
+__all__ = ["SentinelWatch", "sentinels_of"]
 
 T = TypeVar("T")
 
@@ -30,8 +30,13 @@ def sentinels_of(pool: ConnectionPool) -> Sequence[Redis]:
     return pool.sentinel_manager.sentinels if isinstance(pool, SentinelConnectionPool) else ()
 
 
-class Heeding:
-    """A pool, and how to talk on one of its connections."""
+class SentinelWatch:
+    """Watches for failovers, in the background, while connections of a Sentinel pool are used.
+
+    Args:
+        pool: Asks the sentinels.
+        on: Talks on one of its connections.
+    """
 
     def __init__(self, pool: SentinelConnectionPool, on: Callable[[Callable[[Any], Any]], Any]) -> None:
         self._pool = pool

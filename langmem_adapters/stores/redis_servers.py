@@ -1,4 +1,4 @@
-"""Whom the Redis store talks to: one server, or the nodes of a cluster; and what it does when they are out of reach."""
+"""The servers behind a Redis store: one, or the nodes of a cluster, with retries and a circuit breaker for each."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from redis.sentinel import SentinelConnectionPool
 
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.stores.redis_connections import Handy, Orderly, on
-from langmem_adapters.stores.redis_outage import Patience, is_down, may_pass
+from langmem_adapters.stores.redis_connections import FairConnections, WarmConnections, on
+from langmem_adapters.stores.redis_outage import Retries, is_down, may_pass
 from langmem_adapters.stores.redis_packing import pack
-from langmem_adapters.stores.redis_sentinels import Heeding, sentinels_of
+from langmem_adapters.stores.redis_sentinels import SentinelWatch, sentinels_of
 
 __all__ = ["Cluster", "OneServer", "Servers"]
 
@@ -50,16 +50,16 @@ class OneServer:
 
     one_slot = True
 
-    def __init__(self, pool: ConnectionPool, owned: bool, patience: Patience, breaker: _MakeBreaker) -> None:
+    def __init__(self, pool: ConnectionPool, owned: bool, retries: Retries, breaker: _MakeBreaker) -> None:
         self._pool = pool
         self._owned = owned
         # Connections of a given client have been told by its owner how to try again.
-        self._patience = patience if owned else Patience(0)
-        self._handy = Handy(pool) if owned and Handy.suits(pool) else None
-        lines = self._handy or (Orderly(pool) if owned else None)
-        talk_on = lines.on if lines else partial(on, pool)
+        self._retries = retries if owned else Retries(0)
+        self._warm = WarmConnections(pool) if owned and WarmConnections.suits(pool) else None
+        connections = self._warm or (FairConnections(pool) if owned else None)
+        talk_on = connections.on if connections else partial(on, pool)
         if isinstance(pool, SentinelConnectionPool) and pool.is_master:
-            talk_on = Heeding(pool, talk_on).on
+            talk_on = SentinelWatch(pool, talk_on).on
         self._on = talk_on
         self._breaker = breaker(lambda: talk_on(_ping), is_down if owned else _is_costly)
 
@@ -71,11 +71,11 @@ class OneServer:
 
     def call(self, key: bytes, talk: _Talk[T]) -> T:  # noqa: ARG002 - as in a cluster
         attempt: Callable[[], T] = partial(self._on, talk)
-        return self._breaker.guard(lambda: self._patience.call(attempt))
+        return self._breaker.guard(lambda: self._retries.call(attempt))
 
     def close(self) -> None:
-        if self._handy:
-            self._handy.close()
+        if self._warm:
+            self._warm.close()
         if self._owned:
             self._pool.disconnect()
             for sentinel in sentinels_of(self._pool):
@@ -87,16 +87,14 @@ class Cluster:
 
     one_slot = False
 
-    def __init__(
-        self, make: Callable[[], RedisCluster], owned: bool, patience: Patience, breaker: _MakeBreaker
-    ) -> None:
+    def __init__(self, make: Callable[[], RedisCluster], owned: bool, retries: Retries, breaker: _MakeBreaker) -> None:
         self._make = make
         self._owned = owned
-        self._patience = patience
+        self._retries = retries
         self._breaker = breaker
         self._breakers: dict[str, Breaker] = {}  # by node, or slot that none serves; "" at first
         self._lock = ForkSafeLock()
-        self._orderly: WeakKeyDictionary[ConnectionPool, Orderly] = WeakKeyDictionary()
+        self._fair: WeakKeyDictionary[ConnectionPool, FairConnections] = WeakKeyDictionary()
         self._client: RedisCluster | None = None
         self._failure: tuple[float, Exception] | None = None  # of the last who made a client in vain, and when
 
@@ -116,7 +114,7 @@ class Cluster:
     def call(self, key: bytes, talk: _Talk[T]) -> T:
         attempt: Callable[[], T] = lambda: self._on(self._pool(key))(talk)  # noqa: E731 - with its type
         return self._breaker_of(key).guard(
-            lambda: self._patience.call(attempt, _may_pass_in_a_cluster, self._look_again)
+            lambda: self._retries.call(attempt, _may_pass_in_a_cluster, self._look_again)
         )
 
     def close(self) -> None:
@@ -136,7 +134,7 @@ class Cluster:
         """As :func:`on` a pool; for one of our own, in order."""
         if not self._owned:
             return partial(on, pool)
-        return (self._orderly.get(pool) or self._orderly.setdefault(pool, Orderly(pool))).on
+        return (self._fair.get(pool) or self._fair.setdefault(pool, FairConnections(pool))).on
 
     def _connected(self) -> RedisCluster:
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""How the Redis store talks: whole transactions in one round trip, on connections to one server or to a cluster's.
+"""Transactions and pipelines of the Redis store, each in one round trip, on one server or on a cluster's.
 
 redis-py's pipelines cost about as much as the trip itself, so its connections are used without them: their pools,
 handshakes, parsing, health checks and retries.
@@ -19,9 +19,9 @@ from redis.exceptions import OutOfMemoryError, RedisClusterException, RedisError
 from langmem_adapters.concurrency.breaker import GRACE, Breaker
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Answer, Step
-from langmem_adapters.stores.redis_connections import SECOND_VERSION
+from langmem_adapters.stores.redis_connections import RESP2
 from langmem_adapters.stores.redis_errors import is_full, translate
-from langmem_adapters.stores.redis_outage import LOST, Patience, may_pass
+from langmem_adapters.stores.redis_outage import LOST, Retries, may_pass
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_servers import Cluster, OneServer, Servers
 
@@ -50,14 +50,14 @@ class Wire:
     def __init__(
         self, source: ConnectionPool | Callable[[], RedisCluster], address: str, *, owned: bool, retry_for: float
     ) -> None:
-        patience = Patience(retry_for)
+        retries = Retries(retry_for)
 
         def breaker(probe: Callable[[], object], broken_by: Callable[[Exception], bool]) -> Breaker:
             grace = min(GRACE, retry_for)
             return Breaker(probe, lambda error: str(translate(error, address)), is_down=broken_by, grace=grace)
 
         kind: Any = Cluster if callable(source) else OneServer
-        self._servers: Servers = kind(source, owned, patience, breaker)
+        self._servers: Servers = kind(source, owned, retries, breaker)
         self._address = address
         self.one_slot = self._servers.one_slot
         """Whether all keys may be in one transaction; in a cluster, only those with the same hash tag."""
@@ -268,7 +268,7 @@ def _replies(connection: Any, count: int) -> list[Any]:
 
 def _arrived(connection: Any, most: int) -> Iterable[Any]:
     """Replies that came with the one that was just read; redis-py spends as long on each as the server does."""
-    if connection.protocol not in SECOND_VERSION:  # in the third version, news may come in between
+    if connection.protocol not in RESP2:  # in the third version, news may come in between
         return ()
     reader = getattr(getattr(connection, "_parser", None), "_reader", None)
     return islice(iter(reader.gets, _NO_MORE), most) if reader else ()

@@ -117,7 +117,7 @@ class SQLiteStore(Shared):
             added = sum(new)
             row = note(connection, found, added=added, removed=0, ttl=ttl, now=now)
             values = sqlite_values.read(connection, found.number, keys) if keys else {}
-        end = sqlite_append.End(found.number, *row, found.free + added)
+        end = sqlite_append.LogEnd(found.number, *row, found.free + added)
         sqlite_append.remember(connection, name, end)
         return Appended(new, end.length(), values)
 

@@ -15,7 +15,7 @@ from langmem_adapters.files.places import Connection
 from langmem_adapters.protocols import Appended
 from langmem_adapters.stores.sqlite_namespaces import BEHIND, BITS, SINCE
 
-__all__ = ["FEW", "End", "append", "remember"]
+__all__ = ["FEW", "LogEnd", "append", "remember"]
 
 FEW = 8
 """Entries that are appended, and keys that are asked for, by one statement at the most."""
@@ -23,7 +23,7 @@ FEW = 8
 _LOGS = 1000  # whose ends a connection remembers
 
 
-class End(NamedTuple):
+class LogEnd(NamedTuple):
     """Where a log ends, and what its namespace's row says."""
 
     number: int
@@ -40,7 +40,7 @@ def append(
     connection: Connection, name: str, entries: Sequence[tuple[str, bytes]], now: float, keys: Sequence[str]
 ) -> Appended | None:
     """Append all, where none of the ids is known and none of the keys has a value; None: nothing is written."""
-    end: End | None = connection.remembered.get(name)
+    end: LogEnd | None = connection.remembered.get(name)
     if end is None or not entries or max(len(entries), len(keys)) > FEW:
         return None
     rows = [value for n, entry in enumerate(entries, end.free) for value in (n, *entry)]
@@ -58,7 +58,7 @@ def append(
     return Appended([True] * added, end.length(), {})
 
 
-def remember(connection: Connection, name: str, end: End) -> None:
+def remember(connection: Connection, name: str, end: LogEnd) -> None:
     """Know where a log ends, once that is committed."""
     if len(connection.remembered) >= _LOGS:
         connection.remembered.clear()

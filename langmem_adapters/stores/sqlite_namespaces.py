@@ -16,7 +16,20 @@ from typing import NamedTuple
 
 from langmem_adapters.keys import Namespace, encode_namespace
 
-__all__ = ["BEHIND", "BITS", "SCHEMA", "SINCE", "UPDATED_AT", "Found", "add", "bounds", "drop", "find", "note", "open_"]
+__all__ = [
+    "BEHIND",
+    "BITS",
+    "SCHEMA",
+    "SINCE",
+    "UPDATED_AT",
+    "NamespaceState",
+    "add",
+    "bounds",
+    "drop",
+    "find",
+    "note",
+    "open_",
+]
 
 BEHIND = 60
 """Seconds by which ``listed_at``, which is in the index, may stay behind the last write."""
@@ -75,8 +88,8 @@ _PUT_BESIDE = "UPDATE langmem_log SET value = ? WHERE seq >> 32 = ? AND id = ?"
 _CULL = 1000  # log entries of expired namespaces removed beside each write, so that no sweep is ever needed
 
 
-class Found(NamedTuple):
-    """What is known of a namespace that is about to be written."""
+class NamespaceState(NamedTuple):
+    """The row of a namespace that is about to be written."""
 
     number: int
     next: int
@@ -105,25 +118,25 @@ def find(connection: sqlite3.Connection, name: str, now: float) -> tuple[int, in
 
 def open_(
     connection: sqlite3.Connection, name: str, namespace: Namespace, now: float, *, for_values: bool = False
-) -> Found:
+) -> NamespaceState:
     """Find a namespace by its encoded name, or make it. ``for_values`` also looks whether some have their own rows."""
     row = connection.execute(_OPEN[for_values], (now, name)).fetchone()
     if row is not None and row[5] is not None and row[5] <= now:
         drop(connection, row[0])
         row = None
     if row is not None:
-        return Found(*row)
+        return NamespaceState(*row)
     number = connection.execute(
         "INSERT INTO langmem_namespaces (name, parent, next, total, updated_at) VALUES (?, ?, 1, 0, 0)",
         (name, encode_namespace(namespace[:-1])),
     ).lastrowid
     expired = connection.execute(f"SELECT ({_EXPIRED})", (now,)).fetchone()
-    return Found(int(number or 0), 1, 0, 0, -math.inf, None, expired[0], beside=False, alone=False)
+    return NamespaceState(int(number or 0), 1, 0, 0, -math.inf, None, expired[0], beside=False, alone=False)
 
 
 def add(
     connection: sqlite3.Connection,
-    found: Found,
+    found: NamespaceState,
     entries: Sequence[tuple[str, bytes]],
     now: float,
     values: Mapping[str, bytes] = MappingProxyType({}),
@@ -144,7 +157,7 @@ def add(
 
 
 def note(
-    connection: sqlite3.Connection, found: Found, *, added: int, removed: int, ttl: float | None, now: float
+    connection: sqlite3.Connection, found: NamespaceState, *, added: int, removed: int, ttl: float | None, now: float
 ) -> tuple[int, int]:
     """Write the row, where the entries that were added do not say enough; and remove something that has expired.
 

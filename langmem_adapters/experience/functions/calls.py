@@ -18,9 +18,9 @@ from typing import Any
 
 from langmem_adapters.concurrency import pauses
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
-from langmem_adapters.experience.background_scoring import BackgroundScoring, Kept
+from langmem_adapters.experience.background_scoring import BackgroundScoring, Unscored
 from langmem_adapters.experience.functions.arguments import Arguments
-from langmem_adapters.experience.functions.rules import Rules, Turn, replaced
+from langmem_adapters.experience.functions.rules import Invocation, Rules, replaced
 from langmem_adapters.experience.policies import attempt, decision, verdict
 from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.responses import Responses
@@ -87,7 +87,7 @@ class Calls:
 
     # --- before the call
 
-    def begin(self, turn: Turn) -> Flow[Turn]:
+    def begin(self, turn: Invocation) -> Flow[Invocation]:
         """What a call comes to: served, or to be made. Who blocks holds it from before: an interrupt has no moment."""
         pool = self.pool
         if not (pool.reads or pool.writes):
@@ -116,7 +116,7 @@ class Calls:
         turn.started = self._timer()
         return turn
 
-    def _serve(self, turn: Turn, *, again: bool = False) -> Flow[bool]:
+    def _serve(self, turn: Invocation, *, again: bool = False) -> Flow[bool]:
         """Serve from the pool, if that is possible."""
         try:
             experience = yield from self.pool.lookup_flow(turn.key, again=again)
@@ -131,7 +131,7 @@ class Calls:
             self._degrade(error)
         return False
 
-    def _accepts(self, turn: Turn, experience: Experience) -> Flow[bool]:
+    def _accepts(self, turn: Invocation, experience: Experience) -> Flow[bool]:
         if self._rules.judge is None:
             return True
         if experience.uuid == turn.refused:  # looked at again
@@ -150,7 +150,7 @@ class Calls:
     def _reject(self) -> None:
         self._counts["rejected"] += 1
 
-    def _similar(self, turn: Turn) -> Flow[bool]:
+    def _similar(self, turn: Invocation) -> Flow[bool]:
         """Serve a similar experience of which the judge says that it will do."""
         for experience, _ in (yield from self.pool.similar_flow(turn.req, self._rules.k, turn.may_have)):
             if self._rules.judge and (yield from verdict(self._rules.judge, experience, turn.req)):
@@ -159,7 +159,7 @@ class Calls:
             self._reject()
         return False
 
-    def _read(self, turn: Turn, experience: Experience, *, own: bool = True) -> Flow[bool]:
+    def _read(self, turn: Invocation, experience: Experience, *, own: bool = True) -> Flow[bool]:
         try:
             turn.value = self.responses.of(experience)
         except SerializationError as damage:
@@ -172,7 +172,7 @@ class Calls:
         self._counts["hits"] += 1
         return True
 
-    def _add_context(self, turn: Turn, bound: inspect.BoundArguments) -> Flow[None]:
+    def _add_context(self, turn: Invocation, bound: inspect.BoundArguments) -> Flow[None]:
         builder, name = self._rules.context_builder, self._replaced
         if builder is None or name is None or not self.pool.reads:
             return
@@ -189,7 +189,7 @@ class Calls:
 
     # --- several at once
 
-    def _board(self, turn: Turn) -> Flow[None]:
+    def _board(self, turn: Invocation) -> Flow[None]:
         """Wait for whoever makes the same call, in this process or in another; or become the one who does."""
         until = self._timer() + self._rules.wait
         while turn.flight is None:
@@ -216,12 +216,12 @@ class Calls:
         if turn.served:
             self.let_go(turn)
 
-    def _lead(self, turn: Turn, flight: Flight) -> None:
+    def _lead(self, turn: Invocation, flight: Flight) -> None:
         turn.flight = flight
         # A task may be cancelled in the very moment in which it gets its turn, and then nobody has it.
         weakref.finalize(turn, self._abandon, flight).atexit = False
 
-    def _lease(self, turn: Turn, flight: Flight, until: float) -> Flow[None]:
+    def _lease(self, turn: Invocation, flight: Flight, until: float) -> Flow[None]:
         """Wait for another process that makes the same call, if there is one; what it makes is served."""
         leases = self._leases()
         awaited: bytes | None = None
@@ -249,7 +249,7 @@ class Calls:
 
     # --- after the call
 
-    def finish(self, turn: Turn, value: Any) -> Flow[None]:
+    def finish(self, turn: Invocation, value: Any) -> Flow[None]:
         """Keep what the function returned, and tell those who wait for it."""
         with self.held(turn):
             if turn.keeps:
@@ -260,7 +260,7 @@ class Calls:
             elif turn.kept is not None and (slower := self.in_air(turn.key)) is not None:
                 slower.land(turn.kept.to_bytes())  # whoever waits for that one need not wait any longer
 
-    def _keep(self, turn: Turn, value: Any) -> Flow[None]:
+    def _keep(self, turn: Invocation, value: Any) -> Flow[None]:
         took = {"time_cost": self._timer() - turn.started}
         try:
             seen = self.responses.seen(value)
@@ -282,7 +282,7 @@ class Calls:
         self._counts["refused"] += 1
         self._warn(f"a result of {self._name} is not kept: {error}")
 
-    def _create(self, turn: Turn, value: Any, made: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others
+    def _create(self, turn: Invocation, value: Any, made: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others
         """Put an experience into the pool: the place of what else is kept of a value, and goes with it."""
         return (yield from self.pool.create_flow(made, key=turn.key))
 
@@ -298,12 +298,12 @@ class Calls:
         """The call for this key that this process is making."""
         return self._flights.of(key)
 
-    def led(self, turn: Turn) -> AbstractContextManager[None]:
+    def led(self, turn: Invocation) -> AbstractContextManager[None]:
         """While the call is made: the same call from inside of it does not wait for it."""
         return self._flights.led(turn.flight)
 
     @contextmanager
-    def held(self, turn: Turn) -> Iterator[None]:
+    def held(self, turn: Invocation) -> Iterator[None]:
         """While a call is made, or its stream is read: if it fails, or nobody reads on, others may try."""
         try:
             yield
@@ -311,7 +311,7 @@ class Calls:
             self.let_go(turn)
             raise
 
-    def let_go(self, turn: Turn) -> None:
+    def let_go(self, turn: Invocation) -> None:
         """Give up a call that failed, was broken off, or need not be made. Does not wait for the store.
 
         After a failure, all who wait for it make a call of their own: by what is being raised, it is one.
@@ -331,15 +331,15 @@ class Calls:
 
     # --- scores
 
-    def score_later(self, turn: Turn) -> None:
+    def score_later(self, turn: Invocation) -> None:
         """Have a result scored in the background."""
         if turn.kept is not None:
-            self._scoring.begin(Kept(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))
+            self._scoring.begin(Unscored(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))
 
-    def ascore_later(self, turn: Turn) -> None:
+    def ascore_later(self, turn: Invocation) -> None:
         """:meth:`score_later` for an async function: on its event loop, where the scorer needs one."""
         if turn.kept is not None:
-            self._scoring.abegin(Kept(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))
+            self._scoring.abegin(Unscored(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))
 
     # --- failures
 

@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.functions.arguments import Arguments
-from langmem_adapters.experience.keeping import QueryType
 from langmem_adapters.experience.policies import AtLeast, ContextBuilder, Judge, Scorer, Serializer, asks_async
+from langmem_adapters.experience.pool_flows import QueryType
 from langmem_adapters.experience.single_flight.flights import Flight
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.validation import check_count, check_function, check_on_error, check_plain
 
-__all__ = ["Rules", "Turn", "replaced"]
+__all__ = ["Invocation", "Rules", "replaced"]
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Rules:
 
 
 @dataclass
-class Turn:
-    """One call: what the function is to be called with, or what it need not be called for."""
+class Invocation:
+    """One call of a function: its arguments, or the result that was found in its place."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from langmem_adapters.codec import encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.cached import FunctionCache
-from langmem_adapters.experience.functions.rules import Turn
+from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.flow import arun, is_coroutine, run
 
 __all__ = ["wrapped"]
@@ -37,7 +37,7 @@ def wrapped(function: F, cache: FunctionCache) -> F:
 def _plain(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        turn = Turn(args, kwargs)
+        turn = Invocation(args, kwargs)
         with cache.held(turn):
             run(cache.begin(turn))
             if turn.served:
@@ -54,7 +54,7 @@ def _plain(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., 
 def _coroutine(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        turn = await arun(cache.begin(Turn(args, kwargs)))
+        turn = await arun(cache.begin(Invocation(args, kwargs)))
         if turn.served:
             return turn.value
         with cache.held(turn), cache.led(turn):
@@ -69,7 +69,7 @@ def _coroutine(function: Callable[..., Any], cache: FunctionCache) -> Callable[.
 def _stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        turn = run(cache.begin(Turn(args, kwargs)))
+        turn = run(cache.begin(Invocation(args, kwargs)))
         if turn.served:
             for item in turn.value:
                 _hears_nothing((yield item))
@@ -107,7 +107,7 @@ def _stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[...,
 def _async_stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[..., Any]:
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        turn = await arun(cache.begin(Turn(args, kwargs)))
+        turn = await arun(cache.begin(Invocation(args, kwargs)))
         if turn.served:
             for item in turn.value:
                 _hears_nothing((yield item))

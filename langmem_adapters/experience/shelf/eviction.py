@@ -1,4 +1,4 @@
-"""What goes from a shelf by itself: what is beyond its bounds, and what nobody can be served.
+"""The eviction policy of a shelf: CLOCK (second chance) with scores. What is expired or beyond the bounds goes.
 
 Both are looked for at the old end of the log, a few entries on each write and never more. What was used since it last
 stood there goes back to the new end (a mark, written once a round, says so), and of the others the least worthy go
@@ -14,18 +14,18 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.shelf.rows import BYTES, USED, Rows, number
 from langmem_adapters.protocols import Item, Page
 
-__all__ = ["Evicted", "Room"]
+__all__ = ["Evicted", "Eviction"]
 
 Evicted = list[tuple[str, bytes]]
 """Keys and values of what had to go."""
 
 _LOOK = 8  # entries of the old end that are looked at in one go
 _PASSES = 8  # at most, on one write
-_MERCY = 4  # passes in which what was used is spared
+_SPARING = 4  # passes in which what was used is spared
 _SLACK = 128  # of so many entries one more is dropped than must be, so that not every write has to
 
 
-class _Round(NamedTuple):
+class _Choice(NamedTuple):
     """What to drop from the old end, and what to put back to the new end."""
 
     drop: list[Item]
@@ -33,8 +33,8 @@ class _Round(NamedTuple):
     values: dict[str, bytes]
 
 
-class Room:
-    """Blocking; meant for a flow's steps.
+class Eviction:
+    """Keeps a shelf within its bounds. Blocking; meant for a flow's steps.
 
     Args:
         rows: What is kept.
@@ -54,7 +54,7 @@ class Room:
         self._worth = worth
         self._swept = 0  # how far the log was looked through
 
-    def make(self, evicted: Evicted) -> list[Item]:
+    def evict(self, evicted: Evicted) -> list[Item]:
         """Drop what is beyond the bounds; gives what left the log, and adds what was kept of it to ``evicted``."""
         left: list[Item] = []
         for count in range(_PASSES):
@@ -64,7 +64,7 @@ class Room:
                 break
             if self._max_entries is not None and entries > 0:
                 entries += min(_LOOK - 1, self._max_entries // _SLACK)
-            left += self._carry_out(self._choose(page.items, entries, size, merciful=count < _MERCY), evicted)
+            left += self._carry_out(self._choose(page.items, entries, size, sparing=count < _SPARING), evicted)
         return left
 
     def sweep(self, evicted: Evicted | None = None) -> list[Item]:
@@ -79,7 +79,7 @@ class Room:
             items, values = self._rows.together(items)
             drop = [item for item in items if self._is_spent(values.get(item.id), unread=evicted is None)]
             if drop:
-                left += self._carry_out(_Round(drop, [], values), [] if evicted is None else evicted)
+                left += self._carry_out(_Choice(drop, [], values), [] if evicted is None else evicted)
             if len(drop) < _LOOK:
                 break
         return left
@@ -92,19 +92,19 @@ class Room:
         size = 0 if self._max_bytes is None or not page.total else number(page.values.get(BYTES)) - self._max_bytes
         return entries, size
 
-    def _choose(self, items: Sequence[Item], entries: int, size: int, *, merciful: bool) -> _Round:
+    def _choose(self, items: Sequence[Item], entries: int, size: int, *, sparing: bool) -> _Choice:
         items, values = self._rows.together(items)
         worths = {item.id: self._worth(values[item.id]) for item in items if item.id in values}
-        used = [item for item in items if merciful and USED + item.id in values and worths.get(item.id) is not None]
+        used = [item for item in items if sparing and USED + item.id in values and worths.get(item.id) is not None]
         drop = [item for item in items if worths.get(item.id) is None]  # expired, damaged, or deleted
         rest = [item for item in items if item not in drop and item not in used]
         for item in sorted(rest, key=lambda item: worths[item.id] or 0.0):
             if len(drop) >= entries and sum(len(values.get(item.id, b"")) for item in drop) >= size:
                 break
             drop.append(item)
-        return _Round(drop, used, values)
+        return _Choice(drop, used, values)
 
-    def _carry_out(self, chosen: _Round, evicted: Evicted) -> list[Item]:
+    def _carry_out(self, chosen: _Choice, evicted: Evicted) -> list[Item]:
         drop, spare, values = chosen
         keys = [item.id for item in drop]
         done = self._rows.change(

@@ -21,17 +21,17 @@ from langmem_adapters.experience.shelf.rows import Rows
 from langmem_adapters.flow import submit
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Item, Position, SemanticIndex
-from langmem_adapters.records.following import Change, follow, steadily
+from langmem_adapters.records.following import IndexChange, follow, steadily
 
-__all__ = ["Found"]
+__all__ = ["ShelfIndex"]
 
 _MOMENT = 0.1  # seconds; so that what was kept just now is found, where its text is soon embedded
 _TRIES = 5  # to forget, while others tell the index of new entries; then it is left to whoever finds them
 _log = logging.getLogger("langmem_adapters")
 
 
-class Found:
-    """Blocking; meant for a flow's steps.
+class ShelfIndex:
+    """The search index of a shelf. Blocking; meant for a flow's steps.
 
     Args:
         rows: What is kept.
@@ -88,12 +88,12 @@ class Found:
     def _follow(self) -> Position | None:
         told: list[str] = []
 
-        def change(items: Sequence[Item]) -> Change:
+        def change(items: Sequence[Item]) -> IndexChange:
             data = self._rows.get([item.id for item in items])
             texts = {item.id: self._text_of(data[item.id]) if item.id in data else None for item in items}
             told[:] = [key for key, text in texts.items() if text]
             upsert = [Document(key, text) for key, text in texts.items() if text]
-            return Change(upsert, [key for key, text in texts.items() if not text])
+            return IndexChange(upsert, [key for key, text in texts.items() if not text])
 
         def report(_: int) -> None:
             self.forget(told)  # what went while the index was told of it, which may take as long as a model does

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from langmem_adapters.errors import Conflict
-from langmem_adapters.experience.shelf.recent import changed
+from langmem_adapters.experience.shelf.read_cache import invalidate
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 from langmem_adapters.records.paging import pages
@@ -86,7 +86,7 @@ class Rows:
         except Conflict:
             return False
         finally:
-            changed(self.namespace, keys)
+            invalidate(self.namespace, keys)
         return True
 
     def bury(self, values: Mapping[str, bytes]) -> bool:

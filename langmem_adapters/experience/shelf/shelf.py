@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, StoreError
-from langmem_adapters.experience.shelf.eviction import Evicted, Room
-from langmem_adapters.experience.shelf.index import Found
-from langmem_adapters.experience.shelf.recent import Recent, changed
+from langmem_adapters.experience.shelf.eviction import Evicted, Eviction
+from langmem_adapters.experience.shelf.index import ShelfIndex
+from langmem_adapters.experience.shelf.read_cache import ReadCache, invalidate
 from langmem_adapters.experience.shelf.rows import GRAVE, USED, Rows
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Index, Item, Store
@@ -39,7 +39,7 @@ class Shelf:
         worth: Gives what an entry is worth keeping; None for one that is worth nothing at all.
         index: What finds entries by text, if anything does.
         text_of: Gives the text of an entry by which it is to be found; None: not to be found.
-        recent: Keeps what was read last.
+        read_cache: In front of the store.
     """
 
     def __init__(
@@ -52,30 +52,30 @@ class Shelf:
         worth: Callable[[bytes], float | None],
         index: Index | None = None,
         text_of: Callable[[bytes], str | None] = lambda _: None,
-        recent: Recent | None = None,
+        read_cache: ReadCache | None = None,
     ) -> None:
         self.store = store
         self.namespace = namespace
         self.index = index
-        self.recent = recent
+        self.read_cache = read_cache
         self._max_bytes = max_bytes
         self._bounded = not (max_entries is None and max_bytes is None)
         self._text_of = text_of
         self._rows = Rows(store, namespace, bounded=self._bounded, counted=max_bytes is not None)
-        self._room = Room(self._rows, max_entries=max_entries, max_bytes=max_bytes, worth=worth)
-        self._found = None if index is None else Found(self._rows, index, text_of)
+        self._eviction = Eviction(self._rows, max_entries=max_entries, max_bytes=max_bytes, worth=worth)
+        self._index = None if index is None else ShelfIndex(self._rows, index, text_of)
 
     def get(self, key: str) -> bytes | None:
         """Read an entry; what is read is used."""
-        recent = self.recent
-        if recent is None:
+        read_cache = self.read_cache
+        if read_cache is None:
             return self._stored(key)
-        data = recent.get(key)
+        data = read_cache.get(key)
         if data is None:
-            ticket = recent.ticket()
+            token = read_cache.token()
             data = self._stored(key)
             if data is not None:
-                recent.keep(key, data, ticket)
+                read_cache.keep(key, data, token)
         return data
 
     def _stored(self, key: str) -> bytes | None:
@@ -107,13 +107,13 @@ class Shelf:
             self.delete([key])
             evicted.append((key, data))
             return 1
-        while (left := self._put(key, data, has_text=has_text or self._found is not None)) is None:
+        while (left := self._put(key, data, has_text=has_text or self._index is not None)) is None:
             pass
         if self._bounded:
-            left += self._room.make(evicted)
+            left += self._eviction.evict(evicted)
         gone = len(evicted) - before
         if not gone and zlib.crc32(to_bytes(key)) % _SELDOM == 0:
-            left += self._room.sweep(evicted)
+            left += self._eviction.sweep(evicted)
         if left:
             self._forget(left)
         return gone
@@ -146,9 +146,9 @@ class Shelf:
 
     def _forget(self, left: Sequence[Item]) -> None:
         """What is kept beside a write does not fail it: what the index could not forget, a search will."""
-        if self._found is not None:
+        if self._index is not None:
             try:
-                self._found.forget([item.id for item in left], left)
+                self._index.forget([item.id for item in left], left)
             except LangmemError as error:
                 _log.info("what is gone stays in an index for now: %s", type(error).__name__)
 
@@ -173,9 +173,9 @@ class Shelf:
 
     def _gone(self, keys: Sequence[str]) -> None:
         if keys:
-            if self._found is not None:
-                self._found.forget(keys)
-            self._forget(self._room.sweep())
+            if self._index is not None:
+                self._index.forget(keys)
+            self._forget(self._eviction.sweep())
 
     def drop(self, where: Callable[[bytes], bool]) -> int:
         """Remove all entries of which ``where`` is true; returns how many there were."""
@@ -189,8 +189,8 @@ class Shelf:
             exactly = {name: values.get(name) for name in self._rows.with_marks(keys)}
             if self._rows.change(keys, delete=self._rows.with_marks(keys), remove=items, guard=exactly):
                 gone += len(items)
-                if self._found is not None:
-                    self._found.forget(keys, items)
+                if self._index is not None:
+                    self._index.forget(keys, items)
             else:  # another writer was quicker with one of them
                 now = self._rows.get(keys)
                 gone += sum(self.delete([key]) for key in keys if key in now and where(now[key]))
@@ -201,7 +201,7 @@ class Shelf:
         try:
             self.store.clear(self.namespace)
         finally:
-            changed(self.namespace)
+            invalidate(self.namespace)
         if self.index is not None:
             self.index.clear(self.namespace)
 
@@ -216,20 +216,20 @@ class Shelf:
 
         Of these, only those that are ``wanted``, as far as they do not stand behind hundreds that are not.
         """
-        if self._found is None:
+        if self._index is None:
             raise ConfigurationError("a pool that is searched by meaning needs an index: give it index=")
-        hits, ask = self._found.search(query, k), k
+        hits, ask = self._index.search(query, k), k
         while True:
             data = self.store.get(self.namespace, [hit.id for hit in hits])
             entries = {key: read(value) for key, value in data.items()}
             there = [(hit.id, hit.score, entry) for hit in hits if (entry := entries.get(hit.id)) is not None]
             found = [each for each in there if wanted(each[2])]
             self._remove({key: data[key] for key, entry in entries.items() if entry is None})
-            self._found.forget([hit.id for hit in hits if entries.get(hit.id) is None])
+            self._index.forget([hit.id for hit in hits if entries.get(hit.id) is None])
             if len(found) >= k or len(hits) < ask or len(there) - len(found) >= _FAR:
                 return found[:k]
             ask = 4 * ask + _MORE
-            hits = self._found.more(query, ask)
+            hits = self._index.more(query, ask)
 
     def _remove(self, spent: dict[str, bytes]) -> None:
         keys = list(spent)

@@ -1,4 +1,4 @@
-"""While a model is asked: who waits for whom, where several ask the same or a stream is still being read."""
+"""Single flight for models: who waits for whom, where several ask the same or a stream is still being read."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from langmem_adapters import views
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.cached import FunctionCache
 from langmem_adapters.experience.functions.arguments import Arguments
-from langmem_adapters.experience.functions.rules import Turn
+from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.experience.single_flight.flights import Flight
 from langmem_adapters.experience.switches import Switches
 from langmem_adapters.sharing import Shared
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["Asking", "CachedModel", "Requests"]
+__all__ = ["CachedModel", "RequestArguments", "SingleFlightAnswers"]
 
 _reading: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
 
 
-class Requests(Arguments):
-    """Requests come with their keys."""
+class RequestArguments(Arguments):
+    """The arguments of a model call, which come with their key."""
 
     def key(self, counted: Mapping[str, Any], owner: str = "") -> str:  # noqa: ARG002 - of no method
         """What the request is known by."""
@@ -40,8 +40,8 @@ class Requests(Arguments):
         return counted["question"]
 
 
-class Asking(Shared):
-    """The part of the hosts' answers that knows of calls in the air."""
+class SingleFlightAnswers(Shared):
+    """What the hosts' answers have in common: calls that are in flight, and scores in the making."""
 
     _calls: FunctionCache
     _counts: Counter[str]
@@ -61,7 +61,7 @@ class Asking(Shared):
         self._warn("requests without a key bypass the cache", error)
 
     @staticmethod
-    def _read_by(turn: Turn, thread: threading.Thread | None, *, begun: bool = True) -> None:
+    def _read_by(turn: Invocation, thread: threading.Thread | None, *, begun: bool = True) -> None:
         """Note who reads a stream, or is about to: they must not wait for themselves, if they ask the same again."""
         own = turn.flight
         if own is not None:
@@ -75,7 +75,7 @@ class Asking(Shared):
 
     @staticmethod
     @contextmanager
-    def _handed_out(turn: Turn) -> Iterator[None]:
+    def _handed_out(turn: Invocation) -> Iterator[None]:
         """While a reader has a piece of a stream, who may never ask for the next."""
         flight = turn.flight
         if flight is None:
@@ -91,13 +91,13 @@ class Asking(Shared):
         """Apart from a stream of the same that is read here, or about to be."""
         flight = self._calls.in_air(key)
         own = flight is not None and (flight in _reading.get() or flight.reader is threading.current_thread())
-        return self._calls.led(Turn((), {}, flight=flight if own else None))
+        return self._calls.led(Invocation((), {}, flight=flight if own else None))
 
 
 class CachedModel(Switches):
     """What every host's model with a cache can be asked about its cache."""
 
-    _answers: Any  # an Asking, which each host has of its own kind
+    _answers: Any  # SingleFlightAnswers, of each host its own kind
 
     def stats(self) -> dict[str, Any]:
         """Hits, misses, shared (hits for which somebody else had just asked), stored, refused, errors, scored.

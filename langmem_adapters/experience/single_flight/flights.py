@@ -1,4 +1,4 @@
-"""Calls in the air: of those in this process that want the same at the same time, one goes, and the others wait."""
+"""Single flight in one process: of those that want the same at the same time, one calls, and the others wait."""
 
 from __future__ import annotations
 

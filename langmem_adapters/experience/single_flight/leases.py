@@ -1,4 +1,4 @@
-"""Leases: of the processes that want the same at the same time, one says in the store that it is making it."""
+"""Single flight across processes, by leases: one says in the store that it calls, and for how long to believe it."""
 
 from __future__ import annotations
 

@@ -14,16 +14,16 @@ from langmem_adapters.codec import plain
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache, Judge, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring
-from langmem_adapters.experience.functions.rules import Rules, Turn
+from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.policies import age_of
 from langmem_adapters.experience.responses import Responses
-from langmem_adapters.experience.single_flight.asking import Asking, Requests
+from langmem_adapters.experience.single_flight.asking import RequestArguments, SingleFlightAnswers
 from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.langchain.caching.chunks import as_reported, copied, pieces, whole
 from langmem_adapters.langchain.caching.costs import metric_of, saved_tokens
 from langmem_adapters.langchain.caching.generations import read_generations, worth_storing, write_generations
-from langmem_adapters.langchain.caching.other_words import OtherWords
-from langmem_adapters.langchain.caching.pieces import as_reported, copied, pieces, whole
+from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.prompt import messages_in
 from langmem_adapters.langchain.caching.tools import Tools
 from langmem_adapters.langchain.unseen import unseen
@@ -45,7 +45,7 @@ class Request(NamedTuple):
     question: str
 
 
-class Answers(Asking):
+class Answers(SingleFlightAnswers):
     """The answers in a pool, around the calls of a model. Each method calls the model with what is similar.
 
     Args:
@@ -75,7 +75,7 @@ class Answers(Asking):
         judge: Judge | None = None,
         examples: int = 0,
         tools: Tools | None = None,
-        alike: OtherWords | None = None,
+        alike: Paraphrases | None = None,
         scoring: BackgroundScoring | None = None,
         counts: Counter[str] | None = None,
         output_version: str | None = None,
@@ -104,7 +104,7 @@ class Answers(Asking):
             _call,
             lambda: pool,
             rules=rules,
-            arguments=Requests(_call),
+            arguments=RequestArguments(_call),
             responses=_Generations(clock, new_id),
             keep_requests=examples > 0,
             scoring=scoring,
@@ -117,7 +117,7 @@ class Answers(Asking):
 
     def invoke(self, request: Request, ask: Callable[[Examples], ChatResult]) -> ChatResult:
         """The answer to a request: a kept one, or the model's."""
-        turn = Turn((*request, ()), {})
+        turn = Invocation((*request, ()), {})
         with self._calls.held(turn):
             with unseen(), self._apart(request.key):
                 run(self._calls.begin(turn))
@@ -133,7 +133,7 @@ class Answers(Asking):
     async def ainvoke(self, request: Request, ask: Callable[[Examples], Awaitable[ChatResult]]) -> ChatResult:
         """:meth:`invoke`, without blocking the event loop."""
         with unseen(), self._apart(request.key):
-            turn = await arun(self._calls.begin(Turn((*request, ()), {})))
+            turn = await arun(self._calls.begin(Invocation((*request, ()), {})))
         if turn.served:
             return ChatResult(generations=self._served(turn))
         with self._calls.held(turn), self._calls.led(turn):
@@ -147,7 +147,7 @@ class Answers(Asking):
         self, request: Request, ask: Callable[[Examples], Iterator[ChatGenerationChunk]]
     ) -> Iterator[ChatGenerationChunk]:
         """The answer in pieces. It is kept when the last was read."""
-        turn = Turn((*request, ()), {})
+        turn = Invocation((*request, ()), {})
         chunks: list[ChatGenerationChunk] = []
         with self._calls.held(turn):
             with unseen(), self._apart(request.key):
@@ -169,7 +169,7 @@ class Answers(Asking):
     ) -> AsyncIterator[ChatGenerationChunk]:
         """:meth:`stream`, without blocking the event loop."""
         with unseen(), self._apart(request.key):
-            turn = await arun(self._calls.begin(Turn((*request, ()), {})))
+            turn = await arun(self._calls.begin(Invocation((*request, ()), {})))
         if turn.served:
             for piece in pieces(self._served(turn)[0]):
                 yield piece
@@ -201,7 +201,7 @@ class Answers(Asking):
         counts = {**self.pool.stats(), **own}
         return views.Figures(counts, title="Cached answers")
 
-    def _served(self, turn: Turn) -> list[ChatGeneration]:
+    def _served(self, turn: Invocation) -> list[ChatGeneration]:
         generations: list[ChatGeneration] = turn.value
         for generation in generations:
             metadata = generation.message.response_metadata
@@ -224,10 +224,10 @@ def _found(_: Any, experiences: Examples) -> Examples:
 class _Calls(FunctionCache):
     """Where there is no answer to the very same, one to the same in other words is looked for, once."""
 
-    alike: OtherWords | None = None
+    alike: Paraphrases | None = None
     tools: Tools | None = None  # by which an answer may be an example; None: no matter
 
-    def _serve(self, turn: Turn, *, again: bool = False) -> Flow[bool]:
+    def _serve(self, turn: Invocation, *, again: bool = False) -> Flow[bool]:
         if (yield from super()._serve(turn, again=again)):
             return True
         if again or self.alike is None:
@@ -241,7 +241,7 @@ class _Calls(FunctionCache):
     def _reject(self) -> None:
         self._counts.update(("rejected", "rejected_judge"))
 
-    def _create(self, turn: Turn, value: Any, made: Experience) -> Flow[Experience]:
+    def _create(self, turn: Invocation, value: Any, made: Experience) -> Flow[Experience]:
         counted = turn.counted
         if self.alike is not None:
             create = self.alike._create  # noqa: SLF001 - what a cache does itself for LangChain
@@ -251,15 +251,15 @@ class _Calls(FunctionCache):
         return (yield from super()._create(turn, value, made))
 
     @unseen()
-    def score_later(self, turn: Turn) -> None:
+    def score_later(self, turn: Invocation) -> None:
         super().score_later(turn)
 
     @unseen()
-    def ascore_later(self, turn: Turn) -> None:
+    def ascore_later(self, turn: Invocation) -> None:
         super().ascore_later(turn)
 
     @staticmethod
-    def _may_be_shown(tools: Tools, turn: Turn, value: Any) -> bool:
+    def _may_be_shown(tools: Tools, turn: Invocation, value: Any) -> bool:
         """Whether no tool had a part in an answer whose results may be others tomorrow."""
         return tools.are_all_of(value) and tools.gave_all(messages_in(turn.counted["prompt"]))
 

@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langmem_adapters.experience.requests import words
-from langmem_adapters.langchain.threads.shown import with_section
+from langmem_adapters.langchain.threads.prompt_budget import with_section
 from langmem_adapters.model import Experience
 
 __all__ = ["question_of", "with_examples"]

@@ -1,4 +1,4 @@
-"""An answer in the pieces of a stream, and made whole again."""
+"""An answer as the chunks of a stream, and made whole again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A first look at vectors in 8 bits, which tells for certain which of them cannot be among the nearest.
+"""Scalar quantization to 8 bits: a first pass that tells for certain which vectors cannot be among the nearest.
 
 A row is kept a second time as whole numbers from -127 to 127, a quarter of the memory to read. What that leaves out of
 a row and of the query has a length, and by Cauchy and Schwarz no cosine is further off than these lengths allow.
@@ -13,34 +13,34 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-__all__ = ["Rough", "kernels", "rounded"]
+__all__ = ["QuantizedRows", "kernels", "quantize"]
 
 _Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 _MOST = 127
 _ROUNDING = 2e-5  # of 32 bits
 
 
-class Rough(NamedTuple):
-    """Rows in 8 bits, and what one is worth in each; and the greatest length of what is left out of any."""
+class QuantizedRows(NamedTuple):
+    """Rows as 8-bit codes, the scale of each row, and the greatest length of what quantization leaves out of any."""
 
     codes: _Array
-    worth: _Array
+    scale: _Array
     error: float
 
     def cosines(self, query: _Array) -> tuple[_Array, float]:
         """The cosine of each row with the query, roughly, and how far off two of them may be together."""
-        asked = rounded(query.reshape(1, -1))
+        asked = quantize(query.reshape(1, -1))
         dots = np.asarray(kernels().cdist(asked.codes, self.codes, "dot")).reshape(-1)
-        off = self.error + asked.error * (1 + self.error)  # lengths are 1, and of a rounded row no more than the last
-        return dots * (self.worth * asked.worth[0]), 2 * off + _ROUNDING
+        off = self.error + asked.error * (1 + self.error)  # lengths are 1, and of a quantized row no more than the last
+        return dots * (self.scale * asked.scale[0]), 2 * off + _ROUNDING
 
 
-def rounded(rows: _Array) -> Rough:
+def quantize(rows: _Array) -> QuantizedRows:
     """Rows of 32 bits in 8."""
-    worth = np.maximum(np.abs(rows).max(axis=1), np.finfo("f4").tiny) / _MOST
-    codes = np.rint(rows / worth[:, None]).astype("i1")
-    left = rows - codes * worth[:, None]
-    return Rough(codes, worth, math.sqrt(np.einsum("ij,ij->i", left, left).max()))
+    scale = np.maximum(np.abs(rows).max(axis=1), np.finfo("f4").tiny) / _MOST
+    codes = np.rint(rows / scale[:, None]).astype("i1")
+    left = rows - codes * scale[:, None]
+    return QuantizedRows(codes, scale, math.sqrt(np.einsum("ij,ij->i", left, left).max()))
 
 
 @functools.cache

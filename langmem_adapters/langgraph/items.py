@@ -20,10 +20,10 @@ from langmem_adapters.protocols import Index, Item, Store
 from langmem_adapters.records.journal import TIDIED, mark, stale
 from langmem_adapters.records.keyed import Records
 
-__all__ = ["Kept", "Shelf"]
+__all__ = ["NamespaceItems", "StoredItem"]
 
-_CENSUS = "census"  # no encoded key is equal to it
-_BESIDE = (_CENSUS, TIDIED)  # what is no item
+_TOTALS = "census"  # their key; no encoded key is equal to it
+_BESIDE = (_TOTALS, TIDIED)  # what is no item
 _SLACK = 64  # log entries without meaning that are left until there are more of them than items
 _SELDOM = 32  # writes, before one of which a namespace appears once more
 _PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds, at the most, that a writer waits for those of other processes
@@ -33,7 +33,7 @@ _log = logging.getLogger("langmem_adapters")
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredItem:
     """An item as it is stored. Times are Unix seconds, ``ttl`` seconds; ``fields`` says by what it is found."""
 
     value: dict[str, Any]
@@ -48,7 +48,7 @@ class Kept:
         return encode({"v": _VERSION, **self.__dict__})
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Kept | None:
+    def from_bytes(cls, data: bytes) -> StoredItem | None:
         """Read a stored item; None, with a warning, where it is damaged: one must not take the others along."""
         try:
             fields = decode(data)
@@ -68,13 +68,13 @@ class Kept:
         """Whether so much of its time has gone that a read is to start it anew."""
         return self.ttl is not None and (self.expires_at or 0.0) - now <= self.ttl * (1 - NOTICEABLE)
 
-    def refreshed(self, now: float) -> Kept:
+    def refreshed(self, now: float) -> StoredItem:
         """The item as it is after it was read."""
         return self if self.ttl is None else replace(self, expires_at=now + self.ttl)
 
 
 @dataclass(frozen=True)
-class _Census:
+class _Totals:
     """What is known of the items together, so that nobody needs to read them all.
 
     ``last`` is when the last of them expires, None if one stays; ``due`` is when the first may expire. ``stamp``
@@ -90,16 +90,16 @@ class _Census:
     tidied: int = 0
 
     @classmethod
-    def of(cls, data: bytes | None) -> _Census:
+    def of(cls, data: bytes | None) -> _Totals:
         return cls() if data is None else cls(**decode(data))
 
-    def with_(self, items: Sequence[Kept], *, count: int, stamp: str) -> _Census:
-        """The census after these were put."""
+    def with_(self, items: Sequence[StoredItem], *, count: int, stamp: str) -> _Totals:
+        """The totals after these were put."""
         times = [item.expires_at for item in items]
         ends = times if self.count == 0 else [*times, self.last]
         starts = [time for time in (self.due if self.count else None, *times) if time is not None]
         last = None if None in ends else max(end for end in ends if end is not None)
-        return _Census(count, min(starts, default=None), last, stamp, self.tidied)
+        return _Totals(count, min(starts, default=None), last, stamp, self.tidied)
 
     def ttl(self, now: float) -> float | None:
         """Seconds after which the whole namespace may go."""
@@ -111,8 +111,8 @@ class _Census:
         return encode(asdict(self))
 
 
-class Shelf:
-    """Blocking; meant for a flow's steps.
+class NamespaceItems:
+    """Items by key and by search. Blocking; meant for a flow's steps.
 
     The store is the truth: nothing but :meth:`find` needs the index. Those who write in one process do so one after
     the other; those in several find out that another came in between, and try again.
@@ -135,7 +135,7 @@ class Shelf:
         place: Namespace,
         *,
         index: Index,
-        text_of: Callable[[Kept], str],
+        text_of: Callable[[StoredItem], str],
         appear: Callable[[], None],
         begun: Callable[[], None],
         clock: Callable[[], float],
@@ -154,38 +154,38 @@ class Shelf:
             store, place, index=index, text_of=partial(_text, text_of), new_id=new_id, form=form, beside=_BESIDE
         )
 
-    def get(self, keys: Sequence[str]) -> dict[str, Kept]:
+    def get(self, keys: Sequence[str]) -> dict[str, StoredItem]:
         """Read items; those that do not exist, or have expired, are left out."""
         return self._read(self._store.get(self._place, [_name(key) for key in keys]))
 
-    def all(self) -> dict[str, Kept]:
+    def all(self) -> dict[str, StoredItem]:
         """Read all items; what has expired is removed."""
         values = self._store.get(self._place)
-        if self._is_due(_Census.of(values.get(_CENSUS))):
+        if self._is_due(_Totals.of(values.get(_TOTALS))):
             with self._writing.taken(_TURN):
                 self._tidy_beside()
         return self._read(values)
 
     def is_empty(self) -> bool:
         """Whether there is no item; what has expired is removed."""
-        census = self._census()
-        return not self.all() if self._is_due(census) else census.count == 0
+        totals = self._totals()
+        return not self.all() if self._is_due(totals) else totals.count == 0
 
-    def find(self, query: str, k: int, wanted: Callable[[Kept], bool]) -> list[tuple[str, float, Kept]]:
+    def find(self, query: str, k: int, wanted: Callable[[StoredItem], bool]) -> list[tuple[str, float, StoredItem]]:
         """The ``k`` best of the wanted items as (key, score, item), best first."""
         now = self._clock()
 
         def is_wanted(_key: str, data: bytes) -> bool:
-            item = Kept.from_bytes(data)
+            item = StoredItem.from_bytes(data)
             return item is not None and item.is_there(now) and wanted(item)
 
         found = [
-            (_key(name), score, Kept.from_bytes(data))
+            (_key(name), score, StoredItem.from_bytes(data))
             for name, score, data in self._records.search(query, k, is_wanted)
         ]
         return [(key, score, item) for key, score, item in found if item is not None]
 
-    def put(self, changes: Mapping[str, Kept | None]) -> None:
+    def put(self, changes: Mapping[str, StoredItem | None]) -> None:
         """Add, replace and (None) remove items, all or none. One that was there keeps when it was created."""
         self._until_done(lambda: self._put(changes))
 
@@ -197,9 +197,9 @@ class Shelf:
                 time.sleep(random.uniform(0, longest))  # noqa: S311 - not a secret
                 longest = min(2 * longest, _LONGEST_PAUSE)
 
-    def _put(self, changes: Mapping[str, Kept | None]) -> bool:
-        page = self._store.scan(self._place, limit=0, keys=[_CENSUS, *map(_name, changes)])
-        before = _Census.of(page.values.get(_CENSUS))
+    def _put(self, changes: Mapping[str, StoredItem | None]) -> bool:
+        page = self._store.scan(self._place, limit=0, keys=[_TOTALS, *map(_name, changes)])
+        before = _Totals.of(page.values.get(_TOTALS))
         old = {_name(key): item for key, item in self._read(page.values).items()}
         put = {_name(key): _since(item, old.get(_name(key))) for key, item in changes.items() if item is not None}
         gone = [name for key, item in changes.items() if item is None and (name := _name(key)) in page.values]
@@ -221,20 +221,20 @@ class Shelf:
             self._tidy_beside()
         return done
 
-    def refresh(self, items: Mapping[str, Kept]) -> None:
+    def refresh(self, items: Mapping[str, StoredItem]) -> None:
         """Let items that were just read expire later, unless they have changed since or hardly any time has gone."""
         now = self._clock()
         read = {_name(key): item for key, item in items.items() if item.is_worn(now)}
         if read:
             self._until_done(lambda: self._refresh(read))
 
-    def _refresh(self, read: Mapping[str, Kept]) -> bool:
-        values = self._store.get(self._place, [_CENSUS, *read])
+    def _refresh(self, read: Mapping[str, StoredItem]) -> bool:
+        values = self._store.get(self._place, [_TOTALS, *read])
         now = self._clock()
         fresh = {name: item.refreshed(now) for name, item in read.items() if _same(values.get(name), item)}
         if not fresh:
             return True
-        before = _Census.of(values.get(_CENSUS))
+        before = _Totals.of(values.get(_TOTALS))
         after = before.with_([*fresh.values()], count=before.count, stamp=self._new_id())
         return self._write(values, after, fresh)
 
@@ -258,13 +258,13 @@ class Shelf:
     def _tidy(self) -> int:
         items = self._store.scan(self._place).items  # before the values: what comes in between is not looked at
         values = self._store.get(self._place)
-        before = _Census.of(values.get(_CENSUS))
+        before = _Totals.of(values.get(_TOTALS))
         now = self._clock()
-        known = {name: Kept.from_bytes(data) for name, data in values.items() if name not in _BESIDE}
+        known = {name: StoredItem.from_bytes(data) for name, data in values.items() if name not in _BESIDE}
         gone = [name for name, item in known.items() if item is not None and not item.is_there(now)]
         left = [item for name, item in known.items() if item is not None and name not in gone]
         count = before.count - len(gone)
-        after = _Census(tidied=count).with_(left, count=count, stamp=self._new_id()) if left else _Census(count)
+        after = _Totals(tidied=count).with_(left, count=count, stamp=self._new_id()) if left else _Totals(count)
         old = {item.seq for item in items[: len(items) - len(items) // 4]}
         told_later = [item for item in stale(reversed(items), known.keys() - {*gone}) if item.seq in old]
         # A key whose entry goes now is told of at the end, so that an index that is behind forgets it.
@@ -275,12 +275,12 @@ class Shelf:
 
     def close(self) -> bool:
         """Let what is left of an empty namespace go; False, if it is not empty, or not any more."""
-        data = self._store.get(self._place, [_CENSUS]).get(_CENSUS)
-        if _Census.of(data).count:
+        data = self._store.get(self._place, [_TOTALS]).get(_TOTALS)
+        if _Totals.of(data).count:
             return False
-        after = _Census(stamp=self._new_id()).to_bytes()
+        after = _Totals(stamp=self._new_id()).to_bytes()
         try:
-            self._store.write(self._place, put={_CENSUS: after}, guard={_CENSUS: data}, ttl=LINGER)
+            self._store.write(self._place, put={_TOTALS: after}, guard={_TOTALS: data}, ttl=LINGER)
         except Conflict:
             return False
         try:
@@ -293,8 +293,8 @@ class Shelf:
     def _write(
         self,
         values: Mapping[str, bytes],
-        after: _Census,
-        put: Mapping[str, Kept],
+        after: _Totals,
+        put: Mapping[str, StoredItem],
         gone: Sequence[str] = (),
         *,
         told: Sequence[str] = (),
@@ -305,26 +305,26 @@ class Shelf:
         try:
             self._store.write(
                 self._place,
-                put={**{name: item.to_bytes() for name, item in put.items()}, **tidied, _CENSUS: after.to_bytes()},
+                put={**{name: item.to_bytes() for name, item in put.items()}, **tidied, _TOTALS: after.to_bytes()},
                 delete=gone,
                 append=[(self._new_id(), encode([*told]))] if told else [],
                 remove=remove,
-                guard={_CENSUS: values.get(_CENSUS)},
+                guard={_TOTALS: values.get(_TOTALS)},
                 ttl=after.ttl(self._clock()),
             )
         except Conflict:
             return False
         return True
 
-    def _census(self) -> _Census:
-        return _Census.of(self._store.get(self._place, [_CENSUS]).get(_CENSUS))
+    def _totals(self) -> _Totals:
+        return _Totals.of(self._store.get(self._place, [_TOTALS]).get(_TOTALS))
 
-    def _is_due(self, census: _Census) -> bool:
-        return census.due is not None and census.due <= self._clock()
+    def _is_due(self, totals: _Totals) -> bool:
+        return totals.due is not None and totals.due <= self._clock()
 
-    def _read(self, values: Mapping[str, bytes]) -> dict[str, Kept]:
+    def _read(self, values: Mapping[str, bytes]) -> dict[str, StoredItem]:
         now = self._clock()
-        items = {_key(name): Kept.from_bytes(data) for name, data in values.items() if name not in _BESIDE}
+        items = {_key(name): StoredItem.from_bytes(data) for name, data in values.items() if name not in _BESIDE}
         return {key: item for key, item in items.items() if item is not None and item.is_there(now)}
 
 
@@ -336,14 +336,14 @@ def _key(name: str) -> str:
     return decode_namespace(name)[0]
 
 
-def _text(text_of: Callable[[Kept], str], _: str, data: bytes) -> str | None:
-    item = Kept.from_bytes(data)
+def _text(text_of: Callable[[StoredItem], str], _: str, data: bytes) -> str | None:
+    item = StoredItem.from_bytes(data)
     return None if item is None or item.fields is False else text_of(item)
 
 
-def _since(item: Kept, old: Kept | None) -> Kept:
+def _since(item: StoredItem, old: StoredItem | None) -> StoredItem:
     return item if old is None else replace(item, created_at=old.created_at)
 
 
-def _same(data: bytes | None, item: Kept) -> bool:
-    return data is not None and Kept.from_bytes(data) == item
+def _same(data: bytes | None, item: StoredItem) -> bool:
+    return data is not None and StoredItem.from_bytes(data) == item

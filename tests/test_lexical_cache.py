@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from langmem_adapters import Experience, ExperiencePool
 from langmem_adapters.indexes import lexical_turns
 from langmem_adapters.indexes.lexical import LexicalIndex
-from langmem_adapters.indexes.lexical_kept import Kept
+from langmem_adapters.indexes.lexical_cache import RowCache
 from langmem_adapters.protocols import Document, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -206,7 +206,7 @@ def test_of_a_long_stretch_only_what_is_asked_for_is_read_and_what_was_read_stay
     for query in ("word3", "word100", "word3 word100"):
         evidence = index.gather(NOTES, query, 1)
         assert evidence is not None
-        (kept,) = (kept for key, ((_, kept), _) in index._kept._latest._entries.items() if not isinstance(key, tuple))
+        (kept,) = (kept for key, ((_, kept), _) in index._kept._lru._entries.items() if not isinstance(key, tuple))
         sizes.append(len(kept))
     assert sizes == [8, 17, 17]  # the first has three before it, and none of the two has more than four beside it
 
@@ -244,14 +244,14 @@ def test_what_is_kept_stays_within_its_bound(tmp_path: Path, megabytes: float) -
                 query = " ".join(chance.choices(words, k=5))
                 assert index.search(NOTES, query, 5) == roomy.search(NOTES, query, 5)
                 assert index.gather(NOTES, query, 5) == roomy.gather(NOTES, query, 5)
-                kept = index._kept._latest
+                kept = index._kept._lru
                 assert kept.size == sum(size for _, size in kept._entries.values()) <= megabytes * 2**20
             assert bool(kept.values()) is bool(megabytes)
-            assert len(roomy._kept._latest.values()) > len(kept.values())
+            assert len(roomy._kept._lru.values()) > len(kept.values())
 
 
 def test_what_was_used_longest_ago_goes_first() -> None:
-    kept = Kept(100 / 2**20)
+    kept = RowCache(100 / 2**20)
     for key in "abc":
         kept.keep(key, 1, key.upper(), 30)
     assert kept.get("a", 1) == "A"
@@ -260,11 +260,11 @@ def test_what_was_used_longest_ago_goes_first() -> None:
     assert [kept.get(key, 1) for key in "abcd"] == ["A", None, "C", "D"]
     kept.keep("a", 2, "again", 40)
     assert [kept.get("a", 1), kept.get("a", 2)] == [None, "again"]
-    assert kept._latest.size == 100
+    assert kept._lru.size == 100
     kept.keep("e", 1, "too large", 101)
     assert [kept.get(key, 1) for key in "acde"] == [None, "C", "D", None]
     kept.keep("c", 2, "too large", 101)
-    assert [kept.get("c", 1), kept.get("c", 2), kept._latest.size] == [None, None, 70]
+    assert [kept.get("c", 1), kept.get("c", 2), kept._lru.size] == [None, None, 70]
 
 
 # ---- the same results

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_adapters.indexes.lexical import LexicalIndex
-from langmem_adapters.langgraph import shelf as shelves
-from langmem_adapters.langgraph.shelf import Kept, Shelf
+from langmem_adapters.langgraph import items as stored_items
+from langmem_adapters.langgraph.items import NamespaceItems, StoredItem
 from langmem_adapters.protocols import Store
 from langmem_adapters.records.journal import TIDIED
 from langmem_adapters.stores.memory import MemoryStore
@@ -21,9 +21,9 @@ from langmem_adapters.testing import FakeClock
 PLACE = ("langgraph", "", "items", "notes")
 
 
-def item(text: str, clock: FakeClock, ttl: float | None = None) -> Kept:
+def item(text: str, clock: FakeClock, ttl: float | None = None) -> StoredItem:
     now = clock()
-    return Kept({"text": text}, now, now, ttl, None if ttl is None else now + ttl)
+    return StoredItem({"text": text}, now, now, ttl, None if ttl is None else now + ttl)
 
 
 class Machine:
@@ -32,7 +32,7 @@ class Machine:
     def __init__(self, store: Store, clock: FakeClock, new_id: Callable[[], str]) -> None:
         self.clock = clock
         self.index = LexicalIndex(":memory:")
-        self.shelf = Shelf(
+        self.shelf = NamespaceItems(
             store,
             PLACE,
             index=self.index,
@@ -109,7 +109,7 @@ def test_the_mark_is_no_item(any_store: Store, caplog: pytest.LogCaptureFixture)
 
 def test_the_log_stays_short_though_it_is_seldom_tidied(monkeypatch: pytest.MonkeyPatch) -> None:
     store, tidied = MemoryStore(), []
-    monkeypatch.setattr(Shelf, "_tidy", lambda shelf, tidy=Shelf._tidy: tidied.append(tidy(shelf)))
+    monkeypatch.setattr(NamespaceItems, "_tidy", lambda shelf, tidy=NamespaceItems._tidy: tidied.append(tidy(shelf)))
     here, _, _ = machines(store)
     for n in range(600):
         here.put(f"key {n % 5}", f"a walk, number {n}")
@@ -125,7 +125,7 @@ _DEEDS = st.tuples(
 @given(st.lists(_DEEDS, max_size=40))
 def test_whatever_two_machines_do_their_indexes_hold_what_is_there(deeds: list[tuple[str, str, str]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shelves, "_SLACK", 2)
+        patch.setattr(stored_items, "_SLACK", 2)
         here, there, _ = machines(MemoryStore())
         numbers, there_are = itertools.count(), dict[str, str]()
         for who, deed, key in deeds:

@@ -1,4 +1,4 @@
-"""How long a Chroma server is waited for, which by itself Chroma's client does for ever, and when it is hung up on.
+"""Timeouts for a Chroma server, which its own client waits for without end, and an end for its connections.
 
 It asks its first questions while it is made, and lets nobody else choose its connections. But it starts whatever gives
 it the headers of its requests before it asks anything, and stops that in the end, also where it could not be made.
@@ -14,14 +14,14 @@ from chromadb.auth import ClientAuthHeaders, ClientAuthProvider
 from chromadb.config import Settings, System, get_class
 from typing_extensions import override  # without which Chroma refuses it
 
-__all__ = ["Patience", "settings"]
+__all__ = ["TimeoutsByAuth", "settings"]
 
-_TIMEOUT = 60.0  # seconds, for what may be a large change
-_PATIENCE = 10.0  # seconds, for what somebody waits for: to connect, to look up, to search
+_WRITE_TIMEOUT = 60.0  # seconds, for what may be a large change
+_READ_TIMEOUT = 10.0  # seconds, for what somebody waits for: to connect, to look up, to search
 
 
-class Patience(ClientAuthProvider):
-    """Gives the headers of whatever the environment names for it (Chroma's own variables), and bounds the waiting."""
+class TimeoutsByAuth(ClientAuthProvider):
+    """Sets the timeouts of the client that starts it. Headers are those of Chroma's own provider, if any."""
 
     def __init__(self, system: System) -> None:
         super().__init__(system)
@@ -39,8 +39,8 @@ class Patience(ClientAuthProvider):
         """Before the first request."""
         super().start()
         session = self._session()
-        session.timeout = _TIMEOUT
-        session.event_hooks = {"request": [_hurry]}
+        session.timeout = _WRITE_TIMEOUT
+        session.event_hooks = {"request": [_shorten]}
 
     @override
     def stop(self) -> None:
@@ -55,11 +55,12 @@ class Patience(ClientAuthProvider):
 def settings() -> Settings:
     """The settings of a client of a server."""
     return Settings(
-        anonymized_telemetry=False, chroma_client_auth_provider=f"{Patience.__module__}.{Patience.__qualname__}"
+        anonymized_telemetry=False,
+        chroma_client_auth_provider=f"{TimeoutsByAuth.__module__}.{TimeoutsByAuth.__qualname__}",
     )
 
 
-def _hurry(request: Any) -> None:
+def _shorten(request: Any) -> None:
     """Wait less for what reads."""
     if request.method == "GET" or request.url.path.endswith(("/query", "/get")):
-        request.extensions["timeout"] = httpx.Timeout(_PATIENCE).as_dict()
+        request.extensions["timeout"] = httpx.Timeout(_READ_TIMEOUT).as_dict()

@@ -17,15 +17,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langmem_adapters.embedding import Embedded, Vector
-from langmem_adapters.indexes import vector_matrix, vector_rough
-from langmem_adapters.indexes.vector import Maker
-from langmem_adapters.indexes.vector_matrix import Seen
-from langmem_adapters.indexes.vector_rough import rounded
+from langmem_adapters.embedding import Embedding, Vector
+from langmem_adapters.indexes import vector_matrix, vector_quantized
+from langmem_adapters.indexes.vector import EmbedderSpec
+from langmem_adapters.indexes.vector_matrix import MatrixState
+from langmem_adapters.indexes.vector_quantized import quantize
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 
 SIZE = 48
-MAKER = Maker("test", SIZE)
+MAKER = EmbedderSpec("test", SIZE)
 
 
 class Slow:
@@ -44,7 +44,7 @@ INSTALLED = ["installed"] if importlib.util.find_spec("simsimd") else []
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With something that multiplies 8 bits: that of the package, where it is installed, and one written out."""
     if request.param == "written out":
-        for module in (vector_matrix, vector_rough):
+        for module in (vector_matrix, vector_quantized):
             monkeypatch.setattr(module, "kernels", lambda: Slow)
 
 
@@ -69,7 +69,7 @@ def dot(a: Vector, b: Vector) -> float:
 
 
 def put(vectors: SQLiteVectors, upsert: dict[str, Vector], delete: list[str] | None = None) -> None:
-    new = {id_: Embedded(vector) for id_, vector in upsert.items()}
+    new = {id_: Embedding(vector) for id_, vector in upsert.items()}
     vectors.change("n/", MAKER, upsert=new, delete=delete or [], position=None)
 
 
@@ -98,11 +98,11 @@ def test_where_it_leaves_few_no_other_look_is_taken(vectors: SQLiteVectors, monk
     known = {f"d{n}": vector for n, vector in enumerate(directions(chance, 2_000, 100.0))}
     looks: list[int] = []
 
-    def look(seen: Seen, query: Any) -> Any:
+    def look(seen: MatrixState, query: Any) -> Any:
         looks.append(1)
         return seen.vectors @ query
 
-    monkeypatch.setattr(Seen, "_cosines", look)
+    monkeypatch.setattr(MatrixState, "_cosines", look)
     put(vectors, known)
     for id_ in ("d3", "d999", "d1999"):
         assert vectors.nearest("n/", MAKER, known[id_], 1)[0][0] == id_
@@ -118,19 +118,19 @@ def test_whatever_is_added_and_removed_the_results_are_those_without_it(
 ) -> None:
     chance = random.Random(2)
     with (
-        contextlib.closing(SQLiteVectors(tmp_path / "vectors.db")) as rough,
+        contextlib.closing(SQLiteVectors(tmp_path / "vectors.db")) as quantized,
         contextlib.closing(SQLiteVectors(tmp_path / "vectors.db")) as plain,
     ):
         monkeypatch.setattr(plain, "_matrix", _without_a_first_look(plain, monkeypatch))
         ids = [f"d{n}" for n in range(600)]
         for _ in range(40):
             fresh = dict(zip(chance.sample(ids, 60), directions(chance, 60, 100.0), strict=True))
-            put(rough, fresh, chance.sample(ids, chance.choice([0, 5, 150])))
+            put(quantized, fresh, chance.sample(ids, chance.choice([0, 5, 150])))
             query = directions(chance, 1, 100.0)[0]
             for k in (1, 7):
-                assert rough.nearest("n/", MAKER, query, k) == plain.nearest("n/", MAKER, query, k)
-        assert rough._matrices["n/"].seen().rough is not None
-        assert plain._matrices["n/"].seen().rough is None
+                assert quantized.nearest("n/", MAKER, query, k) == plain.nearest("n/", MAKER, query, k)
+        assert quantized._matrices["n/"].seen().quantized is not None
+        assert plain._matrices["n/"].seen().quantized is None
 
 
 def _without_a_first_look(vectors: SQLiteVectors, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -164,10 +164,10 @@ NUMBERS = st.lists(st.floats(-1, 1, width=32), min_size=SIZE, max_size=SIZE).fil
 @given(st.lists(NUMBERS, min_size=2, max_size=6), NUMBERS)
 def test_no_two_cosines_are_further_off_than_it_says(rows: list[list[float]], asked: list[float]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vector_rough, "kernels", lambda: Slow)
+        patch.setattr(vector_quantized, "kernels", lambda: Slow)
         matrix = np.array([unit(row) for row in rows], "f4")
         query = np.array(unit(asked), "f4")
-        roughly, off = rounded(matrix).cosines(query)
+        roughly, off = quantize(matrix).cosines(query)
     exact = matrix.astype("f8") @ query.astype("f8")
     assert np.abs(roughly - exact).max() <= off / 2
     assert off < 0.25
@@ -175,29 +175,29 @@ def test_no_two_cosines_are_further_off_than_it_says(rows: list[list[float]], as
 
 @pytest.mark.parametrize("of_the_query", [True, False])
 def test_what_is_left_out_of_either_may_all_be_missing(monkeypatch: pytest.MonkeyPatch, of_the_query: bool) -> None:
-    monkeypatch.setattr(vector_rough, "kernels", lambda: Slow)
+    monkeypatch.setattr(vector_quantized, "kernels", lambda: Slow)
     flat = np.array(unit([1.0] * SIZE), "f4")  # nothing is left out of it
     high = np.array(unit([127.0, *[5.45] * (SIZE - 1)]), "f4")  # as much as can be, and always in one direction
     rows, query = (flat, high) if of_the_query else (high, flat)
-    roughly, off = rounded(rows.reshape(1, -1)).cosines(query)
+    roughly, off = quantize(rows.reshape(1, -1)).cosines(query)
     missing = abs(float(roughly[0]) - float(flat.astype("f8") @ high.astype("f8")))
     assert 0.9 * off / 2 < missing < off / 2
 
 
 def test_rounding_says_what_it_leaves_out() -> None:
     rows = np.array([unit([1.0, *[0.0] * (SIZE - 1)]), unit([1.0] * SIZE)], "f4")
-    codes, _, error = rounded(rows)
+    codes, _, error = quantize(rows)
     assert codes.dtype == np.int8
     assert (codes[0].max(), codes[1].min()) == (127, 127)
     assert error < 1e-6
     rows[0, 1] = 0.4 / 127
-    assert rounded(rows).error == pytest.approx(0.4 / 127, rel=1e-3)
+    assert quantize(rows).error == pytest.approx(0.4 / 127, rel=1e-3)
 
 
 def test_without_the_package_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "simsimd", None)
-    vector_rough.kernels.cache_clear()
+    vector_quantized.kernels.cache_clear()
     try:
-        assert vector_rough.kernels() is None
+        assert vector_quantized.kernels() is None
     finally:
-        vector_rough.kernels.cache_clear()
+        vector_quantized.kernels.cache_clear()

@@ -1,4 +1,4 @@
-"""The rules of a pool, as flows: what is served, what is kept, and what is counted."""
+"""The flows of a pool: what is served, what is kept, and what is counted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from langmem_adapters.model import Experience, Metric, Score
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.validation import check_plain
 
-__all__ = ["Keeping", "QueryType", "Seen", "Similar"]
+__all__ = ["PoolFlows", "QueryType", "Similar", "TagStats"]
 
 QueryType = Literal["exact", "semantic"]
 """Whether the very same request is looked for, or those that are like it."""
@@ -49,14 +49,14 @@ class Similar(NamedTuple):
 
 
 @dataclass
-class Seen:
-    """What was seen of one tag."""
+class TagStats:
+    """Counters of one tag."""
 
     counts: Counter[str] = field(default_factory=Counter)
     saved: Saved = field(default_factory=Saved)
 
 
-class Keeping:
+class PoolFlows:
     """The part of :class:`~langmem_adapters.experience.ExperiencePool` that other services build on."""
 
     tag: str
@@ -66,7 +66,7 @@ class Keeping:
     enable_write: bool
     _shelf: Shelf
     _prices: Prices
-    _own: Seen
+    _own: TagStats
     _clock: Callable[[], float]
     _new_id: Callable[[], str]
 
@@ -133,8 +133,8 @@ class Keeping:
 
     def recent(self, key: str) -> Experience | None:
         """What is kept under a key, if it was read a moment ago: no store is asked, and nothing is counted."""
-        recent = self._shelf.recent
-        data = recent.get(key) if recent is not None and self.reads else None
+        cache = self._shelf.read_cache
+        data = cache.get(key) if cache is not None and self.reads else None
         experience = None if data is None else Experience.from_bytes(data)
         if experience is None or (experience.expires_at is not None and experience.expires_at <= self._clock()):
             return None

@@ -1,4 +1,4 @@
-"""What was used last, by key, and no more of it than there is room for."""
+"""An LRU cache, bounded in number and in size."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["Latest"]
+__all__ = ["LRU"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Latest(Generic[K, V]):
-    """Keeps things by key; what was not used for long goes first. Threads that share one hold a lock.
+class LRU(Generic[K, V]):
+    """Evicts what was not used for longest. Threads that share one hold a lock.
 
     Args:
         most: How many there may be.
         room: How large they may be together.
 
-    >>> latest: Latest[str, int] = Latest(2)
-    >>> made = [latest.of(word, lambda: len(word)) for word in ("one", "three", "one", "eleven")]
-    >>> latest.values()
+    >>> cache: LRU[str, int] = LRU(2)
+    >>> made = [cache.get_or_make(word, lambda: len(word)) for word in ("one", "three", "one", "eleven")]
+    >>> cache.values()
     [3, 6]
     """
 
@@ -40,7 +40,7 @@ class Latest(Generic[K, V]):
         self._entries.move_to_end(key)
         return entry[0]
 
-    def of(self, key: K, make: Callable[[], V]) -> V:
+    def get_or_make(self, key: K, make: Callable[[], V]) -> V:
         """What is kept under a key; what ``make`` gives, where there is nothing."""
         found = self.get(key)
         if found is None:

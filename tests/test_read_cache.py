@@ -16,7 +16,7 @@ from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool
 from langmem_adapters.codec import decode
-from langmem_adapters.experience.shelf.recent import Recent, changed
+from langmem_adapters.experience.shelf.read_cache import ReadCache, invalidate
 from langmem_adapters.flow import run
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
 from langmem_adapters.langchain.caching.request import request_key
@@ -34,16 +34,16 @@ KEEP = 10.0
 # --- the tier itself
 
 
-def recent(**bounds: Any) -> Recent:
-    return Recent(PLACE, KEEP, **{"clock": FakeClock(), **bounds})
+def recent(**bounds: Any) -> ReadCache:
+    return ReadCache(PLACE, KEEP, **{"clock": FakeClock(), **bounds})
 
 
 def test_it_is_as_young_as_was_said_and_not_a_moment_older() -> None:
     clock = FakeClock()
     tier = recent(clock=clock)
-    ticket = tier.ticket()
+    token = tier.token()
     clock.advance(1)  # the read takes so long, and what it read may have changed since it began
-    tier.keep("k", b"v", ticket)
+    tier.keep("k", b"v", token)
     clock.advance(KEEP - 1.5)
     assert tier.get("k") == b"v"
     clock.advance(0.5)
@@ -52,9 +52,9 @@ def test_it_is_as_young_as_was_said_and_not_a_moment_older() -> None:
 
 def test_what_was_read_while_anything_changed_is_not_kept() -> None:
     tier = recent()
-    ticket = tier.ticket()
-    tier.forget(["another"])
-    tier.keep("k", b"v", ticket)
+    token = tier.token()
+    tier.invalidate(["another"])
+    tier.keep("k", b"v", token)
     assert tier.get("k") is None
 
 
@@ -63,35 +63,35 @@ def test_it_holds_no_more_than_its_bounds_and_the_latest(operations: list[tuple[
     tier = recent(max_entries=3, max_bytes=60)
     order: list[str] = []
     for key, size in operations:
-        tier.keep(str(key), b"x" * size, tier.ticket())
+        tier.keep(str(key), b"x" * size, tier.token())
         order = [*(other for other in order if other != str(key)), str(key)]
         assert tier.get(str(key)) == b"x" * size
-        held = {key: entry for key, (entry, _) in tier._latest._entries.items()}
+        held = {key: entry for key, (entry, _) in tier._lru._entries.items()}
         assert len(held) <= 3
-        assert tier._latest.size == sum(len(data) for _, data in held.values()) <= 60
+        assert tier._lru.size == sum(len(data) for _, data in held.values()) <= 60
         assert list(held) == order[-len(held) :]
 
 
 def test_what_is_used_stays() -> None:
     tier = recent(max_entries=2)
     for key in ("a", "b"):
-        tier.keep(key, b"", tier.ticket())
+        tier.keep(key, b"", tier.token())
     tier.get("a")
-    tier.keep("c", b"", tier.ticket())
+    tier.keep("c", b"", tier.token())
     assert [tier.get(key) for key in ("a", "b", "c")] == [b"", None, b""]
 
 
 def test_what_is_larger_than_all_of_it_drives_nothing_out() -> None:
     tier = recent(max_bytes=10)
-    tier.keep("a", b"1", tier.ticket())
-    tier.keep("b", b"x" * 11, tier.ticket())
+    tier.keep("a", b"1", tier.token())
+    tier.keep("b", b"x" * 11, tier.token())
     assert (tier.get("a"), tier.get("b")) == (b"1", None)
 
 
 def test_a_clock_that_was_set_back_makes_nothing_younger() -> None:
     clock = FakeClock()
     tier = recent(clock=clock)
-    tier.keep("k", b"v", tier.ticket())
+    tier.keep("k", b"v", tier.token())
     clock.advance(-1)
     assert tier.get("k") is None
 
@@ -106,8 +106,8 @@ def test_changes_are_told_by_namespace() -> None:
         (PLACE, None, None),
         (PLACE[:3], None, None),
     ]:
-        tier.keep("k", b"v", tier.ticket())
-        changed(namespace, keys)
+        tier.keep("k", b"v", tier.token())
+        invalidate(namespace, keys)
         assert tier.get("k") == left
 
 
@@ -123,23 +123,23 @@ def test_threads_keep_its_counts_right() -> None:
     def work(number: int) -> None:
         for n in range(2000):
             key = str((n * 7 + number) % 13)
-            tier.keep(key, b"x" * (n % 40), tier.ticket())
+            tier.keep(key, b"x" * (n % 40), tier.token())
             tier.get(key)
             if n % 50 == 0:
-                changed(PLACE, [key])
+                invalidate(PLACE, [key])
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert tier._latest.size == sum(len(data) for _, data in tier._latest.values())
+    assert tier._lru.size == sum(len(data) for _, data in tier._lru.values())
 
 
-def _in_child(tier: Recent, out: Any) -> None:
-    changed(PLACE, ["other"])
+def _in_child(tier: ReadCache, out: Any) -> None:
+    invalidate(PLACE, ["other"])
     before = tier.get("k")
-    tier.keep("k", b"child", tier.ticket())
+    tier.keep("k", b"child", tier.token())
     out.put((before, tier.get("k")))
 
 
@@ -147,7 +147,7 @@ def _in_child(tier: Recent, out: Any) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_begins_with_none_even_if_a_lock_was_held() -> None:
     tier = recent()
-    tier.keep("k", b"v", tier.ticket())
+    tier.keep("k", b"v", tier.token())
     context = multiprocessing.get_context("fork")
     out = context.Queue()
     with tier._lock:

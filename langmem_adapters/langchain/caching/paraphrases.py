@@ -24,12 +24,12 @@ from langmem_adapters.model import Experience
 from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import Store
 
-__all__ = ["OtherWords"]
+__all__ = ["Paraphrases"]
 
 _log = logging.getLogger("langmem_adapters")
 
 
-class OtherWords:
+class Paraphrases:
     """The semantic mode of :class:`~langmem_adapters.langchain.ExperienceCache` at work, and the judge's verdicts."""
 
     pool: ExperiencePool

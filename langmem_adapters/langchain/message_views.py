@@ -17,7 +17,7 @@ from langmem_adapters.langchain.rebuild import of_bytes
 from langmem_adapters.protocols import Item
 from langmem_adapters.text import unreadable_calls, without_calls
 
-__all__ = ["Seen", "read", "seen"]
+__all__ = ["MessageView", "message_views", "read"]
 
 _LISTS: Final = ("tool_calls", "invalid_tool_calls")
 _MANY: Final = 500  # messages, from which on the garbage collector would take as long as the reading
@@ -37,8 +37,8 @@ def _read(item: Item) -> Sequence[BaseMessage]:
     return (made,) if made is not None else [from_message(message) for _, message in readable([item])]
 
 
-class Seen:
-    """A message that was read, as :func:`langmem_adapters.text.newest` looks at it."""
+class MessageView:
+    """A message as :func:`langmem_adapters.text.newest` looks at it (a ``MessageLike``)."""
 
     __slots__ = ("message", "role", "tool_calls")
 
@@ -47,11 +47,11 @@ class Seen:
         self.role = role_of(message)
         fields = message.__dict__
         calls, invalid = fields.get("tool_calls"), fields.get("invalid_tool_calls")
-        self.tool_calls = [Call(call["id"]) for call in calls] if calls else []
+        self.tool_calls = [CallView(call["id"]) for call in calls] if calls else []
         if type(fields["content"]) is list:
             invalid = [{"id": id_} for id_ in unreadable_calls(fields["content"], invalid or ())]
         if invalid:
-            self.tool_calls += [Call(one.get("id")) for one in invalid]
+            self.tool_calls += [CallView(one.get("id")) for one in invalid]
 
     @property
     def text(self) -> str:
@@ -63,27 +63,27 @@ class Seen:
         """The call that this is the result of."""
         return cast("str | None", self.message.__dict__.get("tool_call_id"))
 
-    def without(self, ids: set[str | None]) -> Seen:
+    def without(self, ids: set[str | None]) -> MessageView:
         """A copy without these tool calls, as :func:`without_calls` makes it, mostly without a Message in between."""
         fields = self.message.__dict__
         if type(fields["content"]) is not str or "tool_calls" in fields["additional_kwargs"] or self._repeats():
-            return Seen(from_message(without_calls(to_message(self.message), ids)))
+            return MessageView(from_message(without_calls(to_message(self.message), ids)))
         kept = {name: [call for call in fields[name] if call.get("id") not in ids] for name in _LISTS}
-        return Seen(self.message.model_copy(update=kept))
+        return MessageView(self.message.model_copy(update=kept))
 
     def _repeats(self) -> bool:
         return len(set(self.tool_calls)) < len(self.tool_calls)
 
 
-class Call(NamedTuple):
+class CallView(NamedTuple):
     """A tool call."""
 
     id: str | None
 
 
-def seen(items: Sequence[Item]) -> list[Seen]:
+def message_views(items: Sequence[Item]) -> list[MessageView]:
     """:func:`read`, to be looked at."""
-    return [Seen(message) for message in read(items)]
+    return [MessageView(message) for message in read(items)]
 
 
 # --- garbage

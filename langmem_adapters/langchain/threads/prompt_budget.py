@@ -1,4 +1,4 @@
-"""What a model is shown: a window of the conversation, and memory in the system message. Nothing here reads a store."""
+"""What fits into a prompt: a window of the conversation, and memory in the system message. Pure rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from langmem_adapters.model import Message, Recalled
 from langmem_adapters.text import window
 from langmem_adapters.tokens import TokenCounter, message_tokens, truncate
 
-__all__ = ["Frame", "memory_section", "with_section"]
+__all__ = ["PromptBudget", "memory_section", "with_section"]
 
 _MOST = 2000  # tokens of memory, whatever the budget
 _LEAST = 8  # tokens, below which the beginning of a memory says nothing
@@ -25,8 +25,8 @@ _FOOTER = "</memory>"
 _TAG = re.compile(r"<(?=/?(memory|summary|recalled)\b)", re.IGNORECASE)
 
 
-class Frame:
-    """The space for one model call, and the conversation that is to go into it.
+class PromptBudget:
+    """The tokens of one model call, shared out between instructions, memory and the conversation.
 
     Args:
         conversation: All that could be shown, oldest first.
