@@ -132,9 +132,10 @@ class Sessions(Shared):
         """Add exported sessions to this user's; returns how many messages were new.
 
         All lines are read before the first is written, so a malformed line changes nothing. Importing the same
-        lines again adds nothing. What a session has already stays: its title, its facts, and its summary. A message of
-        the same id that says something else is added under another id. A summary is not taken, where it would hide
-        messages of which it does not tell. ``progress`` shows the lines that are written.
+        lines again adds nothing, nor does it bring back what a session has archived or deleted since. What it has
+        already stays: its title, its facts, and its summary. A message of the same id that says something else is added
+        under another id. A summary is not taken, where it would hide messages of which it does not tell. ``progress``
+        shows the lines that are written.
         """
         return run(self._import(lines, progress))
 

@@ -734,6 +734,39 @@ def test_a_dump_makes_the_same_store_again(tmp_path: Path) -> None:
         assert texts(asyncio.run(again.get_messages("s"))) == ["one"]
 
 
+async def both(store: Store, user: str = "") -> list[list[str | None]]:
+    """What a session has archived, and what is active."""
+    chats = BrainChatStore(store=store, user=user)
+    return [texts(await chats.get_messages("s", status=status)) for status in (ARCHIVED, ACTIVE)]
+
+
+async def test_a8_what_was_archived_since_an_export_is_not_imported_again(any_store: Store) -> None:
+    chats, sessions = BrainChatStore(store=any_store), Sessions(any_store)
+    await chats.set_messages("s", said("one", "two", "three"))
+    lines = list(sessions.export())
+    await chats.archive_oldest_messages("s", 2)
+    later = list(sessions.export())
+    for _ in range(2):
+        assert (sessions.import_(lines), sessions.import_(later)) == (0, 0)
+        assert await both(any_store) == [["one", "two"], ["three"]]
+    assert list(sessions.export()) == later
+
+
+async def test_a8_what_was_archived_elsewhere_stays_where_it_is_here(any_store: Store) -> None:
+    elsewhere = MemoryStore()
+    chats = BrainChatStore(store=elsewhere)
+    await chats.set_messages("s", said("one", "two", "three"))
+    sessions = Sessions(any_store)
+    sessions.import_(Sessions(elsewhere).export())
+    await chats.archive_oldest_messages("s", 2)
+    lines = list(Sessions(elsewhere).export())
+    assert sessions.import_(line for line in lines if b'"type":"session"' in line) == 0
+    assert sessions.import_(lines) == 0
+    assert await both(any_store) == [[], ["one", "two", "three"]]
+    Sessions(any_store, user="ada").import_(lines)
+    assert await both(any_store, "ada") == [["one", "two"], ["three"]]
+
+
 def test_a_dump_of_a_store_of_ones_own_makes_no_other() -> None:
     with pytest.raises(ConfigurationError, match=r"a store's URL is .* what was given is none of them"):
         BrainChatStore(**BrainChatStore(store=MemoryStore()).model_dump())

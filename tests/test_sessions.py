@@ -292,6 +292,31 @@ def test_a8_what_has_left_for_the_long_term_memory_is_not_imported_again(any_sto
     assert brain.messages()[-1].text == "new"
 
 
+def test_a8_what_was_deleted_since_an_export_is_not_imported_again(
+    any_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    brain = BrainMemory(any_store, "s")
+    brain.add_messages([Message(role="user", content=f"m{n}", id=f"m{n}") for n in range(4)])
+    sessions = Sessions(any_store)
+    lines = list(sessions.export())
+    brain.delete(["m1"])
+    assert (sessions.import_(lines), [message.text for message in brain.messages()]) == (0, ["m0", "m2", "m3"])
+    assert "1 imported messages are left out: they were deleted" in caplog.text
+    brain.clear()
+    assert (sessions.import_(lines), len(brain.messages())) == (4, 4), "a session that was deleted whole is restored"
+
+
+def test_a8_what_was_deleted_elsewhere_and_said_again_is_imported(any_store: Store, other_store: Store) -> None:
+    brain = BrainMemory(any_store, "s")
+    brain.add_messages([Message(role="user", content=f"m{n}", id=f"m{n}") for n in range(3)])
+    brain.delete(["m1"])
+    brain.add_messages([Message(role="user", content="m1", id="m1")])
+    there = Sessions(other_store)
+    there.import_(Sessions(any_store).export())
+    assert BrainMemory(other_store, "s").messages() == brain.messages()
+    assert [message.text for message in brain.messages()] == ["m0", "m2", "m1"]
+
+
 async def test_a5_an_export_is_the_same_without_blocking_the_loop(any_store: Store) -> None:
     fill(any_store, "monday")
     BrainMemory(any_store, "tuesday", user="ada").add_talk("Good morning.")

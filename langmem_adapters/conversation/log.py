@@ -34,6 +34,7 @@ __all__ = [
     "PAGE",
     "WATCHED",
     "SessionLog",
+    "archived_ids",
     "brain_namespace",
     "entry_id",
     "readable",
@@ -53,6 +54,11 @@ WATCHED = (SUMMARY, CREATED, DELETED, *MOVES)
 PAGE = 64
 _LONGEST_ID = 200
 _Entry: TypeAlias = "tuple[str, bytes]"
+
+
+def archived_ids(values: Iterable[str]) -> set[str]:
+    """The ids of the messages in LlamaIndex's archive, by the keys of a session's values."""
+    return {key.removeprefix(ARCHIVE).partition("/")[2] for key in values if key.startswith(ARCHIVE)}
 
 
 def brain_namespace(scope: Scope) -> Namespace:

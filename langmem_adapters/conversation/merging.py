@@ -9,10 +9,16 @@ from contextlib import suppress
 from typing import Any
 
 from langmem_adapters.conversation.export_lines import Line, dump
-from langmem_adapters.conversation.log import entry_id
+from langmem_adapters.conversation.log import ARCHIVED, archived_ids, entry_id
 from langmem_adapters.conversation.session import KNOWLEDGE, behind_known
 from langmem_adapters.conversation.stored_summary import SUMMARY, covers, read_summary
-from langmem_adapters.conversation.tombstones import DEPARTED, content_id, have_departed
+from langmem_adapters.conversation.tombstones import (
+    DELETED,
+    DEPARTED,
+    content_id,
+    have_been_deleted,
+    have_departed,
+)
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.expiry import EXPIRES, Expiring
 from langmem_adapters.flow import Flow, step
@@ -23,6 +29,7 @@ from langmem_adapters.protocols import Store
 __all__ = ["Merge"]
 
 _PAGE = 500
+_LEFT = (DEPARTED, DELETED, ARCHIVED)  # one of these values changes as a message leaves the log
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -45,6 +52,7 @@ class Merge:
         self._values: dict[str, bytes] = {}
         self._messages: list[dict[str, Any]] = []
         self._known: set[str] = set()  # the ids of the session's own messages
+        self._archive: tuple[bytes | None, set[str]] = None, set()  # the ids in its archive, and when they were read
 
     def take(self, line: Line) -> None:
         """Add a line that was checked."""
@@ -59,7 +67,7 @@ class Merge:
         before = yield from step(self._store.get, self._namespace)
         summary = self._values.pop(SUMMARY, None)
         held, _ = yield from self._look(summary)
-        brought = {key: data for key, data in self._values.items() if key == DEPARTED and before.get(key, data) == data}
+        brought = {key: data for key, data in self._values.items() if key in _LEFT and before.get(key, data) == data}
         if self._lines:
             yield from self._put(self._values)
             advance(self._lines)
@@ -84,7 +92,7 @@ class Merge:
 
     def _look(self, summary: bytes | None) -> Flow[tuple[dict[str, bytes], bool]]:
         """The session's messages of these ids, and whether the summary would hide another one."""
-        if not (self._messages or summary):
+        if not (self._messages or summary or archived_ids(self._values)):
             return {}, False
         ids = [entry_id(message["id"]) for message in self._messages]
         offered = dict(zip(ids, self._messages, strict=True))
@@ -105,20 +113,21 @@ class Merge:
     def _append(
         self, messages: list[dict[str, Any]], held: dict[str, bytes], brought: Mapping[str, bytes]
     ) -> Flow[int]:
-        """Add messages, but those that have left since they were imported before; gives how many are new.
+        """Add messages, but those that have left the log since they were imported before; gives how many are new.
 
         ``held`` are the session's messages of these ids, and become all of them. ``brought`` are marks of what has left
         elsewhere, which came with these lines.
         """
         entries = [self._entry(message, held) for message in messages]
         while True:
-            values = yield from step(self._store.get, self._namespace, [DEPARTED])
-            left = self._have_left(messages, values, brought)
+            values = yield from step(self._store.get, self._namespace, _LEFT)
+            elsewhere = yield from self._archived_or_deleted([id_ for id_, _ in entries], values, brought)
+            left = map(operator.or_, elsewhere, self._have_left(messages, values, brought))
             append = [entry for entry, gone in zip(entries, left, strict=True) if not gone]
             if not append:
                 return 0
-            try:  # what is deleted or summarised at this moment must not come back
-                yield from self._session.write(append=append, guard={DEPARTED: values.get(DEPARTED)})
+            try:  # what is deleted, archived or summarised at this moment must not come back
+                yield from self._session.write(append=append, guard={key: values.get(key) for key in _LEFT})
             except Conflict:
                 continue
             new = {id_ for id_, _ in append} - self._known
@@ -131,6 +140,19 @@ class Merge:
             return id_, data
         id_ = content_id(self._read(message))  # another one, of the same id
         return id_, dump({**message, "id": id_})
+
+    def _archived_or_deleted(
+        self, ids: list[str], values: Mapping[str, bytes], brought: Mapping[str, bytes]
+    ) -> Flow[list[bool]]:
+        """Of each of these ids, whether it is in the archive, or was deleted here and not only elsewhere."""
+        if values.get(ARCHIVED) != self._archive[0]:
+            everything = yield from step(self._store.get, self._namespace)
+            self._archive = everything.get(ARCHIVED), archived_ids(everything)
+        deleted = zip(have_been_deleted({}, values, ids), have_been_deleted({}, brought, ids), strict=True)
+        gone = [here and not there for here, there in deleted]
+        if any(gone):
+            _log.warning("%d imported messages are left out: they were deleted from the session", sum(gone))
+        return [each or id_ in self._archive[1] for each, id_ in zip(gone, ids, strict=True)]
 
     def _have_left(
         self, given: list[dict[str, Any]], values: Mapping[str, bytes], brought: Mapping[str, bytes]
@@ -157,11 +179,13 @@ class Merge:
         while True:
             known = yield from step(self._store.get, self._namespace)
             put = {key: data for key, data in values.items() if key not in known and not key.startswith(KNOWLEDGE)}
+            there = self._known | archived_ids(known)
+            put = {key: data for key, data in put.items() if there.isdisjoint(archived_ids([key]))}
             put |= _with_facts(values, known)
             if not put:
                 return
             try:
-                yield from self._session.write(put=put, guard=dict.fromkeys(put))
+                yield from self._session.write(put=put, guard={ARCHIVED: known.get(ARCHIVED), **dict.fromkeys(put)})
             except Conflict:
                 continue  # another writer was quicker
             return
