@@ -67,7 +67,8 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # hand too, after these rules, in other domains, and nothing was changed for it: its figures are the honest ones.
 # "asked" was written by a fourth hand that had seen neither rules nor sets: four near-misses and 136 paraphrases were
 # served, and the rules of words in another order, of bounds and of wordings came afterwards. "asked-later" is of that
-# hand, after these: two near-misses were served, both aimed at the new rules, and mended.
+# hand, after these: two near-misses were served, both aimed at the new rules, and mended. "tongues" is in twenty other
+# languages, in plain letters as people type them, which tell the verifier least; nothing was changed for it.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "most"),
     [
@@ -78,6 +79,7 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("later-adversarial", 108, 0),
         ("asked-adversarial", 397, 0),
         ("asked-later-adversarial", 100, 0),
+        ("tongues-adversarial", 127, 0),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
