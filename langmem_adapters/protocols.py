@@ -223,7 +223,7 @@ class PiecewiseIndex(SemanticIndex, Protocol):
         """Whether it does: not every embedder tells what the pieces of words mean."""
         ...
 
-    def met(self, namespace: Namespace, query: str, before: Mapping[str, str]) -> dict[str, float]:
+    def max_sim(self, namespace: Namespace, query: str, before: Mapping[str, str]) -> dict[str, float]:
         """How near these documents, or what was said just before each, come to the pieces of the query's words.
 
         From 0 to 1; documents of which nothing is known are left out.

@@ -10,9 +10,9 @@ from typing import TypeAlias
 from langmem_adapters.language.features import ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, asked
 from langmem_adapters.protocols import Evidence, Turn
 
-__all__ = ["Met", "SignalValues"]
+__all__ = ["MaxSim", "SignalValues"]
 
-Met: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, float]]
+MaxSim: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, float]]
 """Tells of documents how near they come to each word of the query, by id, given what was said just before each."""
 
 _K1, _B = 1.2, 0.4
@@ -94,10 +94,10 @@ class SignalValues:
         columns = dict(zip(_ORDER, signals, strict=True))
         return there, columns, {name: max(column) for name, column in columns.items()}
 
-    def met(self, places: Sequence[int], met: Met) -> list[float]:
+    def max_sim(self, places: Sequence[int], max_sim: MaxSim) -> list[float]:
         """How near these come to each word of the query; where that is not known, as near as the others in the mean."""
         ids, cells = self._ids, [self._cell_of[place] for place in places]
-        near = met({ids[cell]: ids[cell - 1] for cell in cells})
+        near = max_sim({ids[cell]: ids[cell - 1] for cell in cells})
         unknown = sum(near.values()) / len(near) if near else 0.0
         return [near.get(ids[cell], unknown) for cell in cells]
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.protocols import Evidence
-from langmem_adapters.signal_values import Met, SignalValues
+from langmem_adapters.signal_values import MaxSim, SignalValues
 
-__all__ = ["SIGNALS", "Met", "Ranked", "Signal", "candidates", "meaning_of", "ranked", "weights_of"]
+__all__ = ["SIGNALS", "MaxSim", "Ranked", "Signal", "candidates", "meaning_of", "ranked", "weights_of"]
 
 
 class Signal(NamedTuple):
@@ -96,7 +96,7 @@ def ranked(
     signals: Mapping[str, Signal],
     k: int,
     *,
-    met: Met | None = None,
+    max_sim: MaxSim | None = None,
     explain: bool = True,
 ) -> list[Ranked]:
     """Rank what an index gathered, the ``k`` best first.
@@ -109,7 +109,7 @@ def ranked(
         meaning: By id: how near a document is to the query, as ``(1 + cosine) / 2``; empty, where nothing is known.
         signals: Their weights.
         k: How many at the most.
-        met: Tells of the best by all other signals how near they come to each word of the query.
+        max_sim: Tells of the best by all other signals how near they come to each word of the query.
         explain: Fill ``signals`` of what is found.
     """
     values = SignalValues(evidence, meaning)
@@ -120,7 +120,7 @@ def ranked(
     pieces = weights.pop("pieces")
     scales = _scales(greatest, weights)
     totals = _totals(columns, scales)
-    near = _word_by_word(values, places, totals, met) if pieces and met is not None else []
+    near = _word_by_word(values, places, totals, max_sim) if pieces and max_sim is not None else []
     if any(near):
         columns["pieces"], scales["pieces"], weights["pieces"] = near, pieces / max(near), pieces
         totals = [total + value * scales["pieces"] for total, value in zip(totals, near, strict=True)]
@@ -153,25 +153,27 @@ def _totals(columns: Mapping[str, Sequence[float]], scales: Mapping[str, float])
     return totals
 
 
-def _word_by_word(values: SignalValues, places: Sequence[int], totals: Sequence[float], met: Met) -> list[float]:
+def _word_by_word(values: SignalValues, places: Sequence[int], totals: Sequence[float], max_sim: MaxSim) -> list[float]:
     """How near the best come to each word of the query; 0 for the others, which so stay behind them."""
     near = [0.0] * len(places)
     best = sorted(range(len(places)), key=totals.__getitem__, reverse=True)[:_CLOSER]
-    for n, value in zip(best, values.met([places[n] for n in best], met), strict=True):
+    for n, value in zip(best, values.max_sim([places[n] for n in best], max_sim), strict=True):
         near[n] = value
     return near
 
 
-def candidates(evidence: Evidence, meaning: Mapping[str, float], met: Met | None = None) -> dict[str, dict[str, float]]:
+def candidates(
+    evidence: Evidence, meaning: Mapping[str, float], max_sim: MaxSim | None = None
+) -> dict[str, dict[str, float]]:
     """All that :func:`ranked` weighs, by id: the signals that are not 0, divided by the greatest of their kind.
 
     Which are looked at word by word, the weights of :data:`SIGNALS` tell.
     """
     values = SignalValues(evidence, meaning)
     places, columns, greatest = values.measured()
-    if places and met is not None:
+    if places and max_sim is not None:
         scales = _scales(greatest, {name: signal.both for name, signal in SIGNALS.items()})
-        columns["pieces"] = _word_by_word(values, places, _totals(columns, scales), met)
+        columns["pieces"] = _word_by_word(values, places, _totals(columns, scales), max_sim)
         greatest["pieces"] = max(columns["pieces"])
     return {
         evidence.turns[place].id: {

@@ -19,7 +19,7 @@ from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index, open_vectors, vector_pieces
 from langmem_adapters.indexes.vector import VectorIndex
-from langmem_adapters.indexes.vector_pieces import met
+from langmem_adapters.indexes.vector_pieces import max_sim
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.protocols import Document, PiecewiseIndex, Store
 from langmem_adapters.signals import SIGNALS
@@ -192,7 +192,7 @@ def test_it_is_the_mean_of_the_nearest_pieces(
     asked: list[bytes], kept: dict[int, bytes], documents: list[tuple[int, int]]
 ) -> None:
     documents = list(dict(documents).items())
-    found = met(asked, kept, documents)
+    found = max_sim(asked, kept, documents)
     assert found == pytest.approx(plain(asked, kept, documents), abs=1e-6)
     assert all(0 <= value <= 1 + 1e-6 for value in found.values())
 
@@ -205,14 +205,14 @@ def test_before_numpy_2_bits_are_counted_all_the_same(numbers: list[int]) -> Non
 
 def test_a_rare_piece_counts_more(model: SentenceModel) -> None:
     red, bike, hut = signs(model, "red", "bike", "hut")
-    found = met([red, hut], {1: red + bike, 2: red + hut, 3: hut, 4: red}, [(1, 0), (2, 0), (3, 0), (4, 0)])
+    found = max_sim([red, hut], {1: red + bike, 2: red + hut, 3: hut, 4: red}, [(1, 0), (2, 0), (3, 0), (4, 0)])
     assert found[2] > found[3] > found[1] == pytest.approx(found[4], abs=0.1)
 
 
 def test_what_is_damaged_is_left_out(model: SentenceModel) -> None:
     (red,) = signs(model, "red")
-    assert met([red], {1: red[:-1], 2: b"", 3: red}, [(1, 3), (2, 3), (3, 1), (7, 3)]) == {3: pytest.approx(1)}
-    assert met([red], {1: red[:-1]}, [(1, 0)]) == {}
+    assert max_sim([red], {1: red[:-1], 2: b"", 3: red}, [(1, 3), (2, 3), (3, 1), (7, 3)]) == {3: pytest.approx(1)}
+    assert max_sim([red], {1: red[:-1]}, [(1, 0)]) == {}
 
 
 # --- what is kept
@@ -225,25 +225,25 @@ def test_pieces_lie_beside_the_vectors_and_go_with_them(index: VectorIndex, tmp_
     index.apply(NAMESPACE, upsert=said(a="a red bike", b="the hut", c="it is"))
     other = VectorIndex(SQLiteVectors(file), Embedder(SentenceModel(*MEANINGS), name="pieces"))
     asked = {"a": "", "b": "a", "c": "", "nobody": "b"}
-    found = other.met(NAMESPACE, "Where is my crimson bicycle?", asked)
+    found = other.max_sim(NAMESPACE, "Where is my crimson bicycle?", asked)
     assert found == {"a": pytest.approx(1), "b": pytest.approx(0.8)}
     index.apply(NAMESPACE, upsert=said(a="the hut"))
-    assert other.met(NAMESPACE, "crimson bicycle", {"a": ""})["a"] < 0.5
+    assert other.max_sim(NAMESPACE, "crimson bicycle", {"a": ""})["a"] < 0.5
     assert rows(file) == 2
     index.apply(NAMESPACE, delete=["a"])
-    assert other.met(NAMESPACE, "hut", {"a": "", "b": ""}) == {"b": pytest.approx(1)}
+    assert other.max_sim(NAMESPACE, "hut", {"a": "", "b": ""}) == {"b": pytest.approx(1)}
     assert rows(file) == 1
     index.clear(NAMESPACE)
-    assert (other.met(NAMESPACE, "hut", {"b": ""}), rows(file)) == ({}, 0)
+    assert (other.max_sim(NAMESPACE, "hut", {"b": ""}), rows(file)) == ({}, 0)
     other.close()
 
 
 def test_they_are_those_of_one_embedder(index: VectorIndex, vectors: SQLiteVectors, tmp_path: Path) -> None:
     index.apply(NAMESPACE, upsert=said(a="a red bike"))
     newer = VectorIndex(vectors, Embedder(SentenceModel(*MEANINGS), name="newer"))
-    assert newer.met(NAMESPACE, "bike", {"a": ""}) == {}
+    assert newer.max_sim(NAMESPACE, "bike", {"a": ""}) == {}
     newer.apply(NAMESPACE, upsert=said(b="bike"))
-    assert (index.met(NAMESPACE, "bike", {"a": "", "b": ""}), rows(tmp_path / "vectors.db")) == ({}, 1)
+    assert (index.max_sim(NAMESPACE, "bike", {"a": "", "b": ""}), rows(tmp_path / "vectors.db")) == ({}, 1)
 
 
 def test_only_of_conversations(index: VectorIndex, embedder: Embedder, tmp_path: Path) -> None:
@@ -265,13 +265,13 @@ def test_an_embedder_without_pieces_meets_nothing(vectors: SQLiteVectors, model:
     index = VectorIndex(vectors, Embedder(plain, name="pieces"))
     index.apply(NAMESPACE, upsert=said(a="a red bike"))
     asked = len(model.asked)
-    assert (index.piecewise, index.met(NAMESPACE, "bike", {"a": ""})) == (False, {})
+    assert (index.piecewise, index.max_sim(NAMESPACE, "bike", {"a": ""})) == (False, {})
     assert len(model.asked) == asked
     whole = VectorIndex(vectors, Embedder(model, name="pieces"))
-    assert whole.met(NAMESPACE, "bike", {"a": ""}) == {}
+    assert whole.max_sim(NAMESPACE, "bike", {"a": ""}) == {}
     whole.apply(NAMESPACE, upsert=said(b="a bike"))
-    assert whole.met(NAMESPACE, "bike", {"a": "", "b": "a"}) == {"b": pytest.approx(1)}
-    assert whole.met(NAMESPACE, "bike", {}) == {}
+    assert whole.max_sim(NAMESPACE, "bike", {"a": "", "b": "a"}) == {"b": pytest.approx(1)}
+    assert whole.max_sim(NAMESPACE, "bike", {}) == {}
 
 
 # --- what a search makes of it
@@ -332,7 +332,7 @@ def test_a_model_that_fails_costs_a_search_nothing_else(
         raise ModelError("down")
 
     whole = [recalled.text for recalled in memory.search(QUERY)]
-    monkeypatch.setattr(index, "met", down)
+    monkeypatch.setattr(index, "max_sim", down)
     found = memory.search(QUERY, explain=True)
     assert {recalled.text for recalled in found} <= set(whole)
     assert found
@@ -373,10 +373,10 @@ def test_vectors_of_an_older_file_stay(tmp_path: Path, model: SentenceModel) -> 
             "UPDATE langmem_schema SET version = version - 2 WHERE name = 'vectors';"
         )
     with contextlib.closing(VectorIndex(SQLiteVectors(file), Embedder(model, name="pieces"))) as index:
-        assert (index.position(NAMESPACE), index.met(NAMESPACE, "bike", {"a": ""})) == ((1, "a"), {})
+        assert (index.position(NAMESPACE), index.max_sim(NAMESPACE, "bike", {"a": ""})) == ((1, "a"), {})
         assert [hit.id for hit in index.search(NAMESPACE, "bicycle", 1)] == ["a"]
         index.apply(NAMESPACE, upsert=said(b="a bike"))
-        assert index.met(NAMESPACE, "bike", {"b": "a"}) == {"b": pytest.approx(1)}
+        assert index.max_sim(NAMESPACE, "bike", {"b": "a"}) == {"b": pytest.approx(1)}
 
 
 def test_what_a_process_of_an_older_version_deletes_takes_its_pieces_along(index: VectorIndex, tmp_path: Path) -> None:

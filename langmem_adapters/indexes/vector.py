@@ -88,10 +88,10 @@ class Vectors(Protocol):
 class PieceVectors(Vectors, Protocol):
     """A place that also keeps what the pieces of words mean."""
 
-    def met(
+    def max_sim(
         self, name: str, maker: EmbedderSpec, asked: Sequence[bytes], before: Mapping[str, str]
     ) -> dict[str, float]:
-        """How near some ids come to the pieces of a query: see :meth:`VectorIndex.met`."""
+        """How near some ids come to the pieces of a query: see :meth:`VectorIndex.max_sim`."""
         ...
 
 
@@ -217,10 +217,10 @@ class VectorIndex(Shared):
 
     @property
     def piecewise(self) -> bool:
-        """Whether :meth:`met` knows anything: the embedder tells of word pieces, and the vectors lie in SQLite."""
+        """Whether :meth:`max_sim` knows anything: the embedder tells of word pieces, and the vectors lie in SQLite."""
         return self._pieces is not None
 
-    def met(self, namespace: Namespace, query: str, before: Mapping[str, str]) -> dict[str, float]:
+    def max_sim(self, namespace: Namespace, query: str, before: Mapping[str, str]) -> dict[str, float]:
         """How near documents, or what was said just before them, come to each piece of the query's words, from 0 to 1.
 
         Those of which no pieces are kept are left out.
@@ -233,7 +233,7 @@ class VectorIndex(Shared):
         if self._pieces is None or not before:
             return {}
         asked = self._query(query).pieces
-        return self._pieces.met(encode_namespace(namespace), self._maker, asked, before) if asked else {}
+        return self._pieces.max_sim(encode_namespace(namespace), self._maker, asked, before) if asked else {}
 
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
         """Those that begin with ``prefix`` and of which anything is kept; none, where the place cannot say (Chroma)."""

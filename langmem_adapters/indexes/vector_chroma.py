@@ -263,7 +263,7 @@ class ChromaVectors:
     def _reached(host: str, port: int, ssl: bool) -> Any:
         driver = _driver()
         try:
-            return driver.chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=driver.patient_settings())
+            return driver.chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=driver.timeout_settings())
         except ValueError as error:  # in which Chroma turns whatever keeps it from a server
             if isinstance(why := error.__context__, driver.httpx.TransportError):
                 raise why from None

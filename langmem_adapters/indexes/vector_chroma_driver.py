@@ -11,8 +11,8 @@ try:
     from chromadb.errors import InternalError, NotFoundError
 
     from langmem_adapters.indexes.vector_chroma_nearest import cosines, nearest  # imports NumPy, which Chroma brings
-    from langmem_adapters.indexes.vector_chroma_timeouts import settings as patient_settings
+    from langmem_adapters.indexes.vector_chroma_timeouts import settings as timeout_settings
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
 
-__all__ = ["InternalError", "NotFoundError", "Settings", "chromadb", "cosines", "httpx", "nearest", "patient_settings"]
+__all__ = ["InternalError", "NotFoundError", "Settings", "chromadb", "cosines", "httpx", "nearest", "timeout_settings"]

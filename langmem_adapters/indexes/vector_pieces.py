@@ -1,4 +1,4 @@
-"""How well documents meet the words of a query one by one, by what the pieces of these words mean (late interaction).
+"""Late interaction: how near documents come to the pieces of each word of a query (MaxSim).
 
 After O. Khattab and M. Zaharia, "ColBERT: Efficient and Effective Passage Search via Contextualized Late Interaction
 over BERT" (2020): each piece of the query looks for the nearest piece of a document. Of every piece no more is known
@@ -17,7 +17,7 @@ try:
 except ImportError as error:
     raise MissingDependency("numpy", "vectors") from error
 
-__all__ = ["met"]
+__all__ = ["max_sim"]
 
 _ASKED = 64  # pieces of a query that are looked for; what is behind them counts by the vector of the whole
 _BEFORE = 0.8  # what a piece is worth that was said just before
@@ -25,7 +25,9 @@ _MET = 0.5  # a piece as near as this counts as there
 _Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 
-def met(asked: Sequence[bytes], kept: Mapping[int, bytes], documents: Sequence[tuple[int, int]]) -> dict[int, float]:
+def max_sim(
+    asked: Sequence[bytes], kept: Mapping[int, bytes], documents: Sequence[tuple[int, int]]
+) -> dict[int, float]:
     """By document, from 0 to 1: how near it, or the one before it, comes to each piece of the query, in the mean.
 
     A piece counts the more, the fewer of the documents have it. Documents of which no pieces are kept are left out.

@@ -18,7 +18,7 @@ from langmem_adapters.errors import search_errors
 from langmem_adapters.files.database import Database
 from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check
 from langmem_adapters.indexes.vector_matrix import Matrix, packed
-from langmem_adapters.indexes.vector_pieces import met
+from langmem_adapters.indexes.vector_pieces import max_sim
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Position
 
@@ -132,10 +132,10 @@ class SQLiteVectors:
             cosines = matrix.cosines(vector, [to_bytes(id_) for id_ in ids])
         return {id_: cosine for id_, cosine in zip(ids, cosines, strict=True) if cosine is not None}
 
-    def met(
+    def max_sim(
         self, name: str, maker: EmbedderSpec, asked: Sequence[bytes], before: Mapping[str, str]
     ) -> dict[str, float]:
-        """How near documents come to the pieces of a query: see :func:`~langmem_adapters.indexes.vector_pieces.met`."""
+        """Late interaction with the pieces of a query: :func:`~langmem_adapters.indexes.vector_pieces.max_sim`."""
         with self._fresh(name, maker) as matrix:
             if matrix is None:
                 return {}
@@ -144,7 +144,7 @@ class SQLiteVectors:
         wanted = {number for number in (*documents, *past) if number}
         with search_errors("vector"):
             kept = dict(self._database.look(_PIECES, (json.dumps(list(wanted)),)))
-        near = met(asked, kept, list(zip(documents, past, strict=True)))
+        near = max_sim(asked, kept, list(zip(documents, past, strict=True)))
         return {id_: near[number] for id_, number in zip(before, documents, strict=True) if number in near}
 
     def namespaces(self, start: str) -> list[str]:

@@ -12,7 +12,7 @@ from langmem_adapters.recall.vectors import VectorQuery, VectorRecall
 from langmem_adapters.records.filtering import SPARE, FilteredReader
 from langmem_adapters.records.following import steadily
 from langmem_adapters.records.keyed import Records
-from langmem_adapters.signal_values import Met
+from langmem_adapters.signal_values import MaxSim
 from langmem_adapters.signals import Ranked, Signal, candidates, ranked
 
 __all__ = ["Search", "searching"]
@@ -95,13 +95,13 @@ class Search:
     def _ranked(self, evidence: Evidence | None, k: int, *, explain: bool) -> list[Ranked]:
         if evidence is None:
             return []
-        return ranked(evidence, self._near, self._signals, k, met=self._met(evidence), explain=explain)
+        return ranked(evidence, self._near, self._signals, k, max_sim=self._max_sim(evidence), explain=explain)
 
-    def _met(self, evidence: Evidence) -> Met | None:
+    def _max_sim(self, evidence: Evidence) -> MaxSim | None:
         semantic = self._semantic
         if semantic is None or not semantic.piecewise:
             return None
-        return lambda before: semantic.met(evidence.query, before)
+        return lambda before: semantic.max_sim(evidence.query, before)
 
     def _among(self, index: ConversationIndex, said: str, k: int, choice: FilteredReader) -> list[str]:
         """The best of the wanted by words, and those nearest in meaning."""
@@ -131,7 +131,7 @@ class Search:
         if index is None:
             return {}
         evidence = self._gathered(index, query, k, self._nearest(index, query, k))
-        return candidates(evidence, self._near, met=self._met(evidence)) if evidence else {}
+        return candidates(evidence, self._near, max_sim=self._max_sim(evidence)) if evidence else {}
 
     def _nearest(self, index: ConversationIndex, query: str, k: int) -> list[str]:
         if self._semantic is not None:

@@ -214,15 +214,15 @@ class VectorQuery:
 
     @property
     def piecewise(self) -> bool:
-        """Whether :meth:`met` knows anything."""
+        """Whether :meth:`max_sim` knows anything."""
         return bool(getattr(self._index, "piecewise", False))
 
-    def met(self, query: str, before: Mapping[str, str]) -> dict[str, float]:
+    def max_sim(self, query: str, before: Mapping[str, str]) -> dict[str, float]:
         """How near these memories come to each word of the query, as far as that is known; none, where that fails.
 
         ``before`` gives, by id, what was said just before each; "", where nothing was.
         """
-        return self._try(lambda index: cast("PiecewiseIndex", index).met(self._namespace, query, before), {})
+        return self._try(lambda index: cast("PiecewiseIndex", index).max_sim(self._namespace, query, before), {})
 
     def _try(self, ask: Callable[[SemanticIndex], T], otherwise: T) -> T:
         if self._index is None:
