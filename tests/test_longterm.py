@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters.embedding import Embedder
-from langmem_adapters.errors import ConfigurationError, SearchError
+from langmem_adapters.errors import ConfigurationError, SearchError, StoreUnavailable
 from langmem_adapters.flow import run
 from langmem_adapters.indexes import open_index, open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
@@ -36,6 +36,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from tests.allocations import traced
+from tests.faults import Unplugged
 
 POEM = ["床前明月光", "疑是地上霜", "举头望明月", "低头思故乡"]
 
@@ -233,6 +234,22 @@ def test_writers_who_say_the_same_lose_no_occurrence(any_store: Store, index: Le
 def test_h1_what_was_recalled_is_not_kept(memory: LongTermMemory) -> None:
     memory.add([user("My bike is red.", metadata={RECALLED: True})])
     assert memory.all() == []
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_a_deletion_whose_answer_was_lost_was_made_or_is_an_error(
+    any_store: Store, index: LexicalIndex, after: bool
+) -> None:
+    memory = LongTermMemory(any_store, index, user="ada")
+    memory.add([user("The bike is in the shed.", "a")])
+    (kept,) = memory.all()
+    unplugged = LongTermMemory(Unplugged(any_store, 2, after=after), index, user="ada")
+    if after:
+        assert unplugged.delete([kept.id]) == 1
+    else:
+        with pytest.raises(StoreUnavailable):
+            unplugged.delete([kept.id])
+    assert (memory.count(), unplugged.delete([kept.id])) == ((0, 0) if after else (1, 1))
 
 
 def test_get_update_and_delete_reach_the_index(memory: LongTermMemory) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from langmem_adapters.codec import encode
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.errors import Conflict, StoreError
+from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.model import Hit
@@ -91,9 +91,14 @@ class Records:
     def delete(self, keys: Sequence[str], *, ttl: float | None = None) -> int:
         """Remove records; returns how many there were. One that several remove at once is counted by one of them."""
         while found := self.get(keys):
-            with suppress(Conflict):
+            try:
                 self.remove(found, ttl=ttl)
-                break
+            except Conflict:
+                continue
+            except StoreUnavailable:  # nobody knows whether it was made, but for another look
+                if self.get(list(found)):
+                    raise
+            break
         return len(found)
 
     def remove(self, records: Mapping[str, bytes], *, ttl: float | None = None) -> None:
