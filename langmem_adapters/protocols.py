@@ -278,8 +278,8 @@ class Evidence(NamedTuple):
     """Places of the documents that may be meant."""
     turns: dict[int, Turn]
     """By place: the candidates and their neighbours."""
-    words: dict[int, tuple[int, dict[int, int]]]
-    """By place: what shares words with the query in their stretches, with its length and how often it has each term."""
+    postings: Sequence[Mapping[int, tuple[Sequence[int], Sequence[int], Sequence[int]]]]
+    """Of each term, by stretch: the places that have it, how often each does, and the length of each."""
     stretches: dict[int, Stretch]
     """By number."""
     average: float

@@ -45,7 +45,9 @@ class SignalValues:
         self._meaning = [0.0 if turn is _NOBODY else cosines.get(turn.id, unknown) for turn in turns]
         self._scores = [0.0] * len(cells)
         self._counts: list[dict[int, int]] = [{} for _ in evidence.idf]  # of each term by cell
-        self._near_words: set[int] = set()  # cells of turns that have a word, and of those beside them
+        self._norms: dict[int, float] = {}  # by length
+        self._said: set[int] = set()  # places of turns that have a word
+        self._near_words: set[int] = set()  # cells of these turns, and of those beside them
         self._sessions = self._read_words()
 
     def _read_words(self) -> dict[int, tuple[float, float, float]]:
@@ -55,19 +57,19 @@ class SignalValues:
         """
         evidence = self._evidence
         counts: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}
-        best, nearest = dict.fromkeys(counts, 0.0), dict.fromkeys(counts, 0.0)
-        for place, (length, words) in evidence.words.items():
-            number, score = Evidence.stretch_of(place), _bm25(words, evidence.idf, _norm(length, evidence.average))
-            best[number] = max(best[number], score)
-            here = counts[number]
-            for term, count in words.items():
-                here[term] = here.get(term, 0) + count
-            cell = self._cell_of.get(place)
-            if cell is not None:
+        said: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}  # the BM25 of each place
+        for term, by_stretch in enumerate(evidence.postings):
+            for number, postings in by_stretch.items():
+                counts[number][term] = sum(postings[1])
+                self._add(term, postings, said[number])
+        best = {number: max(scores.values(), default=0.0) for number, scores in said.items()}
+        nearest = dict.fromkeys(counts, 0.0)
+        for place, cell in self._cell_of.items():
+            score = said[Evidence.stretch_of(place)].get(place)
+            if score is not None:
+                self._said.add(place)
                 self._scores[cell] = score
                 self._near_words.update(range(cell - _FAR, cell + _FAR + 1))
-                for term, count in words.items():
-                    self._counts[term][cell] = count
         for place in evidence.candidates:
             number = Evidence.stretch_of(place)
             nearest[number] = max(nearest[number], self._meaning[self._cell_of[place]])
@@ -77,6 +79,20 @@ class SignalValues:
             for number, stretch in evidence.stretches.items()
             if stretch.ordered
         }
+
+    def _add(
+        self, term: int, postings: tuple[Sequence[int], Sequence[int], Sequence[int]], scores: dict[int, float]
+    ) -> None:
+        """Add a term to the scores of the places that have it, and count it in their cells."""
+        idf, average, norms = self._evidence.idf[term], self._evidence.average, self._norms
+        cell_of, counts = self._cell_of, self._counts[term]
+        for place, count, length in zip(*postings, strict=True):
+            norm = norms.get(length)
+            if norm is None:
+                norm = norms[length] = _norm(length, average)
+            scores[place] = scores.get(place, 0.0) + idf * count / (count + norm)
+            if place in cell_of:
+                counts[cell_of[place]] = count
 
     def measured(self) -> tuple[list[int], dict[str, Sequence[float]], dict[str, float]]:
         """The candidates that have any signal of the query, each of the signals of all, and its greatest value."""
@@ -103,7 +119,7 @@ class SignalValues:
 
     def says_it(self, place: int) -> bool:
         """Whether a turn itself has a word of the query, or is near in meaning."""
-        return place in self._evidence.words or self._evidence.turns[place].id in self._near_in_meaning
+        return place in self._said or self._evidence.turns[place].id in self._near_in_meaning
 
     def _in_windows(self, cells: Sequence[int]) -> tuple[Sequence[float], ...]:
         """From context to covered: a turn with the two before it, which count less, and with the two on each side."""

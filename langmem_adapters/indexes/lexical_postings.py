@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 from langmem_adapters.indexes.lexical_cache import RowCache
 
-__all__ = ["Postings", "kept_postings", "postings_of"]
+__all__ = ["Postings", "kept_postings", "parsed", "postings_of"]
 
 _ENTRY = 600  # bytes that a term takes beside its postings, roughly
 
@@ -26,10 +26,7 @@ def postings_of(connection: sqlite3.Connection, kept: RowCache, namespace: int, 
     """Those of a term that is there; ``changed`` is the number that its row has in this transaction."""
     found = kept_postings(kept, namespace, term, changed)
     if found is None:
-        # As three texts: handing a row over to Python takes ten times as long as finding it.
-        columns = connection.execute(_COLUMNS, (namespace, term)).fetchone()
-        documents, tf, length = (json.loads(f"[{column}]") for column in columns)
-        found = Postings(array("q", documents), array("I", tf), array("I", length))
+        found = parsed(*connection.execute(_COLUMNS, (namespace, term)).fetchone())
         kept.keep((namespace, term), changed, found, sum(len(c) * c.itemsize for c in found) + _ENTRY)
     return found
 
@@ -37,6 +34,12 @@ def postings_of(connection: sqlite3.Connection, kept: RowCache, namespace: int, 
 def kept_postings(kept: RowCache, namespace: int, term: bytes, changed: int) -> Postings | None:
     """The same, if they are in memory."""
     return cast("Postings | None", kept.get((namespace, term), changed))
+
+
+def parsed(documents: str, tf: str, length: str) -> Postings:
+    """Postings of columns as texts: handing a row over to Python takes ten times as long as finding it."""
+    columns = (json.loads(f"[{column}]") for column in (documents, tf, length))
+    return Postings(*map(array, "qII", columns))
 
 
 # One pass over the rows, which lie in the order of the documents: the columns stay beside each other.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from langmem_adapters.indexes.lexical_cache import RowCache
-from langmem_adapters.indexes.lexical_postings import Postings, kept_postings
+from langmem_adapters.indexes.lexical_postings import Postings, kept_postings, parsed
 from langmem_adapters.indexes.lexical_rows import STRETCH
 from langmem_adapters.indexes.lexical_scores import QUERY_TERMS, Corpus, Term, best, idf
 from langmem_adapters.keys import to_bytes, to_text
@@ -38,7 +38,7 @@ def evidence(  # noqa: PLR0917 - what is asked, and where
         return None
     changed, stretches = _stretches(connection, {number // STRETCH for number in pool})
     used = sorted(term for term in terms if term.frequency)[:QUERY_TERMS]
-    words = _words(connection, kept, corpus.namespace, used, stretches)
+    postings = [_postings(connection, kept, corpus.namespace, term, stretches) for term in used]
     beside = set().union(*[_near(number, stretches[number // STRETCH], _BESIDE) for number in pool])
     around = set().union(*[_near(number, stretches[number // STRETCH], 2 * _BESIDE) for number in pool])
     turns = _turns(connection, kept, sorted(around), changed)
@@ -51,7 +51,7 @@ def evidence(  # noqa: PLR0917 - what is asked, and where
         found=sum(term.weight for term in used) / everything if everything else 0.0,
         candidates=sorted(beside & turns.keys()),
         turns=turns,
-        words=words,
+        postings=postings,
         stretches=stretches,
         average=corpus.length / corpus.documents,
         average_stretch=corpus.length / max(1, corpus.stretches),
@@ -65,12 +65,14 @@ def within(
     name = to_bytes(thread)
     numbers = {row[0] for row in connection.execute(_SAID_IN, (corpus.namespace, name, corpus.namespace, name))}
     used = sorted(term for term in terms if term.frequency)[:QUERY_TERMS]
-    words = _words(connection, kept, corpus.namespace, used, {number // STRETCH for number in numbers})
+    stretches = {number // STRETCH for number in numbers}
     scores = dict.fromkeys(numbers, 0.0)
     c, d = corpus.norm
-    for number in words.keys() & numbers:
-        length, counts = words[number]
-        scores[number] = sum(used[n].weight * tf / (tf + c + d * length) for n, tf in counts.items())
+    for term in used:
+        for postings in _postings(connection, kept, corpus.namespace, term, stretches).values():
+            for number, tf, length in zip(*postings, strict=True):
+                if number in scores:
+                    scores[number] += term.weight * tf / (tf + c + d * length)
     return sorted(((score, number) for number, score in scores.items()), reverse=True)
 
 
@@ -115,33 +117,30 @@ def _stretches(connection: sqlite3.Connection, numbers: Collection[int]) -> tupl
     return {row[0]: row[1] for row in rows}, stretches
 
 
-def _words(
-    connection: sqlite3.Connection, kept: RowCache, namespace: int, terms: Sequence[Term], stretches: Collection[int]
-) -> dict[int, tuple[int, dict[int, int]]]:
-    """The length of each document of the stretches that has any term, and how often it has each, by its number."""
-    found: dict[int, tuple[int, dict[int, int]]] = {}
-    where = json.dumps(list(stretches))
-    for number, term in enumerate(terms):
-        whole = kept_postings(kept, namespace, term.term, term.changed)
-        rows = connection.execute(_POSTINGS, (where, namespace, term.term)) if whole is None else _of(whole, stretches)
-        for document, tf, length in rows:
-            found.setdefault(document, (length, {}))[1][number] = tf
-    return found
-
-
-def _of(postings: Postings, stretches: Collection[int]) -> Iterator[tuple[int, int, int]]:
-    """Those of some stretches, as the statement gives them."""
-    documents, tf, length = postings
+def _postings(
+    connection: sqlite3.Connection, kept: RowCache, namespace: int, term: Term, stretches: Collection[int]
+) -> dict[int, Postings]:
+    """By stretch: the documents that have a term, how often each does, and the length of each."""
+    whole = kept_postings(kept, namespace, term.term, term.changed)
+    if whole is None:
+        rows = connection.execute(_POSTINGS, (json.dumps(list(stretches)), namespace, term.term))
+        return {stretch: parsed(*columns) for stretch, *columns in rows}
+    documents, tf, length = whole
+    found: dict[int, Postings] = {}
     for stretch in stretches:
         first = bisect_left(documents, stretch * STRETCH)
         end = bisect_left(documents, (stretch + 1) * STRETCH, first)
-        yield from zip(documents[first:end], tf[first:end], length[first:end], strict=True)
+        if first < end:
+            found[stretch] = Postings(documents[first:end], tf[first:end], length[first:end])
+    return found
 
 
 _POSTINGS = f"""
-    SELECT p.document, p.tf, p.length FROM json_each(?) AS stretch CROSS JOIN langmem_lexical_postings AS p
+    SELECT stretch.value, group_concat(p.document), group_concat(p.tf), group_concat(p.length)
+    FROM json_each(?) AS stretch CROSS JOIN langmem_lexical_postings AS p
     WHERE p.namespace = ? AND p.term = ?
-    AND p.document >= stretch.value * {STRETCH} AND p.document < (stretch.value + 1) * {STRETCH}"""  # noqa: S608 - ours
+    AND p.document >= stretch.value * {STRETCH} AND p.document < (stretch.value + 1) * {STRETCH}
+    GROUP BY stretch.value"""  # noqa: S608 - ours
 
 
 def _turns(
