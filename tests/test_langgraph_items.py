@@ -32,7 +32,7 @@ class Machine:
     def __init__(self, store: Store, clock: FakeClock, new_id: Callable[[], str]) -> None:
         self.clock = clock
         self.index = LexicalIndex(":memory:")
-        self.shelf = NamespaceItems(
+        self.items = NamespaceItems(
             store,
             PLACE,
             index=self.index,
@@ -44,10 +44,10 @@ class Machine:
         )
 
     def put(self, key: str, text: str | None, ttl: float | None = None) -> None:
-        self.shelf.put({key: None if text is None else item(text, self.clock, ttl)})
+        self.items.put({key: None if text is None else item(text, self.clock, ttl)})
 
     def found(self, query: str) -> list[str]:
-        return sorted(key for key, _, _ in self.shelf.find(query, 100, lambda _: True))
+        return sorted(key for key, _, _ in self.items.find(query, 100, lambda _: True))
 
     def indexed(self, query: str) -> int:
         """How many documents the index has, whether the store has them or not."""
@@ -96,20 +96,20 @@ def test_the_mark_is_no_item(any_store: Store, caplog: pytest.LogCaptureFixture)
     here, there, clock = machines(any_store)
     here.put("soon gone", "a walk", ttl=5)
     busy(here, any_store)
-    assert set(there.shelf.all()) == {"soon gone", "often"}
+    assert set(there.items.all()) == {"soon gone", "often"}
     clock.advance(6)
-    assert set(there.shelf.all()) == {"often"}
-    there.shelf.tidy()
+    assert set(there.items.all()) == {"often"}
+    there.items.tidy()
     assert "damaged" not in caplog.text
     here.put("often", None)
-    assert here.shelf.is_empty()
-    assert there.shelf.close()
+    assert here.items.is_empty()
+    assert there.items.close()
     assert there.found("walk") == []
 
 
 def test_the_log_stays_short_though_it_is_seldom_tidied(monkeypatch: pytest.MonkeyPatch) -> None:
     store, tidied = MemoryStore(), []
-    monkeypatch.setattr(NamespaceItems, "_tidy", lambda shelf, tidy=NamespaceItems._tidy: tidied.append(tidy(shelf)))
+    monkeypatch.setattr(NamespaceItems, "_tidy", lambda items, tidy=NamespaceItems._tidy: tidied.append(tidy(items)))
     here, _, _ = machines(store)
     for n in range(600):
         here.put(f"key {n % 5}", f"a walk, number {n}")
@@ -137,7 +137,7 @@ def test_whatever_two_machines_do_their_indexes_hold_what_is_there(deeds: list[t
                 there_are.pop(key, None)
                 machine.put(key, None)
             elif deed == "tidy":
-                machine.shelf.tidy()
+                machine.items.tidy()
             else:
                 machine.found("walk")
         for machine in (here, there):

@@ -636,7 +636,7 @@ def test_items_of_which_none_has_expired_are_not_gone_through_at_each_put(monkey
         store.put(ADA, f"k{n}", {"text": "bike"}, ttl=1 if n == 0 else 1000)
     clock.advance(61)
     tidied = []
-    monkeypatch.setattr(NamespaceItems, "_tidy", lambda shelf, tidy=NamespaceItems._tidy: tidied.append(tidy(shelf)))
+    monkeypatch.setattr(NamespaceItems, "_tidy", lambda items, tidy=NamespaceItems._tidy: tidied.append(tidy(items)))
     for n in range(200, 230):
         store.put(ADA, f"k{n}", {"text": "bike"}, ttl=1 if n < 210 else 1000)
         clock.advance(10)
@@ -795,7 +795,7 @@ def test_writers_of_one_process_wait_for_each_other() -> None:
 def test_a_writer_does_not_wait_for_ever_for_one_that_is_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_items, "_TURN", 0.0)
     store = make(MemoryStore())
-    held_up = threading.Thread(target=store._shelf(ADA)._writing._own().acquire)
+    held_up = threading.Thread(target=store._items(ADA)._writing._own().acquire)
     held_up.start()
     held_up.join()
     store.put(ADA, "k", {})

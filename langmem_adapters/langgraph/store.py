@@ -40,7 +40,7 @@ from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["LongTermStore"]
 
-_SHELVES = 1024  # namespaces whose index is followed by one thread at a time
+_NAMESPACES = 1024  # namespaces whose index is followed by one thread at a time
 _MINUTE = 60.0
 _warn = WarnOnce()
 
@@ -116,7 +116,7 @@ class LongTermStore(Shared, BaseStore):
         self._clock = clock
         self._new_id = new_id
         self._tree = Tree(self._store, ("langgraph", tenant, "tree"), new_id=new_id)
-        self._shelf = lru_cache(_SHELVES)(self._make_shelf)
+        self._items = lru_cache(_NAMESPACES)(self._make_items)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Answer operations in their order."""
@@ -144,7 +144,7 @@ class LongTermStore(Shared, BaseStore):
     def __repr__(self) -> str:
         return f"LongTermStore({self._store!r})"
 
-    def _make_shelf(self, namespace: Namespace) -> NamespaceItems:
+    def _make_items(self, namespace: Namespace) -> NamespaceItems:
         return NamespaceItems(
             self._store,
             (*self._place, *namespace),
@@ -174,7 +174,7 @@ class LongTermStore(Shared, BaseStore):
         found = self._get([op for op in ops if isinstance(op, GetOp)])
         results = [self._result(op, found) for op in ops]
         for namespace, changes in puts.items():
-            self._shelf(namespace).put(changes)
+            self._items(namespace).put(changes)
         return results
 
     def _result(self, op: Op, found: Mapping[tuple[Namespace, str], Item]) -> Result:
@@ -194,10 +194,10 @@ class LongTermStore(Shared, BaseStore):
             wanted[op.key] = op.refresh_ttl or wanted.get(op.key, False)
         items: dict[tuple[Namespace, str], Item] = {}
         for namespace, wanted in keys.items():
-            shelf = self._shelf(namespace)
-            kept = shelf.get([*wanted])
+            stored = self._items(namespace)
+            kept = stored.get([*wanted])
             with _beside_a_read():
-                shelf.refresh({key: item for key, item in kept.items() if wanted[key]})
+                stored.refresh({key: item for key, item in kept.items() if wanted[key]})
             items |= {(namespace, key): _item(Item, namespace, key, item) for key, item in kept.items()}
         return items
 
@@ -208,10 +208,10 @@ class LongTermStore(Shared, BaseStore):
         found: list[tuple[float | None, Namespace, str, StoredItem]] = []
         for namespace in self._namespaces(prefix):
             if op.query:
-                best = self._shelf(namespace).find(op.query, stop, lambda item: wanted(item.value))
+                best = self._items(namespace).find(op.query, stop, lambda item: wanted(item.value))
                 found += [(score, namespace, key, item) for key, score, item in best]
             else:
-                kept = self._shelf(namespace).all()
+                kept = self._items(namespace).all()
                 found += [(None, namespace, key, item) for key, item in kept.items() if wanted(item.value)]
                 if not kept:
                     self._removed_if_empty(namespace)
@@ -227,7 +227,7 @@ class LongTermStore(Shared, BaseStore):
             read.setdefault(namespace, {})[key] = item
         for namespace, items in read.items():
             with _beside_a_read():
-                self._shelf(namespace).refresh(items)
+                self._items(namespace).refresh(items)
 
     def _list(self, op: ListNamespacesOp) -> list[Namespace]:
         stop = op.offset + op.limit
@@ -245,17 +245,17 @@ class LongTermStore(Shared, BaseStore):
         yield from self._tree.below(prefix)
 
     def _removed_if_empty(self, namespace: Namespace) -> bool:
-        is_empty = self._shelf(namespace).is_empty()
+        is_empty = self._items(namespace).is_empty()
         if is_empty:
             with _beside_a_read():
-                self._tree.remove(namespace, if_=self._shelf(namespace).close)
+                self._tree.remove(namespace, if_=self._items(namespace).close)
         return is_empty
 
     def _sweep(self) -> int:
         return sum(self._swept(namespace) for namespace in list(self._tree.below(())))
 
     def _swept(self, namespace: Namespace) -> int:
-        gone = self._shelf(namespace).tidy()
+        gone = self._items(namespace).tidy()
         self._removed_if_empty(namespace)
         return gone
 

@@ -33,10 +33,10 @@ def searching(
         signals: The weights of what tells that a memory fits.
         query: What is looked for.
     """
-    asking = None if semantic is None else semantic.asking()
-    if asking is not None:
-        yield from asking.ahead(lambda: _said(index, records.namespace, query))
-    return Search(records, index, asking, signals)
+    vectors = None if semantic is None else semantic.query()
+    if vectors is not None:
+        yield from vectors.ahead(lambda: _said(index, records.namespace, query))
+    return Search(records, index, vectors, signals)
 
 
 def _said(index: Index, namespace: Namespace, query: str) -> str:
@@ -48,12 +48,12 @@ class Search:
     """One search, from an index that is up to date. Blocking; meant for a flow's steps."""
 
     def __init__(
-        self, records: Records, index: Index, asking: VectorQuery | None, signals: Mapping[str, Signal]
+        self, records: Records, index: Index, vectors: VectorQuery | None, signals: Mapping[str, Signal]
     ) -> None:
         self._records = records
         self._index = index
         self._conversations = index if isinstance(index, ConversationIndex) else None
-        self._semantic = asking
+        self._vectors = vectors
         self._signals = signals
         self._near: dict[str, float] = {}  # how near what was looked at is in meaning, by id
 
@@ -98,14 +98,14 @@ class Search:
         return ranked(evidence, self._near, self._signals, k, max_sim=self._max_sim(evidence), explain=explain)
 
     def _max_sim(self, evidence: Evidence) -> MaxSim | None:
-        semantic = self._semantic
+        semantic = self._vectors
         if semantic is None or not semantic.piecewise:
             return None
         return lambda before: semantic.max_sim(evidence.query, before)
 
     def _among(self, index: ConversationIndex, said: str, k: int, choice: FilteredReader) -> list[str]:
         """The best of the wanted by words, and those nearest in meaning."""
-        namespace, semantic = self._records.namespace, self._semantic
+        namespace, semantic = self._records.namespace, self._vectors
         found = choice.best(lambda ask: index.search(namespace, said, ask), k)
         if semantic is not None:
             found += choice.best(lambda ask: _near(semantic.search(said, ask)), k)
@@ -115,8 +115,8 @@ class Search:
         """The same, where all of them were said in one thread: nothing else is looked at."""
         there = index.within(self._records.namespace, said, thread)
         found = choice.first([hit for hit in there if hit.score], k)
-        if self._semantic is not None:
-            scores = self._semantic.score(said, [hit.id for hit in there])
+        if self._vectors is not None:
+            scores = self._vectors.score(said, [hit.id for hit in there])
             hits = [Hit(id_, score) for id_, score in sorted(scores.items(), key=lambda one: (-one[1], one[0]))]
             found += choice.first(_near(hits), k)
         return [hit.id for hit, _ in found]
@@ -134,26 +134,26 @@ class Search:
         return candidates(evidence, self._near, max_sim=self._max_sim(evidence)) if evidence else {}
 
     def _nearest(self, index: ConversationIndex, query: str, k: int) -> list[str]:
-        if self._semantic is not None:
+        if self._vectors is not None:
             said = index.nameless(self._records.namespace, query)
-            self._near = {hit.id: hit.score for hit in self._semantic.search(said, max(k, _POOL // 2))}
+            self._near = {hit.id: hit.score for hit in self._vectors.search(said, max(k, _POOL // 2))}
         return list(self._near)
 
     def _gathered(self, index: ConversationIndex, query: str, k: int, also: Sequence[str]) -> Evidence | None:
         """What is known of what may be meant, and of these others ``also``; how near it is in meaning is noted."""
         evidence = index.gather(self._records.namespace, query, max(k, _POOL), also)
-        if evidence is not None and self._semantic is not None:
+        if evidence is not None and self._vectors is not None:
             ids = [turn.id for turn in evidence.turns.values() if turn.id not in self._near]
-            self._near |= self._semantic.score(evidence.query, ids)
+            self._near |= self._vectors.score(evidence.query, ids)
         return evidence
 
     def _by_scores(self, query: str, k: int) -> list[Ranked]:
         """An index that knows of words only: half of a score comes from it, and half from the meaning."""
         found = {hit.id: hit.score for hit in self._index.search(self._records.namespace, query, k)}
-        if self._semantic is None:
+        if self._vectors is None:
             return [Ranked(id_, score, {"words": score}) for id_, score in found.items()]
-        near = {hit.id: hit.score for hit in self._semantic.search(query, k)}
-        near |= self._semantic.score(query, [id_ for id_ in found if id_ not in near])
+        near = {hit.id: hit.score for hit in self._vectors.search(query, k)}
+        near |= self._vectors.score(query, [id_ for id_ in found if id_ not in near])
         both = []
         for id_ in found | near:
             parts = {"words": found.get(id_, 0.0) / 2, "meaning": max(0.0, 2 * near.get(id_, 0.0) - 1) / 2}

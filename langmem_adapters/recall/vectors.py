@@ -125,7 +125,7 @@ class VectorRecall:
                 self._under_way = 0
             return wanted
 
-    def asking(self) -> VectorQuery:
+    def query(self) -> VectorQuery:
         """Begin a search."""
         if not self._is_recent(self._away_since):
             return VectorQuery(self, self._index, self._records.namespace)
