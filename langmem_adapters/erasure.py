@@ -18,7 +18,6 @@ from langmem_adapters.conversation.session import KNOWLEDGE
 from langmem_adapters.conversation.stored_summary import SUMMARY
 from langmem_adapters.errors import (
     ConfigurationError,
-    Conflict,
     LangmemError,
     SearchError,
     StoreError,
@@ -30,6 +29,7 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Index, Store
+from langmem_adapters.records.namespace_tree import Tree
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.validation import check_index, check_store
 
@@ -55,7 +55,6 @@ _JOURNALS = "migration"
 _PASSES = 4
 _COMES_BACK = "it comes back: an index that has it was not given, or somebody goes on writing"
 _POOL = 4  # parts of a pool's namespace
-_ADDED, _LINGER = "", 60.0  # as in langgraph.tree, which cannot be imported without LangGraph
 _log = logging.getLogger("langmem_adapters")
 
 Report: TypeAlias = Callable[[str, int], None]
@@ -267,6 +266,7 @@ class _Erasure:
     def clear_items(self) -> None:
         """Delete the items of the user's namespaces, and these from the tree in which they are found."""
         root = (_LANGGRAPH, self._tenant)
+        tree = Tree(self.store, (*root, "tree"))
         others = set[Namespace]()
 
         def is_own(namespace: Namespace) -> bool:
@@ -279,40 +279,13 @@ class _Erasure:
         for _ in range(_PASSES):
             for prefix in self._prefixes:
                 self._clear_all((*root, "tree", *prefix), lambda _: True)
-                self._prune((*root, "tree"), prefix)
+                tree.prune(prefix, is_own=lambda node: self._user in node)
             if not self._clear_all((*root, "items"), is_own):
                 break  # else items that were put behind the first look have lost their branch, and others grow one
         else:
             raise StoreError(_COMES_BACK)
         if others:
             _log.warning("%d namespaces of LangGraph name a deleted user in another place, and stay", len(others))
-
-    def _prune(self, root: Namespace, branch: Namespace) -> None:
-        """Remove a branch from the node that it grows on, and the nodes that are bare without it."""
-        kinds: tuple[str, ...] = ("items", "below")
-        while branch:
-            node, label = (*root, *branch[:-1]), encode_namespace(branch[-1:])
-            values = self.store.get(node)
-            gone = [key for kind in kinds if (key := f"{kind} {label}") in values]
-            if "items" not in kinds and self.store.get((*root, *branch)).keys() - {_ADDED}:
-                return  # others have put something there since; whoever does so later changes what guards the write
-            bare = not values.keys() - {*gone, _ADDED}
-            if bare and self._user in branch[:-1]:
-                self.store.clear(node)
-            elif gone and not self._pruned(node, values, [*gone, _ADDED] if bare else gone, bare=bare):
-                continue
-            if not bare:
-                return
-            branch, kinds = branch[:-1], ("below",)
-
-    def _pruned(self, node: Namespace, values: dict[str, bytes], gone: list[str], *, bare: bool) -> bool:
-        """Change a node of others, as they do; False, if one of them was quicker."""
-        guard = {key: values.get(key) for key in (*gone, _ADDED)}
-        try:
-            self.store.write(node, delete=gone, guard=guard, ttl=_LINGER if bare else None)
-        except Conflict:
-            return False
-        return True
 
 
 def _counted(store: Store, namespace: Namespace) -> Counter[str]:

@@ -39,8 +39,8 @@ from langmem_adapters.errors import Conflict, ModelError, SearchError, StoreErro
 from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.langgraph import items as stored_items
 from langmem_adapters.langgraph.items import NamespaceItems
-from langmem_adapters.langgraph.tree import Tree
 from langmem_adapters.protocols import Store
+from langmem_adapters.records.namespace_tree import Tree
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.testing import FakeClock

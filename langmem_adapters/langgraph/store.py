@@ -31,8 +31,8 @@ from langmem_adapters.indexes import index_of
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.langgraph.items import NamespaceItems, StoredItem
 from langmem_adapters.langgraph.matching import check, common_prefix, item_filter, matches
-from langmem_adapters.langgraph.tree import Tree
 from langmem_adapters.protocols import Index, Store
+from langmem_adapters.records.namespace_tree import Tree
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import store_of
 from langmem_adapters.validation import checked_list, has_methods_of

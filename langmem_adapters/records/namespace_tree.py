@@ -1,4 +1,4 @@
-"""Which namespaces a LongTermStore has, as a tree: what lies below a prefix is found without looking elsewhere.
+"""Which namespaces a store for LangGraph has, as a tree: what lies below a prefix is found without looking elsewhere.
 
 Each node is a namespace of the store whose values are its children's labels. A value is a token, new each time
 that the child is added: who removes a child that was empty does so only if it was not added again meanwhile.
@@ -6,10 +6,11 @@ that the child is added: who removes a child that was empty does so only if it w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Literal, NamedTuple
+from uuid import uuid4
 
 from langmem_adapters.errors import Conflict
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
@@ -38,7 +39,7 @@ class _Child(NamedTuple):
 class Tree:
     """Blocking; meant for a flow's steps. ``root`` is where its nodes are kept."""
 
-    def __init__(self, store: Store, root: Namespace, *, new_id: Callable[[], str]) -> None:
+    def __init__(self, store: Store, root: Namespace, *, new_id: Callable[[], str] = lambda: uuid4().hex) -> None:
         self._store = store
         self._root = root
         self._new_id = new_id
@@ -73,24 +74,45 @@ class Tree:
 
     def remove(self, namespace: Namespace, *, if_: Callable[[], bool]) -> None:
         """Remove a namespace, and the branches that led to it alone, if it is not added again at this moment."""
-        child: _Kind = "items"
+        kinds: Sequence[_Kind] = ("items",)
         with suppress(Conflict):
-            while namespace and self._remove(namespace, child, if_):
-                namespace, child = namespace[:-1], "below"
+            while namespace and self._cut(namespace, kinds, if_):
+                namespace, kinds = namespace[:-1], ("below",)
                 if_ = partial(self._is_bare, namespace)
+
+    def prune(self, branch: Namespace, *, is_own: Callable[[Namespace], bool]) -> None:
+        """Remove a branch, whatever is on it, and the nodes that are bare then: its own ones at once."""
+
+        def always() -> bool:
+            return True
+
+        kinds: Sequence[_Kind] = ("items", "below")
+        if_: Callable[[], bool] = always
+        while branch:
+            try:
+                self._cut(branch, kinds, if_)
+            except Conflict:
+                continue  # somebody was quicker
+            branch, kinds = branch[:-1], ("below",)
+            if not self._is_bare(branch):
+                return
+            if is_own(branch):
+                self._store.clear((*self._root, *branch))
+            if_ = partial(self._is_bare, branch)
 
     def _is_bare(self, node: Namespace) -> bool:
         return not self._children(node)
 
-    def _remove(self, namespace: Namespace, kind: _Kind, if_: Callable[[], bool]) -> bool:
-        """Remove a child of a node; says whether the node has none any more."""
-        node = (*self._root, *namespace[:-1])
-        key = _Child(kind, namespace[-1]).key
-        guard: dict[str, bytes | None] = {_ADDED: None, **self._store.get(node, [key, _ADDED])}
-        if key not in guard or not if_():
+    def _cut(self, branch: Namespace, kinds: Sequence[_Kind], if_: Callable[[], bool]) -> bool:
+        """Remove children of a node, all of a label; says whether the node has none any more."""
+        node = (*self._root, *branch[:-1])
+        keys = [_Child(kind, branch[-1]).key for kind in kinds]
+        guard: dict[str, bytes | None] = {_ADDED: None, **self._store.get(node, [*keys, _ADDED])}
+        if guard.keys().isdisjoint(keys) or not if_():
             return False
-        last = not self._store.get(node).keys() - {key, _ADDED}
-        self._store.write(node, delete=[key, _ADDED] if last else [key], guard=guard, ttl=LINGER if last else None)
+        last = not self._store.get(node).keys() - guard.keys()
+        gone = [*guard] if last else [key for key in keys if key in guard]
+        self._store.write(node, delete=gone, guard=guard, ttl=LINGER if last else None)
         return last
 
 
