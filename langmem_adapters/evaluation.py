@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import statistics
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +11,7 @@ from typing import Any, NamedTuple
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.fitting import Case, Fit, judged, share_found
 from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.json_files import text_of, values_of
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Memory
 from langmem_adapters.progress import Progress, advancing
@@ -24,7 +22,6 @@ from langmem_adapters.validation import check_function, checked_list
 __all__ = ["Evaluation", "Question", "aevaluate", "afit", "checked_questions", "evaluate", "fit", "read_questions"]
 
 CUTS = (5, 10, 20)
-_GZIP = b"\x1f\x8b"
 
 
 class Question(NamedTuple):
@@ -215,37 +212,17 @@ def read_questions(path: str | Path) -> list[Question]:
     Raises SerializationError, naming the first wrong place, and OSError where the file cannot be read.
     """
     try:
-        return [question for place, value in _values(_text(Path(path))) for question in _questions(place, value)]
+        values = values_of(text_of(Path(path).read_bytes()))
+        return [question for place, value in values for question in _questions(place, value)]
     except SerializationError as error:
         raise SerializationError(f"{path}: {error}") from error
 
 
-def _text(path: Path) -> str:
-    data = path.read_bytes()
-    try:
-        return (gzip.decompress(data) if data.startswith(_GZIP) else data).decode("utf-8-sig")
-    except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError) as error:
-        raise SerializationError(f"it cannot be read: {error}") from error
-
-
-def _values(text: str) -> Iterator[tuple[str, Any]]:
-    try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError):
-        for number, line in enumerate(text.split("\n"), start=1):
-            if line.strip():
-                try:
-                    yield f"line {number}", json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    raise SerializationError(f"line {number} is not JSON") from error
-        return
-    whole = whole.get("conversations", whole) if isinstance(whole, dict) else whole
-    for number, value in enumerate(whole if isinstance(whole, list) else [whole], start=1):
-        yield f"item {number}", value
-
-
 def _questions(place: str, value: Any) -> Iterator[Question]:
-    if isinstance(value, dict) and isinstance(value.get("qa"), list):
+    if isinstance(value, dict) and isinstance(value.get("conversations"), list):
+        for number, each in enumerate(value["conversations"], start=1):
+            yield from _questions(f"item {number}", each)
+    elif isinstance(value, dict) and isinstance(value.get("qa"), list):
         for number, each in enumerate(value["qa"], start=1):
             inner = f"{place}, question {number}"
             if not isinstance(each, dict) or "ev" not in each:

@@ -343,8 +343,8 @@ def test_questions_are_read(tmp_path: Path, text: str, expected: list[Question])
         (b'[{"question": "Who?", "evidence": [1]}]', 'item 1 has no list of texts as its "evidence"'),
         (b'[{"question": "Who?", "evidence": ["m"], "user": 1}]', 'item 1 has no text as its "user"'),
         (b'[{"id": "c", "qa": [{"q": "Who?"}]}]', 'item 1, question 1 has no "ev"'),
-        (b"\x1f\x8bno", "cannot be read"),
-        (b"\xff", "cannot be read"),
+        (b"\x1f\x8bno", "gzipped, but damaged"),
+        (b"\xff", "line 1 is not UTF-8 text"),
     ],
 )
 def test_a_wrong_file_is_named_with_its_place(tmp_path: Path, data: bytes, message: str) -> None:

@@ -9,7 +9,8 @@ from pydantic import BaseModel, Field, ValidationError
 
 from langmem_adapters.conversation.session import TITLE
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.importing.transcript import Numbered, Transcript, conversation, flaw
+from langmem_adapters.importing.transcript import Transcript, conversation, flaw
+from langmem_adapters.json_files import Numbered
 from langmem_adapters.model import Message
 
 __all__ = ["read_chatgpt"]

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langmem_adapters.errors import LangmemError, MissingDependency, SerializationError
-from langmem_adapters.importing.transcript import Numbered, Transcript, conversation
+from langmem_adapters.importing.transcript import Transcript, conversation
+from langmem_adapters.json_files import Numbered
 from langmem_adapters.model import Message
 
 __all__ = ["langchain_message", "llamaindex_message", "llamaindex_sessions"]

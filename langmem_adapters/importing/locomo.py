@@ -8,7 +8,8 @@ from datetime import datetime, timezone
 from pydantic import BaseModel, ValidationError
 
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.importing.transcript import Numbered, Transcript, flaw, line
+from langmem_adapters.importing.transcript import Transcript, flaw, line
+from langmem_adapters.json_files import Numbered
 from langmem_adapters.model import Message
 from langmem_adapters.sessions import Line
 

@@ -16,7 +16,8 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from langmem_adapters.errors import MissingDependency, SerializationError
-from langmem_adapters.importing.transcript import Numbered, Transcript, conversation, flaw
+from langmem_adapters.importing.transcript import Transcript, conversation, flaw
+from langmem_adapters.json_files import Numbered
 from langmem_adapters.metagpt import METAGPT
 from langmem_adapters.model import Message
 

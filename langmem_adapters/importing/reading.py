@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,14 +12,14 @@ from langmem_adapters.importing.hosts import langchain_message, llamaindex_messa
 from langmem_adapters.importing.locomo import read_locomo
 from langmem_adapters.importing.metagpt import read_collections
 from langmem_adapters.importing.openai import chat_message
-from langmem_adapters.importing.transcript import Numbered, Transcript, conversations
+from langmem_adapters.importing.transcript import Transcript, conversations
+from langmem_adapters.json_files import Numbered, text_of, values_of
 from langmem_adapters.sessions import Line, parse_lines
 
 __all__ = ["FileFormat", "read_transcripts"]
 
 FileFormat = Literal["auto", "jsonl", "openai", "langchain", "llama-index", "chatgpt", "locomo", "metagpt"]
 
-_GZIP = b"\x1f\x8b"
 _UNKNOWN = "is neither an export, nor a list of chat messages, nor a LoCoMo file"
 _MESSAGES = {"openai": chat_message, "langchain": langchain_message, "llama-index": llamaindex_message}
 
@@ -44,8 +41,8 @@ def read_transcripts(path: str | Path, *, format_: FileFormat = "auto", session:
         if format_ == "metagpt" or (format_ == "auto" and (path / "chroma.sqlite3").is_file()):
             _refuse(session, "metagpt")
             return read_collections(path)
-        text = _text(path.read_bytes())
-        values = _values(text, lines=format_ == "jsonl" or ".jsonl" in path.suffixes)
+        text = text_of(path.read_bytes())
+        values = values_of(text, lines=format_ == "jsonl" or ".jsonl" in path.suffixes)
         format_ = _detected(values) if format_ == "auto" else format_
         sessions = llamaindex_sessions(values) if format_ == "llama-index" else None
         if format_ not in _MESSAGES or sessions is not None:
@@ -65,55 +62,6 @@ def read_transcripts(path: str | Path, *, format_: FileFormat = "auto", session:
 def _refuse(session: str, format_: FileFormat) -> None:
     if session:
         raise ConfigurationError(f"a file of the format {format_} names its sessions itself: leave --session out")
-
-
-def _text(data: bytes) -> str:
-    try:
-        data = gzip.decompress(data) if data.startswith(_GZIP) else data
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise SerializationError(f"it is gzipped, but damaged: {error}") from error
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        number = data.count(b"\n", 0, error.start) + 1
-        raise SerializationError(f"line {number} is not UTF-8 text") from error
-
-
-def _values(text: str, *, lines: bool) -> list[Numbered]:
-    """The items of a JSON list, the lines of JSON Lines, or the one value that the file is."""
-    if lines:
-        return list(_json_lines(text))
-    try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        first = next((line for line in text.split("\n") if line.strip()), "")
-        if _is_json(first) or not first:
-            return list(_json_lines(text))
-        raise _not_json(getattr(error, "lineno", 1), error) from error
-    if isinstance(whole, list):
-        return [Numbered(f"item {number}", value) for number, value in enumerate(whole, start=1)]
-    return [Numbered("line 1", whole)]
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _json_lines(text: str) -> Iterator[Numbered]:
-    for number, line in enumerate(text.split("\n"), start=1):  # splitlines() would split at U+2028 inside of a text
-        if line.strip():
-            try:
-                yield Numbered(f"line {number}", json.loads(line))
-            except (ValueError, RecursionError) as error:
-                raise _not_json(number, error) from error
-
-
-def _not_json(number: int, error: Exception) -> SerializationError:
-    return SerializationError(f"line {number} is not JSON: {getattr(error, 'msg', error)}")
 
 
 def _detected(values: Sequence[Numbered]) -> FileFormat:

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.json_files import Numbered
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message
 from langmem_adapters.sessions import Line
 
-__all__ = ["Numbered", "Transcript", "conversation", "conversations", "flaw", "line"]
+__all__ = ["Transcript", "conversation", "conversations", "flaw", "line"]
 
 
 class Transcript(NamedTuple):
@@ -26,13 +27,6 @@ class Transcript(NamedTuple):
     def messages(self) -> list[Message]:
         """The messages of the lines."""
         return [Message.from_bytes(json.dumps(x["message"]).encode()) for x in self.lines if x["type"] == "message"]
-
-
-class Numbered(NamedTuple):
-    """A value of a file, and how an error names its place."""
-
-    place: str
-    value: Any
 
 
 def line(session: str, message: Message) -> Line:

@@ -1,0 +1,75 @@
+"""JSON as people have it in files: gzipped or not, a list, a line for each value, or one value."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from langmem_adapters.errors import SerializationError
+
+__all__ = ["Numbered", "text_of", "values_of"]
+
+_GZIP = b"\x1f\x8b"
+
+
+class Numbered(NamedTuple):
+    """A value of a file, and how an error names its place."""
+
+    place: str
+    value: Any
+
+
+def text_of(data: bytes) -> str:
+    """The text of a file. Gzip is recognised by its content."""
+    try:
+        data = gzip.decompress(data) if data.startswith(_GZIP) else data
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise SerializationError(f"it is gzipped, but damaged: {error}") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        number = data.count(b"\n", 0, error.start) + 1
+        raise SerializationError(f"line {number} is not UTF-8 text") from error
+
+
+def values_of(text: str, *, lines: bool = False) -> list[Numbered]:
+    """The items of a JSON list, the lines of JSON Lines, or the one value that the file is.
+
+    Which it is, is told by what it holds, or with ``lines`` taken as given.
+    """
+    if lines:
+        return list(_json_lines(text))
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        first = next((line for line in text.split("\n") if line.strip()), "")
+        if _is_json(first) or not first:
+            return list(_json_lines(text))
+        raise _not_json(getattr(error, "lineno", 1), error) from error
+    if isinstance(whole, list):
+        return [Numbered(f"item {number}", value) for number, value in enumerate(whole, start=1)]
+    return [Numbered("line 1", whole)]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _json_lines(text: str) -> Iterator[Numbered]:
+    for number, line in enumerate(text.split("\n"), start=1):  # splitlines() would split at U+2028 inside of a text
+        if line.strip():
+            try:
+                yield Numbered(f"line {number}", json.loads(line))
+            except (ValueError, RecursionError) as error:
+                raise _not_json(number, error) from error
+
+
+def _not_json(number: int, error: Exception) -> SerializationError:
+    return SerializationError(f"line {number} is not JSON: {getattr(error, 'msg', error)}")
