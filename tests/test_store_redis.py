@@ -665,6 +665,25 @@ def test_two_sessions_make_a_directory_at_once(
     assert abs(raw.pttl(keys(store)["dir"]) - left) < 5000
 
 
+def test_who_makes_a_directory_lets_it_expire_however_many_others_write_meanwhile(
+    store: RedisStore, raw: Administrator, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = Directory._longest
+    others = [str(n) for n in range(40)]
+
+    def overtaken(directory: Directory, *args: Any) -> int | None:
+        found = longest(directory, *args)
+        if others:
+            clock.advance(1)
+            store.append((*PARENT, others.pop()), [("a", b"")], ttl=100)
+        return found
+
+    monkeypatch.setattr(Directory, "_longest", overtaken)
+    store.append(NS, [("a", b"")], ttl=100)
+    assert not others
+    assert abs(raw.pttl(keys(store)["dir"]) - 125_000) < 5000
+
+
 def test_a_directory_is_not_shortened_for_a_child_that_lasts(
     store: RedisStore, raw: Administrator, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,7 @@ _PAGE = 1000  # rows read at once where there is no limit
 _SPARE = 1.25  # a directory outlives its children by a quarter, so that it is seldom extended
 _FOR_EVER = -1  # as PTTL says it
 _NEIGHBOURS = 100  # looked at beside a directory's first child, as they were made in the same moment
-_ATTEMPTS = 8
+_ATTEMPTS = 128  # only who made a directory lets it expire, and each new child is in the way
 _GROWTH = 64  # new children, after which rows are looked at: four times as many, so most of what is there is alive
 
 
@@ -63,7 +63,7 @@ class Directory:
                 same = now[1] == before[1] and (now[0] == _FOR_EVER) == (before[0] == _FOR_EVER)
                 return [extension] if same else None
 
-            # Where others write without a pause, it is left to the next of them; a lost answer is looked for.
+            # Where it is to live longer, the next to write would see to it too; a lost answer is looked for.
             with suppress(Conflict, StoreUnavailable):
                 if self._wire.optimistic(self._key, look, decide) is not None:
                     return
