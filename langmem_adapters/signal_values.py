@@ -45,7 +45,6 @@ class SignalValues:
         self._meaning = [0.0 if turn is _NOBODY else cosines.get(turn.id, unknown) for turn in turns]
         self._scores = [0.0] * len(cells)
         self._counts: list[dict[int, int]] = [{} for _ in evidence.idf]  # of each term by cell
-        self._norms: dict[int, float] = {}  # by length
         self._said: set[int] = set()  # places of turns that have a word
         self._near_words: set[int] = set()  # cells of these turns, and of those beside them
         self._sessions = self._read_words()
@@ -58,10 +57,11 @@ class SignalValues:
         evidence = self._evidence
         counts: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}
         said: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}  # the BM25 of each place
+        norms: dict[int, float] = {}  # by length
         for term, by_stretch in enumerate(evidence.postings):
             for number, postings in by_stretch.items():
                 counts[number][term] = sum(postings[1])
-                self._add(term, postings, said[number])
+                self._add(term, postings, said[number], norms)
         best = {number: max(scores.values(), default=0.0) for number, scores in said.items()}
         nearest = dict.fromkeys(counts, 0.0)
         for place, cell in self._cell_of.items():
@@ -81,10 +81,14 @@ class SignalValues:
         }
 
     def _add(
-        self, term: int, postings: tuple[Sequence[int], Sequence[int], Sequence[int]], scores: dict[int, float]
+        self,
+        term: int,
+        postings: tuple[Sequence[int], Sequence[int], Sequence[int]],
+        scores: dict[int, float],
+        norms: dict[int, float],
     ) -> None:
         """Add a term to the scores of the places that have it, and count it in their cells."""
-        idf, average, norms = self._evidence.idf[term], self._evidence.average, self._norms
+        idf, average = self._evidence.idf[term], self._evidence.average
         cell_of, counts = self._cell_of, self._counts[term]
         for place, count, length in zip(*postings, strict=True):
             norm = norms.get(length)

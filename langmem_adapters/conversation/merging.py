@@ -67,7 +67,8 @@ class Merge:
         before = yield from step(self._store.get, self._namespace)
         summary = self._values.pop(SUMMARY, None)
         held, _ = yield from self._look(summary)
-        brought = {key: data for key, data in self._values.items() if key in _LEFT and before.get(key, data) == data}
+        marks = {key: self._values[key] for key in (DEPARTED, DELETED) if key in self._values}
+        brought = {key: data for key, data in marks.items() if before.get(key, data) == data}
         if self._lines:
             yield from self._put(self._values)
             advance(self._lines)
@@ -178,9 +179,9 @@ class Merge:
         """Add values that the session has not."""
         while True:
             known = yield from step(self._store.get, self._namespace)
-            put = {key: data for key, data in values.items() if key not in known and not key.startswith(KNOWLEDGE)}
             there = self._known | archived_ids(known)
-            put = {key: data for key, data in put.items() if there.isdisjoint(archived_ids([key]))}
+            new = {key: data for key, data in values.items() if key not in known and not key.startswith(KNOWLEDGE)}
+            put = {key: data for key, data in new.items() if there.isdisjoint(archived_ids([key]))}
             put |= _with_facts(values, known)
             if not put:
                 return

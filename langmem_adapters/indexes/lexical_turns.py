@@ -38,7 +38,7 @@ def evidence(  # noqa: PLR0917 - what is asked, and where
         return None
     changed, stretches = _stretches(connection, {number // STRETCH for number in pool})
     used = sorted(term for term in terms if term.frequency)[:QUERY_TERMS]
-    postings = [_postings(connection, kept, corpus.namespace, term, stretches) for term in used]
+    postings = _postings(connection, kept, corpus.namespace, used, stretches)
     beside = set().union(*[_near(number, stretches[number // STRETCH], _BESIDE) for number in pool])
     around = set().union(*[_near(number, stretches[number // STRETCH], 2 * _BESIDE) for number in pool])
     turns = _turns(connection, kept, sorted(around), changed)
@@ -68,8 +68,8 @@ def within(
     stretches = {number // STRETCH for number in numbers}
     scores = dict.fromkeys(numbers, 0.0)
     c, d = corpus.norm
-    for term in used:
-        for postings in _postings(connection, kept, corpus.namespace, term, stretches).values():
+    for term, by_stretch in zip(used, _postings(connection, kept, corpus.namespace, used, stretches), strict=True):
+        for postings in by_stretch.values():
             for number, tf, length in zip(*postings, strict=True):
                 if number in scores:
                     scores[number] += term.weight * tf / (tf + c + d * length)
@@ -118,14 +118,24 @@ def _stretches(connection: sqlite3.Connection, numbers: Collection[int]) -> tupl
 
 
 def _postings(
-    connection: sqlite3.Connection, kept: RowCache, namespace: int, term: Term, stretches: Collection[int]
-) -> dict[int, Postings]:
-    """By stretch: the documents that have a term, how often each does, and the length of each."""
-    whole = kept_postings(kept, namespace, term.term, term.changed)
-    if whole is None:
-        rows = connection.execute(_POSTINGS, (json.dumps(list(stretches)), namespace, term.term))
-        return {stretch: parsed(*columns) for stretch, *columns in rows}
-    documents, tf, length = whole
+    connection: sqlite3.Connection, kept: RowCache, namespace: int, terms: Sequence[Term], stretches: Collection[int]
+) -> list[dict[int, Postings]]:
+    """Of each term, by stretch: the documents that have it, how often each does, and the length of each."""
+    where = json.dumps(list(stretches))
+    found: list[dict[int, Postings]] = []
+    for term in terms:
+        whole = kept_postings(kept, namespace, term.term, term.changed)
+        if whole is None:
+            rows = connection.execute(_POSTINGS, (where, namespace, term.term))
+            found.append({stretch: parsed(*columns) for stretch, *columns in rows})
+        else:
+            found.append(_of(whole, stretches))
+    return found
+
+
+def _of(postings: Postings, stretches: Collection[int]) -> dict[int, Postings]:
+    """Those of some stretches, as the statement gives them."""
+    documents, tf, length = postings
     found: dict[int, Postings] = {}
     for stretch in stretches:
         first = bisect_left(documents, stretch * STRETCH)
