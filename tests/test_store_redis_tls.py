@@ -7,13 +7,16 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from socket import create_connection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+import redis
+import redis.asyncio
 
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.stores.redis import RedisStore
@@ -134,6 +137,18 @@ def test_certificates_that_fit(port: int, certificates: Certificates, key_prefix
     assert ids(store) == ["a"]
     store.clear(NS)
     store.close()
+
+
+@pytest.mark.parametrize("kind", [redis.asyncio.Redis, partial(redis.Redis, decode_responses=True)], ids=["aio", "str"])
+def test_what_a_client_trusts_and_shows(
+    kind: Callable[..., Any], port: int, certificates: Certificates, key_prefix: str
+) -> None:
+    files = {"ssl_certfile": str(certificates.client), "ssl_keyfile": str(certificates.client_key)}
+    client = kind(host="127.0.0.1", port=port, ssl=True, ssl_ca_certs=str(certificates.authority), **files)
+    with closing(RedisStore(client, prefix=key_prefix)) as store:
+        store.append(NS, [("a", b"1")])
+        assert ids(store) == ["a"]
+        store.clear(NS)
 
 
 def test_a_server_that_nobody_vouches_for(port: int, certificates: Certificates) -> None:

@@ -16,11 +16,11 @@ from langmem_adapters.sharing import Shared
 
 try:
     from langmem_adapters.stores import redis_dates, redis_log, redis_report
+    from langmem_adapters.stores.redis_client import link
     from langmem_adapters.stores.redis_directory import Directory
     from langmem_adapters.stores.redis_errors import is_full
     from langmem_adapters.stores.redis_keys import Keys, NamespaceKeys
     from langmem_adapters.stores.redis_packing import pack
-    from langmem_adapters.stores.redis_url import connect
     from langmem_adapters.stores.redis_wire import Wire
 except ImportError as error:
     raise MissingDependency("redis", "redis") from error
@@ -40,14 +40,16 @@ class RedisStore(Shared):
 
     Args:
         url_or_client: "redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in
-            place of redis (a query is passed on to redis-py); or a redis-py client, which its owner closes.
+            place of redis (a query is passed on to redis-py); or a redis-py client, whose connections are used, and
+            which its owner closes. One of asyncio, or with ``decode_responses=True``, only says where to connect and
+            as whom.
         prefix: What all keys begin with.
         clock: Gives Unix seconds, for the times in :meth:`recent`. Expiry follows the server's own clock.
         max_connections: Of a server's pool; who finds none free waits, for up to ``socket_timeout``.
         socket_timeout: Seconds to wait for a connection or an answer; None: for ever.
         retry_for: Seconds for which a call is tried again where that may help: after lost connections, timeouts, and
             answers such as LOADING and READONLY. When nothing has helped, calls fail at once until Redis answers again.
-            A given Redis client's own retries count instead.
+            Where a client's connections are used, its own retries count instead.
 
     Raises:
         ConfigurationError: The URL, the client or the prefix is wrong.
@@ -67,8 +69,9 @@ class RedisStore(Shared):
             raise ConfigurationError(f"retry_for is a number of seconds, 0 or more, not {retry_for!r}")
         self._keys = Keys(prefix)
         self._clock = clock
-        source, self._address = connect(url_or_client, max_connections=max_connections, socket_timeout=socket_timeout)
-        self._wire = Wire(source, self._address, owned=isinstance(url_or_client, str), retry_for=retry_for)
+        found = link(url_or_client, max_connections=max_connections, socket_timeout=socket_timeout)
+        self._address = found.address
+        self._wire = Wire(found.source, found.address, owned=found.owned, retry_for=retry_for)
 
     @blocking
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> Flow[dict[str, bytes]]:

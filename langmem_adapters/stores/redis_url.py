@@ -1,26 +1,20 @@
-"""From a URL, or from a ready redis-py client, to what connections are taken from."""
+"""From a URL to what connections are taken from."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from redis import ConnectionPool, DriverInfo, Redis, RedisCluster, __version__
-from redis.backoff import NoBackoff
-from redis.cluster import ClusterNode
+from redis import ConnectionPool
 from redis.connection import parse_url
 from redis.exceptions import RedisError
-from redis.retry import Retry
-from redis.sentinel import Sentinel
 
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.stores.redis_sources import Address, Source, cluster, primary, server
 
-__all__ = ["Source", "connect", "masked"]
-
-Source: TypeAlias = "ConnectionPool | Callable[[], RedisCluster]"
-"""A pool of one server's connections, or what makes a cluster's client (which connects when it is made)."""
+__all__ = ["from_url", "masked"]
 
 _FORMS = '"redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in place of redis'
 _SCHEME = re.compile(r"\s*[\w+.-]*:/+")
@@ -31,28 +25,16 @@ _SHOWN = {
     *("socket_timeout", "socket_connect_timeout", "socket_keepalive", "decode_responses", "require_full_coverage"),
     *("ssl", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"),
 }
-_DRIVER = {"driver_info": DriverInfo(lib_version=__version__)}  # which redis-py would look for on the disk
 _TRUE = {"1", "true", "yes", "on"}
 
 
-def connect(target: object, *, max_connections: int, socket_timeout: float | None) -> tuple[Source, str]:
-    """Give the source of connections, and its address without secrets. Makes no network call."""
-    if isinstance(target, Redis | RedisCluster):
-        if target.get_encoder().decode_responses:
-            raise ConfigurationError("the Redis client must be made with decode_responses=False: a store holds bytes")
-        if isinstance(target, RedisCluster):
-            return (lambda: target), "the cluster of the given client"
-        return target.connection_pool, _address(target.connection_pool)
-    if not isinstance(target, str):
-        raise ConfigurationError(
-            f"a Redis store is made from a URL, a Redis or a RedisCluster client, not from {type(target)}"
-        )
+def from_url(url: str, options: dict[str, Any]) -> Source:
+    """Give the source of a URL's connections, with these options where it says nothing else. Makes no network call."""
     try:
-        source = _from_url(target, max_connections, socket_timeout)
+        return _from_url(url, options)
     except (ValueError, TypeError, RedisError) as error:
         reason = str(error).removeprefix("AbstractConnection.__init__() ")
-        raise ConfigurationError(f"{masked(target)} is not a Redis URL ({_FORMS}): {reason}") from error
-    return source, masked(target)
+        raise ConfigurationError(f"{masked(url)} is not a Redis URL ({_FORMS}): {reason}") from error
 
 
 def masked(url: str) -> str:
@@ -65,27 +47,10 @@ def masked(url: str) -> str:
     return _OPTION.sub(lambda option: option[0] if option[2] in _SHOWN else f"{option[1]}{option[2]}=***", url)
 
 
-def _address(pool: ConnectionPool) -> str:
-    options = pool.connection_kwargs
-    if "path" in options:
-        return f"unix://{options['path']}?db={options.get('db', 0)}"
-    if "host" not in options:
-        return repr(pool)  # of a sentinel: names the service
-    return f"redis://{options['host']}:{options.get('port', 6379)}/{options.get('db', 0)}"
-
-
-def _from_url(url: str, max_connections: int, socket_timeout: float | None) -> Source:
+def _from_url(url: str, options: dict[str, Any]) -> Source:
     scheme, mark, rest = url.partition("://")
     if not mark:
         raise ValueError("what follows the scheme begins with ://")
-    options = {
-        "socket_timeout": socket_timeout,
-        "socket_connect_timeout": socket_timeout,
-        "socket_keepalive": True,
-        "max_connections": max_connections,
-        "retry": Retry(NoBackoff(), 0),  # whole exchanges are tried again, in redis_wire
-        "protocol": 2,  # a handshake of fewer trips, and nothing here needs the third version
-    }
     if scheme in {"redis", "rediss", "unix"}:
         return _server(url, scheme, options)
     if scheme == "redis+cluster":
@@ -97,24 +62,16 @@ def _from_url(url: str, max_connections: int, socket_timeout: float | None) -> S
 
 def _server(url: str, scheme: str, options: dict[str, Any]) -> ConnectionPool:
     parts = _port(url, 6379)[0]
-    if scheme == "unix":
-        del options["socket_connect_timeout"], options["socket_keepalive"]
-    elif not _DATABASE.fullmatch(parts.path):
+    if scheme != "unix" and not _DATABASE.fullmatch(parts.path):
         raise ValueError("what follows the host is the number of a database")
-    options.update(parse_url(url))  # type: ignore[no-untyped-call]
-    pool: Any = ConnectionPool(**{name: value for name, value in options.items() if name != "timeout"})
-    pool.timeout = options.get("timeout", options["socket_timeout"])  # for those who wait until a connection is free
-    _try_options(pool)
-    return cast("ConnectionPool", pool)
+    return server(options, parse_url(url))  # type: ignore[no-untyped-call]
 
 
-def _cluster(rest: str, options: dict[str, Any]) -> Callable[[], RedisCluster]:
+def _cluster(rest: str, options: dict[str, Any]) -> Source:
     nodes, path, given = _split(rest)
     if path not in {"", "0"}:
         raise ValueError("a cluster has the database 0 only")
-    options.update({"require_full_coverage": False, **given})  # the servers say themselves what they do not serve
-    startup = [ClusterNode(host, port) for host, port in nodes(6379)]  # type: ignore[no-untyped-call]
-    return lambda: RedisCluster(startup_nodes=startup, **options)
+    return cluster(nodes(6379), options | given)
 
 
 def _sentinel(rest: str, options: dict[str, Any]) -> ConnectionPool:
@@ -122,18 +79,12 @@ def _sentinel(rest: str, options: dict[str, Any]) -> ConnectionPool:
     service, _, database = path.partition("/")
     if not service or not re.fullmatch(r"\d*", database):
         raise ValueError("the form is redis+sentinel://host:26379,host2:26379/service/0")
-    options.update(given, db=int(database or 0))
-    of_both = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "retry")
-    own = _DRIVER | {name: options[name] for name in of_both}
-    for name in [name for name in options if name.startswith("sentinel_")]:
-        own[name.removeprefix("sentinel_")] = options.pop(name)
-    sentinel = Sentinel(nodes(26379), sentinel_kwargs=own, **options)  # type: ignore[no-untyped-call]
-    pool: ConnectionPool = sentinel.master_for(service).connection_pool  # type: ignore[no-untyped-call]
-    _try_options(pool)
-    return pool
+    options = options | given | {"db": int(database or 0)}
+    own = {name: options.pop(name) for name in given if name.startswith("sentinel_")}
+    return primary(service, nodes(26379), {name.removeprefix("sentinel_"): own[name] for name in own}, options)
 
 
-def _split(rest: str) -> tuple[Callable[[int], list[tuple[str, int]]], str, dict[str, Any]]:
+def _split(rest: str) -> tuple[Callable[[int], list[Address]], str, dict[str, Any]]:
     """Take apart what redis-py has no URL for: ``user:password@host:port,host:port/path?options``."""
     place, _, query = rest.partition("?")
     place, _, path = place.partition("/")
@@ -145,7 +96,7 @@ def _split(rest: str) -> tuple[Callable[[int], list[tuple[str, int]]], str, dict
     if "ssl" in given:
         given["ssl"] = given["ssl"].lower() in _TRUE
 
-    def nodes(port: int) -> list[tuple[str, int]]:
+    def nodes(port: int) -> list[Address]:
         found = [_port(f"//{host}", port) for host in hosts.split(",")]
         return [(parts.hostname or "localhost", number) for parts, number in found]
 
@@ -159,10 +110,3 @@ def _port(url: str, default: int) -> tuple[SplitResult, int]:
     except ValueError:  # its words may be a part of the password
         raise ValueError("a port is a number, and / ? # @ in a password are written %2F %3F %23 %40") from None
     return parts, port
-
-
-def _try_options(pool: ConnectionPool) -> None:
-    """Make a connection object, which connects nowhere, to meet an option that redis-py does not know."""
-    if pool.connection_kwargs.get("decode_responses"):
-        raise ValueError("decode_responses cannot be set, as a store holds bytes")
-    pool.connection_class(**_DRIVER | pool.connection_kwargs)

@@ -1,0 +1,117 @@
+"""From a URL, or a ready redis-py client, to what connections are taken from.
+
+Those of a blocking client are borrowed. One of asyncio can lend none to a thread, and one that decodes what it reads
+none that gives bytes: these say where to connect and as whom, and a store makes connections of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import redis.asyncio as aio
+from redis import Connection, ConnectionPool, Redis, RedisCluster, SSLConnection, UnixDomainSocketConnection
+from redis import sentinel as blocking
+from redis.asyncio import sentinel as awaited
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.stores.redis_sources import Source, cluster, defaults, primary, server
+from langmem_adapters.stores.redis_url import from_url, masked
+
+__all__ = ["Link", "link"]
+
+_CLUSTER: Final = "the cluster of the given client"
+_PLAIN: Final = {
+    *(Connection, UnixDomainSocketConnection, blocking.SentinelManagedConnection),
+    *(aio.Connection, aio.UnixDomainSocketConnection, awaited.SentinelManagedConnection),
+}
+_TLS: Final = {
+    *(SSLConnection, blocking.SentinelManagedSSLConnection),
+    *(aio.SSLConnection, awaited.SentinelManagedSSLConnection),
+}
+_SENTINELS: Final = (blocking.SentinelConnectionPool, awaited.SentinelConnectionPool)
+_PLACE: Final = ("host", "port", "path")
+_TAKEN: Final = {*_PLACE, "db", "username", "password", "credential_provider", "client_name"}
+
+
+class Link(NamedTuple):
+    """What connections are taken from, its address without secrets, and whether they are the store's own."""
+
+    source: Source
+    address: str
+    owned: bool
+
+
+def link(target: object, *, max_connections: int, socket_timeout: float | None) -> Link:
+    """Find out how to connect. Makes no network call; raises ConfigurationError for what gives no connections."""
+    options = defaults(max_connections, socket_timeout)
+    if isinstance(target, str):
+        return Link(from_url(target, options), masked(target), owned=True)
+    if isinstance(target, Redis | RedisCluster) and not target.get_encoder().decode_responses:
+        if isinstance(target, RedisCluster):
+            return Link(lambda: target, _CLUSTER, owned=False)
+        return Link(target.connection_pool, _address(target.connection_pool), owned=False)
+    if isinstance(target, RedisCluster | aio.RedisCluster):
+        return Link(_cluster_like(target, options), _CLUSTER, owned=True)
+    if isinstance(target, Redis | aio.Redis):
+        pool = _pool_like(target.connection_pool, options)
+        return Link(pool, _address(pool), owned=True)
+    raise ConfigurationError(f"a Redis store is made from a URL, or from a client of redis-py, not from {type(target)}")
+
+
+def _address(pool: ConnectionPool) -> str:
+    options = pool.connection_kwargs
+    if "path" in options:
+        return f"unix://{options['path']}?db={options.get('db', 0)}"
+    if "host" not in options:
+        return repr(pool)  # of a sentinel: names the service
+    return f"redis://{options['host']}:{options.get('port', 6379)}/{options.get('db', 0)}"
+
+
+def _cluster_like(client: Any, options: dict[str, Any]) -> Source:
+    given = client.nodes_manager.connection_kwargs
+    if getattr(client, "user_on_connect_func", None):
+        raise _unknown("calls a function of yours as it connects")
+    taken = _taken(given, given.get("connection_class", Connection))
+    if remap := client.nodes_manager.address_remap:
+        taken["address_remap"] = remap
+    nodes = client.nodes_manager.startup_nodes.values()
+    return cluster([(node.host, node.port) for node in nodes], options | _without_place(taken))
+
+
+def _pool_like(pool: Any, options: dict[str, Any]) -> ConnectionPool:
+    given = pool.connection_kwargs
+    if given.get("redis_connect_func"):
+        raise _unknown("calls a function of yours as it connects")
+    taken = _taken(given, pool.connection_class)
+    if not isinstance(pool, _SENTINELS):
+        plain = UnixDomainSocketConnection if "path" in taken else Connection
+        del taken["ssl"]
+        return server(options, taken | {"connection_class": SSLConnection if pool.connection_class in _TLS else plain})
+    manager = pool.sentinel_manager
+    sentinels = [sentinel.connection_pool for sentinel in manager.sentinels]
+    return primary(
+        pool.service_name,
+        [(each.connection_kwargs["host"], each.connection_kwargs["port"]) for each in sentinels],
+        _without_place(_taken(sentinels[0].connection_kwargs, sentinels[0].connection_class)),
+        options | _without_place(taken) | {"min_other_sentinels": manager.min_other_sentinels},
+    )
+
+
+def _taken(given: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    """Where to connect, and as whom: all else, such as timeouts and retries, is said to the store."""
+    if kind not in _PLAIN | _TLS:
+        raise _unknown(f"has connections of a make of their own, {kind.__module__}.{kind.__qualname__}")
+    taken = {k: v for k, v in given.items() if (k in _TAKEN or k.startswith("ssl_")) and v is not None}
+    return taken | {"ssl": kind in _TLS or bool(given.get("ssl"))}
+
+
+def _without_place(taken: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in taken.items() if name not in _PLACE}
+
+
+def _unknown(why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"a Redis client of asyncio, or with decode_responses=True, that {why} does not tell a store how to connect:"
+        " give it a URL, or a blocking client with decode_responses=False"
+    )

@@ -1,0 +1,70 @@
+"""What a store takes connections of its own from: redis-py's pools, and clients of a cluster. Nothing connects here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, cast
+
+from redis import ConnectionPool, DriverInfo, RedisCluster, __version__
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+__all__ = ["Address", "Source", "cluster", "defaults", "primary", "server"]
+
+Source: TypeAlias = "ConnectionPool | Callable[[], RedisCluster]"
+"""A pool of one server's connections, or what makes a cluster's client (which connects when it is made)."""
+Address: TypeAlias = tuple[str, int]
+
+_OF_TCP = ("socket_connect_timeout", "socket_keepalive")
+_DRIVER = {"driver_info": DriverInfo(lib_version=__version__)}  # which redis-py would look for on the disk
+
+
+def defaults(max_connections: int, socket_timeout: float | None) -> dict[str, Any]:
+    """The options of redis-py that a store sets, unless it is told otherwise."""
+    return {
+        "socket_timeout": socket_timeout,
+        "socket_connect_timeout": socket_timeout,
+        "socket_keepalive": True,
+        "max_connections": max_connections,
+        "retry": Retry(NoBackoff(), 0),  # whole exchanges are tried again, in redis_wire
+        "protocol": 2,  # a handshake of fewer trips, and nothing here needs the third version
+    }
+
+
+def server(options: dict[str, Any], given: dict[str, Any]) -> ConnectionPool:
+    """Of one server, at the ``host`` and ``port`` or the ``path`` that is given."""
+    if "path" in given:
+        options = {name: value for name, value in options.items() if name not in _OF_TCP}
+    options = {**options, **given}
+    pool: Any = ConnectionPool(**{name: value for name, value in options.items() if name != "timeout"})
+    pool.timeout = options.get("timeout", options["socket_timeout"])  # for those who wait until a connection is free
+    _try_options(pool)
+    return cast("ConnectionPool", pool)
+
+
+def cluster(nodes: Iterable[Address], options: dict[str, Any]) -> Callable[[], RedisCluster]:
+    """Of a cluster, some of whose nodes these are."""
+    options = {"require_full_coverage": False, **options}  # the servers say themselves what they do not serve
+    startup = [ClusterNode(host, port) for host, port in nodes]  # type: ignore[no-untyped-call]
+    return lambda: RedisCluster(startup_nodes=startup, **options)
+
+
+def primary(
+    service: str, sentinels: Iterable[Address], sentinel_options: dict[str, Any], options: dict[str, Any]
+) -> ConnectionPool:
+    """Of the primary that sentinels name for a service."""
+    of_both = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "retry")
+    own = _DRIVER | {name: options[name] for name in of_both} | sentinel_options
+    manager = Sentinel(list(sentinels), sentinel_kwargs=own, **options)  # type: ignore[no-untyped-call]
+    pool: ConnectionPool = manager.master_for(service).connection_pool  # type: ignore[no-untyped-call]
+    _try_options(pool)
+    return pool
+
+
+def _try_options(pool: ConnectionPool) -> None:
+    """Make a connection object, which connects nowhere, to meet an option that redis-py does not know."""
+    if pool.connection_kwargs.get("decode_responses"):
+        raise ValueError("decode_responses cannot be set, as a store holds bytes")
+    pool.connection_class(**_DRIVER | pool.connection_kwargs)

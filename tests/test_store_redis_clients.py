@@ -1,0 +1,122 @@
+"""Stores of clients of asyncio, or that decode answers: these say where to connect, and as whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from langchain_core.messages import HumanMessage
+
+from langmem_adapters import WorkingMemory, open_store
+from langmem_adapters.errors import ConfigurationError, StoreUnavailable
+from langmem_adapters.langchain import BrainChatMessageHistory
+from langmem_adapters.stores.redis import RedisStore
+from tests.servers import RedisServer
+from tests.test_store_redis import NS, keys, sentinel
+from tests.waiting import until
+
+CLIENTS = pytest.mark.parametrize(
+    "client_of", [redis.asyncio.Redis, partial(redis.Redis, decode_responses=True)], ids=["asyncio", "str"]
+)
+
+
+def names(client: redis.Redis) -> list[str]:
+    return [each["name"] for each in client.client_list()]
+
+
+@CLIENTS
+def test_it_connects_there_as_the_same_user(
+    start_redis: Callable[..., RedisServer], client_of: Callable[..., Any], key_prefix: str
+) -> None:
+    server = start_redis("--requirepass", "hidden")
+    with redis.Redis(port=server.port, db=2, password="hidden") as raw:
+        raw.acl_setuser("ada", enabled=True, passwords=["+secret"], commands=["+@all"], keys=["*"])
+        client = client_of(port=server.port, db=2, username="ada", password="secret", client_name="mine")
+        store = RedisStore(client, prefix=key_prefix, max_connections=3)
+        assert store.append(NS, [("a", b"\xff")]).new == [True]
+        assert [item.data for item in store.scan(NS).items] == [b"\xff"]
+        assert raw.exists(keys(store)["log"])
+        assert repr(store) == f"RedisStore('redis://localhost:{server.port}/2')"
+        assert "mine" in names(raw)
+        store.close()
+        until(lambda: "mine" not in names(raw))  # nothing is left open
+
+
+@CLIENTS
+def test_a_socket_file(start_redis: Callable[..., RedisServer], client_of: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "redis.sock"
+    start_redis("--unixsocket", str(path))
+    with closing(RedisStore(client_of(unix_socket_path=str(path)))) as store:
+        assert store.append(NS, [("a", b"")]).new == [True]
+        assert repr(store) == f"RedisStore('unix://{path}?db=0')"
+
+
+@pytest.mark.parametrize(
+    "sentinels_of",
+    [redis.asyncio.sentinel.Sentinel, partial(redis.sentinel.Sentinel, decode_responses=True)],
+    ids=["asyncio", "str"],
+)
+def test_the_primary_that_sentinels_name(
+    redis_server: RedisServer, sentinels_of: Callable[..., Any], key_prefix: str, tmp_path: Path
+) -> None:
+    with sentinel(redis_server, tmp_path) as port:
+        sentinels = sentinels_of([("127.0.0.1", 1), ("127.0.0.1", port)], min_other_sentinels=0)
+        with closing(RedisStore(sentinels.master_for("mine", db=2), prefix=key_prefix)) as store:
+            assert store.append(NS, [("a", b"")]).new == [True]
+            with redis.Redis(port=redis_server.port, db=2) as raw:
+                assert raw.exists(keys(store)["log"])
+            store.clear(NS)
+        lonely = sentinels_of([("127.0.0.1", port)], min_other_sentinels=1).master_for("mine")
+        with (
+            closing(RedisStore(lonely, prefix=key_prefix, retry_for=0)) as store,
+            pytest.raises(StoreUnavailable),
+        ):
+            store.get(NS)
+
+
+async def test_an_application_keeps_its_client_of_asyncio(redis_server: RedisServer, key_prefix: str) -> None:
+    client = redis.asyncio.Redis(port=redis_server.port)
+    store = open_store(client)
+    session = key_prefix
+    history = BrainChatMessageHistory(session, store=store)
+    await history.aadd_messages([HumanMessage("Where is my bike?", id="m")])
+    await client.set(key_prefix, b"beside")
+    assert [message.content for message in await history.aget_messages()] == ["Where is my bike?"]
+    state = WorkingMemory(store)
+    await state.astore(session, {"step": 1})
+    assert len(await state.aretrieve(session)) == 1
+    await history.aclear()
+    await state.adelete(session)
+    store.close()
+    assert await client.getdel(key_prefix) == b"beside"
+    await client.aclose()
+
+
+class OwnConnection(redis.asyncio.Connection):
+    """Of somebody who connects through a tunnel, say."""
+
+
+async def greet(_: Any) -> None:
+    raise AssertionError("nothing connects")
+
+
+@pytest.mark.parametrize(
+    ("client", "why"),
+    [
+        (
+            redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(connection_class=OwnConnection)),
+            "has connections of a make of their own, tests.test_store_redis_clients.OwnConnection",
+        ),
+        (redis.asyncio.Redis(redis_connect_func=greet), "calls a function of yours as it connects"),
+    ],
+    ids=["class", "function"],
+)
+def test_what_only_the_client_knows(client: Any, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{why} does not tell a store how to connect: give it a URL"):
+        open_store(client)
