@@ -107,7 +107,7 @@ def fails(*arguments: str | Path) -> str:
 
 
 def script(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *STRICT, "-m", "langmem_adapters.cli", *arguments]
+    command = [sys.executable, *STRICT, "-m", "langmem_adapters", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment, **options)
 
@@ -240,7 +240,7 @@ def test_output_to_a_closed_pipe(url: str) -> None:
     brain = BrainMemory(open_store(url), "long")
     brain.add_messages([Message(role="user", content="x" * 1000) for _ in range(300)])
     for command in (["show", "long"], ["export", "long"]):
-        arguments = [sys.executable, "-m", "langmem_adapters.cli", *command, "--url", url]
+        arguments = [sys.executable, "-m", "langmem_adapters", *command, "--url", url]
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
             assert process.stdout is not None
             assert process.stderr is not None
@@ -262,7 +262,7 @@ def test_progress_is_for_terminals(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "langmem_adapters.cli",
+        "langmem_adapters",
         "import",
         str(file),
         "--url",
@@ -804,7 +804,7 @@ def test_delete_user_asks_on_a_terminal(url: str, ada: BrainMemory) -> None:
     assert ada.count() == 2
     for answer, left in ((b"n\n", 2), (b"y\n", 0)):
         ours, theirs = pty.openpty()
-        command = [sys.executable, "-m", "langmem_adapters.cli", "delete-user", "ada", "--url", url]
+        command = [sys.executable, "-m", "langmem_adapters", "delete-user", "ada", "--url", url]
         with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT) as process:
             seen = b""
             while b"[y/N]" not in seen:

@@ -92,7 +92,7 @@ def test_the_commands_of_a_page_are_those_of_the_program(page: Path) -> None:
 def test_the_commands_of_the_tutorial_work_in_its_file(ran: Callable[[Path], tuple[str, Path]]) -> None:
     page = ROOT / "docs" / "tutorial.md"
     _, folder = ran(page)
-    shown = [python([*STRICT, "-m", "langmem_adapters.cli", *line], folder) for line in commands(page)]
+    shown = [python([*STRICT, "-m", "langmem_adapters", *line], folder) for line in commands(page)]
     sessions, show, recall, deleted = shown
     assert {"monday", "tuesday"} < set(sessions.split())
     assert "On Friday I see the dentist." in show
