@@ -180,9 +180,9 @@ def pyproject() -> dict[str, Any]:
 
 def test_f1_base_install_needs_pydantic_alone() -> None:
     project = pyproject()["project"]
-    assert project["dependencies"] == ["pydantic>=2"]
+    assert project["dependencies"] == ["pydantic>=2,<3"]
     assert project["requires-python"] == ">=3.10"
-    hosts, places = {"langchain", "langgraph", "llama-index"}, {"chroma", "redis", "vectors"}
+    hosts, places = {"langchain", "langgraph", "llama-index", "llamaindex"}, {"chroma", "redis", "vectors"}
     extras = {"all", "bench", "cli", "crypto", "docs", "notebook", "otel", "test", "yaml", *hosts, *places}
     assert set(project["optional-dependencies"]) == extras
     assert project["scripts"] == {"langmem-adapters": "langmem_adapters.cli:main"}
