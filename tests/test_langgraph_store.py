@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import date, datetime, timezone
 from itertools import count
 from pathlib import Path
@@ -19,11 +21,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain.tools import ToolRuntime
-from langchain_core.embeddings import Embeddings
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.store.base import (
     GetOp,
+    IndexConfig,
     InvalidNamespaceError,
     ListNamespacesOp,
     MatchCondition,
@@ -58,6 +61,10 @@ def ids() -> Callable[[], str]:
 
 def make(store: Store, **settings: Any) -> LongTermStore:
     return LongTermStore(store=store, **settings)
+
+
+def toy() -> Embedder:
+    return Embedder(lambda texts: [[1.0, float("bi" in text), 0.0] for text in texts], name="toy")
 
 
 def everything(store: LongTermStore, prefix: tuple[str, ...] = ()) -> dict[tuple[tuple[str, ...], str], Any]:
@@ -223,9 +230,12 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"index": {"dims": 3, "embed": len, "fields": ["text"]}}, r"open_vectors\(url, embedder\).*fields=.*a dict$"),
-        ({"index": "memory:"}, "open_vectors.*not a str$"),
-        ({"index": {}}, "open_vectors.*not a dict$"),
+        ({"index": "memory:"}, r"open_vectors\(url, embedder\) gives, or a dictionary with \"embed\", not str$"),
+        ({"index": {"dims": 3, "fields": ["text"]}}, "needs an embedding model"),
+        ({"index": {"embed": toy(), "distance_type": "l2"}}, "has no distance_type, but dims, embed, fields$"),
+        ({"index": {"embed": toy(), "fields": ["text"]}, "fields": ["text"]}, "the fields of a store once"),
+        ({"index": {"embed": toy(), "fields": "text"}}, "fields are a list of paths"),
+        ({"index": {"embed": len}}, "name"),
         ({"ttl": {"default": 1, "defualt_ttl": 3}}, "has no default, defualt_ttl, but default_ttl, .*refresh_on_read"),
         ({"ttl": {1: 2}}, "has no 1, but"),
         ({"ttl": 3}, "is a dictionary: .*not 3$"),
@@ -270,12 +280,45 @@ def test_an_item_that_is_none_is_one_sentence_and_nothing_is_written(op: Op, sen
     assert everything(store) == {}
 
 
-def test_an_index_of_vectors_finds_items_by_their_meaning() -> None:
-    toy = Embedder(lambda texts: [[1.0, float("bi" in text), 0.0] for text in texts], name="toy")
-    store = make(MemoryStore(), index=open_vectors("memory:", toy), fields=["text"])
+@pytest.mark.parametrize(
+    "found_by",
+    [
+        lambda: {"index": open_vectors("memory:", toy()), "fields": ["text"]},
+        lambda: {"index": {"embed": toy(), "dims": 3, "fields": ["text"]}},
+        lambda: {"index": {"embed": toy()}, "fields": ["text"]},
+    ],
+    ids=["vectors", "dictionary", "both"],
+)
+def test_an_index_of_vectors_finds_items_by_their_meaning(found_by: Callable[[], dict[str, Any]]) -> None:
+    store = make(MemoryStore(), **found_by())
     store.put(ADA, "1", {"text": "my bicycle", "more": "x"})
-    store.put(ADA, "2", {"text": "my car"})
+    store.put(ADA, "2", {"text": "my car", "more": "bi"})
     assert store.search(ADA, query="bike")[0].key == "1"
+    assert store.search(ADA, query="bike")[1].key == "2"
+
+
+def test_langgraphs_own_dictionary_finds_in_its_order(tmp_path: Path) -> None:
+    model = DeterministicFakeEmbedding(size=16)
+    config: IndexConfig = {"embed": model, "dims": 16, "fields": ["text"]}
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    ours, theirs = LongTermStore(url, index=config), InMemoryStore(index=config)
+    for store in (ours, theirs):
+        for n in range(20):
+            store.put(ADA, str(n), {"text": f"note {n}", "n": n})
+    keys = [item.key for item in ours.search(ADA, query="note 7", limit=20)]
+    assert keys == [item.key for item in theirs.search(ADA, query="note 7", limit=20)]
+    assert keys[0] == "7"
+    with closing(sqlite3.connect(tmp_path / "store.db")) as raw:
+        assert raw.execute("SELECT count(*) FROM langmem_vector_rows").fetchone() == (20,)
+
+
+def test_an_embedding_model_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    store = make(MemoryStore(), index={"embed": "openai:text-embedding-3-small", "dims": 1536})
+    store.put(ADA, "1", {"text": "my bicycle"})  # which asks nobody
+    assert store.get(ADA, "1") is not None
+    with pytest.raises(ValueError, match="nobody"):
+        make(MemoryStore(), index={"embed": "nobody:model"})
 
 
 def test_a_value_that_cannot_be_kept_leaves_the_whole_batch_undone(any_store: Store) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from langgraph.store.base import (
     BaseStore,
     GetOp,
+    IndexConfig,
     Item,
     ListNamespacesOp,
     Op,
@@ -27,15 +28,15 @@ from langgraph.store.base import (
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.indexes import index_of
 from langmem_adapters.keys import Namespace, fingerprint
+from langmem_adapters.langgraph.index_config import index_and_fields
 from langmem_adapters.langgraph.items import NamespaceItems, StoredItem
 from langmem_adapters.langgraph.matching import check, common_prefix, item_filter, matches
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.records.namespace_tree import Tree
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import store_of
-from langmem_adapters.validation import checked_list, has_methods_of
+from langmem_adapters.validation import checked_list
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["LongTermStore"]
@@ -69,8 +70,9 @@ class LongTermStore(Shared, BaseStore):
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
-        index: What finds items by text: :func:`~langmem_adapters.open_vectors`, for one, by their meaning. Default: the
-            lexical index of the URL, or one in memory.
+        index: What finds items by text: by their meaning LangGraph's own ``{"embed": model, "dims": …, "fields": […]}``
+            (vectors lie beside the index of words), or :func:`~langmem_adapters.open_vectors`, for a place of its own.
+            Default: the lexical index of the URL, or one in memory.
         tenant: Whose items; those of others are never seen.
         fields: Paths of the fields by which items are found, as ``["title", "messages[*].content"]``; default: all
             texts and numbers. ``put(…, index=…)`` says otherwise for an item. Other fields than before have what
@@ -93,26 +95,18 @@ class LongTermStore(Shared, BaseStore):
         url: str | None = None,
         *,
         store: Store | None = None,
-        index: Index | None = None,
+        index: Index | IndexConfig | None = None,
         tenant: str = "",
         fields: Sequence[str] | None = None,
         ttl: TTLConfig | None = None,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        if not (index is None or has_methods_of(Index, index)):
-            raise ConfigurationError(
-                "the index of a LongTermStore is what open_vectors(url, embedder) gives, for one, beside fields=[…],"
-                f" not a {type(index).__name__}"
-            )
-        if fields is not None:
-            fields = checked_list(fields, "fields are a list of paths", str)
         _check(ttl)
         self.ttl_config = ttl
         self._store = store_of(url, store)
-        self._index = index_of(url, store) if index is None else index
+        self._index, self._fields = index_and_fields(index, fields, url, store)
         self._place = ("langgraph", tenant, "items")
-        self._fields = fields
         self._clock = clock
         self._new_id = new_id
         self._tree = Tree(self._store, ("langgraph", tenant, "tree"), new_id=new_id)

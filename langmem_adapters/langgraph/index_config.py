@@ -1,0 +1,49 @@
+"""LangGraph's own way to say by what the items of a store are found: ``{"embed": …, "dims": …, "fields": […]}``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langgraph.store.base import IndexConfig, ensure_embeddings
+
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.indexes import index_of, vectors_of
+from langmem_adapters.protocols import Index, Store
+from langmem_adapters.validation import checked_list, has_methods_of
+
+__all__ = ["index_and_fields"]
+
+
+def index_and_fields(
+    index: Index | IndexConfig | None, fields: Sequence[str] | None, url: str | None, store: Store | None
+) -> tuple[Index, list[str] | None]:
+    """What finds items, and the paths of the fields that it finds them by; None: all texts and numbers.
+
+    Raises ConfigurationError for what is neither an index nor such a dictionary.
+    """
+    if isinstance(index, Mapping):
+        if fields is not None and "fields" in index:
+            raise ConfigurationError("say the fields of a store once, in its index= or as its fields=")
+        fields = index.get("fields") if fields is None else fields
+        found: Index | None = vectors_of(url, store, _embed(index))
+    elif index is None or has_methods_of(Index, index):
+        found = index
+    else:
+        raise ConfigurationError(
+            'the index of a LongTermStore is what open_vectors(url, embedder) gives, or a dictionary with "embed", not'
+            f" {type(index).__name__}"
+        )
+    paths = None if fields is None else checked_list(fields, "fields are a list of paths", str)
+    return (index_of(url, store) if found is None else found), paths
+
+
+def _embed(config: Mapping[str, Any]) -> Any:
+    """The embedding model of such a dictionary; vectors tell their dimension themselves."""
+    if unknown := sorted(map(str, config.keys() - IndexConfig.__annotations__.keys())):
+        known = ", ".join(sorted(IndexConfig.__annotations__))
+        raise ConfigurationError(f"the index of a LongTermStore has no {', '.join(unknown)}, but {known}")
+    embed = config.get("embed")
+    if embed is None:
+        raise ConfigurationError('the index of a LongTermStore needs an embedding model: {"embed": model}')
+    return ensure_embeddings(embed) if isinstance(embed, str) else embed
