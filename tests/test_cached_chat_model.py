@@ -9,6 +9,8 @@ import asyncio
 import contextlib
 import contextvars
 import copy
+import gc
+import itertools
 import json
 import pickle
 import subprocess
@@ -1188,6 +1190,38 @@ async def test_c3_astream_events_are_served_too() -> None:
     assert names[1][0] == "on_chat_model_start"
     assert names[1][-1] == "on_chat_model_end"
     assert inner.asked == 1
+
+
+@pytest.mark.skipif(not hasattr(BaseChatModel, "_chat_model_stream_v3"), reason="this langchain-core has none")
+@pytest.mark.filterwarnings("ignore:.*in beta")
+@pytest.mark.parametrize("way", ["sync", "async"])
+async def test_c3_events_of_the_third_version_are_those_of_a_miss(way: str) -> None:
+    call = {"name": "look", "args": {"place": "shed"}, "id": "c1", "type": "tool_call"}
+    inner = AsyncScripted(script=[AIMessage("Let me look.", tool_calls=[call]), OSError("down"), "Fine."])
+    model: Any = CachedChatModel(inner, _cache())
+
+    async def ask(question: str) -> tuple[list[str], AIMessage]:
+        if way == "sync":
+            run = model.stream_events(question, version="v3")
+            return [event["event"] for event in run], run.output
+        run = await model.astream_events(question, version="v3")
+        return [event["event"] async for event in run], await run.output
+
+    (first, told), (second, again) = await ask("Hi"), await ask("Hi")
+    assert [name for name, _ in itertools.groupby(second)] == [name for name, _ in itertools.groupby(first)]
+    assert (again.text, again.tool_calls[0]["args"]) == (told.text, {"place": "shed"})
+    assert again.response_metadata["cache"] == "hit"
+    assert again.id != told.id
+    assert inner.asked == 1
+    with pytest.raises(OSError, match="down"):
+        await ask("Hello")
+    assert [(await ask("Hello"))[1].text for _ in range(2)] == ["Fine."] * 2  # what failed is not kept
+    assert inner.asked == 3
+    if way == "sync":  # there, nobody reads on behind one who leaves
+        for _ in range(2):
+            next(iter(model.stream_events("Bye", version="v3")))
+            gc.collect()
+        assert inner.asked == 5
 
 
 def test_config_chains_fallbacks_and_retries_are_kept() -> None:
