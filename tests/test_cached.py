@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -522,6 +523,21 @@ def test_functions_tenants_and_tags_are_apart(any_store: Store) -> None:
     assert name_of(other) == "tests.test_cached." + other.__qualname__
 
 
+def test_arrays_are_equal_whatever_their_order_in_memory() -> None:
+    array = np.arange(4).reshape(2, 2)
+    assert identity(np.asfortranarray(array)) == identity(array)
+    assert identity(array[:, ::-1]) == identity(np.array([[1, 0], [3, 2]]))
+
+
+@pytest.mark.parametrize(
+    "array", [np.array([object()]), np.ma.array([1, 2], mask=[False, True])], ids=["any", "masked"]
+)
+def test_arrays_of_which_their_bytes_do_not_tell_all_are_no_data(array: Any) -> None:
+    f = cached(store=MemoryStore())(len)
+    with pytest.raises(ConfigurationError, match="cannot tell one call from another"):
+        f(array)
+
+
 def test_an_argument_that_is_no_data_is_named(any_store: Store) -> None:
     @cached(store=any_store)
     def f(query: str, db: object) -> str:
@@ -627,10 +643,19 @@ class Switch(enum.IntFlag):
         (OrderedDict(a=1, b=2), {"a": 1, "b": 2}),
         (Path("a"), Path("b")),
         (Path("a"), "a"),
+        (np.arange(4), np.arange(4).astype("f8")),
+        (np.arange(4), np.arange(4).reshape(2, 2)),
+        (np.arange(4), np.arange(4)[::-1]),
+        (np.arange(1), [0]),
+        ([np.arange(1)], [np.arange(1, 2)]),
+        (np.int64(1), 1),
+        (np.int64(1), np.int32(1)),
+        (np.float64(1), 1.0),
+        (np.str_("a"), "a"),
     ],
 )
 def test_c4_what_differs_beside_its_words_is_another_argument(one: Any, other: Any) -> None:
-    """An hour that comes twice, another zone with the same offset now, flags without a name, paths."""
+    """An hour that comes twice, another zone with the same offset now, flags without a name, paths, arrays."""
     assert fingerprint(identity(one)) != fingerprint(identity(other))
     assert fingerprint(identity(one)) == fingerprint(identity(copy.deepcopy(one)))
 

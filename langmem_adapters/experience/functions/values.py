@@ -71,17 +71,23 @@ def _parts(value: Any) -> tuple[Any, ...]:  # noqa: PLR0911 - a line for each ki
         return ("model", own, by_name(value.__pydantic_private__)) if value.__pydantic_private__ else ("model", own)
     if dataclasses.is_dataclass(value):
         return "dataclass", by_name({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
-    if isinstance(value, OrderedDict):
-        return "in order", [[identity(key), identity(item)] for key, item in value.items()]
     if isinstance(value, Mapping):
-        if all(type(key) is str for key in value):
-            return "mapping", by_name(value)
-        return "pairs", sorted([fingerprint(identity(key)), fingerprint(identity(item))] for key, item in value.items())
+        return _entries(value)
     if isinstance(value, list | tuple):
         return "sequence", [identity(item) for item in value]
     if isinstance(value, set | frozenset):
         return "set", sorted(fingerprint(identity(item)) for item in value)
+    if type(value).__module__ == "numpy" and hasattr(value, "tobytes") and not value.dtype.hasobject:
+        return "array", str(value.dtype), list(value.shape), fingerprint(value.tobytes())
     return "other", str(value) if isinstance(value, PurePath) else value
+
+
+def _entries(value: Mapping[Any, Any]) -> tuple[Any, ...]:
+    if isinstance(value, OrderedDict):
+        return "in order", [[identity(key), identity(item)] for key, item in value.items()]
+    if all(type(key) is str for key in value):
+        return "mapping", by_name(value)
+    return "pairs", sorted([fingerprint(identity(key)), fingerprint(identity(item))] for key, item in value.items())
 
 
 def by_name(fields: Mapping[str, Any]) -> dict[str, Any]:
