@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.completion import Completer
+from langmem_adapters.embedding import Embedder
 from langmem_adapters.erasure import Report, delete_user_flow
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience import ExperiencePool
@@ -123,6 +125,20 @@ class Settings(BaseModel):
         if codec is not None and not isinstance(codec, Codec | BindingCodec):
             raise ValueError("it has no methods encode and decode")
         return codec
+
+    @field_validator("embedder")
+    @classmethod
+    def _embeds(cls, embedder: Any) -> Any:
+        if embedder is not None:
+            Embedder.of(embedder)
+        return embedder
+
+    @field_validator("ranker")
+    @classmethod
+    def _ranks(cls, ranker: Any) -> Any:
+        if ranker is not None:
+            Completer(ranker)
+        return ranker
 
     @property
     def store(self) -> Store:

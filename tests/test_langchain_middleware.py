@@ -703,3 +703,14 @@ def test_f1_a_missing_package_is_named_with_its_extra(missing: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, missing], check=True, capture_output=True, text=True)
     assert "pip install 'langmem_adapters[langgraph]'" in done.stdout
+
+
+def test_models_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    named: dict[str, Any] = {"model": "openai:gpt-4o", "embedder": "openai:text-embedding-3-small"}
+    memory = BrainMemoryMiddleware(store=MemoryStore(), **named)
+    assert memory.brain("s", user="ada").model.model_name == "gpt-4o"
+    for name in named:
+        wrong: dict[str, Any] = {name: "nobody:model"}
+        with pytest.raises(ValueError, match="nobody"):
+            BrainMemoryMiddleware(store=MemoryStore(), **wrong)

@@ -81,6 +81,8 @@ def test_the_environment_is_read_when_settings_are_made(monkeypatch: pytest.Monk
         {"refresh": "SECRET"},
         {"url": ["SECRET"]},
         {"enable_longterm_memory": "SECRET"},
+        {"embedder": "SECRET"},
+        {"ranker": "SECRET"},
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(wrong: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ MADE: dict[str, Callable[[Store], Any]] = {
     "store": lambda store: store,
     "sealed store": lambda store: SealedStore(store, redactor=str),
     "index": lambda _: open_index("memory:"),
-    "brain": lambda store: BrainMemory(store, "s", model=object()),
+    "brain": lambda store: BrainMemory(store, "s", model=lambda text: text),
     "long-term memory": lambda store: LongTermMemory(store, open_index("memory:"), user="ada"),
     "working memory": WorkingMemory,
     "pool": ExperiencePool,

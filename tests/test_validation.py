@@ -247,6 +247,7 @@ _WRONG = Question("Where?", _any("m1"))  # its letters would be looked for, and 
         (lambda: _brain().rewrite(5, "x", str), "the sentence or text is a text, not int"),
         (lambda: _brain().refine(HumanMessage("it"), str), "what was said last is a text, not HumanMessage"),
         (lambda: _brain(prompts={"title": "x"}), "prompts are .*Prompts.*, not dict"),
+        (lambda: _brain(model="openai:gpt-4o"), "a model is a LangChain or LlamaIndex model or a function .*, not str"),
         (lambda: _brain(counter="gpt-4"), "counter is a function from a text to its tokens, not str"),
         (lambda: _brain(counter=None), "counter is a function from a text to its tokens, not NoneType"),
         (lambda: _brain().record_turn(HumanMessage("Where?")), "messages are a list of .*, not of HumanMessage"),

@@ -73,12 +73,12 @@ class ModelTasks:
             raise ConfigurationError(f"counter is a function from a text to its tokens, not {type(counter).__name__}")
         self._conversation = conversation
         self._compaction = compaction
-        self._model = model
         self._max_summary_tokens = max_summary_tokens
         self._counter = counter
         self._prompts = prompts
         self._stats = stats
         self._key = (id(conversation.store), conversation.namespace)
+        self._own = None if model is None else self._completer(model)
 
     def compact(self, model: Any = None) -> Flow[None]:
         """Summarise, if that is due and not being done already."""
@@ -156,7 +156,7 @@ class ModelTasks:
         """The title; a new one, if there is none and a model can be asked."""
         check_count("max_words", max_words)
         title = yield from self._conversation.get_title()
-        if title or (model is None and self._model is None):
+        if title or (model is None and self._own is None):
             return title
         newest = yield from self._conversation.entries(1)
         context = yield from self._context("")
@@ -212,10 +212,11 @@ class ModelTasks:
         return "\n".join(part for part in (summary.text if summary else "", as_text(messages)) if part)
 
     def _completer(self, model: Any) -> Completer:
-        model = self._model if model is None else model
-        if model is None:
+        if model is not None:
+            return Completer(model, counter=self._counter, stats=self._stats)
+        if self._own is None:
             raise ConfigurationError("this needs a model: give BrainMemory model=, or one to this call")
-        return Completer(model, counter=self._counter, stats=self._stats)
+        return self._own
 
     def _summarizer(self, model: Any, max_tokens: int | None, *, keep_language: bool) -> Summarizer:
         return Summarizer(

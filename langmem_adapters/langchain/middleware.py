@@ -54,6 +54,7 @@ try:
     from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
     from langchain.agents.middleware.types import ExtendedModelResponse, OmitFromOutput, PrivateStateAttr
     from langchain.chat_models import init_chat_model
+    from langchain.embeddings import init_embeddings
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
@@ -95,7 +96,8 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
         index: What finds long-term memories; default: the one of the URL, or for a store of your own one in memory.
-        embedder: Finds them by meaning too: a LangChain or LlamaIndex embedding model. Vectors lie beside the index.
+        embedder: Finds them by meaning too: a LangChain or LlamaIndex embedding model, or LangChain's name of one, as
+            "openai:text-embedding-3-small". Vectors lie beside the index.
         user, session, tenant: Whose memory: an id, or a function from the runtime to one, such as
             ``lambda runtime: runtime.server_info.user.identity`` in a LangGraph server with users. Default: the
             context's ``user_id``; its ``session_id``, else the thread's id, and of an agent that another's tool calls
@@ -161,7 +163,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
             summarize_at = max((max_tokens or _TOKENS) // 2, 1)
         self._store = store_of(url, store)
         self._index = index_of(url, store) if index is None else index
-        self._vectors = vectors_of(url, store, embedder)
+        self._vectors = vectors_of(url, store, init_embeddings(embedder) if isinstance(embedder, str) else embedder)
         self._scope = ScopeOf(user, session, tenant, needs_user=long_term)
         self._long_term, self._recall_k = long_term, recall_k
         self._memory_k, self._max_tokens, self._counter = memory_k, max_tokens, counter
