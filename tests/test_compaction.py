@@ -168,13 +168,15 @@ def test_b2_b3_summary_and_window_together_show_each_message_once(
         assert sorted({*shown(brain)[0], *kept(brain)}) == list(range(len(said)))
 
 
-def test_the_rest_of_a_tool_run_is_shown_after_the_next_question_too() -> None:
-    brain = memory(MemoryStore(), "behind", Accountant())
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_rest_of_a_tool_run_is_shown_after_the_next_question_too(kind: str) -> None:
+    brain = memory(MemoryStore(), kind, Accountant())
     said = [message(0), *tools(1, 1), *tools(3, 1), *tools(5, 1), message(7, "assistant")]
     brain.add_messages(said)
     brain.summarize(keep=4)
     brain.add_messages([message(8)])
-    assert shown(brain) == ([0, 1, 2, 3, 4], [0, 5, 6, 7, 8])
+    told = [0, 1, 2, 3, 4] if kind == "behind" else [1, 2, 3, 4]  # where it cannot leave, it is told of, too
+    assert shown(brain) == (told, [0, 5, 6, 7, 8])
 
 
 def test_when_all_is_summarised_the_window_is_empty() -> None:
@@ -285,6 +287,28 @@ def test_b3_two_hundred_turns_cost_what_they_must(any_store: Store, kind: str) -
     assert kept(brain) == (window if kind == "deleted" else list(range(400)))
     assert abs(stats["tokens_in"] - sum(map(approximate_tokens, prompts))) <= 2 * len(prompts)
     assert stats["tokens_out"] == sum(approximate_tokens(f"Summary number {n + 1}") for n in range(len(prompts)))
+
+
+@pytest.mark.parametrize("budget", [{"summarize_at": 60}, {"summarize_at": 100_000, "memory_k": 6}])
+def test_b3_what_fits_the_budget_stays_and_of_what_does_not_half_of_the_budget(budget: dict[str, Any]) -> None:
+    brain = memory(MemoryStore(), "behind", Accountant(), counter=lambda _: 6, **budget)  # and 4 for its borders
+    brain.add_messages([message(n) for n in range(6)])
+    assert shown(brain) == ([], [0, 1, 2, 3, 4, 5])
+    brain.add_messages([message(6)])
+    assert shown(brain) == ([0, 1, 2, 3], [4, 5, 6])
+
+
+def test_b3_one_that_is_too_large_leaves_a_full_window_alone() -> None:
+    brain = memory(MemoryStore(), "behind", Accountant(), summarize_at=200, memory_k=6)
+    brain.add_messages([message(0, words=100_000), *(message(n) for n in range(1, 6))])
+    assert shown(brain) == ([0], [1, 2, 3, 4, 5])
+
+
+def test_b3_a_question_and_an_answer_stay_however_large() -> None:
+    model = Accountant()
+    brain = memory(MemoryStore(), "behind", model, summarize_at=100, memory_k=1)
+    brain.add_messages(turn(0, words=100_000))
+    assert (shown(brain), model.prompts) == (([], [0, 1]), [])
 
 
 def test_b3_the_summary_stays_within_its_length_whatever_the_model_answers() -> None:
@@ -980,7 +1004,7 @@ def test_wrong_calls_are_one_sentence() -> None:
     brain = memory(MemoryStore(), "behind", Accountant())
     with pytest.raises(ConfigurationError, match="max_tokens is a whole number of at least 1, not 0"):
         brain.window(max_tokens=0)
-    with pytest.raises(ConfigurationError, match="keep is a number of messages, not -1"):
+    with pytest.raises(ConfigurationError, match="keep is a whole number of at least 0, not -1"):
         brain.summarize(keep=-1)
 
     async def model(_: str) -> str:
@@ -1003,3 +1027,17 @@ async def test_a_model_that_is_a_coroutine_function_is_asked_inline_or_refused_b
     for n in range(9):
         await brain.aadd_messages(turn(n))
     assert brain.stats()["summaries"] > 0
+
+
+def test_a_function_that_hands_on_a_coroutine_is_refused_when_it_is_asked() -> None:
+    async def model(_: str) -> str:
+        await asyncio.sleep(0)
+        return "In short."
+
+    def hands_on(prompt: str) -> Any:
+        return model(prompt)
+
+    brain = memory(MemoryStore(), "behind", hands_on, summarize_at=20)
+    with pytest.raises(ConfigurationError, match="use the a-prefixed twin"):
+        brain.add_messages(turn(0) + turn(1))
+    assert (brain.count(), brain.stats()["failed_summaries"]) == (4, 0)

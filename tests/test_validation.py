@@ -239,7 +239,7 @@ _WRONG = Question("Where?", _any("m1"))  # its letters would be looked for, and 
             "knowledge is .* not one Message",
         ),
         (lambda: _brain().summarize(str, max_tokens=0), "max_tokens is a whole number of at least 1, not 0"),
-        (lambda: _brain().summarize(str, keep="2"), "keep is a whole number, not '2'"),
+        (lambda: _brain().summarize(str, keep="2"), "keep is a whole number of at least 0, not '2'"),
         (lambda: _brain().get_title(str, max_words="5"), "max_words is a whole number of at least 1, not '5'"),
         (lambda: _brain().exists(Message(role="user", content="x")), "what is looked for is a text, not Message"),
         (lambda: _brain().is_related("it", None, str), "its context, as .* gives it, is a text, not NoneType"),

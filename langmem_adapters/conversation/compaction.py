@@ -12,7 +12,7 @@ from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.flow import Flow
 from langmem_adapters.text import leaving
 from langmem_adapters.tokens import TokenCounter, message_tokens
-from langmem_adapters.validation import check_whole
+from langmem_adapters.validation import check_count
 
 __all__ = ["Compaction"]
 
@@ -66,17 +66,13 @@ class Compaction:
 
     def now(self, summarizer: Summarizer, keep: int) -> Flow[str]:
         """Summarise all but the newest ``keep`` messages; gives the summary. Raises ModelError."""
-        check_whole("keep", keep)
-        if keep < 0:
-            raise ConfigurationError(f"keep is a number of messages, not {keep}")
+        check_count("keep", keep, least=0)
         uncovered = yield from self._conversation.uncovered()
         messages = [message for _, message in uncovered.readable]
         places = leaving(messages, len(messages) - keep) if 0 < keep < len(messages) else []
         if not keep:
             places = list(range(len(messages)))
-        summary = yield from self._compact(summarizer, uncovered, places)
-        if summary is not None:
-            return summary
+        yield from self._compact(summarizer, uncovered, places)
         stored = yield from self._conversation.get_summary()
         return stored.text if stored else ""
 
@@ -86,33 +82,34 @@ class Compaction:
         messages = [message for _, message in uncovered.readable]
         sizes = [message_tokens(message, self._counter) for message in messages]
         least = self._surplus(sizes)
-        places = leaving(messages, least) if least else []
+        if not least:
+            return False
+        places = leaving(messages, least)
         crowded = len(messages) > self._conversation.memory_k
         if not crowded and sum(sizes[n] for n in places) * _SMALLEST < self._summarize_at:
             return False
         most = _fitting(sizes, _WINDOWS_A_PASS * WINDOW_TOKENS)
         if most < least:
             places = leaving(messages, most)
-        summary = yield from self._compact(summarizer, uncovered, places)
-        return summary is not None and most < least
+        return (yield from self._compact(summarizer, uncovered, places)) and most < least
 
     def _surplus(self, sizes: Sequence[int]) -> int:
-        """How many of the oldest messages have to leave."""
+        """How many of the oldest messages have to leave, if they can: the latest never does, see :func:`leaving`."""
         tokens, count = sum(sizes), len(sizes)
         window = self._conversation.memory_k
         if tokens <= self._summarize_at and count <= window:
             return 0
-        most = window if count <= window else max(window // 2, 1)
+        most = window if count <= window else window // 2
         least = 0
-        while least < count - 1 and (count - least > most or tokens > self._summarize_at // 2):
+        while count - least > most or tokens > self._summarize_at // 2:
             tokens -= sizes[least]
             least += 1
         return least
 
-    def _compact(self, summarizer: Summarizer, uncovered: Unsummarized, places: list[int]) -> Flow[str | None]:
-        """The new summary; None, where there is nothing to summarise or somebody else was quicker."""
+    def _compact(self, summarizer: Summarizer, uncovered: Unsummarized, places: list[int]) -> Flow[bool]:
+        """Store a new summary; False, where there is nothing to summarise or somebody else was quicker."""
         if not places:
-            return None
+            return False
         if self._archive and self._conversation.long_term is None:
             # The summary stands for all up to a place, so none before it may be left out.
             places = list(range(places[-1] + 1))
@@ -120,7 +117,7 @@ class Compaction:
         summary = yield from summarizer.flow(uncovered.summary.text, [message for _, message in gone])
         stored = yield from self._conversation.summarized(uncovered, gone, summary, archive=self._archive)
         self._stats["summaries"] += stored
-        return summary if stored else None
+        return stored
 
 
 def _fitting(sizes: Sequence[int], tokens: int) -> int:
