@@ -99,7 +99,7 @@ def _asked(whole: Sequence[MessageLike]) -> int | None:
 
 
 def _fitting(whole: Sequence[S], k: int, sizes: Sequence[int] | None, max_tokens: int | None) -> list[S]:
-    if k <= 0 or not whole:
+    if k <= 0:
         return []
     asked = _asked(whole)
     start = _start(whole, asked, k, sizes, max_tokens)
@@ -186,7 +186,7 @@ def _repaired(
         if calls[n] and n < len(messages) - 1:
             ids = [call.id for call in calls[n]]
             unanswered = {id_ for id_ in ids if (n, id_) not in answers}
-            if unanswered or (len(ids) > 1 and len(set(ids)) < len(ids)):
+            if unanswered or len(set(ids)) < len(ids):
                 message = without(message, unanswered)  # noqa: PLW2901 - what goes on from here
             if not (calls_of(message) or message.text):
                 continue

@@ -179,6 +179,14 @@ def test_the_rest_of_a_tool_run_is_shown_after_the_next_question_too(kind: str) 
     assert shown(brain) == (told, [0, 5, 6, 7, 8])
 
 
+def test_what_the_system_says_first_needs_no_question_that_a_summary_stands_for() -> None:
+    brain = memory(MemoryStore(), "behind", Accountant())
+    brain.add_messages([*turn(0), message(2), message(3, "system"), message(4)])
+    brain.summarize(keep=3)
+    brain.delete(["id-2"])
+    assert shown(brain) == ([0, 1], [3, 4])
+
+
 def test_when_all_is_summarised_the_window_is_empty() -> None:
     brain = memory(MemoryStore(), "behind", Accountant())
     brain.add_messages(turn(0) + turn(1))

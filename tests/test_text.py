@@ -227,6 +227,13 @@ def test_as_many_of_the_newest_are_shown_as_fit() -> None:
     assert (len(shown[139]), len(shown[140])) == (8, 10)
 
 
+def test_an_exchange_that_just_fits_is_not_said_to_be_cut(caplog: pytest.LogCaptureFixture) -> None:
+    said = [say("user", "x" * 40), say("assistant", "x" * 40)]
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        assert window(said, 2, max_tokens=28) == said
+    assert not caplog.records
+
+
 def test_a_question_and_a_result_that_are_too_long_are_cut_to_the_same_length(caplog: pytest.LogCaptureFixture) -> None:
     said = [say("user", "question " * 1000), ask("a"), answer("a").model_copy(update={"content": "result " * 1000})]
     with caplog.at_level(logging.WARNING, "langmem_adapters"):
@@ -344,6 +351,12 @@ def test_what_a_damaged_host_has_in_place_of_calls_is_no_call() -> None:
     blocks = [{"type": "tool_use", "id": ["z"]}, {"type": "tool_use", "id": "a"}]
     said = [say("user"), ask("a").model_copy(update={"host": odd, "content": blocks}), say("user", "next")]
     assert [message.text for message in repair(said)] == ["hello", "next"]
+
+
+def test_a_call_without_an_id_goes_and_what_the_user_says_next_is_no_result_of_it() -> None:
+    call = {"type": "invalid_tool_call", "id": None, "name": "look", "args": "{"}
+    shown = repair([say("user"), say("assistant", ["I did look", call]), say("user", "and?")])
+    assert [message.content for message in shown] == ["hello", ["I did look"], "and?"]
 
 
 def test_the_question_stands_in_front_of_a_long_run_of_tools() -> None:

@@ -123,7 +123,7 @@ def split_windows(text: str, size: int, overlap: int, counter: TokenCounter = ap
             whole = "\n".join(window)
             yield whole
             ending = _ending(whole, overlap, counter)
-            used = counter(ending) + 1 if ending else 0
+            used = counter(ending) + 1
             window = [ending] if ending and used + tokens <= size else []
             used = used if window else 0
         window.append(piece)
@@ -144,4 +144,4 @@ def _pieces(text: str, size: int, counter: TokenCounter) -> Iterator[str]:
 
 def _ending(text: str, tokens: int, counter: TokenCounter) -> str:
     """The last words of a text, at most so many tokens."""
-    return truncate(text[: -8 * tokens - 1 : -1], tokens, counter)[::-1] if tokens else ""
+    return truncate(text[: -8 * tokens - 1 : -1], tokens, counter)[::-1]
