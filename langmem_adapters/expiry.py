@@ -56,9 +56,9 @@ class Expiring:
         self._store = store
         self._namespace = namespace
         self._ttl = ttl
-        self._refresh = "write" if ttl is None else refresh
+        self._refresh = refresh
         self._clock = clock
-        self._along = along if ttl is not None else None
+        self._along = along
         self.ttl_along = ttl if along is not None else None
         """Seconds for what begins in the namespace that expires along: its place in the store's list has them, too."""
         self._keys = [] if self._refresh == "write" else [EXPIRES]
@@ -79,7 +79,7 @@ class Expiring:
         """:meth:`Store.write`."""
         ttl = yield from self._left()
         if ttl is not None and self._refresh == "read":
-            change["put"] = {**(change.get("put") or {}), EXPIRES: encode(self._clock() + ttl)}
+            change["put"] = {**change.get("put", {}), EXPIRES: encode(self._clock() + ttl)}
         yield from step(self._store.write, self._namespace, ttl=ttl, **change)
         yield from self._carry_along(ttl)
 

@@ -103,6 +103,7 @@ def test_write_each_write_starts_the_time_anew(kept: Kept) -> None:
     kept.clock.advance(600)
     brain.messages()
     assert kept.deadlines() == {OWN: start + 1800 + TTL}
+    assert EXPIRES not in kept.store.get(OWN)  # which the store itself knows
     kept.clock.advance(400)
     assert (brain.messages(), brain.get_title(), brain.get_knowledge()) == ([], "", [])
     assert Sessions(kept.store).list_sessions() == []
@@ -124,6 +125,25 @@ def test_read_a_session_without_messages_is_kept_too(kept: Kept) -> None:
     kept.clock.advance(900)
     assert brain_of(kept.store, "read", kept.clock).messages() == []
     assert kept.deadlines() == {OWN: kept.clock() + TTL}
+
+
+@pytest.mark.parametrize("before", ["write", "never"])
+def test_read_a_session_that_was_written_by_another_rule_is_kept_too(kept: Kept, before: Refresh) -> None:
+    brain_of(kept.store, before, kept.clock).add_talk("a")
+    kept.clock.advance(900)
+    assert brain_of(kept.store, "read", kept.clock).count() == 1
+    assert kept.deadlines() == {OWN: kept.clock() + TTL}
+
+
+@pytest.mark.parametrize("refresh", REFRESH)
+def test_a_session_without_a_ttl_stays_by_any_rule(kept: Kept, refresh: Refresh) -> None:
+    long_term = LongTermMemory(kept.store, open_index("memory:"), session=SCOPE.session)
+    brain = BrainMemory(kept.store, SCOPE.session, refresh=refresh, clock=kept.clock, memory_k=1, long_term=long_term)
+    brain.add_messages([user("a"), user("b")])
+    brain.set_title("c")
+    assert (brain.count(), brain.get_title()) == (1, "c")
+    assert kept.deadlines() == dict.fromkeys((OWN, MEMORIES))
+    assert EXPIRES not in kept.store.get(OWN)
 
 
 def test_read_listing_sessions_is_no_read(kept: Kept) -> None:
@@ -254,6 +274,16 @@ def test_never_a_session_that_another_object_cleared_begins_anew(kept: Kept) -> 
     assert len(brain.messages()) == 1
     brain.add_talk("d")
     assert kept.deadlines() == {OWN: kept.clock() + TTL}
+
+
+def test_never_memories_that_outlast_a_session_live_as_long_as_the_next_one(kept: Kept) -> None:
+    long_term = LongTermMemory(kept.store, open_index("memory:"), session=SCOPE.session)
+    brain, other = (brain_of(kept.store, "never", kept.clock, memory_k=1, long_term=long_term) for _ in range(2))
+    brain.add_messages([user("a"), user("b")])
+    kept.clock.advance(600)
+    other.clear(long_term=False)
+    brain.add_talk("c")
+    assert kept.deadlines() == dict.fromkeys((OWN, MEMORIES), kept.clock() + TTL)
 
 
 def test_never_a_session_that_was_cleared_begins_with_any_write(kept: Kept) -> None:

@@ -65,7 +65,7 @@ class FilteredReader:
         return found
 
     def _fetch(self, ids: Sequence[str]) -> None:
-        missing = [id_ for id_ in ids if id_ not in self._read and id_ not in self._known]
+        missing = [id_ for id_ in ids if id_ not in self._known]
         if missing:
             self._known |= dict.fromkeys(missing)
             self._read |= self._get(missing)
