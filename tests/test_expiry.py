@@ -366,6 +366,13 @@ def test_the_memories_of_a_session_live_and_expire_with_it(kept: Kept, ttl: floa
     assert brain.recall("bike") == []
 
 
+def test_a_session_that_has_remembered_nothing_leaves_no_trace_of_memories(kept: Kept) -> None:
+    long_term = LongTermMemory(kept.store, open_index("memory:"), session=SCOPE.session)
+    brain = brain_of(kept.store, "write", kept.clock, long_term=long_term)
+    brain.add_talk("bike")
+    assert kept.deadlines() == {OWN: kept.clock() + TTL}
+
+
 def test_the_memories_of_a_user_and_of_other_sessions_do_not_expire_with_a_session(kept: Kept) -> None:
     for n, scope in enumerate((Scope(user="ada"), Scope(session="team"))):
         index = open_index("memory:")
