@@ -306,7 +306,7 @@ class WorkingMemory(Shared):
                 place,
                 append=entries,
                 remove=list(dict.fromkeys([*(one.entry for one in found), *surplus])),
-                put={_REVISION: (entries[-1][0] if entries else self._new_id()).encode(), **put},
+                put={_REVISION: self._new_id().encode(), **put},
                 delete=[key for key in gone if key not in put],
                 guard={guarded: revisions.get(guarded)},
                 ttl=self.ttl,

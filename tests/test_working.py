@@ -309,6 +309,14 @@ def test_a_change_that_others_always_overtake_is_given_up(named: bool) -> None:
     assert 0 < max(pauses[:3]) <= 0.008 < max(pauses) <= 0.2
 
 
+async def test_async_callers_wait_by_the_sleep_that_was_given() -> None:
+    store, pauses = _Overtaken(), list[float]()
+    memory = WorkingMemory(store, sleep=pauses.append)
+    store.others = [lambda: memory.store(C, "quicker")]
+    await memory.aupdate(C, "changed")
+    assert (shown(memory), len(pauses)) == (["changed"], 1)
+
+
 def test_a_deletion_that_others_always_overtake_is_given_up() -> None:
     class Overtaken(MemoryStore):
         def write(self, *args: Any, **change: Any) -> None:
@@ -477,6 +485,7 @@ def test_many_damaged_items_hide_no_good_one(any_store: Store) -> None:
         *((lambda m, ttl=ttl: WorkingMemory(m._store, ttl=ttl), "ttl is") for ttl in (float("nan"), float("inf"))),
         (lambda m: WorkingMemory(m._store, user=cast("Any", None)), "user is a text, not NoneType"),
         (lambda m: WorkingMemory(m._store, tenant=cast("Any", 3)), "tenant is a text, not int"),
+        (lambda m: WorkingMemory(m._store, sleep=cast("Any", 3)), "sleep is a function"),
     ],
 )
 def test_wrong_arguments_are_one_clear_sentence(call: Callable[[Any], object], sentence: str) -> None:
