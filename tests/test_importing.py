@@ -92,9 +92,10 @@ def test_a_chunk_becomes_a_whole_message(tmp_path: Path) -> None:
         {"lc": 1, "type": "secret", "id": ["OPENAI_API_KEY"]},
         {"lc": 1, "type": "constructor", "id": ["os", "system"], "kwargs": {"command": "true"}},
         {"lc": 1, "type": "constructor", "id": ["langchain", "llms", "OpenAI"], "kwargs": {}},
-        {"lc": 1, "type": "not_implemented", "id": ["x", "HumanMessage"], "kwargs": {}},
+        {"lc": 1, "type": "not_implemented", "id": ["x", "HumanMessage"], "kwargs": {"content": "x"}},
         {"lc": 1, "type": "constructor", "id": [], "kwargs": {}},
         {"lc": 1, "type": "constructor", "id": "HumanMessage", "kwargs": {"content": "x"}},
+        {"lc": 1, "type": "constructor", "id": 7, "kwargs": {"content": "x"}},
         {"lc": 1, "type": "constructor", "id": ["HumanMessage"], "kwargs": {"content": {"x": 1}}},
         {"lc": 1, "type": "constructor", "id": ["HumanMessage"]},
         {"type": "remove", "data": {"id": "1"}},
@@ -121,6 +122,18 @@ def test_a_secret_within_a_message_stays_what_is_written(tmp_path: Path, monkeyp
     )
     (message,) = only(file)
     assert "sk-secret" not in message.to_bytes().decode()
+
+
+# --- OpenAI -------------------------------------------------------------------------------------------------
+
+
+def test_a_message_that_has_a_type_is_no_line_of_an_export(tmp_path: Path) -> None:
+    (message,) = only(written(tmp_path / "talk.json", [{"type": "message", "role": "user", "content": "hi"}]))
+    assert (message.role, message.text) == ("user", "hi")
+
+
+def test_a_conversation_may_be_without_messages(tmp_path: Path) -> None:
+    assert only(written(tmp_path / "talk.json", {"messages": []})) == []
 
 
 # --- LlamaIndex ---------------------------------------------------------------------------------------------
@@ -161,9 +174,10 @@ def test_a_persisted_chat_store_has_its_own_sessions(tmp_path: Path) -> None:
 
 
 def test_messages_of_llamaindex_before_blocks(tmp_path: Path) -> None:
-    file = written(tmp_path / "talk.json", [{"role": "user", "content": "hi", "additional_kwargs": {"name": "Ada"}}])
-    (message,) = only(file)
-    assert (message.role, message.text, message.name) == ("user", "hi", "Ada")
+    said = {"role": "user", "content": "hi", "additional_kwargs": {"name": "Ada"}}
+    called: dict[str, Any] = {"role": "assistant", "content": None, "additional_kwargs": {}}
+    found = only(written(tmp_path / "talk.json", [said, called]))
+    assert [(m.role, m.text, m.name) for m in found] == [("user", "hi", "Ada"), ("assistant", "", None)]
 
 
 def test_no_file_is_opened_for_a_picture(tmp_path: Path) -> None:
@@ -214,18 +228,23 @@ def test_the_branch_that_was_shown_is_taken(tmp_path: Path) -> None:
         node("a2", "q", "assistant"),
         node("code", "a1", "tool", content_type="execution_output", text="42"),
         node("picture", "code", "user", content_type="multimodal_text", parts=[{"asset_pointer": "file:1"}, "look"]),
+        node("another", "picture", "user", content_type="multimodal_text", parts=[{"asset_pointer": "file:2"}]),
     ]
-    file = written(tmp_path / "conversations.json", [talk(*nodes, current_node="picture"), talk(*nodes[:4], name="2")])
+    untitled = talk(*nodes[:4], name="2", title=None)
+    file = written(tmp_path / "conversations.json", [talk(*nodes, current_node="another"), untitled])
     first, second = read_transcripts(file)
-    assert [message.text for message in first.messages()] == ["says q", "says a1", "42", "look"]
-    assert [message.role for message in first.messages()] == ["user", "assistant", "tool", "user"]
+    assert [message.text for message in first.messages()] == ["says q", "says a1", "42", "look", ""]
+    assert [message.role for message in first.messages()] == ["user", "assistant", "tool", "user", "user"]
     assert first.messages()[0].id == "q"
     assert first.messages()[0].created_at == 1.5
     assert first.messages()[2].metadata == {"content_type": "execution_output"}
-    assert first.messages()[3].metadata["parts"] == [{"asset_pointer": "file:1"}]
+    assert [m.metadata["parts"][0]["asset_pointer"] for m in first.messages()[3:]] == ["file:1", "file:2"]
     assert [message.text for message in second.messages()] == ["says q", "says a2"]  # the last leaf
     assert (first.session, second.session) == ("talk-1", "2")
     assert first.lines[0]["values"] == {"title": "A talk"}
+    assert [line["type"] for line in second.lines] == ["message", "message"]
+    with pytest.raises(ConfigurationError, match="names its sessions itself"):
+        read_transcripts(file, session="s")
 
 
 def test_chatgpt_by_the_command_line(tmp_path: Path, url: str) -> None:
@@ -266,7 +285,7 @@ def metadata(obj_json: str, *, nested: bool = False) -> dict[str, Any]:
     """As LlamaIndex's ChromaVectorStore writes an ObjectNode of MetaGPT."""
     own = {"is_obj": True, "obj_json": obj_json, "obj_cls_name": "system", "obj_mod_name": "os"}
     content = {"_node_content": json.dumps({"metadata": own, "text": ""}), "_node_type": "ObjectNode"}
-    return content if nested else own | content
+    return content if nested else own
 
 
 def collection(path: Path, name: str, rows: dict[str, dict[str, Any] | None]) -> Path:

@@ -36,8 +36,6 @@ def langchain_message(place: str, value: Any) -> Message:
     except ImportError as error:
         raise MissingDependency("langchain-core", "langchain") from error
     kind, data = _langchain_fields(value)
-    if not isinstance(data, dict):
-        raise SerializationError(f"{place} is not a message of LangChain")
     try:
         return to_message(messages_from_dict([{"type": kind, "data": data}])[0])
     except _REFUSED as error:

@@ -77,7 +77,7 @@ def _entries(collection: Any) -> list[tuple[str, Mapping[str, Any]]]:
     found: list[tuple[str, Mapping[str, Any]]] = []
     while True:
         page = collection.get(include=["metadatas"], limit=_PAGE, offset=len(found))
-        found += zip(page["ids"], [each or {} for each in page["metadatas"]], strict=True)
+        found += zip(page["ids"], page["metadatas"], strict=True)
         if len(page["ids"]) < _PAGE:
             return found
 
