@@ -207,7 +207,7 @@ def test_a_damaged_value_takes_neither_list_nor_export_along(
     brain.delete(["a"])
     brain.set_title("Title")
     BrainMemory(any_store, "other").add_talk("hello")
-    damaged = dict.fromkeys(["created", "departed", "knowledge/00000001", "summary"], stored)
+    damaged = dict.fromkeys(["created", "departed", "knowledge/00000001", "summary", "newer"], stored)
     any_store.write(brain_namespace(brain.scope), put=damaged)
     found = {info.session: info for info in sessions.list_sessions()}
     assert (found["s"].created_at, found["s"].title, found["s"].messages, len(found)) == (5.0, "Title", 1, 2)

@@ -193,13 +193,10 @@ class Merge:
 
 
 def _with_facts(values: Mapping[str, bytes], known: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The facts that the session does not know yet: under their own numbers, or those behind all others."""
-    facts = {key: data for key, data in sorted(values.items()) if key.startswith(KNOWLEDGE)}
-    there = {key: _said(data) for key, data in known.items() if key.startswith(KNOWLEDGE)}
-    new = {key: data for key, data in facts.items() if _said(data) not in there.values()}
-    if not new.keys() & there.keys():
-        return new
-    return behind_known(there, new.values())
+    """The facts that the session does not know yet, behind those that it knows."""
+    there = {_said(data) for key, data in known.items() if key.startswith(KNOWLEDGE)}
+    facts = [data for key, data in sorted(values.items()) if key.startswith(KNOWLEDGE)]
+    return behind_known(known, [data for data in facts if _said(data) not in there])
 
 
 def _said(data: bytes) -> str:
