@@ -103,7 +103,7 @@ class Remembering:
         if recalled is None:
             return shown
         if budget is not None:
-            left = max(budget - message_tokens(recalled, self._counter), 1)
+            left = budget - message_tokens(recalled, self._counter)  # two thirds at the least
             shown = window(shown, k, max_tokens=left, counter=self._counter)
         return [recalled, *shown]
 
