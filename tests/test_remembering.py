@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, Sessions, open_index
+from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.longterm import RECALLED, longterm_namespace
 from langmem_adapters.model import Scope, ToolCall
@@ -251,6 +252,21 @@ async def test_f2c_clear_reaches_the_sessions_own_memory_and_a_users_if_asked(
         assert len([text for text in kept(brain) if text.startswith(f"{name}:")]) == left
         found = [hit for hit in brain.recall("bike shed red") if hit.text.startswith(f"{name}:")]
         assert bool(found) == bool(left)
+
+
+def test_f2c_a_session_is_there_until_its_own_memory_has_gone() -> None:
+    class Down(MemoryStore):
+        def clear(self, namespace: tuple[str, ...]) -> None:
+            if namespace[0] == "longterm":
+                raise StoreUnavailable("it is down")
+            super().clear(namespace)
+
+    brain = remembering(Down(), user="")
+    brain.add_messages(said(*BIKES))
+    left = brain.count()
+    with pytest.raises(StoreUnavailable):
+        brain.clear()
+    assert brain.count() == left > 0
 
 
 def test_f2c_a_restart_finds_both(any_store: Store) -> None:

@@ -115,12 +115,12 @@ class SessionLog:
     def clear(self, long_term: bool | None) -> Flow[None]:
         """Forget the session; and what of it is in the long-term memory, by default where that is the session's own."""
         memory = None if long_term is False else self.long_term
-        own = memory is not None and not memory.scope.user
-        if memory is not None and own:  # first, so that the session is there until all of it has gone
-            yield from memory.clear_flow()
+        own = None if memory is None or memory.scope.user else memory
+        if own is not None:  # first, so that the session is there until all of it has gone
+            yield from own.clear_flow()
         yield from self.session.clear()
-        if memory is not None and own:  # what moved there meanwhile
-            yield from memory.clear_flow()
+        if own is not None:  # what moved there meanwhile
+            yield from own.clear_flow()
         elif memory is not None and long_term:
             yield from memory.forget_flow(self.scope.session, None)
 
