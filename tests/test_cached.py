@@ -228,6 +228,27 @@ def test_self_counts_when_asked() -> None:
     assert one.calls == 2
 
 
+@cached(url="memory:")
+def scaled(self: int, by: int) -> int:
+    return self * by
+
+
+def test_the_first_argument_of_what_is_no_method_counts_whatever_its_name_is() -> None:
+    class Adder:
+        @staticmethod
+        @cached(store=MemoryStore())
+        def add(a: int, b: int) -> int:
+            return a + b
+
+    @cached(store=MemoryStore())
+    def joined(cls: str, end: str) -> str:
+        return cls + end
+
+    assert [Adder.add(n, 2) for n in (1, 5)] == [3, 7]
+    assert [scaled(n, 2) for n in (1, 5)] == [2, 10]
+    assert [joined(text, "!") for text in ("a", "b")] == ["a!", "b!"]
+
+
 def test_a_decorated_function_is_still_that_function() -> None:
     @exp_cache
     def plain(a: int, *, b: str = "x") -> str:
@@ -911,6 +932,14 @@ def test_bypass_and_refresh(any_store: Store, kind: str) -> None:
     assert (value(), value()) == (3, 4)
 
 
+def test_a_bypass_asks_for_no_key() -> None:
+    call, calls, _ = make("function", lambda it: "made", store=MemoryStore())
+    with pytest.raises(ConfigurationError, match="cannot tell one call from another"):
+        call(object())
+    with bypass():
+        assert (call(object()), len(calls)) == ("made", 1)
+
+
 def test_nothing_is_opened_before_the_first_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.chdir(tmp_path)
 
@@ -928,14 +957,16 @@ def test_nothing_is_opened_before_the_first_call(monkeypatch: pytest.MonkeyPatch
 def test_no_argument_is_at_rest_unless_something_reads_it(tmp_path: Any) -> None:
     store = SQLiteStore(tmp_path / "s.db")
 
-    @cached(store=store)
+    @cached(store=store, scorer=lambda req, resp: 9 if req == "sk-secret" else 1)  # who is shown it
     def f(api_key: str) -> str:
         return "answer"
 
     f("sk-secret")
+    f.cache.flush()
     store.close()
     raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"answer" in raw
+    assert b'"val":9' in raw
     assert b"sk-secret" not in raw
 
 
@@ -1135,7 +1166,8 @@ def test_should_store_ttl_and_bounds() -> None:
     clock.advance(61)
     assert (call(1), len(calls)) == (1, 4)
     assert cache.stats()["refused"] == 2
-    call, calls, cache = make("generator", lambda x: x, store=MemoryStore(), should_store=any, max_entries=2)
+    options: dict[str, Any] = {"should_store": any, "metric": None, "max_entries": 2}
+    call, calls, cache = make("generator", lambda x: x, store=MemoryStore(), **options)
     for n in (0, 1, 2, 3, 0):
         call(n)
     assert (len(calls), cache.pool.count()) == (5, 2)
@@ -1153,6 +1185,7 @@ def test_part7_what_hits_have_saved() -> None:
         ),
         timer=lambda: float(next(ticks)),
         wait=0,
+        should_store=None,
     )
     for _ in range(3):
         call()

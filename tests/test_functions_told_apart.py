@@ -367,7 +367,8 @@ def test_methods_of_objects_and_objects_are_told_apart_by_what_they_are_as_data(
 def test_an_object_that_is_no_data_needs_a_tag(function: Callable[[str], str]) -> None:
     with pytest.raises(ConfigurationError, match=r"nothing tells the Client of .*Client.* say with tag="):
         cached(store=MemoryStore())(function)
-    assert cached(store=MemoryStore(), tag="ada")(function)("?") == "ada: ?"
+    for place in ({"store": MemoryStore(), "tag": "ada"}, {"pool": ExperiencePool(MemoryStore())}):
+        assert cached(**place)(function)("?") == "ada: ?"
 
 
 def test_f2b_a_method_that_subclasses_inherit_has_results_of_each_class() -> None:
@@ -404,11 +405,12 @@ def test_a_class_method_that_subclasses_inherit_has_results_of_each_class() -> N
     assert [Sub.name("!"), Base.name("!"), Sub.name("!")] == ["Sub!", "Base!", "Sub!"]
 
 
-def test_a_key_of_its_own_for_the_object_is_all_that_counts_of_it() -> None:
+@pytest.mark.parametrize("key", [{"self": lambda self: self.id}, lambda self: self.id], ids=["part", "whole"])
+def test_a_key_of_its_own_for_the_object_is_all_that_counts_of_it(key: Any) -> None:
     class Base:
         id = 1
 
-        @cached(store=MemoryStore(), key={"self": lambda self: self.id})
+        @cached(store=MemoryStore(), key=key)
         def name(self) -> str:
             return type(self).__name__
 

@@ -98,6 +98,7 @@ async def test_async_scorers_and_plain_ones_score_async_functions(any_store: Sto
             return n
 
         assert await f(1) == 1
+        f.cache.flush()  # waits for none that is made on this event loop
         release.set()
         await f.cache.aflush()
         assert score_of(f.cache, 1) == Score(val=7)
@@ -358,6 +359,7 @@ def test_similar_experiences_are_served_where_the_judge_says_so(any_store: Store
     assert f("capital of Italy") == "CAPITAL OF ITALY"
     assert len(calls) == 3
     assert ("the capital of France", "capital of France, please") in asked
+    assert f.cache.stats()["rejected"] == len(asked) - 1
 
 
 def test_a_judge_that_fails_is_a_miss() -> None:

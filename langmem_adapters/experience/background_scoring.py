@@ -50,7 +50,7 @@ class BackgroundScoring:
 
     def __init__(self, scorer: Scorer | None, what: str, warn: WarnOnce) -> None:
         check_function("scorer", scorer)
-        self._scorer = scorer
+        self._scorer: Any = scorer  # asked by no call that has none
         self._what = what
         self._warn = warn
         self._counts: Counter[str] = Counter()
@@ -83,7 +83,7 @@ class BackgroundScoring:
 
     async def aflush(self) -> None:
         """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
-        waiting = [asyncio.wrap_future(x) if isinstance(x, Future) else x for x in list(self._under_way)]
+        waiting = [asyncio.wrap_future(each) for each in list(self._under_way)]
         if waiting:
             await asyncio.wait(waiting)
 
@@ -114,8 +114,6 @@ class BackgroundScoring:
             raise
 
     def _score(self, kept: Unscored) -> Flow[None]:
-        if self._scorer is None:
-            return
         pool, key, experience, req, response = kept
         try:
             score = yield from ask(self._scorer, req, response(experience))

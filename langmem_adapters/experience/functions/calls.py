@@ -174,7 +174,7 @@ class Calls:
 
     def _add_context(self, turn: Invocation, bound: inspect.BoundArguments) -> Flow[None]:
         builder, name = self._rules.context_builder, self._replaced
-        if builder is None or name is None or not self.pool.reads:
+        if builder is None:
             return
         try:
             similar = yield from self.pool.similar_flow(turn.req, self._rules.k, turn.may_have)

@@ -93,10 +93,10 @@ class Invocation:
         return not made_by or made_by == self.made_by
 
 
-def replaced(arguments: Arguments, rules: Rules, name: str) -> str | None:
-    """The argument that a context builder replaces."""
+def replaced(arguments: Arguments, rules: Rules, name: str) -> str:
+    """The argument that a context builder replaces; empty, if there is none."""
     names = [parameter for parameter in arguments.signature.parameters if parameter != arguments.owner]
-    chosen = rules.request or ("req" if "req" in names else names[0] if len(names) == 1 else None)
+    chosen = rules.request or ("req" if "req" in names else names[0] if len(names) == 1 else "")
     if rules.context_builder is not None and chosen not in names:
         raise ConfigurationError(f"which argument of {name} is the request? Say so with request=, one of {names}")
     return chosen
