@@ -16,6 +16,8 @@ import inspect
 import itertools
 import json
 import logging
+import math
+import pickle
 import threading
 import time
 import tracemalloc
@@ -375,6 +377,30 @@ def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytes
     assert "City would not come back equal; say of what type it is with returns=" in caplog.text
     assert "my-secret" not in caplog.text
     assert cache.stats()["refused"] == 2
+
+
+@dataclasses.dataclass(slots=True)
+class Lazy:
+    given: int
+    found: int = dataclasses.field(init=False, compare=False)  # nothing, at first
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([1], [1, 2]),
+        ({1}, {2}),
+        ([math.nan], [1.0]),
+        (dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc), dt.datetime(2024, 1, 2, tzinfo=dt.timezone.utc)),
+        (np.array([1, 2]), np.array([1, 3])),
+        (np.array([1, 2]), np.array([[1, 2]])),
+        (np.zeros(2, np.int64), np.zeros(2, np.float64)),
+        (Lazy(1), Lazy(2)),
+    ],
+)
+def test_values_are_the_same_all_the_way_down_or_not_at_all(one: Any, other: Any) -> None:
+    assert not same(one, other)
+    assert same(one, pickle.loads(pickle.dumps(one)))
 
 
 def test_a_hit_is_a_new_object_each_time() -> None:

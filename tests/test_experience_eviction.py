@@ -18,6 +18,7 @@ from langmem_adapters.flow import run
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
+from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Index, Page, Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -234,6 +235,16 @@ def test_an_index_that_fails_does_not_fail_what_is_kept(caplog: pytest.LogCaptur
 
 
 # --- what has expired
+
+
+def test_what_is_damaged_is_found_by_nothing_until_it_is_kept_anew(any_store: Store, index: Index) -> None:
+    pool = ExperiencePool(any_store, index=index)
+    for n in range(2):
+        keep(pool, f"bike {n}", n)
+    any_store.write(PLACE, put={fingerprint("bike 0"): b"cut off"})
+    assert found(pool, "bike", k=5) == [1]
+    keep(pool, "bike 0", "whole")
+    assert sorted(map(str, found(pool, "bike", k=5))) == ["1", "whole"]
 
 
 def test_what_expired_goes_when_it_is_found(any_store: Store, index: Index) -> None:
@@ -477,6 +488,18 @@ def test_what_another_writer_replaced_meanwhile_is_looked_at_again() -> None:
     store.meanwhile = lambda: keep(pool, 1, "better")
     assert pool.delete(1)
     assert pool.count() == 0
+    keep(pool, 1, "bad")
+    store.meanwhile = lambda: pool.delete(1)
+    assert pool.invalidate(lambda e: e.resp == "bad") == 0
+
+
+def test_what_another_writer_replaced_while_it_was_read_is_still_a_hit() -> None:
+    store = Watched()
+    pool = ExperiencePool(store, max_entries=5)
+    keep(pool, "q", "old")
+    store.meanwhile = lambda: keep(pool, "q", "new")
+    read = [pool.lookup("q"), pool.lookup("q")]
+    assert [each.resp for each in read if each] == ["old", "new"]
 
 
 # --- the same key
@@ -535,6 +558,8 @@ def test_a_score_is_not_given_to_what_took_the_place_of_what_was_scored() -> Non
     assert (served.resp, served.metric) == ("new", None)
     assert run(pool.score_flow(served, Score(val=9), key=key)) is True
     assert pool.all()[0].metric is not None
+    pool.delete("q")
+    assert run(pool.score_flow(served, Score(val=9), key=key)) is False
 
 
 def test_a_score_is_given_whatever_others_keep_meanwhile() -> None:

@@ -310,8 +310,11 @@ async def test_a5_the_async_methods_do_the_same(any_store: Store, clock: FakeClo
             await call("delete", "q"),
             await call("lookup", "q"),
             await call("invalidate", lambda experience: experience.resp == 2),
-            await call("clear"),
+            await call("create", Experience(req="r", resp=3)),
             await call("clear", "elsewhere"),
+            await call("count"),
+            await call("clear"),
+            await call("count"),
             pool.stats(),
         ]
 

@@ -101,6 +101,7 @@ def test_what_was_deleted_replaced_or_expired_is_not_found(any_store: Store) -> 
     assert found == {f"bike {n}": n for n in range(4, 20)} | {"bike 4": "new"}
     assert len(index.search(PLACE, "bike", 50)) == 16  # the expired one went when it was found
     pool.clear()
+    assert index.search(PLACE, "bike", 50) == []
     keep(blind, "bike again")
     assert [s.experience.req for s in pool.query("bike")] == ["bike again"]
 

@@ -143,8 +143,7 @@ class PoolFlows:
     def hit(self, experience: Experience) -> None:
         """Count a hit."""
         self._own.counts["hits"] += 1
-        if experience.metric is not None:
-            self._own.saved += cost(experience.metric, self._prices)
+        self._own.saved += cost(experience.metric, self._prices)
 
     def withdraw(self, experience: Experience) -> None:
         """Count a hit as a miss after all, as it was not served."""

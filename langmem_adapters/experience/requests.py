@@ -54,9 +54,9 @@ def _parts(value: Any) -> Iterator[str]:
         yield encode(value).decode()
 
 
-def text_of(data: bytes) -> str | None:
-    """What a stored experience is found by; None, where that cannot be said."""
+def text_of(data: bytes) -> str:
+    """What a stored experience is found by; empty, where that cannot be said."""
     try:
-        return searched_by(Experience.from_bytes(data).req) or None
+        return searched_by(Experience.from_bytes(data).req)
     except SerializationError:
-        return None
+        return ""

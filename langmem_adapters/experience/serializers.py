@@ -133,7 +133,7 @@ class RoleZeroSerializer(TextSerializer):
 
     def serialize_req(self, **arguments: Any) -> str:
         """Give the request's JSON."""
-        messages = arguments.get("req") or []
+        messages = arguments.get("req")
         if not messages:
             return ""
         kept = [message for message in messages if _USEFUL in str(message.get("content", ""))]

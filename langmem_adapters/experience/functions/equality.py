@@ -101,5 +101,5 @@ def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, dt.datetime | dt.time):
         return bool(a == b) and a.tzinfo == b.tzinfo and a.fold == b.fold
     if hasattr(a, "dtype") and hasattr(a, "tobytes"):  # arrays are equal item by item, which is no answer
-        return bool(a.dtype == b.dtype and not a.dtype.hasobject and a.shape == b.shape and a.tobytes() == b.tobytes())
+        return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
     return bool(a == b)

@@ -89,7 +89,7 @@ class Eviction:
 
     def _excess(self, page: Page) -> tuple[int, int]:
         entries = 0 if self._max_entries is None else page.total - self._max_entries
-        size = 0 if self._max_bytes is None or not page.total else number(page.values.get(BYTES)) - self._max_bytes
+        size = 0 if self._max_bytes is None else number(page.values.get(BYTES)) - self._max_bytes
         return entries, size
 
     def _choose(self, items: Sequence[Item], entries: int, size: int, *, sparing: bool) -> _Choice:

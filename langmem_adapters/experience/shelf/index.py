@@ -36,10 +36,10 @@ class ShelfIndex:
     Args:
         rows: What is kept.
         index: What finds it.
-        text_of: Gives the text of an entry by which it is to be found; None: not to be found.
+        text_of: Gives the text of an entry by which it is to be found; empty: not to be found.
     """
 
-    def __init__(self, rows: Rows, index: Index, text_of: Callable[[bytes], str | None]) -> None:
+    def __init__(self, rows: Rows, index: Index, text_of: Callable[[bytes], str]) -> None:
         self.index = index
         self._rows = rows
         self._text_of = text_of
@@ -90,7 +90,7 @@ class ShelfIndex:
 
         def change(items: Sequence[Item]) -> IndexChange:
             data = self._rows.get([item.id for item in items])
-            texts = {item.id: self._text_of(data[item.id]) if item.id in data else None for item in items}
+            texts = {item.id: self._text_of(data[item.id]) if item.id in data else "" for item in items}
             told[:] = [key for key, text in texts.items() if text]
             upsert = [Document(key, text) for key, text in texts.items() if text]
             return IndexChange(upsert, [key for key, text in texts.items() if not text])

@@ -86,8 +86,6 @@ class ReadCache:
         with self._lock:
             if token.changes == self._changes:
                 self._lru.keep(key, (token.at, data), len(data))
-            else:
-                self._lru.drop(key)
 
     def invalidate(self, keys: Sequence[str] | None) -> None:
         """Forget these entries, or all; and what is being read at this moment is not kept."""

@@ -38,7 +38,7 @@ class Shelf:
         max_entries, max_bytes: What it may hold; None: any number. Writers of one shelf must agree about them.
         worth: Gives what an entry is worth keeping; None for one that is worth nothing at all.
         index: What finds entries by text, if anything does.
-        text_of: Gives the text of an entry by which it is to be found; None: not to be found.
+        text_of: Gives the text of an entry by which it is to be found; empty: not to be found.
         read_cache: In front of the store.
     """
 
@@ -51,7 +51,7 @@ class Shelf:
         max_bytes: int | None = None,
         worth: Callable[[bytes], float | None],
         index: Index | None = None,
-        text_of: Callable[[bytes], str | None] = lambda _: None,
+        text_of: Callable[[bytes], str] = lambda _: "",
         read_cache: ReadCache | None = None,
     ) -> None:
         self.store = store
@@ -127,7 +127,7 @@ class Shelf:
             return []
         names = self._rows.with_marks([key])
         found = self._rows.get(names)
-        if key in found and GRAVE + key not in found and self._text(found[key]) == self._text(data):
+        if key in found and GRAVE + key not in found and self._text_of(found[key]) == self._text_of(data):
             done = self._rows.change([key], put={key: data}, append=new, guard={key: found[key]})
             return [] if done else None
         items = [item for page in self._rows.pages() for item in page if item.id == key]
@@ -140,9 +140,6 @@ class Shelf:
             guard={name: found.get(name) for name in names},
         )
         return items if done else None
-
-    def _text(self, data: bytes) -> str:
-        return self._text_of(data) or ""
 
     def _forget(self, left: Sequence[Item]) -> None:
         """What is kept beside a write does not fail it: what the index could not forget, a search will."""
