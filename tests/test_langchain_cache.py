@@ -627,10 +627,12 @@ def test_c5_c6_a_planted_entry_is_a_miss_and_is_healed(
     any_store: Store, planted: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("HOME", "the-home-folder")
-    cache = ExperienceCache(store=any_store)
+    cache = ExperienceCache(store=any_store, on_error="raise")
     namespace = ("experience", "", "", "langchain")
     any_store.write(namespace, put={request_key("p", "m"): planted})
     assert cache.lookup("p", "m") is None
+    assert [cache.stats()[name] for name in ("hits", "misses", "unreadable", "errors")] == [0, 1, 1, 0]
+    assert any_store.get(namespace, [request_key("p", "m")]) == {}
     assert "the-home-folder" not in caplog.text
     cache.update("p", "m", [answer()])
     assert looked_up(cache).text == "Paris"

@@ -598,11 +598,12 @@ def test_a_damaged_entry_is_a_miss(build: Callable[..., ExperienceCache], any_st
 
 
 def test_an_exact_entry_that_cannot_be_read_is_no_semantic_hit(build: Callable[..., ExperienceCache]) -> None:
-    cache = build()
+    cache = build(on_error="raise")
     cache.update(prompt(ASKED), "m", answer())
     cache.pool.create(Experience(resp="no generations"), key=request_key(prompt(ASKED), "m"))
     assert cache.lookup(prompt(ALIKE), "m") is None
-    assert cache.stats()["hits"] == 0
+    assert [cache.stats()[name] for name in ("hits", "unreadable", "semantic_errors")] == [0, 1, 0]
+    assert cache.pool.count() == 0
 
 
 # --- settings -----------------------------------------------------------------------------------------------

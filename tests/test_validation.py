@@ -305,6 +305,10 @@ _WRONG = Question("Where?", _any("m1"))  # its letters would be looked for, and 
         (lambda: langchain.SemanticMode("x", verifier=_any(0.9)), r"verifier is a Verifier, such as .*, not 0\.9"),
         (lambda: langchain.SemanticMode("x", candidates=0), "candidates is a whole number of at least 1, not 0"),
         (lambda: langchain.SemanticMode("x", judge=_any(7)), "judge is a function, .*, not 7"),
+        (
+            lambda: langchain.ExperienceCache("memory:", should_store=_any(asyncio.sleep)),
+            "should_store is a coroutine function: give it a plain one",
+        ),
         (lambda: langgraph.ExperienceNodeCache(types=_any(Message)), "types is a list of classes, not one .*"),
         (lambda: langgraph.ExperienceNodeCache(types=_any(["Message"])), "types is a list of classes, not of str"),
         (lambda: Verifier(_any("0.9")), r"threshold is a number above 0, and at most 1, not '0\.9'"),

@@ -216,7 +216,9 @@ class ExperienceCache(Shared, Switches, Paraphrases, Removal, BaseCache):
             experience = yield from self.pool.lookup_flow(key)
             if experience is not None and self._judge is not None:
                 experience = yield from self._judged(experience, asked_in(prompt))
-            generations = None if experience is None else self._read(experience, key)
+            generations = None if experience is None else (yield from self._legible(experience, key))
+            if experience is not None and generations is None:
+                self.pool.withdraw(experience)
         except LangmemError as error:
             self._degrade(error)
             return None

@@ -9,7 +9,7 @@ from typing import cast
 
 from langchain_core.outputs import Generation
 
-from langmem_adapters.errors import ConfigurationError, LangmemError
+from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience import ExperiencePool, Judge
 from langmem_adapters.experience.policies import verdict
 from langmem_adapters.experience.shelf.shelf import Evicted
@@ -121,7 +121,9 @@ class Paraphrases:
         try:
             if not (yield from self._is_good(experience, match.text, question.text)):
                 return None
-            generations = self._read(experience, match.key)
+            generations = yield from self._legible(experience, match.key)
+            if generations is None:
+                return None
             if mode.dry_run:
                 self._counts["semantic_dry"] += 1
                 _log.info("dry run: %s would have been served, score %.3f", match.key, match.score)
@@ -133,6 +135,15 @@ class Paraphrases:
         self._counts["semantic_hits"] += served
         mode.mark(generations, match)
         return generations if served else None
+
+    def _legible(self, experience: Experience, key: str) -> Flow[list[Generation] | None]:
+        """What was answered; None, where it cannot be read, and then it is removed."""
+        try:
+            return self._read(experience, key)
+        except SerializationError as damage:
+            _log.warning("an answer is treated as a miss: %s", damage)
+            yield from self.pool.heal_flow(key)
+            return None
 
     def _create(
         self, prompt: str, llm_string: str, key: str, answer: Sequence[Generation], made: Experience
