@@ -583,6 +583,7 @@ class Silent(Scripted):
     default_query: dict[str, str] | None = None
     api_key: str = "k"
     calls: int = 0
+    seed: int = 0
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
@@ -684,6 +685,14 @@ def test_c8_threads_that_begin_with_a_new_model_do_not_disturb_each_other(server
             assert set(on_threads(ask, gate.set)) == {f"You said: Hi {n}"}
     finally:
         sys.setswitchinterval(often)
+
+
+def test_c4_a_copy_with_another_number_is_another_model_though_a_model_may_count_its_calls() -> None:
+    cache, said = _cache(), iter("abc")
+    model = Silent(script=[lambda _: AIMessage(next(said))])
+    assert [CachedChatModel(model, cache).invoke("Hi").content for _ in range(2)] == ["a", "a"]
+    other = model.model_copy(update={"seed": 5})
+    assert [CachedChatModel(other, cache).invoke("Hi").content for _ in range(2)] == ["b", "b"]
 
 
 class Told(Scripted):

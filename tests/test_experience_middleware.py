@@ -508,6 +508,8 @@ def test_d3_what_deterministic_tools_had_a_part_in_is_an_example_of_ones_own() -
     assert _system(inner, 2) == ""
     asked(agent, "How is the weather in Rome?", user="ada")
     assert _examples(inner, 4) == {"<answer>The tool says: sunny in Rome</answer>"}
+    kept = {experience.req for experience in cache.pool(user="ada").all()}
+    assert kept == {"What is the weather in Rome?", "How is the weather in Rome?"}
     with pytest.raises(ConfigurationError, match="deterministic_tools"):
         memory(deterministic_tools="weather")
 
@@ -534,10 +536,12 @@ def test_an_example_cannot_get_out_of_its_marks() -> None:
 
 
 def test_long_examples_are_cut_and_others_added_by_hand_are_shown() -> None:
-    cache = memory(examples=2)
+    cache = memory(examples=4)
     by_hand = [{"message": {"role": "assistant", "content": "By hand."}}]
     cache.pool(user="ada").create(Experience(req="the garden gate", resp=by_hand, entry_type="Manual"))
-    cache.pool(user="ada").create(Experience(req="the garden hose", resp="no answer of a model"))
+    none: list[Any] = ["no answer of a model", ["no answer of a model"], [{"text": "no answer of a model"}]]
+    for n, resp in enumerate(none):
+        cache.pool(user="ada").create(Experience(req=f"the garden hose {n}", resp=resp))
     inner = Scripted(script=["x" * 10_000, "Good."])
     agent = create_agent(inner, middleware=[cache])
     asked(agent, "Where is the garden gate?" + " again" * 2000)

@@ -16,7 +16,7 @@ from langchain_core.outputs import ChatGeneration, Generation
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langmem_adapters import ConfigurationError, Experience, ModelError
+from langmem_adapters import ConfigurationError, Experience, ModelError, StoreUnavailable
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.experience import AtLeast, LLMJudge, exact_and_perfect, verified
 from langmem_adapters.experience.shelf import index as shelf_index
@@ -551,6 +551,20 @@ def test_an_embedder_that_fails_leaves_the_exact_cache(any_store: Store, caplog:
     assert caplog.text.count("goes on without its cache") == 1
     embedder.broken = False
     assert content(cache.lookup(prompt(ALIKE), "m")) == "Take a course.", "what was kept meanwhile is found"
+
+
+def test_a_question_that_cannot_be_kept_leaves_its_answer(index: VectorIndex) -> None:
+    class Half(MemoryStore):
+        def write(self, namespace: tuple[str, ...], **changes: Any) -> None:
+            if "semantic" in namespace:
+                raise StoreUnavailable("full")
+            super().write(namespace, **changes)
+
+    cache = ExperienceCache(store=Half(), semantic=SemanticMode(index=index), scorer=lambda *_: 9)
+    cache.update(prompt(ASKED), "m", answer())
+    cache.flush()
+    assert content(cache.lookup(prompt(ASKED), "m")) == "Take a course."
+    assert [cache.stats()[name] for name in ("scored", "errors", "semantic_errors")] == [1, 0, 1]
 
 
 def test_on_error_raise_raises(any_store: Store) -> None:

@@ -72,8 +72,6 @@ class VerifiedAnswers:
             raise ConfigurationError(
                 "answers are found by meaning with an index of vectors, which can score: open_vectors"
             )
-        if candidates < 1:
-            raise ConfigurationError(f"candidates is a number above 0, not {candidates}")
         self.index = index
         self.verifier = verifier
         self.counts: Counter[str] = Counter() if counts is None else counts

@@ -135,7 +135,7 @@ def _fields(model: BaseLanguageModel[Any], names: set[str]) -> Iterator[tuple[st
         if own.exclude or isinstance(value, SecretStr) or name.endswith("api_key"):
             continue
         try:
-            if own.default_factory is not None or _differs(value, own.default):
+            if _differs(value, own.default):
                 yield name, fingerprint(value)
         except SerializationError:
             continue
