@@ -15,7 +15,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain.chat_models import init_chat_model
-from langchain_core.callbacks import get_usage_metadata_callback
+from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import ConfigurableField, Runnable
 from langchain_core.tools import tool
@@ -243,6 +243,23 @@ def test_a_model_that_the_run_chooses_and_one_with_fallbacks_or_settings_bound_t
         assert [request["model"] for request in server.requests] == asked_for
         temperatures = [None, None, 0, 1, 0, None, 1, 1, 1]  # LangChain gives gpt-5 none by itself
         assert [request.get("temperature") for request in server.requests] == temperatures
+
+
+def test_a_model_that_the_run_chooses_keeps_what_is_configured_of_it() -> None:
+    heard: list[Any] = []
+
+    class Hearing(BaseCallbackHandler):
+        def on_chat_model_start(self, *_: Any, tags: list[str] | None = None, **__: Any) -> None:
+            heard.append(tags or [])
+
+    with OpenAIServer() as server:
+        settings: Any = {"base_url": server.url, "api_key": "k", "max_retries": 0}
+        by_name: Any = init_chat_model("openai:gpt-4o", configurable_fields=("model",), **settings)
+        by_field: Any = ChatOpenAI(**settings).configurable_fields(model_name=ConfigurableField("model"))
+        for model in (by_name, by_field):
+            agent: Any = create_agent(model.with_config(tags=["mine"]), middleware=[memory()])
+            agent.invoke({"messages": [HumanMessage("Hi")]}, {"callbacks": [Hearing()]})
+    assert ["mine" in tags for tags in heard] == [True, True]
 
 
 def test_a_model_in_which_none_can_be_seen_goes_by_the_cache() -> None:

@@ -231,11 +231,8 @@ def _host(message: BaseMessage, kind: str) -> dict[str, Any]:
 
 def _complete(usage: dict[str, Any]) -> dict[str, Any]:
     """Add the counts that LangChain leaves out on a cache hit, and without which it cannot read the rest."""
-    missing = [name for name in _TOKENS if usage.get(name) is None]
-    if not missing:
-        return usage
     counts = {name: usage.get(name) or 0 for name in _TOKENS}
-    if "total_tokens" in missing:
+    if usage.get("total_tokens") is None:
         counts["total_tokens"] = counts["input_tokens"] + counts["output_tokens"]
     return usage | counts
 
