@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import enum
+import json
 import logging
 import time
 import typing
@@ -373,7 +374,8 @@ def test_an_entry_expires_and_is_gone() -> None:
     clock = FakeClock()
     store = MemoryStore(clock=clock)
     cache: Any = ExperienceNodeCache(store=store, clock=clock)
-    cache.set({KEY: ("planted", 10), (NS, "stays"): (1, None), (NS, "never"): (2, 0)})
+    cache.set({KEY: ("planted", 10), (NS, "stays"): (1, None), (NS, "never"): (2, 0), (NS, "soon"): (3, 1)})
+    assert cache.get([(NS, "soon")]) == {(NS, "soon"): 3}
     clock.advance(9)
     assert cache.get([KEY, (NS, "never")]) == {KEY: "planted"}
     clock.advance(1)
@@ -496,6 +498,24 @@ async def test_an_outage_is_a_policy(caplog: pytest.LogCaptureFixture) -> None:
         strict.get([KEY])
     with pytest.raises(StoreUnavailable):
         await strict.aset({KEY: (1, None)})
+
+
+class _Json:
+    """A serializer of one's own, which writes what would never be read again."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        return "json", json.dumps(obj).encode()
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        return json.loads(data[1])
+
+
+def test_what_would_never_be_read_again_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    cache: Any = ExperienceNodeCache("memory:", serde=_Json())
+    cache.set({KEY: ({"answer": 42}, None)})
+    assert cache.get([KEY]) == {}
+    assert [cache.stats()[name] for name in ("refused", "stored", "unreadable")] == [1, 0, 0]
+    assert "its serializer writes json, which is not read again" in caplog.text
 
 
 class _Slow(MemoryStore):
