@@ -316,6 +316,10 @@ _WRONG = Question("Where?", _any("m1"))  # its letters would be looked for, and 
         (lambda: _replayed(_any({"a": {"memory_k": 4}})), "configurations are made as Configuration.*, not of dict"),
         (lambda: ours.Sessions(MemoryStore()).import_(Path("x.jsonl")), "an import is given the lines .*, not a path"),
         (lambda: _brain(long_term=True), r"long_term is a LongTermMemory, .*, not bool"),
+        (
+            lambda: langchain.BrainChatMessageHistory("s", url="memory:", long_term=_memory()),
+            "long_term takes what leaves the window: give memory_k= or summarize_at= too",
+        ),
         (lambda: langchain.BrainChatMessageHistory(brain=_any("s")), "brain is a BrainMemory, not str"),
         (lambda: llamaindex.BrainRetriever(brain=_any("s")), "brain is a BrainMemory, not str"),
         (lambda: langchain.history_to_thread(_history()), r"a session .* \.brain, not BrainChatMessageHistory"),
