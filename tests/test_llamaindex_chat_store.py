@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -547,6 +547,26 @@ async def test_what_is_deleted_meanwhile_does_not_come_back_from_the_archive() -
         store.before.append(lambda: SyncBrainChatStore(store=store).delete_message("s", 0))
         assert texts(await ours.archive_oldest_messages("s", 1)) == [archived]
         assert deleted not in texts(await ours.get_messages("s", None))
+
+
+@pytest.mark.parametrize(
+    ("take_away", "archived"),
+    [
+        (lambda ours: ours.delete_messages("s", ACTIVE), ["d", "e"]),
+        (lambda ours: ours.delete_messages("s"), ["d", "e"]),
+        (lambda ours: ours.delete_oldest_messages("s", 3), ["d", "e"]),
+        (lambda ours: ours.set_messages("s", []), ["d", "e"]),
+        (lambda ours: ours.delete_message("s", 0), ["b", "c"]),
+    ],
+)
+async def test_what_one_has_read_and_then_deleted_is_not_counted_as_archived(
+    take_away: Callable[[BrainChatStore], Awaitable[object]], archived: list[str]
+) -> None:
+    ours = await three_of(MemoryStore())
+    assert texts(await ours.get_messages("s")) == ["a", "b", "c"]
+    await take_away(ours)
+    await ours.add_messages("s", said("d", "e"))
+    assert texts(await ours.archive_oldest_messages("s", 2)) == archived
 
 
 async def test_what_is_archived_meanwhile_is_replaced_too() -> None:
