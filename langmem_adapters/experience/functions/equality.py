@@ -100,6 +100,7 @@ def _equal(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(item in others and same(item, others[item]) for item in a)
     if isinstance(a, dt.datetime | dt.time):
         return bool(a == b) and a.tzinfo == b.tzinfo and a.fold == b.fold
-    if hasattr(a, "dtype") and hasattr(a, "tobytes"):  # arrays are equal item by item, which is no answer
-        return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+    # Arrays are equal item by item, which is no answer; and the bytes of one of objects are but their addresses.
+    if hasattr(a, "dtype") and hasattr(a, "tobytes"):
+        return bool(a.dtype == b.dtype and not a.dtype.hasobject and a.shape == b.shape and a.tobytes() == b.tobytes())
     return bool(a == b)
