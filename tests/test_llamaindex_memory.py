@@ -297,6 +297,15 @@ async def test_h5_a_sessions_memory_is_refused_to_another_session() -> None:
         await talk(block, "bike", session="two")
 
 
+async def test_messages_of_several_sessions_are_told_apart() -> None:
+    store = MemoryStore()
+    block = LongTermMemoryBlock(store=store)
+    await block._aput([chat("one", session_id="a"), chat("two", session_id="b"), chat("three", session_id="a")])
+    for session, said in (("a", ["one", "three"]), ("b", ["two"])):
+        kept = LongTermMemory(store, open_index("memory:"), session=session)
+        assert [found.message.text for found in kept.all()] == said
+
+
 # --- truncation ---------------------------------------------------------------------------------------------
 
 

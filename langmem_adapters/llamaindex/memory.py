@@ -147,8 +147,11 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         if self.accept_short_term_memory or not from_short_term_memory:
             await self._keep(messages, session_id or "")
 
-    async def _aput(self, messages: list[ChatMessage]) -> None:  # every block has one, which LlamaIndex's aput calls
-        await self.aput(messages)
+    async def _aput(self, messages: list[ChatMessage]) -> None:
+        sessions = dict.fromkeys(str(chat.additional_kwargs.get(_SESSION) or "") for chat in messages)
+        for session in sessions:
+            said = [chat for chat in messages if str(chat.additional_kwargs.get(_SESSION) or "") == session]
+            await self._keep(said, session)
 
     async def _keep(self, chats: Sequence[ChatMessage], session: str) -> None:
         said = [message for message in map(_storable, chats) if message is not None]
