@@ -61,7 +61,7 @@ class Expiring:
         self._along = along
         self.ttl_along = ttl if along is not None else None
         """Seconds for what begins in the namespace that expires along: its place in the store's list has them, too."""
-        self._keys = [] if self._refresh == "write" else [EXPIRES]
+        self._keys = [] if ttl is None or refresh == "write" else [EXPIRES]
         self._deadline: float | None = None  # with "never", once it is known
 
     def append(self, entries: Sequence[tuple[str, bytes]], *, keys: Sequence[str] = ()) -> Flow[Appended]:

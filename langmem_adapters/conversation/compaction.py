@@ -72,7 +72,9 @@ class Compaction:
         places = leaving(messages, len(messages) - keep) if 0 < keep < len(messages) else []
         if not keep:
             places = list(range(len(messages)))
-        yield from self._compact(summarizer, uncovered, places)
+        summary = yield from self._compact(summarizer, uncovered, places)
+        if summary is not None:
+            return summary
         stored = yield from self._conversation.get_summary()
         return stored.text if stored else ""
 
@@ -91,7 +93,7 @@ class Compaction:
         most = _fitting(sizes, _WINDOWS_A_PASS * WINDOW_TOKENS)
         if most < least:
             places = leaving(messages, most)
-        return (yield from self._compact(summarizer, uncovered, places)) and most < least
+        return (yield from self._compact(summarizer, uncovered, places)) is not None and most < least
 
     def _surplus(self, sizes: Sequence[int]) -> int:
         """How many of the oldest messages have to leave, if they can: the latest never does, see :func:`leaving`."""
@@ -106,10 +108,10 @@ class Compaction:
             least += 1
         return least
 
-    def _compact(self, summarizer: Summarizer, uncovered: Unsummarized, places: list[int]) -> Flow[bool]:
-        """Store a new summary; False, where there is nothing to summarise or somebody else was quicker."""
+    def _compact(self, summarizer: Summarizer, uncovered: Unsummarized, places: list[int]) -> Flow[str | None]:
+        """The new summary; None, where there is nothing to summarise or somebody else was quicker."""
         if not places:
-            return False
+            return None
         if self._archive and self._conversation.long_term is None:
             # The summary stands for all up to a place, so none before it may be left out.
             places = list(range(places[-1] + 1))
@@ -117,7 +119,7 @@ class Compaction:
         summary = yield from summarizer.flow(uncovered.summary.text, [message for _, message in gone])
         stored = yield from self._conversation.summarized(uncovered, gone, summary, archive=self._archive)
         self._stats["summaries"] += stored
-        return stored
+        return summary if stored else None
 
 
 def _fitting(sizes: Sequence[int], tokens: int) -> int:
