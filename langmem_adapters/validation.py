@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from numbers import Integral
 from typing import Any, TypeGuard, TypeVar, cast
 
@@ -23,6 +23,7 @@ __all__ = [
     "check_plain",
     "check_scope",
     "check_seconds",
+    "check_settings",
     "check_store",
     "check_text",
     "check_whole",
@@ -52,6 +53,12 @@ def check_store(store: object) -> None:
 def has_methods_of(protocol: type, value: object) -> bool:
     """isinstance, also of what hands calls on to another by ``__getattr__``, which that overlooks since Python 3.12."""
     return all(hasattr(value, name) for name in dir(protocol) if not name.startswith("_"))
+
+
+def check_settings(name: str, given: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raise ConfigurationError, naming them, for keys of a dictionary of settings that it does not have."""
+    if unknown := sorted(map(str, given.keys() - set(known))):
+        raise ConfigurationError(f"{name} has no {', '.join(unknown)}, but {', '.join(sorted(known))}")
 
 
 def check_index(name: str, value: object) -> None:

@@ -10,7 +10,7 @@ from langgraph.store.base import IndexConfig, ensure_embeddings
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.validation import checked_list, has_methods_of
+from langmem_adapters.validation import check_settings, checked_list, has_methods_of
 
 __all__ = ["index_and_fields"]
 
@@ -40,9 +40,7 @@ def index_and_fields(
 
 def _embed(config: Mapping[str, Any]) -> Any:
     """The embedding model of such a dictionary; vectors tell their dimension themselves."""
-    if unknown := sorted(map(str, config.keys() - IndexConfig.__annotations__.keys())):
-        known = ", ".join(sorted(IndexConfig.__annotations__))
-        raise ConfigurationError(f"the index of a LongTermStore has no {', '.join(unknown)}, but {known}")
+    check_settings("the index of a LongTermStore", config, IndexConfig.__optional_keys__)
     embed = config.get("embed")
     if embed is None:
         raise ConfigurationError('the index of a LongTermStore needs an embedding model: {"embed": model}')

@@ -36,7 +36,7 @@ from langmem_adapters.protocols import Index, Store
 from langmem_adapters.records.namespace_tree import Tree
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import store_of
-from langmem_adapters.validation import checked_list
+from langmem_adapters.validation import check_settings, checked_list
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["LongTermStore"]
@@ -290,9 +290,7 @@ def _kept(op: PutOp, now: float) -> StoredItem:
 def _check(ttl: TTLConfig | None) -> None:
     if not (ttl is None or isinstance(ttl, Mapping)):
         raise ConfigurationError(f'the ttl of a store is a dictionary: {{"default_ttl": minutes}}, not {ttl!r:.50}')
-    if unknown := sorted(map(str, (ttl or {}).keys() - TTLConfig.__optional_keys__)):
-        known = ", ".join(sorted(TTLConfig.__optional_keys__))
-        raise ConfigurationError(f"the ttl of a store has no {', '.join(unknown)}, but {known}")
+    check_settings("the ttl of a store", ttl or {}, TTLConfig.__optional_keys__)
     _seconds((ttl or {}).get("default_ttl"))
 
 

@@ -70,9 +70,8 @@ def _address(pool: ConnectionPool) -> str:
 
 def _cluster_like(client: Any, options: dict[str, Any]) -> Source:
     given = client.nodes_manager.connection_kwargs
-    if getattr(client, "user_on_connect_func", None):
-        raise _unknown("calls a function of yours as it connects")
-    taken = _taken(given, given.get("connection_class", Connection))
+    # Its own function is among what is given.
+    taken = _taken(given, given.get("connection_class", Connection), getattr(client, "user_on_connect_func", None))
     if remap := client.nodes_manager.address_remap:
         taken["address_remap"] = remap
     nodes = client.nodes_manager.startup_nodes.values()
@@ -81,9 +80,7 @@ def _cluster_like(client: Any, options: dict[str, Any]) -> Source:
 
 def _pool_like(pool: Any, options: dict[str, Any]) -> ConnectionPool:
     given = pool.connection_kwargs
-    if given.get("redis_connect_func"):
-        raise _unknown("calls a function of yours as it connects")
-    taken = _taken(given, pool.connection_class)
+    taken = _taken(given, pool.connection_class, given.get("redis_connect_func"))
     if not isinstance(pool, _SENTINELS):
         plain = UnixDomainSocketConnection if "path" in taken else Connection
         del taken["ssl"]
@@ -98,8 +95,10 @@ def _pool_like(pool: Any, options: dict[str, Any]) -> ConnectionPool:
     )
 
 
-def _taken(given: Mapping[str, Any], kind: type) -> dict[str, Any]:
+def _taken(given: Mapping[str, Any], kind: type, greets: object = None) -> dict[str, Any]:
     """Where to connect, and as whom: all else, such as timeouts and retries, is said to the store."""
+    if greets:
+        raise _unknown("calls a function of yours as it connects")
     if kind not in _PLAIN | _TLS:
         raise _unknown(f"has connections of a make of their own, {kind.__module__}.{kind.__qualname__}")
     taken = {k: v for k, v in given.items() if (k in _TAKEN or k.startswith("ssl_")) and v is not None}
