@@ -695,6 +695,39 @@ def test_c4_a_copy_with_another_number_is_another_model_though_a_model_may_count
     assert [CachedChatModel(other, cache).invoke("Hi").content for _ in range(2)] == ["b", "b"]
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_c4_a_number_set_in_a_model_is_a_setting_and_one_in_which_it_counts_calls_is_none(way: str) -> None:
+    said = iter("abcdef")
+    small = Silent(script=[lambda _: AIMessage(next(said))])
+    model, ask = CachedChatModel(small, _cache()), WAYS[way]
+    assert [ask(model).content, ask(model).content] == ["a", "a"]
+    small.seed = 5
+    assert [ask(model).content, ask(model).content] == ["b", "b"]
+    small.seed = 6
+    assert [ask(model).content, model.invoke("Ho").content, ask(model).content] == ["c", "d", "c"]
+    small.seed = 0
+    assert [ask(model).content, small.calls] == ["a", 4]
+
+
+class _CountingOpenAI(ChatOpenAI):
+    calls: int = 0
+
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        self.calls += 1
+        if self.calls == 1:
+            raise ConnectionError("not yet")
+        return super()._generate(*args, **kwargs)
+
+
+def test_c4_a_call_that_failed_is_counted_by_the_model_too(server: OpenAIServer) -> None:
+    model = _CountingOpenAI(model="gpt-4o", base_url=server.url, api_key="k", max_retries=0)
+    cached = CachedChatModel(model, _cache())
+    with pytest.raises(ConnectionError, match="not yet"):
+        cached.invoke("Hi")
+    assert [cached.invoke("Hi").content for _ in range(3)] == ["You said: Hi"] * 3
+    assert (len(server.requests), model.calls) == (1, 2)
+
+
 class Told(Scripted):
     """Counts how often LangChain goes through its fields, where another thread may be about to do so too."""
 

@@ -282,6 +282,7 @@ class Silent(SimpleChatModel):
     model: str = "small"
     asked: list[str] = []  # noqa: RUF012 - as many a stand-in has it
     calls: int = 0
+    seed: int = 0
 
     @property
     def _llm_type(self) -> str:
@@ -306,6 +307,18 @@ class SilentLLM(LLM):
         return f"{self.model} {prompt}"
 
 
+def test_c4_a_number_set_in_the_model_that_asks_is_a_setting_and_one_that_it_counts_calls_in_is_none() -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    model = Silent(cache=cache, asked=[])
+    assert [model.invoke(text).content for text in ("Hi", "Ho", "Hi")] == ["small 1", "small 2", "small 1"]
+    model.seed = 5
+    assert [model.invoke(text).content for text in ("Hi", "Ho", "Hi")] == ["small 3", "small 4", "small 3"]
+    model.seed = 0
+    assert model.invoke("Ho").content == "small 2"
+    other = model.model_copy()
+    assert other.invoke("Ho").content == "small 2"
+
+
 async def test_c4_what_a_model_does_not_tell_of_itself_is_found_in_the_model_that_asks() -> None:
     cache = ExperienceCache(store=MemoryStore())
     small, large = Silent(cache=cache), Silent(model="large", cache=cache)
@@ -316,10 +329,10 @@ async def test_c4_what_a_model_does_not_tell_of_itself_is_found_in_the_model_tha
     bound = Silent(cache=cache)
     assert bound.bind(style="loud").invoke("Hi").content == "small 1"
     bound.model = "large"
-    assert [bound.bind(style="loud").invoke("Hi").content, bound.invoke("Hi").content] == ["large 2", "large 3"]
+    assert [bound.bind(style="loud").invoke("Hi").content, bound.invoke("Hi").content] == ["large 2", "large 1"]
     texts = [SilentLLM(cache=cache), SilentLLM(model="large", cache=cache)]
     assert [await model.ainvoke("Hi") for model in texts] == ["small Hi", "large Hi"]
-    assert cache.stats()["hits"] == 4
+    assert cache.stats()["hits"] == 5
 
 
 def test_c4_who_asks_a_cache_is_no_model(any_store: Store) -> None:

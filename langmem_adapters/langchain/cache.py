@@ -150,14 +150,14 @@ class ExperienceCache(Shared, Switches, Paraphrases, Removal, BaseCache):
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Keep an answer, if it is worth keeping."""
-        kept = run(self._update(prompt, self._told(llm_string), return_val))
+        kept = run(self._update(prompt, self._told(llm_string, was_asked=True), return_val))
         if kept is not None:
             with unseen():
                 self._scoring.begin(kept)
 
     async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """:meth:`update`, without blocking the event loop."""
-        kept = await arun(self._update(prompt, self._told(llm_string), return_val))
+        kept = await arun(self._update(prompt, self._told(llm_string, was_asked=True), return_val))
         if kept is not None:
             with unseen():
                 self._scoring.abegin(kept)
@@ -230,10 +230,10 @@ class ExperienceCache(Shared, Switches, Paraphrases, Removal, BaseCache):
             self._begin(key)
         return generations
 
-    def _told(self, llm_string: str) -> str | None:
+    def _told(self, llm_string: str, *, was_asked: bool = False) -> str | None:
         """What is told of a call, and what its caller knows; None, where it cannot be told from another."""
         try:
-            told = with_fields(completed(llm_string))
+            told = with_fields(completed(llm_string, was_asked=was_asked))
             check_whole(told)
         except SerializationError as error:
             self._warn("requests without a key bypass the cache", error)

@@ -22,7 +22,7 @@ from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.caching.answers import Answers, Examples, Request
 from langmem_adapters.langchain.caching.chunks import as_reported, pieces
 from langmem_adapters.langchain.caching.classes import with_fields
-from langmem_adapters.langchain.caching.current import as_it_is_now, kept, with_untold
+from langmem_adapters.langchain.caching.current import as_it_is_now, asking, kept, with_untold
 from langmem_adapters.langchain.caching.examples import question_of, with_examples
 from langmem_adapters.langchain.caching.rebinding import replaced_models
 from langmem_adapters.langchain.caching.request import check_whole, request_key
@@ -126,7 +126,8 @@ class CachedChatModel(CachedModel, BaseChatModel):
             if limiter := self.wrapped.rate_limiter:
                 limiter.acquire(blocking=True)
             call = self.wrapped._generate  # noqa: SLF001 - what a chat model implements
-            return call(with_examples(messages, examples), stop=stop, **_given(call, run_manager, kwargs))
+            with asking(self.wrapped):
+                return call(with_examples(messages, examples), stop=stop, **_given(call, run_manager, kwargs))
 
         request = self._request(messages, stop, kwargs)
         return self._answers.invoke(request, ask) if request else ask(())
@@ -142,7 +143,8 @@ class CachedChatModel(CachedModel, BaseChatModel):
             if limiter := self.wrapped.rate_limiter:
                 await limiter.aacquire(blocking=True)
             call = self.wrapped._agenerate  # noqa: SLF001 - what a chat model implements
-            return await call(with_examples(messages, examples), stop=stop, **_given(call, run_manager, kwargs))
+            with asking(self.wrapped):
+                return await call(with_examples(messages, examples), stop=stop, **_given(call, run_manager, kwargs))
 
         request = self._request(messages, stop, kwargs)
         return await (self._answers.ainvoke(request, ask) if request else ask(()))
@@ -163,7 +165,8 @@ class CachedChatModel(CachedModel, BaseChatModel):
             if limiter := self.wrapped.rate_limiter:
                 limiter.acquire(blocking=True)
             call = self.wrapped._stream  # noqa: SLF001 - what a chat model implements
-            return call(with_examples(messages, examples), stop=stop, **_given(call, run_manager, kwargs))
+            with asking(self.wrapped):
+                yield from call(with_examples(messages, examples), stop=stop, **_given(call, run_manager, kwargs))
 
         request = None if self._gives_several(kwargs) else self._request(messages, stop, kwargs)
         yield from self._answers.stream(request, ask) if request else ask(())
@@ -186,8 +189,9 @@ class CachedChatModel(CachedModel, BaseChatModel):
                 await limiter.aacquire(blocking=True)
             call = self.wrapped._astream  # noqa: SLF001 - what a chat model implements
             shown = with_examples(messages, examples)
-            async for chunk in call(shown, stop=stop, **_given(call, run_manager, kwargs)):
-                yield chunk
+            with asking(self.wrapped):
+                async for chunk in call(shown, stop=stop, **_given(call, run_manager, kwargs)):
+                    yield chunk
 
         request = None if self._gives_several(kwargs) else self._request(messages, stop, kwargs)
         async for chunk in self._answers.astream(request, ask) if request else ask(()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from langmem_adapters.experience.functions.values import name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import OF_THE_CALL
 
-__all__ = ["as_it_is_now", "completed", "kept", "with_untold"]
+__all__ = ["as_it_is_now", "asking", "completed", "kept", "with_untold"]
 
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
 
@@ -43,7 +44,17 @@ def as_it_is_now(model: ModelT) -> ModelT:
     return model
 
 
-def completed(llm_string: str) -> str:
+@contextmanager
+def asking(model: BaseLanguageModel[Any]) -> Iterator[None]:
+    """While the model is asked: what it then changes in itself are its notes of calls, and no settings of its owner."""
+    try:
+        yield
+    finally:
+        with no_fork, _telling.held():  # who is just telling what it is may not have that forgotten too early
+            _seen(model, was_asked=True)
+
+
+def completed(llm_string: str, *, was_asked: bool = False) -> str:
     """:func:`with_untold` of the model that asks. LangChain shows a cache no more than this text: it is a caller's."""
     if not llm_string.startswith(_UNTOLD):
         return llm_string
@@ -51,21 +62,21 @@ def completed(llm_string: str) -> str:
     while frame is not None:
         model = frame.f_locals.get("self")
         if isinstance(model, BaseLanguageModel):
-            return with_untold(model, llm_string)
+            return with_untold(model, llm_string, was_asked=was_asked)
         frame = frame.f_back  # type: ignore[assignment] # None above the first
     return llm_string
 
 
-def with_untold(model: BaseLanguageModel[Any], llm_string: str) -> str:
+def with_untold(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bool = False) -> str:
     """What LangChain tells a cache of a call, and with it where and how a model is asked; of who tells nothing, all.
 
     A model that is not serializable tells what its author thought of: ``ChatOllama`` not even its name.
     """
     if model.is_lc_serializable() or not llm_string.endswith("]"):
         return llm_string
-    seen = _seen(model)
+    seen = _seen(model, was_asked=was_asked)
     if seen.untold is None:
-        names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys()
+        names = type(model).model_fields.keys() - _OWN - model.lc_secrets.keys() - seen.notes
         if model._identifying_params:  # noqa: SLF001 - what it tells of itself
             set_ = {name for name in names & _SELDOM if getattr(model, name) is not None}
             seen.untold = list(_fields(model, set_))
@@ -88,6 +99,7 @@ class _Seen:
     whose: int
     held: dict[str, Any]
     fields: dict[str, Any]  # as they were
+    notes: frozenset[str]  # fields that it changed itself when it was asked
     untold: list[tuple[str, str]] | None = None
 
     def __reduce__(self) -> Any:
@@ -95,7 +107,7 @@ class _Seen:
         return type(None), ()
 
 
-def _seen(model: BaseLanguageModel[Any]) -> _Seen:
+def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False) -> _Seen:
     """The model's fields as they are; where they are others, what was remembered of it is forgotten.
 
     Threads that do this at once have it told once more than need be, and no more.
@@ -103,22 +115,27 @@ def _seen(model: BaseLanguageModel[Any]) -> _Seen:
     held = model.__dict__
     now = {name: value for name, value in held.copy().items() if name[0] != "_"}  # others may be adding to it
     seen: _Seen | None = held.get(_SEEN)
-    untold = None
+    notes: frozenset[str] = frozenset() if seen is None else seen.notes
     if seen is not None and seen.whose == id(model):
         if not _differs(seen.fields, now):
             return seen
-        changed = [name for name in now if _differs(seen.fields.get(name), now[name])]
-        if all(_notes(model, name, is_same=now[name] is seen.held.get(name)) for name in changed):
-            untold = seen.untold
+        changed = {name for name in now.keys() | seen.fields.keys() if _differs(seen.fields.get(name), now.get(name))}
+        if was_asked:
+            same = {name for name in changed if now.get(name) is seen.held.get(name)}
+            notes |= {name for name in changed if _may_be_notes(model, name, is_same=name in same)}
+        if changed <= notes:
+            held[_SEEN] = new = _Seen(id(model), now, kept(now), notes, seen.untold if notes == seen.notes else None)
+            return new
     held.pop(_TOLD, None)
-    held[_SEEN] = new = _Seen(id(model), now, kept(now), untold)
+    held[_SEEN] = new = _Seen(id(model), now, kept(now), notes)
     return new
 
 
-def _notes(model: BaseLanguageModel[Any], name: str, *, is_same: bool) -> bool:
-    """Whether the model may count its calls in a field, or list them, and it is no setting.
+def _may_be_notes(model: BaseLanguageModel[Any], name: str, *, is_same: bool) -> bool:
+    """Whether a model that changed a field while it was asked may have counted its calls in it, or listed them.
 
-    That is a number that begins with 0, and the same list as before that began empty.
+    That is a number that begins with 0, and the same list as before that began empty. Of other fields it was its owner
+    who set them just then.
     """
     own = type(model).model_fields.get(name)
     if own is None:
