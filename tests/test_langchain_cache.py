@@ -8,7 +8,7 @@ import logging
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -274,6 +274,51 @@ def test_c4_what_is_asked_does() -> None:
         _openai()([HumanMessage([{"type": "image_url", "image_url": {"url": "data:image/png;base64,bbbb"}}])]),
     ]
     assert len(set(keys)) == len(keys)
+
+
+CALL = {"name": "f", "args": {"n": 1}, "id": "c1"}
+CALL_BLOCK = {"type": "tool_call", **CALL}
+V0 = AIMessage("Let me see.", tool_calls=[CALL])
+
+
+def _blocks(*content: Any, calls: Sequence[Any] = (CALL,), version: str = "v1") -> AIMessage:
+    return AIMessage(list(content), tool_calls=list(calls), response_metadata={"output_version": version})
+
+
+def _thread_key(message: AIMessage) -> str:
+    return request_key(dumps([HumanMessage("Hi"), message]), "[]")
+
+
+@pytest.mark.parametrize(
+    ("message", "same"),
+    [
+        (_blocks({"type": "text", "text": "Let me see."}, CALL_BLOCK), V0),
+        (_blocks({"type": "text", "text": "Let me see.", "index": 0}, {**CALL_BLOCK, "index": 1}), V0),
+        (_blocks(CALL_BLOCK), AIMessage("", tool_calls=[CALL])),
+        (_blocks({"type": "text", "text": "Hello!"}, calls=()), AIMessage("Hello!")),
+    ],
+)
+def test_c4_a_thread_is_the_same_whether_its_answers_came_as_blocks_or_not(message: AIMessage, same: AIMessage) -> None:
+    assert _thread_key(message) == _thread_key(same)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        _blocks({"type": "text", "text": "Let me see.", "annotations": [{"url": "a"}]}, CALL_BLOCK),
+        _blocks({"type": "text", "text": "Let me see.", "extras": {"signature": "s"}}, CALL_BLOCK),
+        _blocks({"type": "text", "text": "Let me see."}, {**CALL_BLOCK, "extras": {"signature": "s"}}),
+        _blocks({"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Let me see."}, CALL_BLOCK),
+        _blocks({"type": "text", "text": "Let me "}, {"type": "text", "text": "see."}, CALL_BLOCK),
+        _blocks(CALL_BLOCK, {"type": "text", "text": "Let me see."}),
+        _blocks({"type": "text", "text": "Let me see."}),
+        _blocks({"type": "text", "text": "Let me see."}, {**CALL_BLOCK, "args": {"n": 2}}),
+        _blocks({"type": "text", "text": "Let me see."}, CALL_BLOCK, version="v0"),
+        _blocks("Let me see.", CALL_BLOCK),
+    ],
+)
+def test_c4_blocks_that_say_more_or_something_else_are_another_thread(message: AIMessage) -> None:
+    assert _thread_key(message) != _thread_key(V0)
 
 
 class Silent(SimpleChatModel):

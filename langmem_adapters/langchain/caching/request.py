@@ -42,6 +42,7 @@ OF_THE_CALL = frozenset(
 )
 # What came with an earlier answer, or with a tool's, and is not sent to the model again.
 _OF_THE_ANSWER = frozenset({"artifact", "id", "response_metadata", "type", "usage_metadata"})
+_CALL = ("name", "args", "id")  # what a call of a tool consists of
 _known: dict[bytes, str] = {}  # keys by a hash of what they are made of, as an answer is looked up and then kept
 _REMEMBERED = 16_384
 _CHAINED = '"use_previous_response_id": true'  # as LangChain dumps a model of OpenAI's
@@ -118,17 +119,39 @@ def _continued(prompt: str, llm_string: str) -> list[Any]:
 
 def _said(message: Any) -> dict[str, Any]:
     """What the model sees of a dumped message. Raises nearly anything for what is none."""
-    said = message["kwargs"].items()
+    said = message["kwargs"]
     if message["lc"] != 1:
         raise ValueError
+    told = said.get("response_metadata")
+    if isinstance(told, dict) and told.get("output_version") == "v1":
+        said = {**said, "content": _unblocked(said.get("content"), said.get("tool_calls") or [])}
     return {
         "class": str(message["id"][-1]).removesuffix("Chunk"),
         **{
             name: value
-            for name, value in said
+            for name, value in said.items()
             if name not in _OF_THE_ANSWER and (name == "content" or value not in (None, "", [], {}))
         },
     }
+
+
+def _unblocked(content: Any, calls: list[Any]) -> Any:
+    """LangChain's own blocks, where no more than a text and the message's calls are in them, as the text.
+
+    So an answer is when it is not streamed as events: a thread is the same request whichever way it came about.
+    """
+    blocks = list(content) if isinstance(content, list) else [content]
+    said = blocks.pop(0) if blocks and _is_block(blocks[0], "text") else {"text": ""}
+    called = [{name: block[name] for name in _CALL} for block in blocks if _is_block(block, "tool_call")]
+    whole = len(called) == len(blocks) and called == [{name: call[name] for name in _CALL} for call in calls]
+    return said["text"] if whole else content
+
+
+def _is_block(block: Any, kind: str) -> bool:
+    """Whether there is nothing in a block but what is said in the other form too."""
+    if not isinstance(block, dict) or block.get("type") != kind:
+        return False
+    return set(block) - {"type", "index"} == ({"text"} if kind == "text" else set(_CALL))
 
 
 @functools.lru_cache(maxsize=512)
