@@ -106,6 +106,11 @@ async def greet(_: Any) -> None:
     raise AssertionError("nothing connects")
 
 
+class AwaitedLogin(redis.CredentialProvider):
+    async def get_credentials_async(self) -> tuple[str, str]:
+        raise AssertionError("nothing connects")
+
+
 @pytest.mark.parametrize(
     ("client", "why"),
     [
@@ -114,8 +119,12 @@ async def greet(_: Any) -> None:
             "has connections of a make of their own, tests.test_store_redis_clients.OwnConnection",
         ),
         (redis.asyncio.Redis(redis_connect_func=greet), "calls a function of yours as it connects"),
+        (
+            redis.asyncio.Redis(credential_provider=AwaitedLogin()),
+            "has a credential provider with nothing but get_credentials_async",
+        ),
     ],
-    ids=["class", "function"],
+    ids=["class", "function", "credentials"],
 )
 def test_what_only_the_client_knows(client: Any, why: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{why} does not tell a store how to connect: give it a URL"):

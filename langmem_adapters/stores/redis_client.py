@@ -10,7 +10,15 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import redis.asyncio as aio
-from redis import Connection, ConnectionPool, Redis, RedisCluster, SSLConnection, UnixDomainSocketConnection
+from redis import (
+    Connection,
+    ConnectionPool,
+    CredentialProvider,
+    Redis,
+    RedisCluster,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
 from redis import sentinel as blocking
 from redis.asyncio import sentinel as awaited
 
@@ -102,6 +110,8 @@ def _taken(given: Mapping[str, Any], kind: type, greets: object = None) -> dict[
     if kind not in _PLAIN | _TLS:
         raise _unknown(f"has connections of a make of their own, {kind.__module__}.{kind.__qualname__}")
     taken = {k: v for k, v in given.items() if (k in _TAKEN or k.startswith("ssl_")) and v is not None}
+    if getattr(type(taken.get("credential_provider")), "get_credentials", None) is CredentialProvider.get_credentials:
+        raise _unknown("has a credential provider with nothing but get_credentials_async")
     return taken | {"ssl": kind in _TLS or bool(given.get("ssl"))}
 
 
