@@ -212,9 +212,16 @@ def test_h1_what_is_said_again_is_kept_once_with_each_time(memory: LongTermMemor
     assert memory.count() == 2
 
 
-def test_a_memory_remembers_its_first_and_its_latest_hundred_times(memory: LongTermMemory) -> None:
-    memory.add([user("yes", str(n)) for n in range(150)])
-    memory.add([user("yes", str(n)) for n in range(150, 300)])
+def test_h1_what_is_delivered_twice_at_once_was_said_once(memory: LongTermMemory) -> None:
+    memory.add([user("My bike is red.", "1"), user("Yes."), user("My bike is red.", "1"), user("Yes.")], session="s")
+    memory.add([user("My bike is red.", "2"), user("My bike is red.", "2")], session="s")
+    assert [[o.message_id for o in each.occurrences] for each in memory.all()] == [["1", "2"], ["", ""]]
+
+
+@pytest.mark.parametrize("at_once", [150, 300])
+def test_a_memory_remembers_its_first_and_its_latest_hundred_times(memory: LongTermMemory, at_once: int) -> None:
+    for start in range(0, 300, at_once):
+        memory.add([user("yes", str(n)) for n in range(start, start + at_once)])
     (yes,) = memory.all()
     assert [o.message_id for o in yes.occurrences] == ["0", *(str(n) for n in range(200, 300))]
 

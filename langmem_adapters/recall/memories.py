@@ -30,7 +30,7 @@ __all__ = [
 RECALLED = "recalled"
 """Key in a message's metadata: set on what was recalled into a prompt, so that it is never stored again."""
 
-_OCCURRENCES = 101
+_LATEST = 100  # times that something was said, which are kept beside the first
 SPEAKERS = ("user", "assistant")
 """The roles of those whose words are found again."""
 _log = logging.getLogger("langmem_adapters")
@@ -111,21 +111,26 @@ def is_corrected(data: bytes | None) -> bool:
 
 
 def unknown(occurrences: Iterable[Occurrence], known: Iterable[Occurrence]) -> list[Occurrence]:
-    """Those that are not a repeated delivery of known ones: the same message of the same session."""
+    """Those that are no repeated delivery, of known ones or of each other: the same message of the same session."""
     places = {(occurrence.session, occurrence.message_id) for occurrence in known}
-    return [o for o in occurrences if not o.message_id or (o.session, o.message_id) not in places]
+    new = []
+    for occurrence in occurrences:
+        place = (occurrence.session, occurrence.message_id)
+        if not occurrence.message_id or place not in places:
+            places.add(place)
+            new.append(occurrence)
+    return new
 
 
 def merged(memory: Memory, known: bytes | None, reading: Reading) -> bytes:
     """The stored form of a memory, with the occurrences that are known already in front."""
     old = reading.memory(memory.id, known) if known is not None else None
-    if known is None or old is None:
-        return memory.to_bytes()
-    new = unknown(memory.occurrences, old.occurrences)
-    if not new:
+    before = [] if old is None else old.occurrences
+    new = unknown(memory.occurrences, before)
+    if known is not None and old is not None and not new:
         return known
-    occurrences = (old.occurrences + new)[-_OCCURRENCES:]
-    return old.model_copy(update={"occurrences": old.occurrences[:1] + occurrences[1:]}).to_bytes()
+    first, *later = before + new
+    return (old or memory).model_copy(update={"occurrences": [first, *later[-_LATEST:]]}).to_bytes()
 
 
 def normal(text: str) -> str:
