@@ -426,3 +426,48 @@ def test_what_was_read_of_a_file_before_an_older_backup_was_restored_into_it_is_
         assert vectors.nearest("n/", MAKER, query, 9) == anew.nearest("n/", MAKER, query, 9)
         put(anew, {"c": query})
         assert vectors.nearest("n/", MAKER, query, 9) == anew.nearest("n/", MAKER, query, 9)
+
+
+@pytest.mark.parametrize("removed", [[], ["c"]])
+@pytest.mark.parametrize("elsewhere", [0, 2])
+def test_what_was_removed_since_a_backup_is_found_again_once_that_was_restored(
+    vectors: SQLiteVectors, tmp_path: Path, removed: list[str], elsewhere: int
+) -> None:
+    """Also where as much was removed since: the number of a removal is given again then, too."""
+    chance = random.Random(5)
+    query = unit(chance)
+    with contextlib.closing(sqlite3.connect(":memory:")) as copy:
+        put(vectors, {name: unit(chance) for name in "abcd"})
+        with contextlib.closing(sqlite3.connect(tmp_path / "vectors.db")) as file:
+            file.backup(copy)
+            put(vectors, {}, ["a"])
+            assert len(vectors.nearest("n/", MAKER, query, 9)) == 3
+            copy.backup(file)
+    with contextlib.closing(SQLiteVectors(tmp_path / "vectors.db")) as theirs:
+        for n in range(elsewhere):
+            theirs.change("m/", MAKER, upsert={str(n): Embedding(query)}, delete=[], position=None)
+            theirs.change("m/", MAKER, upsert={}, delete=[str(n)], position=None)
+        put(theirs, {}, removed)
+        found = theirs.nearest("n/", MAKER, query, 9)
+        assert sorted(ids(found)) == sorted({*"abcd"}.difference(removed))
+        assert vectors.nearest("n/", MAKER, query, 9) == found
+
+
+def test_who_missed_more_removals_than_are_remembered_reads_no_vector_again(
+    vectors: SQLiteVectors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("langmem_adapters.indexes.vector_sqlite._GONE", 3)
+    chance = random.Random(7)
+    query = unit(chance)
+    put(vectors, {f"{n:02}": unit(chance) for n in range(40)})
+    put(vectors, {}, ["00"])
+    assert len(vectors.nearest("n/", MAKER, query, 99)) == 39
+    put(vectors, {}, ["01"])
+    assert len(vectors.nearest("n/", MAKER, query, 99)) == 38
+    with contextlib.closing(SQLiteVectors(tmp_path / "vectors.db")) as theirs:
+        put(theirs, {}, [f"{n:02}" for n in range(2, 12)])
+        with monkeypatch.context() as patch:
+            patch.setattr(Matrix, "extend", None)
+            found = vectors.nearest("n/", MAKER, query, 99)
+        assert found == theirs.nearest("n/", MAKER, query, 99)
+        assert len(found) == 28

@@ -86,7 +86,7 @@ class Matrix:
     def reset(self, namespace: int) -> None:
         """Begin anew, for a namespace."""
         self.namespace = namespace
-        self.last_gone = 0
+        self.last_gone = (0, 0)  # the number of the last removal that was made here, and its row
         self._count = 0
         self.living = 0  # rows that are there
         self._vectors: _Array = np.empty((0, 0), "<f4")

@@ -252,13 +252,15 @@ def _remove(connection: sqlite3.Connection, namespace: int, ids: Iterable[str]) 
     connection.executemany("INSERT INTO langmem_vector_gone (namespace, row) VALUES (?, ?)", noted)
     if gone:
         forget = "DELETE FROM langmem_vector_gone WHERE namespace = ? AND number <= ?"
-        connection.execute(forget, (namespace, _last_gone(connection, namespace) - _GONE))
+        connection.execute(forget, (namespace, _last_gone(connection, namespace)[0] - _GONE))
     return len(gone)
 
 
-def _last_gone(connection: sqlite3.Connection, namespace: int) -> int:
-    find = "SELECT max(number) FROM langmem_vector_gone WHERE namespace = ?"
-    return int(connection.execute(find, (namespace,)).fetchone()[0] or 0)
+def _last_gone(connection: sqlite3.Connection, namespace: int) -> tuple[int, int]:
+    """The number of the last removal, and the row that it removed."""
+    find = "SELECT number, row FROM langmem_vector_gone WHERE namespace = ? ORDER BY number DESC LIMIT 1"
+    number, row = connection.execute(find, (namespace,)).fetchone() or (0, 0)
+    return number, row
 
 
 def _drop(connection: sqlite3.Connection, namespace: int) -> None:
@@ -276,23 +278,31 @@ def _refresh(connection: sqlite3.Connection, matrix: Matrix, space: _Space) -> N
     while page := rows.fetchmany(_PAGE):
         matrix.extend(page, space.documents)
     if matrix.living != space.documents:
-        gone = connection.execute(_NEWLY_GONE, (space.number, matrix.last_gone)).fetchall()
+        gone = connection.execute(_NEWLY_GONE, (space.number, matrix.last_gone[0])).fetchall()
         matrix.remove(row for _, row in gone)
-        matrix.last_gone = gone[-1][0] if gone else matrix.last_gone
+        matrix.last_gone = gone[-1] if gone else matrix.last_gone
     if matrix.living != space.documents:
         there = connection.execute("SELECT number FROM langmem_vector_rows WHERE namespace = ?", (space.number,))
         matrix.keep(number for (number,) in there)
 
 
 def _is_known(connection: sqlite3.Connection, matrix: Matrix) -> bool:
-    """Whether the last row in memory is there, or was removed: it is neither, once an older backup was restored."""
-    number, id_ = matrix.newest
-    return bool(connection.execute(_IS_KNOWN, (number, id_, matrix.namespace, number)).fetchone()[0])
+    """Whether the last row in memory is there, or was removed: it is neither, once an older backup was restored.
+
+    Nor is then the last removal that was made in memory, which otherwise is there too, unless many came after it.
+    """
+    (number, id_), (gone, row) = matrix.newest, matrix.last_gone
+    is_there = connection.execute(_IS_KNOWN, (number, id_, matrix.namespace, number)).fetchone()[0]
+    if not is_there or not gone:
+        return bool(is_there)
+    was_made = connection.execute(_WAS_MADE, (gone, row, matrix.namespace)).fetchone()
+    return was_made is not None or gone <= _last_gone(connection, matrix.namespace)[0] - _GONE
 
 
 _IS_KNOWN = (
     "SELECT EXISTS (SELECT 1 FROM langmem_vector_rows WHERE number = ? AND id = ?)"
     " OR EXISTS (SELECT 1 FROM langmem_vector_gone WHERE namespace = ? AND row = ?)"
 )
+_WAS_MADE = "SELECT 1 FROM langmem_vector_gone WHERE number = ? AND row = ? AND namespace = ?"
 _NEW_ROWS = "SELECT number, id, vector FROM langmem_vector_rows WHERE namespace = ? AND number > ? ORDER BY number"
 _NEWLY_GONE = "SELECT number, row FROM langmem_vector_gone WHERE namespace = ? AND number > ? ORDER BY number"
