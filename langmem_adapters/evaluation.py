@@ -170,12 +170,14 @@ def _cases(
 
 
 def checked_questions(questions: Iterable[Question]) -> list[Question]:
-    """The questions. Raises ConfigurationError for what is none, and for one text in the place of a set of texts."""
+    """The questions. Raises ConfigurationError for what is none, and for evidence that is no set of texts, or empty."""
     asked = checked_list(questions, 'questions are a list of Question("…", frozenset({"m1"}))', Question)
     for question in asked:
         if not isinstance(question.evidence, frozenset | set):
             kind = type(question.evidence).__name__
             raise ConfigurationError(f'the evidence of a question is a set, such as frozenset({{"m1"}}), not {kind}')
+        if not (question.evidence and all(isinstance(one, str) and one for one in question.evidence)):
+            raise ConfigurationError("the evidence of a question holds at least one id or text, and nothing else")
     return asked
 
 

@@ -211,6 +211,8 @@ ours: Any = langmem_adapters
 _ASKED = Question("Where?", frozenset({"m1"}))
 _INFO = SessionInfo(session="s")
 _WRONG = Question("Where?", _any("m1"))  # its letters would be looked for, and not be found
+_UNANSWERED = Question("Where?", frozenset())  # there is no share of nothing
+_NUMBERED = Question("Where?", frozenset({_any(1)}))
 
 
 @pytest.mark.parametrize(
@@ -337,6 +339,9 @@ _WRONG = Question("Where?", _any("m1"))  # its letters would be looked for, and 
         (lambda: evaluate(lambda _: _memory(), _any(["Where?"])), "questions are a list of Question.*, not of str"),
         (lambda: evaluate(lambda _: _memory(), [_WRONG]), "the evidence of a question is a set, .*, not str"),
         (lambda: _replayed(questions=[_WRONG]), "the evidence of a question is a set, .*, not str"),
+        (lambda: evaluate(lambda _: _memory(), [_UNANSWERED]), "the evidence of a question holds at least one .*"),
+        (lambda: _replayed(questions=[_UNANSWERED]), "the evidence of a question holds at least one .*"),
+        (lambda: evaluate(lambda _: _memory(), [_NUMBERED]), "the evidence of a question holds .* and nothing else"),
         (lambda: _replayed(questions=_any("Where?")), "questions are a list of Question.*, not one str"),
         (lambda: _replayed(_any([Configuration()])), "give at least one configuration, by a name"),
         (
