@@ -271,6 +271,10 @@ def test_every_setting_that_langgraph_has_for_a_ttl_is_one() -> None:
         (SearchOp(ADA, query=5), "a query is a text, not int$"),  # type: ignore[arg-type]
         (SearchOp(ADA, filter="year"), "a filter is a dictionary, not str$"),  # type: ignore[arg-type]
         (PutOp(ADA, "k", {}, ttl="5"), "minutes above 0, not '5'$"),  # type: ignore[arg-type]
+        (PutOp(ADA, 5, {}), "^the key of an item is a text, not int$"),  # type: ignore[arg-type]
+        (PutOp(ADA, None, None), "^the key of an item is a text, not NoneType$"),  # type: ignore[arg-type]
+        (GetOp(ADA, ["k"]), "^the key of an item is a text, not list$"),  # type: ignore[arg-type]
+        (ListNamespacesOp(max_depth="1"), "max_depth is a whole number"),  # type: ignore[arg-type]
     ],
 )
 def test_an_item_that_is_none_is_one_sentence_and_nothing_is_written(op: Op, sentence: str) -> None:

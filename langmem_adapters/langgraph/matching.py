@@ -18,7 +18,7 @@ from langgraph.store.base import (
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import Namespace
-from langmem_adapters.validation import check_count, check_text
+from langmem_adapters.validation import check_count, check_text, check_whole
 
 __all__ = ["check", "common_prefix", "item_filter", "matches"]
 
@@ -33,7 +33,10 @@ def check(op: Op) -> None:
             check_count(name, getattr(op, name), least=0)
     if isinstance(op, SearchOp) and op.query is not None:
         check_text("a query", op.query)
+    if isinstance(op, ListNamespacesOp) and op.max_depth is not None:
+        check_whole("max_depth", op.max_depth)
     if isinstance(op, GetOp | PutOp):
+        check_text("the key of an item", op.key)
         paths = [op.namespace]
     elif isinstance(op, SearchOp):
         paths = [op.namespace_prefix]
