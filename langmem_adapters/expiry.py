@@ -101,6 +101,11 @@ class Expiring:
         self._deadline = None
         yield from step(self._store.clear, self._namespace)
 
+    def left_along(self) -> float | None:
+        """Seconds for a change there that no write of the session follows; nothing is read for it."""
+        left = self._until(self._deadline) if self._refresh == "never" else None
+        return self.ttl_along if self._along is None or left is None else left
+
     def _left(self) -> Flow[float | None]:
         """Seconds that the session has from a write on."""
         if self._ttl is None or self._refresh != "never":

@@ -63,8 +63,7 @@ class LongTermMemory(Shared):
         similarity_top_k: How many :meth:`search` returns if it is not told.
         ttl: Seconds after the last write at which all memories of the scope expire; None: never. The memories of
             one session expire with it, when they are the ``long_term`` of a BrainMemory that has a ttl.
-        clock: Gives Unix seconds.
-        new_id: Gives ids to entries of the log.
+        clock, new_id: Give Unix seconds, and ids to entries of the log.
 
     >>> from langmem_adapters import LongTermMemory, Message, open_index, open_store
     >>> memory = LongTermMemory(open_store("memory:"), open_index("memory:"), user="ada")
@@ -297,14 +296,15 @@ class LongTermMemory(Shared):
         return (yield from are_known(self._records, messages))
 
     def forget_flow(
-        self, session: str, message_ids: Collection[str] | None, *, said: Sequence[Message] | None = None
+        self, session: str, ids: Collection[str] | None, said: Sequence[Message] | None = None, ttl: float | None = None
     ) -> Flow[int]:
         """Take back what a session said, or these messages of it; gives how many memories that touched.
 
-        ``said``: the messages themselves, where nothing else can be meant, so that not all memories are gone through.
+        ``said``: the messages themselves, where nothing else can be meant, so that not all memories are gone through;
+        ``ttl``: the seconds of a session with which all memories expire.
         """
         among = None if said is None else (yield from ids_of(self._records, said))
-        touched = yield from forget(self._records, session, message_ids, self._reading, among=among, ttl=self.ttl)
+        touched = yield from forget(self._records, session, ids, self._reading, among=among, ttl=ttl or self.ttl)
         self._changed()
         return touched
 

@@ -366,6 +366,29 @@ def test_the_memories_of_a_session_live_and_expire_with_it(kept: Kept, ttl: floa
     assert brain.recall("bike") == []
 
 
+@pytest.mark.parametrize("ttl", [10 * TTL, None])
+@pytest.mark.parametrize("refresh", REFRESH)
+def test_what_is_deleted_in_a_session_leaves_no_memory_of_it_for_longer(
+    kept: Kept, refresh: Refresh, ttl: float | None
+) -> None:
+    long_term = LongTermMemory(kept.store, open_index("memory:"), session=SCOPE.session, ttl=ttl)
+    brain = brain_of(kept.store, refresh, kept.clock, memory_k=1, long_term=long_term)
+    brain.add_messages([user("bike"), user("shed"), user("lock")])
+    long_term.add([user("bike")], session="elsewhere")
+    brain.add_messages([user("bell")])
+    for text, touched in (("shed", 1), ("bike", 1), ("bell", 1)):  # moved; said elsewhere too; still in the session
+        kept.clock.advance(300)
+        (id_,) = {
+            *(o.message_id for m in long_term.all() for o in m.occurrences if m.message.text == text and o.message_id),
+            *(message.id for message in brain.messages() if message.text == text),
+        }
+        assert brain.delete([id_]) == touched
+        deadlines = kept.deadlines()
+        assert deadlines[MEMORIES] == pytest.approx(deadlines[OWN], abs=1e-3)
+    kept.clock.advance(TTL)
+    assert kept.deadlines() == {}
+
+
 def test_a_session_that_has_remembered_nothing_leaves_no_trace_of_memories(kept: Kept) -> None:
     long_term = LongTermMemory(kept.store, open_index("memory:"), session=SCOPE.session)
     brain = brain_of(kept.store, "write", kept.clock, long_term=long_term)

@@ -139,7 +139,8 @@ class SessionLog:
         # Where nothing has left yet, nothing else can have been moved under these ids.
         here = len(gone) == len(ids) and CREATED not in values
         said = [message for _, message in gone] if here else None
-        return len(gone) + (yield from self.long_term.forget_flow(self.scope.session, message_ids, said=said))
+        ttl, session = self.session.left_along(), self.scope.session
+        return len(gone) + (yield from self.long_term.forget_flow(session, message_ids, said=said, ttl=ttl))
 
     def _with_cover(self, values: dict[str, bytes], gone: Sequence[tuple[Item, Message]]) -> Flow[dict[str, bytes]]:
         """The summary to be written as these are deleted: it ends at a message that stays, if that was one of them."""
@@ -287,7 +288,8 @@ class SessionLog:
             lost -= {item.id for item, _ in (yield from self._look(lost))[0]}
         taken = [message for n, (item, message) in enumerate(gone) if deleted[n] or item.id in lost]
         if taken:
-            yield from long_term.forget_flow(self.scope.session, {message.id for message in taken}, said=taken)
+            ids, ttl = {message.id for message in taken}, self.session.left_along()
+            yield from long_term.forget_flow(self.scope.session, ids, said=taken, ttl=ttl)
 
     def leave(
         self,
