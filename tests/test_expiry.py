@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 import redis
@@ -387,6 +387,27 @@ def test_what_is_deleted_in_a_session_leaves_no_memory_of_it_for_longer(
         assert deadlines[MEMORIES] == pytest.approx(deadlines[OWN], abs=1e-3)
     kept.clock.advance(TTL)
     assert kept.deadlines() == {}
+
+
+@pytest.mark.parametrize("refresh", REFRESH)
+def test_what_moves_while_its_session_is_cleared_leaves_nothing_for_ever(kept: Kept, refresh: Refresh) -> None:
+    class Cleared:
+        happens = True
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(kept.store, name)
+
+        def write(self, namespace: Namespace, **changes: Any) -> None:
+            kept.store.write(namespace, **changes)
+            if self.happens and namespace == MEMORIES:
+                self.happens = False
+                kept.store.clear(OWN)
+
+    store = cast("Store", Cleared())
+    long_term = LongTermMemory(store, open_index("memory:"), session=SCOPE.session)
+    brain_of(store, refresh, kept.clock, memory_k=1, long_term=long_term).add_messages([user("bike"), user("shed")])
+    assert long_term.all() == []
+    assert None not in kept.deadlines().values()
 
 
 def test_a_session_that_has_remembered_nothing_leaves_no_trace_of_memories(kept: Kept) -> None:
