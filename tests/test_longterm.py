@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from langmem_adapters.codec import encode
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, SearchError, StoreUnavailable
 from langmem_adapters.flow import run
@@ -198,6 +199,36 @@ def test_a1_what_is_said_beside_the_text_is_kept_each_time_that_it_is_another(me
     memory.add([Message(id=f"m{n}", role="assistant", host=host) for n, host in enumerate(hosts)])
     assert [each.message.host for each in memory.all()] == hosts[:2]
     assert [len(each.occurrences) for each in memory.all()] == [2, 1]
+
+
+def test_h1_what_is_said_is_one_memory_whatever_a_host_tells_beside_it(memory: LongTermMemory) -> None:
+    told: list[dict[str, Any]] = [{"additional_kwargs": {}}, {"other": 1}, {"additional_kwargs": {"refusal": None}}]
+    hosts: list[dict[str, Any]] = [{}, *({"langchain": fields} for fields in told)]
+    call = ToolCall(id="1", name="weather", args={"city": "Rome"})
+    memory.add([Message(role="assistant", content="My bike is red.", host=host) for host in hosts])
+    memory.add([Message(role="assistant", tool_calls=[call], host=host) for host in hosts])
+    memory.add([Message(role="assistant", host=host) for host in hosts[:-1]])
+    assert [len(each.occurrences) for each in memory.all()] == [4, 4, 3]
+
+
+def test_what_is_known_already_is_not_written_again(memory: LongTermMemory, any_store: Store) -> None:
+    for _ in range(3):
+        memory.add([user("My bike is red.", "1"), user("It is in the shed.", "2")], session="s")
+        assert any_store.scan(longterm_namespace(memory.scope)).total == 1
+    memory.update(memory.all()[0].id, "My bike is blue.")
+    memory.add([user("My bike is red.", "1")], session="s")
+    assert any_store.scan(longterm_namespace(memory.scope)).total == 2
+
+
+def test_a_memory_of_which_nobody_knows_when_it_was_said_is_found(memory: LongTermMemory, any_store: Store) -> None:
+    message = user("My bike is red.")
+    memory.add([message])
+    (known,) = memory.all()
+    unsaid = known.model_copy(update={"id": "by hand", "occurrences": []})
+    any_store.write(
+        longterm_namespace(memory.scope), put={"by hand": unsaid.to_bytes()}, append=[("e1", encode(["by hand"]))]
+    )
+    assert [found.memory.id for found in memory.search("bike")] == ["by hand", known.id]
 
 
 def test_h1_what_is_said_again_is_kept_once_with_each_time(memory: LongTermMemory) -> None:
