@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, ModelError, SearchError
 from langmem_adapters.indexes import open_index, open_vectors
 from langmem_adapters.keys import Namespace
-from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.longterm import LongTermMemory, longterm_namespace
 from langmem_adapters.model import Hit, Message, Recalled, Scope
 from langmem_adapters.protocols import START, ConversationIndex, Document, Index, SemanticIndex, Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -168,6 +168,28 @@ def test_h2_adding_does_not_wait_for_the_vectors_and_they_follow_by_themselves()
     memory.flush()
     assert texts(memory.search("puppy")) == ["My dog is brown."]
     assert texts(memory.search("sofa")) == ["My couch is red."]
+
+
+def test_h2_what_is_added_while_the_vectors_follow_waits_for_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Overtaken(Meanings):
+        def apply(self, *args: Any, **kwargs: Any) -> None:
+            if later:
+                memory.add([say(later.pop())])
+            super().apply(*args, **kwargs)
+
+    turns: list[Callable[[], None]] = []
+    monkeypatch.setattr("langmem_adapters.recall.vectors.submit", turns.append)
+    later: list[str] = []
+    memory = memory_of(vectors := Overtaken())
+    kept = vectors.kept.setdefault(longterm_namespace(memory.scope), {})
+    memory.add([say("My bike is red.")])
+    memory.add([say("My car is blue.")])
+    later.append("My boat is green.")
+    turns.pop()()
+    assert (turns, len(kept)) == ([], 3)
+    memory.add([say("My kite is grey.")])
+    turns.pop()()
+    assert (turns, len(kept)) == ([], 4)
 
 
 def test_what_is_not_embedded_yet_counts_as_near_as_others_are() -> None:
