@@ -290,6 +290,20 @@ def test_vectors_that_follow_again_are_asked_again() -> None:
     assert texts(memory.search("sofa")) == ["My couch is red."]
 
 
+def test_what_fails_again_and_again_is_counted_each_time_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    clock, vectors = FakeClock(), Meanings()
+    memory = memory_of(vectors, clock=clock)
+    memory.add([say("My couch is red.")])
+    memory.flush()
+    for failure in (SearchError("one"), SearchError("two"), ModelError("three"), SearchError("four")):
+        vectors.failure = failure
+        memory.search("sofa")
+        clock.advance(60)
+    assert memory.stats()["degraded"] == 4
+    logged = [record.getMessage() for record in caplog.records if "goes on by words" in record.message]
+    assert [message.rpartition(" ")[2] for message in logged] == ["one", "three"]
+
+
 def test_strict_asks_each_time() -> None:
     vectors = Meanings()
     memory = memory_of(vectors, strict=True)

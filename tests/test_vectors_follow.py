@@ -150,6 +150,8 @@ def test_vectors_that_are_level_are_not_looked_at_again_until_something_is_added
     other.apply(ADA, position=(7, "x"))
     memory.search("car")
     assert model.texts.count("The automobile is parked.") == 1
+    assert other.position(ADA) == (7, "x")
+    assert memory.stats()["behind"] == 0
 
 
 @pytest.mark.usefixtures("at_once")
