@@ -1070,7 +1070,9 @@ async def test_async_answers_as_sync_does(any_store: Store) -> None:
     assert await store.asearch(()) == store.search(()) == []
 
 
-async def test_a_query_on_an_event_loop_holds_no_thread_while_the_model_thinks() -> None:
+@pytest.mark.parametrize("remembered", [0, 9])
+async def test_a_query_on_an_event_loop_holds_no_thread_while_the_model_thinks(remembered: int) -> None:
+    """... and asks once, also where an answer that was awaited is remembered by nobody."""
     ways: list[str] = []
 
     class Awaited(Embeddings):
@@ -1085,12 +1087,12 @@ async def test_a_query_on_an_event_loop_holds_no_thread_while_the_model_thinks()
             ways.append("awaited")
             return [1.0, float(len(text))]
 
-    store = make(MemoryStore(), index=open_vectors("memory:", Awaited()))
+    store = make(MemoryStore(), index=open_vectors("memory:", Embedder(Awaited(), remembered=remembered)))
     await store.aput(ADA, "k", {"text": "shed"})
     assert await store.asearch(ADA)
     assert ways == []
     assert [item.key for item in await store.asearch(ADA, query="shed")] == ["k"]
-    assert ways == ["awaited"]
+    assert ways == ["awaited" if remembered else "blocking"]
 
 
 def test_a_restart_finds_all(tmp_path: Path) -> None:

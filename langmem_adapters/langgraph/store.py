@@ -122,7 +122,7 @@ class LongTermStore(Shared, BaseStore):
 
     def _answered(self, ops: Sequence[Op]) -> Flow[list[Result]]:
         embedder = getattr(self._index, "embedder", None)
-        if isinstance(embedder, Embedder):
+        if isinstance(embedder, Embedder) and embedder.awaits:
             for query in {op.query for op in ops if isinstance(op, SearchOp) and isinstance(op.query, str)}:
                 yield from embedder.ahead_flow(query)
         return (yield from step(self._answer, ops))
