@@ -251,6 +251,18 @@ def test_an_embedder_that_was_never_used_may_delete_and_the_dimension_stays_know
     assert (mark.maker, mark.position) == (MAKER, (1, "e"))
 
 
+def test_a_namespace_that_was_begun_before_anything_was_embedded_learns_its_dimension(vectors: SQLiteVectors) -> None:
+    vectors.change("n/", EmbedderSpec("test", None), upsert={}, delete=[], position=(0, "begun"))
+    put(vectors, {"a": unit(random.Random(10))})
+    mark = vectors.mark("n/")
+    assert mark is not None
+    assert (mark.maker, mark.position) == (MAKER, (0, "begun"))
+    short, wide = EmbedderSpec("test", 4), unit(random.Random(11), 4)
+    assert vectors.nearest("n/", short, wide, 5) == []
+    vectors.change("n/", short, upsert={"short": Embedding(wide)}, delete=[], position=None)
+    assert ids(vectors.nearest("n/", short, wide, 5)) == ["short"]
+
+
 # ---- threads, forks, processes
 
 
