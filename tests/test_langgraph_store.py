@@ -543,6 +543,16 @@ def test_reading_refreshes_only_if_it_is_configured(kind: str, tmp_path: Path) -
     assert store.get(ADA, "a") is not None
 
 
+def test_what_has_expired_by_the_clock_of_this_machine_alone_can_be_deleted(any_store: Store) -> None:
+    clock = FakeClock(time.time())
+    store = make(any_store, clock=clock)
+    for key in ("a", "b"):
+        store.put(ADA, key, {}, ttl=1)
+    clock.advance(120)
+    store.delete(ADA, "a")
+    assert everything(store) == {}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["search", "list", "sweep", "write", "nothing"])
 def test_what_has_expired_is_gone_for_good(kind: str, how: str, tmp_path: Path) -> None:
