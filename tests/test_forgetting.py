@@ -91,6 +91,7 @@ def test_what_the_log_keeps_beside_the_memories_is_left_alone(any_store: Store) 
     memory.add([Message(role="user", content="m")])
     any_store.write(longterm_namespace(memory.scope), put={"\0beside": b"[]"})
     assert forget(memory, "", None) == 1
+    assert memory.delete(["\0beside"]) == 0
     assert memory.stats()["damaged"] == 0
     assert list(any_store.get(longterm_namespace(memory.scope))) == ["\0beside"]
 
