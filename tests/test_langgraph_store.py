@@ -14,7 +14,7 @@ from contextlib import closing
 from datetime import date, datetime, timezone
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -1103,6 +1103,28 @@ async def test_a_query_on_an_event_loop_holds_no_thread_while_the_model_thinks(r
     assert ways == []
     assert [item.key for item in await store.asearch(ADA, query="shed")] == ["k"]
     assert ways == ["awaited" if remembered else "blocking"]
+
+
+@pytest.mark.parametrize("beside", [[], [("memories", "eve")]])
+def test_the_first_item_of_a_namespace_is_found_though_its_writer_ended_there(
+    any_store: Store, beside: list[tuple[str, ...]]
+) -> None:
+    class Ending:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(any_store, name)
+
+        def write(self, namespace: tuple[str, ...], **change: Any) -> None:
+            any_store.write(namespace, **change)
+            if namespace[-2:] == ADA and change.get("append"):
+                raise KeyboardInterrupt
+
+    for other in beside:
+        make(any_store).put(other, "k", {})
+    with pytest.raises(KeyboardInterrupt):
+        make(cast("Store", Ending())).put(ADA, "k", {"text": "shed"})
+    again = make(any_store)
+    assert again.list_namespaces() == sorted([ADA, *beside])
+    assert [item.key for item in again.search((), query="shed")] == ["k"]
 
 
 def test_a_restart_finds_all(tmp_path: Path) -> None:
