@@ -217,6 +217,16 @@ def test_the_fifth_and_the_tenth_count(place: int, value: float) -> None:
     assert judged(cases, {"x": 1.0}).before == pytest.approx(value / 3)
 
 
+@pytest.mark.parametrize(("groups", "verdict"), [("abc", "no clear difference"), ("aab", "better")])
+def test_what_helps_with_the_questions_of_one_user_alone_is_no_fit_for_others(groups: str, verdict: str) -> None:
+    """Of two users there are too few to leave one out: then every fifth question is, whosever it is."""
+    cases = [case(group, {f"of {group}": 1.0}, {"y": 1.0}) for group in groups for _ in range(5)]
+    found = judged(cases, {"y": 0.3, **dict.fromkeys([f"of {group}" for group in groups], 0.0)})
+    assert found.verdict == verdict
+    assert (found.after > found.before) == (verdict == "better")
+    assert found.weights == dict.fromkeys([f"of {group}" for group in groups], 0.5)
+
+
 def test_nine_questions_are_too_few() -> None:
     with pytest.raises(ConfigurationError, match="10 questions at the least, not to 9"):
         judged([case("a", {"x": 1.0})] * 9, {"x": 1.0})
@@ -342,7 +352,12 @@ def test_questions_are_read(tmp_path: Path, text: str, expected: list[Question])
         (b'[{"question": "Who?", "evidence": []}]', 'item 1 has no list of texts as its "evidence"'),
         (b'[{"question": "Who?", "evidence": [1]}]', 'item 1 has no list of texts as its "evidence"'),
         (b'[{"question": "Who?", "evidence": ["m"], "user": 1}]', 'item 1 has no text as its "user"'),
+        (b'[{"question": "Who?", "evidence": ["m", ""]}]', 'item 1 has no list of texts as its "evidence"'),
+        (b'[{"question": "Who?", "evidence": {"m": 1}}]', 'item 1 has no list of texts as its "evidence"'),
+        (b'[{"question": "Who?", "evidence": 1}]', 'item 1 has no list of texts as its "evidence"'),
         (b'[{"id": "c", "qa": [{"q": "Who?"}]}]', 'item 1, question 1 has no "ev"'),
+        (b'[{"id": "c", "qa": [1]}]', 'item 1, question 1 has no "ev"'),
+        (b'{"conversations": [{"id": "c", "qa": []}, {"id": "d", "qa": ["ev"]}]}', 'item 2, question 1 has no "ev"'),
         (b"\x1f\x8bno", "gzipped, but damaged"),
         (b"\xff", "line 1 is not UTF-8 text"),
     ],
