@@ -527,6 +527,18 @@ def test_a_thread_is_what_was_said_in_it_there_first_or_again(index: LexicalInde
         assert connection.execute("SELECT COUNT(*) FROM langmem_lexical_again").fetchone() == (1,)
 
 
+def test_what_is_of_another_thread_now_is_found_there_alone(index: LexicalIndex) -> None:
+    index.apply(NOTES, upsert=[Document(id_, f"bike {id_}", thread="x") for id_ in "123"])
+    for thread in ("y", "", "x"):
+        index.apply(NOTES, upsert=[Document("2", "bike 2", thread=thread)])
+        threads = {name: sorted(said_in(index, name)) for name in "xy"}
+        assert threads == {"x": ["1", *(["2"] if thread == "x" else []), "3"], "y": ["2"] if thread == "y" else []}
+        evidence = index.gather(NOTES, "bike", 9)
+        assert evidence is not None
+        stretches = {evidence.turns[place].id: evidence.stretch_of(place) for place in evidence.candidates}
+        assert (stretches["2"] == stretches["1"]) == (thread == "x")
+
+
 def test_a_thread_longer_than_a_stretch_is_found_whole(index: LexicalIndex) -> None:
     index.apply(NOTES, upsert=[Document(str(n), f"bike {n}", thread="xy"[n % 2]) for n in range(1_200)])
     assert sorted(map(int, said_in(index, "x"))) == list(range(0, 1_200, 2))
