@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from langmem_adapters.errors import ConfigurationError, Conflict, SearchError
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
+from langmem_adapters.indexes.lexical_scores import idf
 from langmem_adapters.keys import Namespace
 from langmem_adapters.language.analysis import STOP_WORDS, analyze
 from langmem_adapters.model import Hit
@@ -330,6 +331,31 @@ def test_neighbours_are_those_of_the_thread_in_the_order_of_their_adding(index: 
     assert sorted(turn.id for turn in evidence.turns.values()) == ["0", "2", "3", "6"] or len(evidence.turns) == 3
     (stretch,) = evidence.stretches.values()
     assert (stretch.documents, stretch.ordered) == (4, True)
+
+
+def test_nothing_stands_beside_what_was_said_in_no_thread(index: LexicalIndex) -> None:
+    index.apply(NOTES, upsert=[Document(str(n), f"word{n}") for n in range(5)])
+    evidence = index.gather(NOTES, "word2", 5)
+    assert evidence is not None
+    assert [turn.id for turn in evidence.turns.values()] == ["2"]
+    assert [evidence.turns[place].id for place in evidence.candidates] == ["2"]
+
+
+def test_what_a_query_finds_is_told_with_what_it_is_measured_by(index: LexicalIndex) -> None:
+    said = {"1": ("red bike", "x"), "2": ("red red soup bowl", "x"), "3": ("blue bike", "y")}
+    index.apply(NOTES, upsert=[Document(id_, text, thread=thread) for id_, (text, thread) in said.items()])
+    evidence = index.gather(NOTES, "red bike zebra", 5)
+    assert evidence is not None
+    assert [evidence.average, evidence.average_stretch] == pytest.approx([8 / 3, 8 / 2])
+    known, unknown = idf(2, 3), idf(0, 3)
+    assert evidence.idf == pytest.approx([known, known])
+    assert evidence.found == pytest.approx(2 * known / (2 * known + unknown))
+    in_stretches = 2 * (1 - (1 - 2 / 3) ** (3 / 2))  # were the documents spread at random
+    assert evidence.stretch_idf == pytest.approx([idf(in_stretches, 2)] * 2)
+    index.apply(NOTES, delete=["3"])
+    evidence = index.gather(NOTES, "red bike zebra", 5)
+    assert evidence is not None
+    assert [evidence.average, evidence.average_stretch] == pytest.approx([6 / 2, 6])
 
 
 def test_the_statistics_of_a_namespace_are_those_of_its_documents(index: LexicalIndex) -> None:
