@@ -459,6 +459,18 @@ def test_an_entry_that_cannot_be_read_is_a_miss_and_is_healed(entry: bytes, any_
     assert nodes.runs == 2
 
 
+def test_each_key_that_is_asked_for_is_a_hit_or_a_miss_and_an_entry_whose_time_is_over_a_miss() -> None:
+    clock = FakeClock()
+    cache: Any = ExperienceNodeCache(store=MemoryStore(), clock=clock)  # whose store has a clock of its own
+    cache.set({KEY: (1, 60), (NS, "good"): (2, None)})
+    clock.advance(59)
+    assert cache.get([KEY, (NS, "good"), (NS, "never"), KEY]) == {KEY: 1, (NS, "good"): 2}
+    assert [cache.stats()[name] for name in ("hits", "misses")] == [2, 1]
+    clock.advance(1)
+    assert cache.get([KEY, (NS, "good")]) == {(NS, "good"): 2}
+    assert [cache.stats()[name] for name in ("hits", "misses", "unreadable")] == [3, 2, 0]
+
+
 def test_what_has_expired_already_is_not_written(any_store: Store) -> None:
     cache: Any = ExperienceNodeCache(store=any_store, on_error="raise")
     cache.set({KEY: (1, 0), (NS, "good"): (2, 5)})
