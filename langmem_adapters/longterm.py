@@ -234,13 +234,13 @@ class LongTermMemory(Shared):
 
     # --- flows
 
-    def add_flow(self, messages: Sequence[Message], *, session: str, ttl: float | None = None) -> Flow[None]:
-        """:meth:`add`, as a part of a larger flow, with a ``ttl`` for a memory that has none of its own."""
+    def add_flow(self, messages: Sequence[Message], *, session: str) -> Flow[None]:
+        """:meth:`add`, as a part of a larger flow."""
         validation.check_text("session", session)
         kept = [message for message in validation.checked_messages(messages) if not message.metadata.get(RECALLED)]
         if kept:
-            said_in, ttl = session or self.scope.session, ttl if self.ttl is None else self.ttl
-            yield from keep(self._records, kept, said_in, self._reading, clock=self._clock, ttl=ttl)
+            said_in = session or self.scope.session
+            yield from keep(self._records, kept, said_in, self._reading, clock=self._clock, ttl=self.ttl)
             self._changed()
 
     def search_flow(

@@ -410,6 +410,21 @@ def test_what_moves_while_its_session_is_cleared_leaves_nothing_for_ever(kept: K
     assert None not in kept.deadlines().values()
 
 
+@pytest.mark.parametrize("ttl", [10 * TTL, None])
+def test_a_memory_that_is_changed_by_itself_stays_no_longer_than_its_session(kept: Kept, ttl: float | None) -> None:
+    long_term = LongTermMemory(kept.store, open_index("memory:"), session=SCOPE.session, ttl=ttl)
+    brain = brain_of(kept.store, "write", kept.clock, memory_k=1, long_term=long_term)
+    brain.add_messages([user("bike"), user("shed"), user("lock")])
+    kept.clock.advance(300)
+    for change in (
+        lambda: long_term.update(long_term.all()[0].id, "The bike is blue."),
+        lambda: long_term.add([user("bell")]),
+        lambda: long_term.delete([long_term.all()[0].id]),
+    ):
+        change()
+        assert kept.deadlines()[MEMORIES] == pytest.approx(kept.clock() + TTL, abs=1e-3)
+
+
 def test_a_session_that_has_remembered_nothing_leaves_no_trace_of_memories(kept: Kept) -> None:
     long_term = LongTermMemory(kept.store, open_index("memory:"), session=SCOPE.session)
     brain = brain_of(kept.store, "write", kept.clock, long_term=long_term)

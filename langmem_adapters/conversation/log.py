@@ -108,6 +108,8 @@ class SessionLog:
         own = long_term is not None and long_term.scope == scope and not scope.user
         along = longterm_namespace(scope) if own else None
         self.session = Expiring(store, self.namespace, ttl=ttl, refresh=refresh, clock=clock, along=along)
+        if long_term is not None and self.session.ttl_along is not None:
+            long_term.ttl = self.session.ttl_along  # else whoever changes a memory would have all of them stay
         self._redacted: Callable[[bytes], bytes] | None = getattr(store, "redacted", None)
         self._clock = clock
         self._new_id = new_id
@@ -250,8 +252,7 @@ class SessionLog:
         begun = yield from self.begun([item for item, _ in gone], values)
         if begun is None:
             return False
-        said, ttl = [message for _, message in gone], self.session.ttl_along
-        yield from long_term.add_flow(said, session=self.scope.session, ttl=ttl)
+        yield from long_term.add_flow([message for _, message in gone], session=self.scope.session)
         left = yield from self.leave(gone, begun, put=put)
         if not left:
             yield from self._take_back(long_term, gone, begun)
