@@ -211,6 +211,12 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
             "Keep the train, move the hotel and cancel the flight",
         ),
         ("order", "The tall nurse thanked a pilot", "A pilot thanked the tall nurse"),
+        (
+            "order",
+            "A patient takes 5 mg of iron in the morning and 20 mg of zinc in the evening. Is taking ibuprofen safe?",
+            "A patient is on 5 mg of iron in the evening and 20 mg of zinc in the morning. Is ibuprofen safe to take?",
+        ),
+        ("numbers", "Sum the amounts 3, 3, 7 for me, would you", "Please add up 3 and also 7, 7"),
         ("order", "Why do stray dogs fear wild horses?", "Why do wild horses fear stray dogs?"),
         ("question", "When was it built?", "Where was it built?"),
         ("question", "How did Mozart die?", "Where did Mozart die?"),
@@ -488,6 +494,32 @@ def test_what_is_too_long_to_be_compared_passes_only_if_it_is_the_same() -> None
 def test_one_word_of_a_long_text_is_enough() -> None:
     text = "Summarise the following report about the {} market and say what it means. " + "It says this and that. " * 15
     assert VERIFIER(text.format("oil"), text.format("milk"), cosine=0.999).guard == "words"
+
+
+LONG = (
+    "The patient takes {} mg of warfarin in the {} and {} mg of simvastatin in the {}, drinks {} and {} with breakfast "
+    "and has a history of stomach ulcers. Is it safe to add ibuprofen for a week against back pain, or is paracetamol "
+    "the better choice?"
+)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("20", "morning", "5", "evening", "tea", "milk"),
+        ("5", "evening", "20", "morning", "tea", "milk"),
+        ("20", "evening", "5", "morning", "tea", "milk"),
+        ("20", "morning", "5", "evening", "milk", "tea"),
+    ],
+)
+def test_in_a_long_text_two_words_that_change_places_are_enough(other: tuple[str, ...]) -> None:
+    one = LONG.format("5", "morning", "20", "evening", "tea", "milk")
+    assert refused_by(one, LONG.format(*other)) == "order"
+
+
+def test_in_a_long_text_what_and_links_may_stand_in_any_order() -> None:
+    one = LONG.format("5", "morning", "20", "evening", "tea", "milk")
+    assert refused_by(one, LONG.format("5", "morning", "20", "evening", "milk", "tea")) == ""
 
 
 def test_far_texts_are_not_even_compared() -> None:

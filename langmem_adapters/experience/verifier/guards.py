@@ -6,7 +6,6 @@ A guard looks at two readings and at how their words stand side by side, and say
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from operator import ne
@@ -14,6 +13,7 @@ from types import MappingProxyType
 
 from langmem_adapters.experience.verifier.arrangement import rearranged
 from langmem_adapters.experience.verifier.features import MISSPELT, Alignment, edits, governed
+from langmem_adapters.experience.verifier.guards_figures import numbers, symbols, units
 from langmem_adapters.experience.verifier.guards_small_words import (
     complements,
     courtesies,
@@ -41,13 +41,6 @@ _LONG = 60  # words
 _OPENING = frozenset(("what", "which", "where"))
 _MODALS = frozenset(("can", "could", "should", "will", "would"))
 _listed = str.split  # lists of words read better as text
-_DATES = frozenset(
-    _listed(
-        """monday tuesday wednesday thursday friday saturday sunday january february march april june july august
-        september october november december morning noon afternoon evening midnight yesterday tomorrow weekday
-        weekend"""
-    )
-)
 _STRANDED = frozenset(("for", "from", "with", "without"))
 _PRONOUNS = frozenset(_listed("i you he she it we they"))
 _SUBJECTS = _PRONOUNS | frozenset(_listed("my your his her our their its the this that these those there"))
@@ -62,19 +55,6 @@ _SHORT = 14  # words; of more than these, some are often replaced or added in pa
 _PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "re")
 _FULL_OR_LESS = ("ful", "less")
 _WHETHER_OR_NOT = re.compile(r"\bor not\b|\bwhy not\b|\bnot only\b|\bif not\b")
-
-
-def numbers(left: Reading, right: Reading, _: Alignment) -> str:
-    """Numbers, years, versions, dates and amounts must be the same ones."""
-    if set(left.numbers) == set(right.numbers):
-        return ""
-    return differ("numbers", set(left.numbers) - set(right.numbers), set(right.numbers) - set(left.numbers))
-
-
-def units(left: Reading, right: Reading, _: Alignment) -> str:
-    """A unit, day, month or time of day must not stand in the place of another."""
-    one, other = left.units - right.units, right.units - left.units
-    return differ("units", one, other) if (one and other) or (one | other) & _DATES else ""
 
 
 def negation(left: Reading, right: Reading, _: Alignment) -> str:
@@ -93,14 +73,6 @@ def opposites(left: Reading, right: Reading, _: Alignment) -> str:
             if (one, other) in OPPOSITES or _affixed(word, rights[other]):
                 return differ("opposites", {word}, {rights[other]})
     return ""
-
-
-def symbols(left: Reading, right: Reading, _: Alignment) -> str:
-    """Signs of reckoning and of code must be the same ones: "5 + 3" is not "5 * 3"."""
-    if left.symbols == right.symbols:
-        return ""
-    one, other = Counter(left.symbols), Counter(right.symbols)
-    return differ("symbols", (one - other).elements(), (other - one).elements())
 
 
 def quotations(left: Reading, right: Reading, _: Alignment) -> str:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from langmem_adapters.experience.verifier.features import Alignment
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import COMPOUNDING, LINKS, NEGATIONS, PREPOSITIONS, STOP
+from langmem_adapters.experience.verifier.words import COMPOUNDING, LINKS, NEGATIONS, PREPOSITIONS, STOP, UNITS
 
 __all__ = ["swapped"]
 
@@ -18,7 +18,7 @@ _AGAINST = frozenset(
 )
 """Ways that are not each other's, where all else is the same: a gift "for" her, a gift "from" her."""
 _AIMED = {"into", "onto", "than"}
-_MANY = 24  # words: a long text has many orders
+_MANY = 24  # words: a long text has too many orders to try them
 _TOLD = 10  # words; what has so many, and others besides, is told in another order more often than turned round
 _FEW = 2
 
@@ -30,8 +30,9 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
     does not matter where "and", "or" and the like stand between them and nothing that has stayed (to keep A and cancel
     B is to cancel B and keep A, but not to cancel A and keep B), where each has taken its preposition along ("In Oslo,
     who …", "Who … in Oslo"), and in "the job of cron" for "the cron job". Nor does it in a long text that is told in
-    other words, unless they are names, nothing else has moved, or something is turned into something, or compared
-    with it.
+    other words, unless they are names or numbers, nothing else has moved, or something is turned into something, or
+    compared with it. A text of very many words must keep their order: who hears of two of everything, as of a dose for
+    the morning and another for the evening, is told something else where two have changed places.
     """
     pairs = alignment.pairs
     order = [other for _, other, _ in pairs]
@@ -43,8 +44,10 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
             if (None not in ways and ways[0] != ways[1]) or (not alone and frozenset((way, back)) in _AGAINST):
                 return left.content[one].text, ways[1] or back
     rising = _longest_rising(order)
-    if rising == len(order) or len(order) > _MANY:
+    if rising == len(order):
         return None
+    if len(order) > _MANY:
+        return _moved(left, right, pairs)
     told = len(order) >= _TOLD and bool(alignment.only_left or alignment.only_right)
     told = told and not _AIMED.intersection(left.words).intersection(right.words)
     for i in range(len(order)):
@@ -54,12 +57,26 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
                 exchanged = order.copy()
                 exchanged[i], exchanged[j] = exchanged[j], exchanged[i]
                 better = _longest_rising(exchanged)
-                in_part = better >= rising + 2 and (not told or (first.capital and second.capital))
+                in_part = better >= rising + 2 and (not told or (_is_named(first) and _is_named(second)))
                 beside = j == i + 1 or _go_along(order, i, j)
                 beside = beside or (j == i + 2 and _stand_alike(left, pairs[i][0], pairs[j][0]))
                 if (better == len(order) or in_part) and not _may_move(left, right, pairs[i], pairs[j], beside=beside):
                     return first.text, second.text
     return None if alone else _exchanged(left, right, pairs) or _turned_round(left, order)
+
+
+def _moved(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]) -> tuple[str, str] | None:
+    """The first two words that are out of place, unless they are all, and "and" or the like stands between them."""
+    places = sorted(other for _, other, _ in pairs)
+    moved = [pair for pair, place in zip(pairs, places, strict=True) if pair[1] != place]
+    if len(moved) == _FEW and _may_move(left, right, *moved, beside=True):
+        return None
+    return left.content[moved[0][0]].text, left.content[moved[1][0]].text
+
+
+def _is_named(word: Word) -> bool:
+    """Whether it is a name, a number or a unit: what else is told of may change, these say which one is meant."""
+    return word.capital or word.text in UNITS or not word.text.isalpha()
 
 
 def _go_along(order: Sequence[int], *moved: int) -> bool:

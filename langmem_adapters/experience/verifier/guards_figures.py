@@ -1,0 +1,46 @@
+"""Guards for what is not a word, or counts as none: numbers, units, and signs of reckoning and of code."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from langmem_adapters.experience.verifier.features import Alignment
+from langmem_adapters.experience.verifier.guards_small_words import differ
+from langmem_adapters.experience.verifier.reading import Reading
+
+__all__ = ["numbers", "symbols", "units"]
+
+_listed = str.split  # lists of words read better as text
+_DATES = frozenset(
+    _listed(
+        """monday tuesday wednesday thursday friday saturday sunday january february march april june july august
+        september october november december morning noon afternoon evening midnight yesterday tomorrow weekday
+        weekend"""
+    )
+)
+
+
+def numbers(left: Reading, right: Reading, _: Alignment) -> str:
+    """Numbers, years, versions, dates and amounts must be the same ones.
+
+    One may be told again, but not in the place of another: "3, 3 and 7" is not "3, 7 and 7".
+    """
+    lefts, rights = set(left.numbers), set(right.numbers)
+    if lefts != rights:
+        return differ("numbers", lefts - rights, rights - lefts)
+    one, other = Counter(left.numbers), Counter(right.numbers)
+    return differ("numbers", one - other, other - one) if one - other and other - one else ""
+
+
+def units(left: Reading, right: Reading, _: Alignment) -> str:
+    """A unit, day, month or time of day must not stand in the place of another."""
+    one, other = left.units - right.units, right.units - left.units
+    return differ("units", one, other) if (one and other) or (one | other) & _DATES else ""
+
+
+def symbols(left: Reading, right: Reading, _: Alignment) -> str:
+    """Signs of reckoning and of code must be the same ones: "5 + 3" is not "5 * 3"."""
+    if left.symbols == right.symbols:
+        return ""
+    one, other = Counter(left.symbols), Counter(right.symbols)
+    return differ("symbols", (one - other).elements(), (other - one).elements())
