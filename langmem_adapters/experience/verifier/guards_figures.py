@@ -29,7 +29,16 @@ def numbers(left: Reading, right: Reading, _: Alignment) -> str:
     if lefts != rights:
         return differ("numbers", lefts - rights, rights - lefts)
     one, other = Counter(left.numbers), Counter(right.numbers)
-    return differ("numbers", one - other, other - one) if one - other and other - one else ""
+    if one - other and other - one:
+        return differ("numbers", one - other, other - one)
+    return differ("numbers", *_numerals(left, right))
+
+
+def _numerals(left: Reading, right: Reading) -> tuple[set[str], set[str]]:
+    """Roman numerals after the same word, where they are not the same ones: "World War I", "World War II"."""
+    after = {word for word, _ in left.numerals} & {word for word, _ in right.numerals}
+    one, other = ({n for n in reading.numerals if n[0] in after} for reading in (left, right))
+    return {numeral for _, numeral in one - other}, {numeral for _, numeral in other - one}
 
 
 def units(left: Reading, right: Reading, _: Alignment) -> str:

@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from langmem_adapters.experience.verifier.questions import FRAMES, OPENING, WORDINGS
-from langmem_adapters.experience.verifier.spelling import SCALES, one_spelling
+from langmem_adapters.experience.verifier.signs import cased_units, raised, symbols
+from langmem_adapters.experience.verifier.spelling import GROUPED, SCALES, one_spelling
 from langmem_adapters.experience.verifier.words import (
     COURTESIES,
     ENGLISH,
@@ -37,15 +38,7 @@ _CODE = re.compile(
 )
 _CAPITAL = re.compile(r"(?<=\w) ([A-Z]+)(?![\w'.])(?! [A-Z])")
 _QUOTED = re.compile(r'"([^"]+)"|(?<!\w)\'([^\']+)\'(?!\w)|«([^»]+)»|「([^」]+)」|『([^』]+)』|《([^》]+)》|„([^"]+)"')
-_SYMBOLS = re.compile(
-    r"[+*^=<>|~\\×÷≤≥≠]|(?<=[\d)])\s*[-/](?=\s*[\d(])|(?<=\s)-(?=\s*[\d(])|(?<=\w)!(?=\w|=)|"  # noqa: RUF001 - these signs are meant
-    r"(?<![^\W_][^\W_])(?<=[^\W\d_])(?:\s+[-/](?=\s+[^\W\d_](?![^\W_]))|/(?=[a-z](?![^\W_])))"  # x - y, x/y
-)
-_DIRECTED = frozenset("-/<>^~")
-_BEFORE, _AFTER = re.compile(r"(\w+)(\s*)$"), re.compile(r"(\s*)(\w+)")
-_SUBSCRIPT = re.compile(r"(?<=[\w\])])(?:\[[^\[\]]*\])+")
 _MAY_BE_QUOTED = re.compile("[\"'«「『《„]")
-_MAY_BE_SYMBOL = re.compile(r"[-+*^=<>|~\\×÷≤≥≠/!\[]")  # noqa: RUF001 - these signs are meant
 _QUOTES = str.maketrans(
     {
         "\u2018": "'",
@@ -56,7 +49,10 @@ _QUOTES = str.maketrans(
         "\u2032": "'",
         "\u2033": '"',
         "\u00b4": "'",
+        "\u2010": "-",
+        "\u2012": "-",
         "\u2013": "-",
+        "\u2212": "-",
         "\u2014": " - ",
     }
 )
@@ -65,6 +61,7 @@ _OPENING = re.compile(OPENING)
 _WORDINGS = [(re.compile(pattern), wording) for pattern, wording in WORDINGS]
 _MARK = re.compile(r"(?<![\w.,:/-])\d+([^\W\d_]{1,2})(?![\w-])")
 _NO_MARKS = frozenset(UNITS) | frozenset(SCALES) | frozenset(("st", "nd", "rd", "th", "l", "x"))
+_NUMERAL = re.compile(r"\b([^\W\d_]+)[ -]([IVX]+|[LC][IVXLC]+)\b(?!')")
 _NO_NAMES = STOP.union(SOFT, NUMBERS, POLITE) - {"it", "us", "who"}
 _SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
@@ -91,6 +88,8 @@ class Reading(NamedTuple):
     content: list[Word]
     """The words that are no stop words."""
     numbers: tuple[str, ...]
+    numerals: frozenset[tuple[str, str]]
+    """Roman ones, each with the word before it; the "I" of "can I" is among them."""
     units: frozenset[str]
     symbols: tuple[str, ...]
     quoted: frozenset[str]
@@ -106,7 +105,7 @@ class Reading(NamedTuple):
 @lru_cache(maxsize=64)  # a request is compared with several
 def read(text: str) -> Reading:
     """Read a request. Pure."""
-    plain = unicodedata.normalize("NFKC", text[:LONGEST]).translate(_QUOTES).replace('""', '"')
+    plain = unicodedata.normalize("NFKC", raised(text[:LONGEST])).translate(_QUOTES).replace('""', '"')
     lower = _one_wording(one_spelling(plain.lower()))
     said = [word for piece in lower.split() for word in _words_in(piece)]
     words = [word for word in said if word not in POLITE]
@@ -118,19 +117,24 @@ def read(text: str) -> Reading:
         Word(word, stem_of(word), word in capitals, place) for place, word in enumerate(words) if word not in stops
     ]
     month = {"may"} & capitals  # the one month that is a word besides
+    english = _is_english(words)
+    numbers = [word for word in words if word[0].isdigit() or (word[0] == "-" and word[1:2].isdigit())]
+    if not english and not _SPACELESS.search(plain):
+        numbers += GROUPED.findall(plain)  # 1,250 is a little more than one, in many languages
     return Reading(
         text=lower,
         words=words,
         vocabulary=frozenset(words),
         stems=[stem_of(word) for word in words],
         content=content,
-        numbers=tuple(sorted(word for word in words if word[0].isdigit() or (word[0] == "-" and word[1:2].isdigit()))),
-        units=frozenset(UNITS[word] for word in words if word in UNITS) | month,
-        symbols=_symbols(plain),
+        numbers=tuple(sorted(numbers)),
+        numerals=frozenset((found[1].lower(), found[2]) for found in _NUMERAL.finditer(plain)),
+        units=frozenset(UNITS[word] for word in words if word in UNITS) | month | cased_units(plain),
+        symbols=symbols(plain, english=english),
         quoted=_quoted(plain),
         code=_code(plain) | _capital_stops(plain),
         frame=_frame(lower.strip()),
-        english=_is_english(words),
+        english=english,
         sentences=len(re.findall(r"[.?!](?=\s+\w|\s*$)", plain)),
         courtesies=_courtesies(said) if len(said) > len(words) else frozenset(),
     )
@@ -201,24 +205,6 @@ def _capitals(text: str) -> frozenset[str]:
 @_remembered
 def _matches_in(piece: str) -> list[str]:
     return _WORD.findall(piece)
-
-
-def _symbols(text: str) -> tuple[str, ...]:
-    pictures = [] if text.isascii() else [one for one in text if unicodedata.category(one) in {"So", "Sk"}]
-    if not _MAY_BE_SYMBOL.search(text):
-        return tuple(sorted(pictures))
-    signs = [_sign(text, found) for found in _SYMBOLS.finditer(text)]
-    return tuple(sorted([*signs, *_SUBSCRIPT.findall(text), *pictures]))
-
-
-def _sign(text: str, found: re.Match[str]) -> str:
-    """A sign; one whose sides are not each other's, with what stands on both: a - b is not b - a."""
-    sign = found[0].strip()
-    before = text[max(0, found.start() - _LONG_PIECE) : found.start()] + found[0][: -len(sign)]
-    one, other = _BEFORE.search(before), _AFTER.match(text, found.end())
-    if sign not in _DIRECTED or not one or not other or bool(one[2]) != bool(other[1]):
-        return sign
-    return f"{one[1]}{sign}{other[2]}".lower()
 
 
 def _quoted(text: str) -> frozenset[str]:

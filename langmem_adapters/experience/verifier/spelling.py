@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-__all__ = ["CONTRACTIONS", "SCALES", "one_spelling"]
+__all__ = ["CONTRACTIONS", "GROUPED", "SCALES", "one_spelling"]
 
 CONTRACTIONS = (
     (r"\bwon'?t\b", "will not", "wont won't"),
@@ -63,10 +63,19 @@ _CONTRACTIONS = [
 ]
 _TOKEN = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
-_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])")  # 10,000 and 1,00,000, but not 1,50
+GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])")  # 10,000 and 1,00,000, but not 1,50
 _SCALED = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)\s*({'|'.join(SCALES)})s?\b", re.ASCII)
 _SPOKEN = str.maketrans(
-    {"%": " percent ", "$": " dollar ", "€": " euro ", "£": " pound ", "¥": " yen ", "₹": " rupee ", "°": " degrees "}
+    {
+        "%": " percent ",
+        "‰": " permille ",
+        "$": " dollar ",
+        "€": " euro ",
+        "£": " pound ",
+        "¥": " yen ",
+        "₹": " rupee ",
+        "°": " degrees ",
+    }
 )
 
 
@@ -90,7 +99,7 @@ def one_spelling(text: str) -> str:
 
 def _one_spelling_of_numbers(text: str) -> str:
     if _DIGIT.search(text):
-        text = _GROUPED.sub(lambda found: found[0].replace(",", ""), text)
+        text = GROUPED.sub(lambda found: found[0].replace(",", ""), text)
         text = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b", "", text)
         return _SCALED.sub(_unscaled, text.translate(_SPOKEN))
     return text.translate(_SPOKEN)

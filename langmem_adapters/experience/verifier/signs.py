@@ -1,0 +1,76 @@
+"""The signs of a request that are no words, and say something all the same: "5 + 3", "10²", a[i], 6" and 6', 😀."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import groupby
+
+__all__ = ["cased_units", "raised", "symbols"]
+
+_NEAR = 60  # characters in which the two sides of a sign are looked for
+_SYMBOLS = re.compile(
+    r"[-:!?&%/]{0,3}[+*^=<>|~\\×÷≤≥≠·]+(?:[/&]|-(?!\d))*|"  # noqa: RUF001 - these signs are meant
+    r"(?<=[\d)])\s*[-/](?=\s*[\d(])|(?<=\s)-(?=\s*[\d(])|"
+    r"!(?=[\w=(])|(?:(?<=\d)|(?<![^\W_][^\W_])(?<=[^\W\d_]))!|&{2,}|\?\.(?=\w)|(?<=\s)(?:\?\?|\(\)|\[\]|\{\})|"
+    r"(?<![^\W_][^\W_])(?<=[^\W\d_])(?:\s+[-/](?=\s+[^\W\d_](?![^\W_]))|/(?=[a-z](?![^\W_])))"  # x - y, x/y
+)
+_DIRECTED = frozenset("-/<>^~")
+_BEFORE, _AFTER = re.compile(r"(\w+)(\s*)$"), re.compile(r"(\s*)(\w+)")
+_SUBSCRIPT = re.compile(r"(?<=[\w\])])(?:\[[^\[\]]*\])+")
+_MAY_BE_SYMBOL = re.compile(r"""[-+*^=<>|~\\×÷≤≥≠·/!?&()\[{@#;:"'`]""")  # noqa: RUF001 - these signs are meant
+_MENTIONED = re.compile(r"(?<=\s)[@#;:?!.](?=\s+[a-z\d])|(?<=\s)[@#;:!.](?=\?)")
+_QUOTED_SIGN = re.compile(r"""(?<=["'`])[@#&;:?!.,/_()\[\]{}-]{1,3}(?=["'`])""")
+_QUOTATION = re.compile(r"""(?<!\d)"[^"]*"|(?<!\w)'[^']+'(?!\w)""")
+_PRIME = re.compile(r"""(?<=\d)(?:''|["'])(?!s\b)|(?<![^\W_][^\W_])(?<=[^\W\d_])(?:''|["'])(?!\w)""")
+_RAISED = re.compile(r"(?:(?<=[\d)\]])|(?<![^\W_][^\W_])(?<=[a-ln-zA-Z]))(?=[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ])")
+_LOWERED = re.compile(r"(?<=\d)(?=[₀₁₂₃₄₅₆₇₈₉])")
+_MARKED = re.compile(r"[A-Za-z\d][\u0300-\u036f\u20d0-\u20f0]+")
+_WORDS = "€£¥₹"  # which have a name in one spelling
+_BITS = re.compile(r"(?<![^\W\d_])(?:[kKMGT]i?(?P<byte>B)|[KMGT]i?b)(?:it|yte|ps)?(?![^\W\d_])")
+_MILLI_OR_MEGA = re.compile(r"(?<![^\W\d_])[mM](?:W|V|Hz|Pa|J|N|Ω)(?![^\W\d_])")
+
+
+def raised(text: str) -> str:
+    """A text in which a small number beside another is told apart from its digits: 10^² for 10², which is not 102."""
+    return text if text.isascii() else _LOWERED.sub("_", _RAISED.sub("^", text))
+
+
+def symbols(text: str, *, english: bool) -> tuple[str, ...]:
+    """The signs, sorted. In other languages than English a sign may stand alone as punctuation: "Bonjour ; merci"."""
+    found = _pictures(text)
+    if _MAY_BE_SYMBOL.search(text):
+        found += [_sign(text, one) for one in _SYMBOLS.finditer(text)]
+        found += [*_SUBSCRIPT.findall(text), *_QUOTED_SIGN.findall(text)]
+        found += _MENTIONED.findall(text) if english else []
+        if '"' in text or "'" in text:
+            found += [mark.replace("''", '"') for mark in _PRIME.findall(_QUOTATION.sub(" ", text))]
+    return tuple(sorted(found))
+
+
+def cased_units(text: str) -> frozenset[str]:
+    """Units that only a capital tells apart: Mb and MB, mW and MW. In small letters alone, "mb" may be either."""
+    bits = {"byte" if found["byte"] else "bit" for found in _BITS.finditer(text)}
+    return frozenset(bits.union(_MILLI_OR_MEGA.findall(text)))
+
+
+def _pictures(text: str) -> list[str]:
+    """Pictures, signs and currencies beyond ASCII, neighbours as one, as the two of a flag are; and marked letters."""
+    if text.isascii():
+        return []
+    runs = ["".join(run) for is_picture, run in groupby(text, _is_picture) if is_picture]
+    return [*runs, *_MARKED.findall(text)]
+
+
+def _is_picture(one: str) -> bool:
+    return not one.isascii() and unicodedata.category(one) in {"So", "Sk", "Sm", "Sc"} and one not in _WORDS
+
+
+def _sign(text: str, found: re.Match[str]) -> str:
+    """A sign; one whose sides are not each other's, with what stands on both: a - b is not b - a."""
+    sign = found[0].strip()
+    before = text[max(0, found.start() - _NEAR) : found.start()] + found[0][: -len(sign)]
+    one, other = _BEFORE.search(before), _AFTER.match(text, found.end())
+    if sign not in _DIRECTED or not one or not other or bool(one[2]) != bool(other[1]):
+        return sign
+    return f"{one[1]}{sign}{other[2]}".lower()
