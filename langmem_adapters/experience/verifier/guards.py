@@ -162,6 +162,14 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
     return ""
 
 
+def wording(left: Reading, right: Reading, _: Alignment) -> str:
+    """What is to be translated, corrected or spelt must be the same to the letter: "my dog" is not "my dogs"."""
+    (one, given), (other, also_given) = left.wording, right.wording
+    if given and also_given and given != also_given:
+        return differ("wording", {*given} - {*also_given}, {*also_given} - {*given}) or "wording differs: its order"
+    return differ("wording", one - other, other - one) if one - other and other - one else ""
+
+
 def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
     """With all else the same, no charger for a charge, no larger for a large; nor a contract for a contact.
 
@@ -203,6 +211,7 @@ GUARDS: Mapping[str, Guard] = MappingProxyType(
         "restrictions": restrictions,
         "words": words,
         "additions": additions,
+        "wording": wording,
         "forms": forms,
         "courtesies": courtesies,
         "scope": scope,

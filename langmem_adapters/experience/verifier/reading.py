@@ -11,6 +11,7 @@ from typing import NamedTuple
 from langmem_adapters.experience.verifier.questions import FRAMES, OPENING, WORDINGS
 from langmem_adapters.experience.verifier.signs import cased_units, raised, symbols
 from langmem_adapters.experience.verifier.spelling import GROUPED, SCALES, one_spelling
+from langmem_adapters.experience.verifier.wording import Wording, wording_of
 from langmem_adapters.experience.verifier.words import (
     COURTESIES,
     ENGLISH,
@@ -100,6 +101,7 @@ class Reading(NamedTuple):
     sentences: int
     courtesies: frozenset[str]
     """Those within a sentence: what a text opens with is none of its words."""
+    wording: Wording
 
 
 @lru_cache(maxsize=64)  # a request is compared with several
@@ -137,6 +139,7 @@ def read(text: str) -> Reading:
         english=english,
         sentences=len(re.findall(r"[.?!](?=\s+\w|\s*$)", plain)),
         courtesies=_courtesies(said) if len(said) > len(words) else frozenset(),
+        wording=wording_of(plain),
     )
 
 
