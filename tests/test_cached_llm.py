@@ -12,6 +12,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import make_dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -682,6 +684,27 @@ def test_c4_two_models_of_one_name_in_two_modules_have_answers_of_their_own() ->
         return text(cached(cls(script=[word]), store=store).chat(HI))
 
     assert [said("one", "One"), said("other", "Other"), said("one", "No")] == ["One", "Other", "One"]
+
+
+def test_c4_two_classes_of_one_name_that_hold_other_things_are_two_requests() -> None:
+    inner = Scripted()
+    llm = cached(inner)
+    classes: list[Any] = [
+        *(make_dataclass("Place", [(name, str)]) for name in ("city", "street")),
+        *(Enum("Place", [name]) for name in ("OSLO", "ROME")),
+    ]
+    for _ in range(2):
+        for cls in classes:
+            llm.chat(HI, response_format=cls)
+    assert inner.asked == len(classes)
+
+
+def test_a_class_without_a_schema_goes_by_the_cache() -> None:
+    odd: type[BaseModel] = type("Odd", (BaseModel,), {"__annotations__": {"call": Callable[[int], int]}})
+    inner = Scripted()
+    llm = cached(inner)
+    assert [text(llm.chat(HI, response_format=odd)) for _ in range(2)] == ["Hello there!"] * 2
+    assert inner.asked == llm.stats()["unkeyed"] == 2
 
 
 def test_c4_ids_of_tool_calls_do_not_change_the_key() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.llms import LLM
 from llama_index.core.tools import BaseTool
-from pydantic import BaseModel
+from pydantic import BaseModel, PydanticUserError
 
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience.functions.values import name_of
+from langmem_adapters.experience.functions.values import identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
 from langmem_adapters.providers.tool_calls import numbered
@@ -128,10 +128,19 @@ def _described(value: Any) -> Any:
         metadata = value.metadata
         return ["tool", metadata.name, metadata.description, _described(metadata.get_parameters_dict())]
     if isinstance(value, type):
-        schema = value.model_json_schema() if issubclass(value, BaseModel) else None
-        return ["class", value.__qualname__, schema]
+        return ["class", value.__qualname__, _held_by(value)]
     if isinstance(value, BaseModel):
         return ["model", type(value).__qualname__, _described(dict(value))]
     if isinstance(value, Mapping):
         return {name: _described(item) for name, item in value.items()}
     return [_described(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _held_by(cls: type) -> Any:
+    """What an object of a class holds: two classes of one name may ask for different things."""
+    if not issubclass(cls, BaseModel):
+        return identity(cls)
+    try:
+        return cls.model_json_schema()
+    except PydanticUserError as error:  # of what JSON does not know
+        raise SerializationError(f"the class {cls.__qualname__} has no schema: {type(error).__name__}") from error
