@@ -26,7 +26,7 @@ def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """All, any, some, most, both, other, another, same: none stands for another; nor "all" for "a" with one noun.
+    """All, any, some, most, both, other, another, same: none stands for another; nor "all" for "a" or "my" of a noun.
 
     Nor may "only" have changed its place. In a long text it counts only where a neighbour is the same.
     """
@@ -50,14 +50,17 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 def _bounds(reading: Reading) -> set[str]:
-    """More than, at least, at most and less than a number, in one wording."""
-    if not reading.numbers and _ONCE.isdisjoint(reading.vocabulary):
+    """More than, at least, at most, less than and within a number, or a day and the like, in one wording."""
+    if not (reading.numbers or reading.units) and _ONCE.isdisjoint(reading.vocabulary):
         return set()
     text = " ".join(reading.words)
     return {f"{name} {found}" for name, pattern in _BOUNDS for found in pattern.findall(text)}
 
 
-_COUNT = r" (?:a |an |the |dollar |euro |pound )?(\d[\d.]*|once|one)\b"
+_COUNT = (
+    r" (?:a |an |the |dollar |euro |pound )?"
+    r"(\d[\d.]*|once|one|(?<=an )hour|(?<=a )(?:second|minute|day|week|month|year|decade|century))\b"
+)
 _ONCE = frozenset(("once", "one"))
 _BOUNDS = [
     (name, re.compile(rf"\b(?:{words}){_COUNT}"))
@@ -66,9 +69,11 @@ _BOUNDS = [
         ("below", "(?:less|fewer|lower|shorter|younger|smaller) than|under|below"),
         ("least", "at least|minimum of"),
         ("most", "at most|up to|maximum of"),
+        ("within", "within"),
     )
 ]
 _SHORT = 14  # words
+_SOME = frozenset(("a", "an", "this", "my", "our", "your"))
 _QUANTITIES = named(
     """all every each everyone everybody everything, any anyone anybody anything,
     some someone somebody something several few, most, other, another, same, both, either, only"""
@@ -240,7 +245,7 @@ def _counted(reading: Reading) -> set[tuple[str, str]]:
     return {
         (_QUANTITIES.get(word) or "a", stem)
         for word, stem in zip(reading.words, reading.stems[1:], strict=False)
-        if word in _QUANTITIES or word in {"a", "an", "this"}
+        if word in _QUANTITIES or word in _SOME
     }
 
 

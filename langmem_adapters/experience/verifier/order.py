@@ -17,6 +17,8 @@ _AGAINST = frozenset(
     frozenset(pair.split()) for pair in ("for from", "for by", "for against", "to by", "with against", "with without")
 )
 """Ways that are not each other's, where all else is the same: a gift "for" her, a gift "from" her."""
+_AGAINST_NAMED = _AGAINST | {frozenset(("by", "on")), frozenset(("by", "with")), frozenset(("for", "with"))}
+"""The same of names, numbers, days: films "with" Tom, films "by" Tom; but one goes "by" train, or "on" one."""
 _AIMED = {"into", "onto", "than"}
 _MANY = 24  # words: a long text has too many orders to try them
 _TOLD = 10  # words; what has so many, and others besides, is told in another order more often than turned round
@@ -41,7 +43,8 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
         way, back = _preposition(left, left.content[one]), _preposition(right, right.content[other])
         if way and back and way != back:
             ways = _WAYS.get(way), _WAYS.get(back)
-            if (None not in ways and ways[0] != ways[1]) or (not alone and frozenset((way, back)) in _AGAINST):
+            against = _AGAINST_NAMED if _is_named(left.content[one]) else _AGAINST
+            if (None not in ways and ways[0] != ways[1]) or (not alone and frozenset((way, back)) in against):
                 return left.content[one].text, ways[1] or back
     rising = _longest_rising(order)
     if rising == len(order):

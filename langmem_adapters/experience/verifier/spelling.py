@@ -43,6 +43,11 @@ CONTRACTIONS = (
     (r"\bget rid of\b", "remove", "rid"),
     (r"\bget in touch with\b", "contact", "touch"),
     (r"\bhow come\b", "why", "come"),
+    (
+        r"\b(all|any|anybody|anyone|anything|everybody|everyone|everything|nobody|none|nothing) but\b",
+        r"\1 except",
+        "but",
+    ),
     (r"\b(?:in|at) (?=(?:what|which) (?:time|year|month|day)\b)", "", "what which"),
     (r"\bper (?=(?:second|minute|hour|day|night|week|month|year|person)\b)", "a ", "per"),
 )
