@@ -251,6 +251,11 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
             "A patient takes 5 mg of iron in the morning and 20 mg of zinc in the evening. Is taking ibuprofen safe?",
             "A patient is on 5 mg of iron in the evening and 20 mg of zinc in the morning. Is ibuprofen safe to take?",
         ),
+        (
+            "order",
+            "A patient takes 5 mg of iron in the morning and 20 mg of zinc in the evening. Is taking ibuprofen safe?",
+            "A patient is on 20 mg of iron in the morning and 5 mg of zinc in the evening. Is ibuprofen safe to take?",
+        ),
         ("numbers", "Sum the amounts 3, 3, 7 for me, would you", "Please add up 3 and also 7, 7"),
         ("order", "Why do stray dogs fear wild horses?", "Why do wild horses fear stray dogs?"),
         ("question", "When was it built?", "Where was it built?"),
@@ -327,6 +332,8 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("persons", "How do I change my password?", "How do I change your password?"),
         ("persons", "How much do I owe you?", "How much do you owe me?"),
         ("persons", "What does he eat at noon?", "What do I eat at noon?"),
+        ("persons", "Haben Sie heute Hunger?", "Haben sie heute Hunger?"),
+        ("persons", "Wo ist Ihr Hund?", "Wo ist ihr Hund?"),
         ("complements", "I stopped to smoke", "I stopped smoking"),
         ("complements", "I used to swim at night", "I am used to swimming at night"),
         (
@@ -397,6 +404,7 @@ def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
         ("Who came 2nd in the race?", "Who came 2 in the race?"),
         ("Is a 4k screen worth it?", "Is a 4K screen worth it?"),
         ("Is it \u22125 outside?", "Is it -5 outside?"),
+        ("What is 5 € + 3 €?", "What is 5 euros + 3 euros?"),
         ("How many tiles for 10 m²?", "How many tiles for 10 m2?"),
         ("What is x²?", "What is x^2?"),
         ("Is a 6\u2033 pipe enough?", 'Is a 6" pipe enough?'),
@@ -545,6 +553,7 @@ def test_in_another_language_only_the_same_words_pass(one: str, other: str) -> N
         ("Как изменить пароль?", "как изменить пароль"),
         ("비밀번호를 어떻게 변경하나요?", "비밀번호를 어떻게 변경하나요"),
         ("¿Dónde está mi pedido?", "Dónde está mi pedido"),
+        ("Wo wohnen Sie heute?", "wo wohnen sie heute"),
         ("Bonjour ! où est ma commande ?", "Bonjour, où est ma commande"),
         ("手机10,000元以下", "手机10000元以下"),
     ],
@@ -583,6 +592,11 @@ LONG = (
 def test_in_a_long_text_two_words_that_change_places_are_enough(other: tuple[str, ...]) -> None:
     one = LONG.format("5", "morning", "20", "evening", "tea", "milk")
     assert refused_by(one, LONG.format(*other)) == "order"
+
+
+def test_in_a_long_text_nothing_may_be_told_in_another_order() -> None:
+    told, asked = LONG.format("5", "morning", "20", "evening", "tea", "milk").split(". ")
+    assert refused_by(f"{told}. {asked}", f"{asked} {told}.") == "order"
 
 
 def test_in_a_long_text_what_and_links_may_stand_in_any_order() -> None:

@@ -181,7 +181,12 @@ _MODALS = frozenset(_listed("can could may might should must shall will would"))
 
 
 def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """What is mine must not be yours, nor what I do to you what you do to me, nor what he does what I do."""
+    """What is mine must not be yours, nor what I do to you what you do to me, nor what he does what I do.
+
+    In German a capital tells "you" from "they", where others tell that the writer uses them.
+    """
+    if (found := _formal(left) ^ _formal(right)) and not left.english and _capitals(left) and _capitals(right):
+        return differ("persons", found, ())
     one, other = _persons(left), _persons(right)
     if one == other:
         return ""
@@ -197,6 +202,7 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 _MINE = frozenset(("my", "our", "your"))
+_SIE = frozenset(_listed("sie ihnen ihr ihre ihrem ihren ihrer ihres"))
 _PERSONS = {
     **dict.fromkeys(I_WORDS, "i"),
     **dict.fromkeys(YOU_WORDS, "you"),
@@ -271,6 +277,14 @@ def _linked(reading: Reading, link: str) -> set[frozenset[str]]:
                 after += 1
             found.add(frozenset((reading.stems[place - 1], reading.stems[after])))
     return found
+
+
+def _formal(reading: Reading) -> set[str]:
+    return {word.text for word in reading.content if word.capital and word.text in _SIE}
+
+
+def _capitals(reading: Reading) -> bool:
+    return any(word.capital and word.text not in _SIE for word in reading.content)
 
 
 def _persons(reading: Reading) -> list[str]:
