@@ -606,6 +606,7 @@ def test_in_a_long_text_what_and_links_may_stand_in_any_order() -> None:
 
 def test_far_texts_are_not_even_compared() -> None:
     assert VERIFIER("How do I learn Hindi?", "How can I learn Hindi?", cosine=0.5).reason.startswith("cosine 0.50")
+    assert VERIFIER("How do I learn Hindi?", "How can I learn Hindi?", cosine=float("nan")).guard == "score"
 
 
 # --- the judge of one's own ---------------------------------------------------------------------------------

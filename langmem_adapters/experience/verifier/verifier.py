@@ -105,7 +105,7 @@ class Verifier:
             return Verdict(1.0, "", "")
         if max(len(request), len(stored)) > LONGEST:
             return Verdict(0.0, "length", "too long to be compared word by word")
-        if self.judge is None and cosine < LEAST_COSINE:
+        if self.judge is None and not cosine >= LEAST_COSINE:  # nor where it is no number
             return Verdict(0.0, "score", f"cosine {cosine:.2f} is below {LEAST_COSINE:.2f}")
         left, right = read(request), read(stored)
         alignment = align(left.content, right.content)
