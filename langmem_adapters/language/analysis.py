@@ -14,7 +14,7 @@ from functools import lru_cache
 from langmem_adapters.language.english import BASES, SPELLINGS, STOP_WORDS
 from langmem_adapters.language.inflection import inflects, parts
 
-__all__ = ["ANALYZER_ID", "STOP_WORDS", "Analyzer", "analyze", "matching", "only_parts", "stem"]
+__all__ = ["ANALYZER_ID", "STOP_WORDS", "Analyzer", "analyze", "matching", "only_parts", "stem", "uninflected"]
 
 Analyzer = Callable[[str], list[str]]
 """Turns a text into terms, in order and with repetitions. It must be pure: the same text, the same terms."""
@@ -184,13 +184,16 @@ def stem(word: str) -> str:
     """
     if len(word) <= 2:  # noqa: PLR2004 - see above
         return word
-    word = _plural(word)
-    word = _past_or_gerund(word)
-    if word.endswith("y") and "v" in _shape(word[:-1]):
-        word = word[:-1] + "i"
+    word = uninflected(word)
     word = _exchange(word, _STEP_2)
     word = _exchange(word, _STEP_3)
     return _final_letter(_cut(word))
+
+
+def uninflected(word: str) -> str:
+    """What a lower-case English word and its plural, past and gerund have in common: the first of Porter's steps."""
+    word = _past_or_gerund(_plural(word))
+    return word[:-1] + "i" if word.endswith("y") and "v" in _shape(word[:-1]) else word
 
 
 def _shape(letters: str) -> str:

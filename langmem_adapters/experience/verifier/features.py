@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from langmem_adapters.experience.verifier.forms import CONFUSED
 from langmem_adapters.experience.verifier.questions import FRAMES
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import (
@@ -94,7 +95,7 @@ def likeness(one: str, other: str) -> float:  # noqa: PLR0911 - a ladder
     """How surely a stem stands for another: 1 the same, 0 not at all."""
     if one == other:
         return 1.0
-    if (one, other) in OPPOSITES:
+    if (one, other) in OPPOSITES or (one, other) in CONFUSED:
         return 0.0
     if SYNONYMS.get(one, frozenset()) & SYNONYMS.get(other, frozenset()):
         return 0.8

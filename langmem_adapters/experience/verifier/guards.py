@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from langmem_adapters.experience.verifier.arrangement import rearranged
 from langmem_adapters.experience.verifier.features import MISSPELT, Alignment, edits, governed
+from langmem_adapters.experience.verifier.forms import same_root
 from langmem_adapters.experience.verifier.guards_figures import numbers, symbols, units
 from langmem_adapters.experience.verifier.guards_small_words import (
     complements,
@@ -50,6 +51,7 @@ _FINITE = frozenset(
 _SINGLING = frozenset(("even", "other", "same"))
 _COMPOUND = frozenset(("life", "world"))
 _DERIVING = ("er", "or", "ee", "est", "ist", "ism", "ian", "ity")
+_FORM = (0.95, 0.85, 0.6)  # how surely a word stands for a form of it
 _FEW = 2
 _SHORT = 14  # words; of more than these, some are often replaced or added in passing
 _PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "re")
@@ -171,7 +173,7 @@ def wording(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """With all else the same, no charger for a charge, no larger for a large; nor a contract for a contact.
+    """With all else the same, no charger for a charge, no organization for an organ; nor a contract for a contact.
 
     A letter too many is taken for a slip only where it is doubled, or where other words differ as well.
     """
@@ -182,7 +184,8 @@ def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
             one, other = left.content[a].text, right.content[b].text
             (base, ending), (same, another) = _derived(one), _derived(other)
             longer = sure == MISSPELT and len(one) != len(other) and _single(one) != _single(other)
-            if longer or (base == same and ending != another):
+            derived = sure in _FORM and not same_root(one, other)
+            if longer or derived or (base == same and ending != another):
                 return differ("forms", [one], [other])
     return ""
 

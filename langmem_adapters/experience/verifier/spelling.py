@@ -69,6 +69,7 @@ _CONTRACTIONS = [
 _TOKEN = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
 GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])")  # 10,000 and 1,00,000, but not 1,50
+_POINT = re.compile(r"(?<![\w.])\.(?=\d)")
 _SCALED = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)\s*({'|'.join(SCALES)})s?\b", re.ASCII)
 _SPOKEN = str.maketrans(
     {
@@ -106,6 +107,7 @@ def _one_spelling_of_numbers(text: str) -> str:
     if _DIGIT.search(text):
         text = GROUPED.sub(lambda found: found[0].replace(",", ""), text)
         text = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b", "", text)
+        text = _POINT.sub("0.", text)  # .5
         return _SCALED.sub(_unscaled, text.translate(_SPOKEN))
     return text.translate(_SPOKEN)
 

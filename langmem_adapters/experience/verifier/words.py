@@ -14,6 +14,7 @@ __all__ = [
     "COURTESIES",
     "ENGLISH",
     "FOREIGN",
+    "FORMS",
     "I_WORDS",
     "LINKS",
     "NEGATIONS",
@@ -39,7 +40,7 @@ _listed = str.split  # lists of words read better as text
 @lru_cache(maxsize=1 << 14)
 def stem_of(word: str) -> str:
     """The stem of a word in one spelling: "colours" and "color", "organise" and "organize" are the same."""
-    return stem(respelt(_FORMS.get(word, word))) if word.isascii() and word.isalpha() else word
+    return stem(respelt(FORMS.get(word, word))) if word.isascii() and word.isalpha() else word
 
 
 @lru_cache(maxsize=1 << 14)
@@ -80,7 +81,7 @@ grow grew grown, hear heard, hold held, keep kept, know knew known, lead led, lo
 meet met, pay paid, run ran, say said, see saw seen, sell sold, send sent, show shown, sit sat, sleep slept,
 speak spoke spoken, spend spent, stand stood, steal stole stolen, take took taken, teach taught, tell told,
 think thought, throw threw thrown, understand understood, win won, write wrote written, use used, die died""")
-_FORMS = _PASTS | _bases("""go goes, die dies dying dead death, child children kids kid, foot feet, life lives, man men,
+FORMS = _PASTS | _bases("""go goes, die dies dying dead death, child children kids kid, foot feet, life lives, man men,
 woman women, mouse mice, person people, tooth teeth, wife wives, color colour colours, missus mrs""")
 
 
