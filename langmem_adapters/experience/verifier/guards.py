@@ -83,8 +83,13 @@ def quotations(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def code(left: Reading, right: Reading, _: Alignment) -> str:
-    """Identifiers, paths, options and names with inner capitals must occur in both."""
-    return differ("code", _missing(left.code, right), _missing(right.code, left))
+    """Identifiers, paths, options and names with inner capitals must occur in both, with the same capitals."""
+    if missing := differ("code", _missing(left.code, right), _missing(right.code, left)):
+        return missing
+    one, other = ({word for word in words if " " not in word} for words in (left.code, right.code))
+    one, other = one - other, other - one
+    alike = {word.lower() for word in one} & {word.lower() for word in other} - one - other
+    return differ("code", [word for word in (*one, *other) if word.lower() in alike], ())
 
 
 def names(left: Reading, right: Reading, alignment: Alignment) -> str:

@@ -15,10 +15,16 @@ _SYMBOLS = re.compile(
     r"!(?=[\w=(])|(?:(?<=\d)|(?<![^\W_][^\W_])(?<=[^\W\d_]))!|&{2,}|\?\.(?=\w)|(?<=\s)(?:\?\?|\(\)|\[\]|\{\})|"
     r"(?<![^\W_][^\W_])(?<=[^\W\d_])(?:\s+[-/](?=\s+[^\W\d_](?![^\W_]))|/(?=[a-z](?![^\W_])))"  # x - y, x/y
 )
+_EXACT = re.compile(
+    r"https?://[^\s?!,]*[^\s?!,.;:)]|\\\w|%[A-Za-z](?!\w)|(?<!\S)--?[A-Za-z]{1,2}(?![\w-])|\b\w--(?!\w)|"
+    r"(?<!\S)(?:@{1,2}|#|/)(?=[a-z_])|(?<!\w)_+[^\W_]|[^\W_]_+(?!\w)|\[[^\[\]\s]{1,20}\]|\{[^{}\s]{1,20}\}"
+)
+"""What counts to the letter: addresses, \\d, %s, options, @x, _x, x_, [a-z], {2}."""
+_BRACKETS = re.compile(r"[\[\]{}]")
 _DIRECTED = frozenset("-/<>^~")
 _BEFORE, _AFTER = re.compile(r"(\w+)(\s*)$"), re.compile(r"(\s*)(\w+)")
 _SUBSCRIPT = re.compile(r"(?<=[\w\])])(?:\[[^\[\]]*\])+")
-_MAY_BE_SYMBOL = re.compile(r"""[-+*^=<>|~\\×÷≤≥≠·/!?&()\[{@#;:"'`]""")  # noqa: RUF001 - these signs are meant
+_MAY_BE_SYMBOL = re.compile(r"""[-+*^=<>|~\\×÷≤≥≠·/!?&()\[\]{}@#%_;:"'`]""")  # noqa: RUF001 - these signs are meant
 _MENTIONED = re.compile(r"(?<=\s)[@#;:?!.](?=\s+[a-z\d])|(?<=\s)[@#;:!.](?=\?)")
 _QUOTED_SIGN = re.compile(r"""(?<=["'`])[@#&;:?!.,/_()\[\]{}-]{1,3}(?=["'`])""")
 _QUOTATION = re.compile(r"""(?<!\d)"[^"]*"|(?<!\w)'[^']+'(?!\w)""")
@@ -41,7 +47,8 @@ def symbols(text: str, *, english: bool) -> tuple[str, ...]:
     found = _pictures(text)
     if _MAY_BE_SYMBOL.search(text):
         found += [_sign(text, one) for one in _SYMBOLS.finditer(text)]
-        found += [*_SUBSCRIPT.findall(text), *_QUOTED_SIGN.findall(text)]
+        found += [*_SUBSCRIPT.findall(text), *_QUOTED_SIGN.findall(text), *_EXACT.findall(text)]
+        found += ["".join(_BRACKETS.findall(text))] if _BRACKETS.search(text) else []
         found += _MENTIONED.findall(text) if english else []
         if '"' in text or "'" in text:
             found += [mark.replace("''", '"') for mark in _PRIME.findall(_QUOTATION.sub(" ", text))]
