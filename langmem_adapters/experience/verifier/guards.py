@@ -188,9 +188,9 @@ def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
         if sure < 1:
             one, other = left.content[a].text, right.content[b].text
             (base, ending), (same, another) = _derived(one), _derived(other)
-            longer = sure == MISSPELT and len(one) != len(other) and _single(one) != _single(other)
+            longer = sure == MISSPELT and len(one) != len(other)
             derived = sure in _FORM and not same_root(one, other)
-            if longer or derived or (base == same and ending != another):
+            if ((longer or derived) and _single(one) != _single(other)) or (base == same and ending != another):
                 return differ("forms", [one], [other])
     return ""
 

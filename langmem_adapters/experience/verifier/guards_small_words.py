@@ -50,7 +50,7 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 def _bounds(reading: Reading) -> set[str]:
-    """More than, at least, at most, less than and within a number, or a day and the like, in one wording."""
+    """More than, at least, at most and less than a number, or a day and the like, in one wording."""
     if not (reading.numbers or reading.units) and _ONCE.isdisjoint(reading.vocabulary):
         return set()
     text = " ".join(reading.words)
@@ -69,7 +69,6 @@ _BOUNDS = [
         ("below", "(?:less|fewer|lower|shorter|younger|smaller) than|under|below"),
         ("least", "at least|minimum of"),
         ("most", "at most|up to|maximum of"),
-        ("within", "within"),
     )
 ]
 _SHORT = 14  # words
