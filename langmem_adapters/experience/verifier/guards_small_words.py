@@ -121,7 +121,7 @@ def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
         verb, another = left.content[a].text, right.content[b].text
         if verb != another and is_past(verb) != is_past(another):
             for times, words, word in ((one, lefts, verb), (other, rights, another)):
-                if word in words and _AUXILIARIES.isdisjoint(words):
+                if word in words and _AUXILIARIES.isdisjoint(words) and ["", *words][words.index(word)] != "to":
                     times.add("was" if is_past(word) else "is")
     if {*one, *other} != {"is", "was"} or one & other:
         return ""
@@ -172,7 +172,7 @@ def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 _AUXILIARIES = frozenset(
     _listed(
-        "is are am was were be been being do does did has have had to can could may might must shall will would should"
+        "is are am was were be been being do does did has have had can could may might must shall will would should"
     )
 )
 _MODES = named("can could, may might, should, must, will would, do does")

@@ -283,8 +283,8 @@ OPPOSITES: frozenset[tuple[str, str]] = frozenset(
     pair
     for _group in _listed(
         """increase gain raise grow rise boost improve/decrease reduce lose lower lessen shrink fall drop cut worsen |
-    boy man male husband father dad son brother uncle king he him/girl woman female wife mother mom daughter sister
-    aunt queen she her |
+    boy guy man male boyfriend husband father dad grandfather son brother nephew uncle king he him/girl lady woman
+    female girlfriend wife mother mom grandmother daughter sister niece aunt queen she her |
     advantage pro benefit/disadvantage con drawback harm | good best better top/bad worst worse evil |
     most more maximum highest biggest/least less fewest minimum lowest smallest | high/low | hot warm/cold cool |
     old ancient/young new modern | buy purchase/sell | open/close shut closed | start begin/stop end finish |
