@@ -33,13 +33,23 @@ def same_root(one: str, other: str) -> bool:
     """
     if any(a.endswith("ed") and b.endswith("ion") for a, b in permutations((one, other))):
         return True  # to get compensated, to get compensation
-    (root, cut), (another, also_cut) = _root_of(one), _root_of(other)
-    return root == another or (cut and f"{root}e" == another) or (also_cut and f"{another}e" == root)
+    root, another = _root_of(one), _root_of(other)
+    if root == another:
+        return True
+    bare = root.removesuffix("e")
+    ended = one.endswith(_CUT) or other.endswith(_CUT) or bare.endswith(_HISSING)
+    return ended and bare == another.removesuffix("e")
+
+
+_CUT = ("ed", "ing")  # before which an "e" goes
+_HISSING = ("ch", "s", "sh", "x", "z")  # behind which one comes: "boxes"
 
 
 @lru_cache(maxsize=1 << 14)
-def _root_of(word: str) -> tuple[str, bool]:
-    """What a word has in common with its forms, and whether an "e" at its end may have gone."""
+def _root_of(word: str) -> str:
+    """What a word has in common with its forms."""
     word = respelt(FORMS.get(word, word)).replace("ance", "ence")  # as it is often misspelt
-    root = uninflected(word)
-    return root[:-1] if root.endswith("ll") else root, word.endswith(("ed", "ing"))
+    root = word if word.endswith(("us", "is")) else uninflected(word)
+    if root.endswith(("ll", "oe", "ie")):
+        return root[:-1]
+    return f"{root[:-1]}i" if root.endswith("y") else root
