@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import enum
+import functools
 import json
 import logging
 import time
 import typing
 import uuid
 from collections import deque
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -22,8 +24,10 @@ import ormsgpack
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
 from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import CachePolicy, Send
@@ -476,6 +480,67 @@ def test_what_has_expired_already_is_not_written(any_store: Store) -> None:
     cache.set({KEY: (1, 0), (NS, "good"): (2, 5)})
     assert cache.get([KEY, (NS, "good")]) == {(NS, "good"): 2}
     assert cache.stats()["stored"] == 1
+
+
+class Speaks:
+    """A node that is an object, as LangGraph takes it."""
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+
+    def __call__(self, state: State) -> State:
+        return {"answer": f"{self.language}: {state['question']}"}
+
+
+def chain(language: str) -> Any:
+    return RunnableLambda(lambda state: state) | RunnableLambda(Speaks(language).__call__)
+
+
+def later(language: str) -> Callable[[State], Awaitable[State]]:
+    async def node(state: State) -> State:
+        return Speaks(language)(state)
+
+    return node
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Speaks, chain, later, lambda language: functools.partial(Speaks.__call__, Speaks(language))],
+    ids=["object", "chain", "async function", "partial"],
+)
+async def test_a_tag_tells_graphs_apart_whose_nodes_have_the_same_names(
+    make: Callable[[str], Any], any_store: Store
+) -> None:
+    async def ask(language: str, **settings: Any) -> int:
+        cache: ExperienceNodeCache[Any] = ExperienceNodeCache(store=any_store, **settings)
+        found = await graph(make(language), cache).ainvoke({"question": "why"})
+        assert found["answer"] == f"{language}: why"
+        hits: int = cache.stats()["hits"]
+        return hits
+
+    languages = ["French", "German"]
+    assert [await ask(language, tag=language) for language in [*languages, *languages]] == [0, 0, 1, 1]
+    assert await ask("Dutch") == 0
+    ExperienceNodeCache[Any](store=any_store, tag="French").clear()
+    assert [await ask(language, tag=language) for language in languages] == [0, 1]
+    ExperienceNodeCache[Any](store=any_store).clear()  # everything of the tenant
+    assert list(any_store.namespaces()) == []
+
+
+def test_a_task_without_a_name_is_not_cached_whatever_the_tag(caplog: pytest.LogCaptureFixture) -> None:
+    cache: ExperienceNodeCache[Any] = ExperienceNodeCache(store=MemoryStore(), tag="graph")
+    cached: Any = task(cache_policy=CachePolicy())
+    asked: list[Any] = [cached(Speaks(language)) for language in ("French", "German")]
+
+    @entrypoint(cache=cache)
+    def flow(question: State) -> list[str]:
+        return [one(question).result()["answer"] for one in asked]
+
+    for _ in range(2):
+        assert flow.invoke({"question": "why"}) == ["French: why", "German: why"]
+    assert (cache.stats()["refused"], cache.stats()["hits"]) == (4, 0)
+    assert len(caplog.messages) == 1
+    assert "define it with def" in caplog.text
 
 
 def test_nothing_of_the_input_is_named_in_the_keys(any_store: Store) -> None:

@@ -34,6 +34,7 @@ _ENTRY = "entry"
 _VERSION = 1
 _KINDS = {"null", "bytes", "bytearray", "msgpack"}  # what LangGraph writes; its "json" and "pickle" are never read
 _WRITES = "__pregel_ns_writes"  # the first label of what graphs cache
+_NAMELESS = (_WRITES, "__dynamic__")  # where tasks would be all one, whose functions are objects or partials
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -46,10 +47,15 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
     back with their ids, as from LangGraph's own caches: a thread that meets one twice has it once. Where a node does
     no more than ask a model, cache the model.
 
+    LangGraph tells a cache the name of a node and that of its function, and of an async function, a partial, an
+    object, a chain or a subgraph the node's name alone; never what they hold, such as a prompt. So give each graph a
+    ``tag`` of its own, and another one when its nodes are to answer anew.
+
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
         store: A store of your own instead of a URL.
         tenant: Whose entries; those of others are never served.
+        tag: Keeps these entries apart from those of other tags: one for each graph.
         types: Classes of your own (pydantic models, dataclasses, enums) that nodes return.
         serde: A serializer of your own instead; then ``types`` are its affair.
         prices: What a million tokens in and out cost, by a model's name, for :meth:`stats`.
@@ -70,6 +76,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         *,
         store: Store | None = None,
         tenant: str = "",
+        tag: str = "",
         types: Iterable[type] = (),
         serde: SerializerProtocol | None = None,
         prices: Prices | None = None,
@@ -83,7 +90,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         classes = checked_list(types, "types is a list of classes", type)
         super().__init__(serde=serde or JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=classes))
         self._store = cache_store(url, store)
-        self._place = ("nodes", tenant)
+        self._place = ("nodes", tenant, "", tag) if tag else ("nodes", tenant)
         self._prices = prices or {}
         self._saved = Saved()
         self._on_error = on_error
@@ -108,7 +115,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         await arun(step(self._write_all, pairs))
 
     def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
-        """Forget what is kept under these namespaces, or everything of the tenant; nothing else is touched."""
+        """Forget what is kept under these namespaces, or everything of the tag, and without one of the tenant."""
         run(step(self._forget, namespaces))
 
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
@@ -169,7 +176,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
             if ttl is not None and not ttl > 0:
                 continue  # it would have expired already
             try:
-                put = {_ENTRY: self._written(value, ttl)}
+                put = {_ENTRY: self._written(namespace, value, ttl)}
                 self._store.write((*self._place, *namespace, key), put=put, ttl=ttl)
                 self._counts["stored"] += 1
             except SerializationError as error:
@@ -178,7 +185,9 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
             except LangmemError as error:
                 self._degrade(error)
 
-    def _written(self, value: ValueT, ttl: int | None) -> bytes:
+    def _written(self, namespace: Namespace, value: ValueT, ttl: int | None) -> bytes:
+        if tuple(namespace) == _NAMELESS:
+            raise SerializationError("LangGraph finds no name for this task's function; define it with def")
         try:
             kind, data = self.serde.dumps_typed(value)
             name = lost(value, self.serde.loads_typed((kind, data)), tuples_as_lists=True)  # msgpack has no tuples
