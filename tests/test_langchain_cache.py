@@ -23,6 +23,7 @@ from langchain_core.caches import BaseCache
 from langchain_core.language_models import LLM, FakeListChatModel, FakeListLLM, GenericFakeChatModel, SimpleChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.content import create_image_block, create_text_block
 from langchain_core.outputs import ChatGeneration, ChatResult, Generation
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
@@ -740,6 +741,63 @@ def test_c1_only_ids_are_made_anew_on_a_hit(any_store: Store) -> None:
     assert kept == "look"
     assert [(call["name"], call["args"]) for call in hit.tool_calls] == [(call["name"], call["args"]) for call in calls]
     assert hit.content == [content[0], {**use, "id": new}]
+
+
+def _of_openai(n: int) -> list[Any]:
+    """What an answer of OpenAI's Responses holds, with the ids under which OpenAI keeps its parts."""
+    return [
+        {"type": "reasoning", "id": f"rs_{n}a", "summary": [{"type": "summary_text", "text": "Hm."}]},
+        {"type": "reasoning", "id": "rs_b", "summary": [], "encrypted_content": "sealed"},
+        {"type": "reasoning", "id": "rs_c", "reasoning": "Hm.", "extras": {"encrypted_content": "sealed"}},
+        {"type": "text", "text": "Let me look.", "id": f"msg_{n}", "phase": "commentary"},
+        {"type": "refusal", "refusal": "Not that.", "id": f"msg_{n}"},
+        {"type": "text", "text": "of another", "id": "other"},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        {"type": "function_call", "id": f"fc_{n}", "call_id": f"c{n}", "name": "look", "arguments": "{}"},
+        {"type": "tool_call", "id": f"c{n}", "name": "look", "args": {}, "extras": {"item_id": f"fc_{n}", "x": 1}},
+        {"type": "custom_tool_call", "id": f"ctc_{n}", "call_id": "d", "name": "write", "input": "x"},
+        "as it is",
+    ]
+
+
+def test_c1_a_hit_has_no_id_under_which_openai_keeps_a_part_of_it(any_store: Store) -> None:
+    """OpenAI has forgotten it after a month, keeps it from others' keys, and takes each once in a conversation."""
+    cache = ExperienceCache(store=any_store)
+    call = {"name": "look", "args": {}, "id": "c1"}
+    cache.update("p", "m", [answer(_of_openai(1), tool_calls=[call])])
+    hit = looked_up(cache).message
+    assert isinstance(hit, AIMessage)
+    new = hit.tool_calls[0]["id"]
+    assert hit.content == [
+        *_of_openai(1)[1:3],
+        {"type": "text", "text": "Let me look.", "phase": "commentary"},
+        {"type": "refusal", "refusal": "Not that."},
+        *_of_openai(1)[5:7],
+        {"type": "function_call", "call_id": new, "name": "look", "arguments": "{}"},
+        {"type": "tool_call", "id": new, "name": "look", "args": {}, "extras": {"x": 1}},
+        {"type": "custom_tool_call", "call_id": "d", "name": "write", "input": "x"},
+        "as it is",
+    ]
+
+
+def test_c4_ids_of_an_answers_parts_do_not_change_the_key() -> None:
+    def talk(n: int, **changed: str) -> str:
+        content = [{**block, **changed} if "text" in block else block for block in _of_openai(n)]
+        return dumps([HumanMessage("q"), AIMessage(content, tool_calls=[{"name": "look", "args": {}, "id": f"c{n}"}])])
+
+    assert request_key(talk(1), "m") == request_key(talk(2), "m")
+    assert len({request_key(talk(1, **changed), "m") for changed in ({}, {"text": "x"}, {"phase": "x"})}) == 3
+
+
+def test_c4_ids_that_langchain_makes_up_for_blocks_do_not_change_the_key() -> None:
+    def asked(text: str, url: str) -> str:
+        blocks: list[Any] = [create_text_block(text), create_image_block(url=url)]
+        return dumps([HumanMessage(blocks)])
+
+    assert asked("q", "http://a") != asked("q", "http://a")
+    assert request_key(asked("q", "http://a"), "m") == request_key(asked("q", "http://a"), "m")
+    others = [("q", "http://a"), ("q", "http://b"), ("r", "http://a")]
+    assert len({request_key(asked(*other), "m") for other in others}) == 3
 
 
 def test_c4_a_tools_answer_that_reads_like_its_calls_id_is_another_answer() -> None:

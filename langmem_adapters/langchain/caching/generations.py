@@ -14,6 +14,7 @@ from langmem_adapters.langchain.rebuild import of_data, rebuilt_generation
 from langmem_adapters.model import Message
 from langmem_adapters.providers.content import standard_block
 from langmem_adapters.providers.finish_reasons import is_broken_off, is_cut, refuses
+from langmem_adapters.providers.item_ids import without_item_ids
 from langmem_adapters.providers.tool_calls import called_anew
 
 __all__ = ["read_generations", "worth_storing", "write_generations"]
@@ -90,6 +91,8 @@ def _read(entry: dict[str, Any], key: str, age: float, new_id: Callable[[], str]
         mark["cache_usage"] = message.usage_metadata
         marked["usage_metadata"] = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
     marked["response_metadata"] = {**message.response_metadata, **mark}
+    if isinstance(message.content, list):
+        marked["content"] = without_item_ids(message.content)
     # As by setting each attribute, which pydantic makes dearer than all the rest.
     message.__dict__.update(marked)
     message.__pydantic_fields_set__.update(marked)

@@ -13,6 +13,7 @@ from langmem_adapters.codec import parsed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint, to_bytes
 from langmem_adapters.langchain.caching.prompt import messages_in
+from langmem_adapters.providers.item_ids import without_item_ids
 from langmem_adapters.providers.tool_calls import numbered
 
 __all__ = ["OF_THE_CALL", "check_whole", "known_key", "request_key"]
@@ -43,6 +44,7 @@ OF_THE_CALL = frozenset(
 # What came with an earlier answer, or with a tool's, and is not sent to the model again.
 _OF_THE_ANSWER = frozenset({"artifact", "id", "response_metadata", "type", "usage_metadata"})
 _CALL = ("name", "args", "id")  # what a call of a tool consists of
+_MADE_UP = "lc_"
 _known: dict[bytes, str] = {}  # keys by a hash of what they are made of, as an answer is looked up and then kept
 _REMEMBERED = 16_384
 _CHAINED = '"use_previous_response_id": true'  # as LangChain dumps a model of OpenAI's
@@ -55,9 +57,9 @@ _CLASS = re.compile(r"<class '(?:(?:\w+|<locals>)\.)*(\w+)'>")
 def request_key(prompt: str, llm_string: str) -> str:
     """The key of what ``BaseCache.lookup`` is given: 32 hexadecimal digits from which nothing can be read back.
 
-    Ids of messages and of tool calls, artifacts of tools, the metadata of earlier answers, the order of keys, timeouts,
-    retries, streaming, callbacks and tags do not change it. Everything else does, and so do, for a model with
-    ``use_previous_response_id``, the ids of responses, by which the provider knows what was said.
+    Ids of messages, of their parts and of tool calls, artifacts of tools, the metadata of earlier answers, the order
+    of keys, timeouts, retries, streaming, callbacks and tags do not change it. Everything else does, and so do, for a
+    model with ``use_previous_response_id``, the ids of responses, by which the provider knows what was said.
     """
     asked = _digest(prompt, llm_string)
     key = _known.get(asked)
@@ -122,9 +124,12 @@ def _said(message: Any) -> dict[str, Any]:
     said = message["kwargs"]
     if message["lc"] != 1:
         raise ValueError
-    told = said.get("response_metadata")
-    if isinstance(told, dict) and told.get("output_version") == "v1":
-        said = {**said, "content": _unblocked(said.get("content"), said.get("tool_calls") or [])}
+    content, told = said.get("content"), said.get("response_metadata")
+    if isinstance(content, list):
+        content = [_block(block) for block in without_item_ids(content)]
+        if isinstance(told, dict) and told.get("output_version") == "v1":
+            content = _unblocked(content, said.get("tool_calls") or [])
+        said = {**said, "content": content}
     return {
         "class": str(message["id"][-1]).removesuffix("Chunk"),
         **{
@@ -135,12 +140,19 @@ def _said(message: Any) -> dict[str, Any]:
     }
 
 
-def _unblocked(content: Any, calls: list[Any]) -> Any:
+def _block(block: Any) -> Any:
+    """A block of content without the id that LangChain makes up for it, another one each time."""
+    if isinstance(block, dict) and isinstance(id_ := block.get("id"), str) and id_.startswith(_MADE_UP):
+        return {name: value for name, value in block.items() if name != "id"}
+    return block
+
+
+def _unblocked(content: list[Any], calls: list[Any]) -> Any:
     """LangChain's own blocks, where no more than a text and the message's calls are in them, as the text.
 
     So an answer is when it is not streamed as events: a thread is the same request whichever way it came about.
     """
-    blocks = list(content) if isinstance(content, list) else [content]
+    blocks = list(content)
     said = blocks.pop(0) if blocks and _is_block(blocks[0], "text") else {"text": ""}
     called = [{name: block[name] for name in _CALL} for block in blocks if _is_block(block, "tool_call")]
     whole = len(called) == len(blocks) and called == [{name: call[name] for name in _CALL} for call in calls]
@@ -151,7 +163,8 @@ def _is_block(block: Any, kind: str) -> bool:
     """Whether there is nothing in a block but what is said in the other form too."""
     if not isinstance(block, dict) or block.get("type") != kind:
         return False
-    return set(block) - {"type", "index"} == ({"text"} if kind == "text" else set(_CALL))
+    own = {"text"} if kind == "text" else set(_CALL)
+    return own == {name for name, value in block.items() if name in own or (value and name not in {"type", "index"})}
 
 
 @functools.lru_cache(maxsize=512)

@@ -1,0 +1,48 @@
+"""Ids by which OpenAI keeps the parts of an answer of its Responses, in the content of a chat message."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+__all__ = ["without_item_ids"]
+
+_IDS: Final = {
+    "text": "msg_",
+    "output_text": "msg_",
+    "refusal": "msg_",
+    "function_call": "fc_",
+    "custom_tool_call": "ctc_",
+}
+
+
+def without_item_ids(content: list[Any]) -> list[Any]:
+    """The content of an answer that can be shown to a model again, whoever asked for it, and whenever.
+
+    OpenAI looks up what has such an id: it finds it for a month, with the keys of the same project, and refuses one
+    that stands twice in a conversation. Without its id, a part is taken as it is. Thoughts of which nothing but an id
+    was told go altogether; those that are given in full, encrypted, stay.
+    """
+    return [_without_id(block) for block in content if not _is_kept_elsewhere(block)]
+
+
+def _without_id(block: Any) -> Any:
+    if not isinstance(block, dict):
+        return block
+    kind, extras = block.get("type"), block.get("extras")
+    if isinstance(extras, dict) and kind == "tool_call" and "item_id" in extras:
+        return {**block, "extras": {name: value for name, value in extras.items() if name != "item_id"}}
+    begins = _IDS.get(kind) if isinstance(kind, str) else None
+    if begins is None or not _begins(block.get("id"), begins):
+        return block
+    return {name: value for name, value in block.items() if name != "id"}
+
+
+def _is_kept_elsewhere(block: Any) -> bool:
+    if not (isinstance(block, dict) and block.get("type") == "reasoning" and _begins(block.get("id"), "rs_")):
+        return False
+    extras = block.get("extras")
+    return not any(isinstance(held, dict) and held.get("encrypted_content") for held in (block, extras))
+
+
+def _begins(id_: Any, with_: str) -> bool:
+    return isinstance(id_, str) and id_.startswith(with_)
