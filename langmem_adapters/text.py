@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
 from langmem_adapters.model import Content, Message, ToolCall
-from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens, truncate_content
+from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens, tokens_besides, truncate_content
 
 __all__ = [
     "MessageLike",
@@ -72,7 +72,8 @@ def window(
 
     The latest exchange is always shown: the newest message, the call it answers with all results, and the
     question that led to it, whatever ``k``. Where these alone are more than ``max_tokens``, their texts are cut,
-    the longest first, with a warning; calls, images and at least a token of each text stay, even if they are more.
+    the longest first, with a warning; calls, images, thoughts and at least a token of each text stay, even if they
+    are more.
     """
     whole = repair(messages)
     sizes = None if max_tokens is None else [message_tokens(message, counter) for message in whole]
@@ -129,7 +130,8 @@ def _start(
 
 
 def _shortened(messages: list[Message], max_tokens: int, counter: TokenCounter) -> list[Message]:
-    """Cut the longest texts until all fit; what is no text stays."""
+    """Cut the longest texts until all fit; what is no text stays, and no text is cut for a model's thoughts."""
+    max_tokens += sum(tokens_besides(message, counter) for message in messages)
     total = sum(message_tokens(message, counter) for message in messages)
     if total <= max_tokens:
         return messages

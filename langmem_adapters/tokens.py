@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from langmem_adapters.model import Content, Message
 
-__all__ = ["TokenCounter", "approximate_tokens", "elide", "message_tokens", "truncate", "truncate_content"]
+__all__ = [
+    "TokenCounter",
+    "approximate_tokens",
+    "elide",
+    "message_tokens",
+    "tokens_besides",
+    "truncate",
+    "truncate_content",
+]
 
 TokenCounter: TypeAlias = Callable[[str], int]
 
 _PER_MESSAGE = 4  # what providers add for a message's role and borders
 _PER_MEDIUM = 85  # an image, as OpenAI counts a small one
 _MEDIA = frozenset({"image", "image_url", "input_image", "audio", "input_audio", "video", "file", "document", "media"})
+_CALLS = frozenset({"custom_tool_call", "function_call", "invalid_tool_call", "tool_call", "tool_use"})
+_NO_TEXT = frozenset({"encrypted_content", "extras", "id", "signature", "type"})  # fields of a block
 _WIDE = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
+_ENCODED = re.compile(r"data:|[!-~]{200}")  # an image that a tool made, for one
 _GAP = "\n[…]\n"
 _LONGEST_WORD = 40  # characters; what is longer is encoded data, and is cut anywhere
 
@@ -34,7 +45,7 @@ def approximate_tokens(text: str) -> int:
 
 
 def message_tokens(message: Message, counter: TokenCounter = approximate_tokens) -> int:
-    """Count a message with its tool calls, readable or not, and a flat price for each image or file.
+    """Count a message with its thoughts, its tool calls, readable or not, and a flat price for each image or file.
 
     Counts are remembered, so counting the same text again costs next to nothing.
     """
@@ -42,12 +53,38 @@ def message_tokens(message: Message, counter: TokenCounter = approximate_tokens)
     for own in message.host.values():
         if isinstance(invalid := own.get("invalid_tool_calls"), list):
             calls += "".join(f"{call.get('name')}{call.get('args')}" for call in invalid if isinstance(call, dict))
+    more = calls + _besides(message)
     media = 0 if isinstance(message.content, str) else sum(map(_is_medium, message.content))
-    return _PER_MESSAGE + _PER_MEDIUM * media + _counted(counter, message.text + calls if calls else message.text)
+    return _PER_MESSAGE + _PER_MEDIUM * media + _counted(counter, message.text + more if more else message.text)
 
 
 def _is_medium(block: str | dict[Any, Any]) -> bool:
     return isinstance(block, dict) and block.get("type") in _MEDIA
+
+
+def tokens_besides(message: Message, counter: TokenCounter = approximate_tokens) -> int:
+    """Count what a message says beside its text, and cannot be cut: thoughts, and what a provider's own tools found."""
+    besides = _besides(message)
+    return _counted(counter, besides) if besides else 0
+
+
+def _besides(message: Message) -> str:
+    if isinstance(message.content, str):
+        return ""
+    blocks = [block for block in message.content if isinstance(block, dict) and not isinstance(block.get("text"), str)]
+    return "".join(text for block in blocks if block.get("type") not in _MEDIA | _CALLS for text in _leaves(block))
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name not in _NO_TEXT:
+                yield from _leaves(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner)
+    elif isinstance(value, str) and not _ENCODED.match(value):
+        yield value
 
 
 def _counted(counter: TokenCounter, text: str) -> int:

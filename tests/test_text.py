@@ -246,6 +246,22 @@ def test_a_question_and_a_result_that_are_too_long_are_cut_to_the_same_length(ca
     assert "question question" not in caplog.text
 
 
+def test_thoughts_count_for_what_is_shown_and_no_text_is_cut_for_them(caplog: pytest.LogCaptureFixture) -> None:
+    def answer(text: str, thoughts: int) -> Message:
+        blocks: list[Any] = [{"type": "thinking", "thinking": "hm " * thoughts}, {"type": "text", "text": text}]
+        return Message(role="assistant", content=blocks)
+
+    question = Message(role="user", content="where is my bike")
+    said = [question, answer("in the shed", 100), question, answer("in the shed", 3)]
+    counter = lambda text: len(text.split())  # noqa: E731 - words are tokens
+    assert window(said, 9, max_tokens=200, counter=counter) == said
+    assert window(said, 9, max_tokens=100, counter=counter) == said[2:]
+    assert window(said[:2], 9, max_tokens=20, counter=counter) == said[:2]
+    assert caplog.messages == []
+    cut = window(said[:2], 9, max_tokens=12, counter=counter)
+    assert [message.text for message in cut] == ["where is", "in the"]
+
+
 def test_what_cannot_be_cut_is_shown_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     said = [say("user", [{"type": "text", "text": "What is this?"}, image(1), image(2)])]
     with caplog.at_level(logging.WARNING, "langmem_adapters"):
