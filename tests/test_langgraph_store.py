@@ -176,11 +176,25 @@ def test_what_has_no_order_is_not_found_and_does_no_harm() -> None:
 
 @pytest.mark.parametrize(
     ("filter_", "named"),
-    [({"n": {"$regex": "x"}}, r"\$regex"), ({"n": {"$gt": "tall"}}, r"\$gt"), ({"a": {"b": {"$in": [1]}}}, r"\$in")],
+    [
+        ({"n": {"$regex": "x"}}, r"\$regex"),
+        ({"n": {"$gt": "tall"}}, r"\$gt"),
+        ({"a": {"b": {"$in": [1]}}}, r"\$in"),
+        ({"n": 1, "$or": [{"n": 1}, {"n": 2}]}, r"\$or"),
+        ({"$and": [{"n": 1}]}, r"\$and"),
+        ({"$not": {"n": 1}}, r"\$not"),
+        ({"$nor": [{"n": 1}]}, r"\$nor"),
+    ],
 )
 def test_an_unknown_operator_is_refused_though_nothing_is_there(filter_: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigurationError, match=named):
         make(MemoryStore()).search(ADA, filter=filter_)
+
+
+def test_a_field_whose_name_begins_like_an_operator_is_a_field() -> None:
+    store = make(MemoryStore())
+    store.put(ADA, "schema", {"$schema": "draft-07"})
+    assert [item.key for item in store.search(ADA, filter={"$schema": "draft-07"})] == ["schema"]
 
 
 @pytest.mark.parametrize("namespace", [("a.b",), ("",), ("a", "x\x00"), (1,), "ada"])

@@ -61,6 +61,9 @@ def _check_labels(path: Namespace) -> None:
             )
 
 
+_COMBINING = frozenset({"$and", "$nor", "$not", "$or"})  # elsewhere; here they would be fields that nothing has
+
+
 def item_filter(wanted: Mapping[str, Any] | None) -> Callable[[Mapping[str, Any]], bool]:
     """Compile a search's filter: a predicate of an item's value.
 
@@ -71,6 +74,8 @@ def item_filter(wanted: Mapping[str, Any] | None) -> Callable[[Mapping[str, Any]
     """
     if not isinstance(wanted or {}, Mapping):
         raise ConfigurationError(f"a filter is a dictionary, not {type(wanted).__name__}")
+    for name in sorted(_COMBINING & (wanted or {}).keys()):
+        raise ConfigurationError(f"a filter names fields, which have to fit together; it combines nothing by {name!r}")
     conditions = {field: _condition(value) for field, value in (wanted or {}).items()}
     return lambda value: all(condition(value.get(field)) for field, condition in conditions.items())
 
