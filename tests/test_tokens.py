@@ -35,26 +35,26 @@ def test_a_message_counts_with_its_borders_calls_and_images() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "tokens"),
+    ("block", "said"),
     [
-        ({"type": "thinking", "thinking": "one two three four", "signature": "s" * 90}, 4),
-        ({"type": "reasoning", "reasoning": "one two", "id": "r"}, 2),
+        ({"type": "thinking", "thinking": "one two", "signature": "s"}, "one two"),
+        ({"type": "reasoning", "reasoning": "one two", "id": "r", "extras": {"format": "f"}}, "one two"),
+        ({"type": "reasoning", "summary": [{"type": "summary_text", "text": "one"}], "encrypted_content": "e"}, "one"),
+        ({"type": "reasoning_content", "reasoning_content": {"text": "one two"}}, "one two"),
         (
-            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "one two"}], "encrypted_content": "e f"},
-            2,
+            {"type": "search_result", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]},
+            "onetwo",
         ),
-        ({"type": "reasoning_content", "reasoning_content": {"text": "one two"}}, 2),
-        ({"type": "search_result", "content": [{"type": "text", "text": "one two three"}]}, 3),
-        ({"type": "json", "json": {"found": ["one", 2]}}, 1),
-        ({"type": "image_generation_call", "result": "A" * 100_000}, 0),
-        ({"type": "computer_call_output", "output": {"image_url": "data:image/png;base64, one two"}}, 0),
-        ({"type": "redacted_thinking", "data": "A" * 400}, 0),
-        ({"type": "tool_use", "name": "look", "input": {"place": "one two"}}, 0),  # is among the tool calls
-        ({"type": "text", "text": "one two", "citations": [{"cited_text": "three four"}]}, 2),
+        ({"type": "json", "json": {"found": ["one", 2]}}, "one"),
+        ({"type": "image_generation_call", "result": "A" * 100_000}, ""),
+        ({"type": "computer_call_output", "output": {"image_url": "data:image/png;base64, one two"}}, ""),
+        ({"type": "redacted_thinking", "data": "A" * 400}, ""),
+        ({"type": "tool_use", "name": "look", "input": {"place": "one two"}}, ""),  # is among the tool calls
+        ({"type": "text", "text": "one two", "citations": [{"cited_text": "three"}]}, "one two"),
     ],
 )
-def test_a_message_counts_with_what_it_says_beside_its_text(block: dict[str, Any], tokens: int) -> None:
-    assert message_tokens(Message(role="assistant", content=[block]), lambda text: len(text.split())) == 4 + tokens
+def test_a_message_counts_with_what_it_says_beside_its_text(block: dict[str, Any], said: str) -> None:
+    assert message_tokens(Message(role="assistant", content=[block]), len) == 4 + len(said)
 
 
 def test_a_text_is_counted_once_by_each_counter() -> None:
