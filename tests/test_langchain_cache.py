@@ -295,6 +295,7 @@ def _thread_key(message: AIMessage) -> str:
     [
         (_blocks({"type": "text", "text": "Let me see."}, CALL_BLOCK), V0),
         (_blocks({"type": "text", "text": "Let me see.", "index": 0}, {**CALL_BLOCK, "index": 1}), V0),
+        (_blocks({"type": "text", "text": "Let me see.", "annotations": []}, {**CALL_BLOCK, "extras": {}}), V0),
         (_blocks(CALL_BLOCK), AIMessage("", tool_calls=[CALL])),
         (_blocks({"type": "text", "text": "Hello!"}, calls=()), AIMessage("Hello!")),
     ],
