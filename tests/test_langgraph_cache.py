@@ -509,7 +509,7 @@ def later(language: str) -> Callable[[State], Awaitable[State]]:
     ids=["object", "chain", "async function", "partial"],
 )
 async def test_a_tag_tells_graphs_apart_whose_nodes_have_the_same_names(
-    make: Callable[[str], Any], any_store: Store
+    make: Callable[[str], Any], any_store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def ask(language: str, **settings: Any) -> int:
         cache: ExperienceNodeCache[Any] = ExperienceNodeCache(store=any_store, **settings)
@@ -520,7 +520,10 @@ async def test_a_tag_tells_graphs_apart_whose_nodes_have_the_same_names(
 
     languages = ["French", "German"]
     assert [await ask(language, tag=language) for language in [*languages, *languages]] == [0, 0, 1, 1]
+    assert caplog.messages == []
     assert await ask("Dutch") == 0
+    (warning,) = caplog.messages
+    assert "of the node 'node' is its name" in warning
     ExperienceNodeCache[Any](store=any_store, tag="French").clear()
     assert [await ask(language, tag=language) for language in languages] == [0, 1]
     ExperienceNodeCache[Any](store=any_store).clear()  # everything of the tenant

@@ -34,7 +34,7 @@ _ENTRY = "entry"
 _VERSION = 1
 _KINDS = {"null", "bytes", "bytearray", "msgpack"}  # what LangGraph writes; its "json" and "pickle" are never read
 _WRITES = "__pregel_ns_writes"  # the first label of what graphs cache
-_NAMELESS = (_WRITES, "__dynamic__")  # where tasks would be all one, whose functions are objects or partials
+_NAMELESS = (_WRITES, "__dynamic__")  # what LangGraph finds no name for; a node's own name stands behind it
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -90,6 +90,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         classes = checked_list(types, "types is a list of classes", type)
         super().__init__(serde=serde or JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=classes))
         self._store = cache_store(url, store)
+        self._tag = tag
         self._place = ("nodes", tenant, "", tag) if tag else ("nodes", tenant)
         self._prices = prices or {}
         self._saved = Saved()
@@ -186,8 +187,13 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
                 self._degrade(error)
 
     def _written(self, namespace: Namespace, value: ValueT, ttl: int | None) -> bytes:
-        if tuple(namespace) == _NAMELESS:
+        if tuple(namespace) == _NAMELESS:  # where all such tasks would be one
             raise SerializationError("LangGraph finds no name for this task's function; define it with def")
+        if tuple(namespace[:2]) == _NAMELESS and not self._tag:
+            self._warn(
+                f"all that LangGraph tells a cache of the node {namespace[2]!r} is its name: graphs on one store that"
+                " have a node of this name are given each other's answers, unless each has ExperienceNodeCache(tag=…)"
+            )
         try:
             kind, data = self.serde.dumps_typed(value)
             name = lost(value, self.serde.loads_typed((kind, data)), tuples_as_lists=True)  # msgpack has no tuples
