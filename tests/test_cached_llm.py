@@ -1255,6 +1255,32 @@ def test_what_was_cut_in_a_stream_is_not_kept_whatever_its_last_piece_says(raw: 
     assert worth_storing(came_to([begun, last]))
 
 
+def test_c1_a_hit_has_no_id_under_which_openai_keeps_a_thought_of_it() -> None:
+    """OpenAI has forgotten it after a month; without one, OpenAIResponses shows the model the rest."""
+
+    def thought(id_: str, **more: str) -> ThinkingBlock:
+        return ThinkingBlock(content="Hm.", additional_information={"type": "reasoning", "id": id_, **more})
+
+    said = iter(
+        [[thought("rs_1", status="completed"), TextBlock(text="Yes.")], [thought("rs_2"), TextBlock(text="No.")]]
+    )
+    inner = Scripted(script=[lambda _: ChatMessage(role="assistant", blocks=next(said))])
+    llm = cached(inner)
+    question = ChatMessage(role="user", content="Is it?")
+    first, hit = llm.chat([question]).message, llm.chat([question]).message
+    assert first.blocks[0].additional_information["id"] == "rs_1"
+    assert hit.blocks == [
+        ThinkingBlock(content="Hm.", additional_information={"type": "reasoning", "status": "completed"}),
+        TextBlock(text="Yes."),
+    ]
+    more = ChatMessage(role="user", content="Really?")
+    assert [llm.chat([question, answer, more]).message.content for answer in (first, hit)] == ["No.", "No."]
+    assert inner.asked == 2
+    kept = thought("r1")  # of another provider
+    other = cached(Scripted(script=[ChatMessage(role="assistant", blocks=[kept, TextBlock(text="Yes.")])]))
+    assert [other.chat([question]).message.blocks[0] for _ in range(2)] == [kept, kept]
+
+
 @pytest.mark.parametrize("blocks", [[TextBlock(text=" \n")], [ThinkingBlock(content="Hm.")], []])
 def test_what_says_nothing_is_not_kept(blocks: list[Any]) -> None:
     assert not worth_storing(ChatResponse(message=ChatMessage(role="assistant", blocks=blocks)))

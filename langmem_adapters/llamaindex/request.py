@@ -16,6 +16,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.values import identity, name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.llamaindex.convert import checked_chats, to_message
+from langmem_adapters.providers.item_ids import without_thought_ids
 from langmem_adapters.providers.tool_calls import numbered
 
 __all__ = ["chat_key", "completion_key", "last_said", "model_key"]
@@ -44,12 +45,12 @@ _UNDUMPED |= {"endpoint_url", "region_name"}
 def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> str:
     """The key of a chat: 32 hexadecimal digits from which nothing can be read back.
 
-    Ids of tool calls, keys of an API, timeouts and retries do not change it. Everything else does: the model and its
-    parameters, messages with what is in their files, tools, formats. Raises SerializationError for what cannot be told
-    from something else, or goes on from what the provider keeps of earlier calls.
+    Ids of tool calls and of thoughts, keys of an API, timeouts and retries do not change it. Everything else does: the
+    model and its parameters, messages with what is in their files, tools, formats. Raises SerializationError for what
+    cannot be told from something else, or goes on from what the provider keeps of earlier calls.
     """
     _check_whole(llm, kwargs)
-    said = [to_message(message).to_data() for message in messages]
+    said = [without_thought_ids(to_message(message).to_data()) for message in messages]
     files = [_content(path) for message in messages for path in _paths(message.blocks)]
     shown = (files,) if files else ()
     return fingerprint("llama-index chat", _model(llm), numbered(said), _described(_lasting(kwargs)), *shown)

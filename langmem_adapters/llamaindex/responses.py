@@ -20,6 +20,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.model import Message
 from langmem_adapters.providers.finish_reasons import is_cut
+from langmem_adapters.providers.item_ids import without_thought_ids
 from langmem_adapters.providers.tool_calls import called_anew
 
 __all__ = [
@@ -143,7 +144,7 @@ def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Respon
         told["raw"] = {"usage": dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)}
         if "text" in data:
             return CompletionResponse(text=data["text"], **told)
-        return ChatResponse(message=_message(called_anew(data["message"], new_id)), **told)
+        return ChatResponse(message=_message(without_thought_ids(called_anew(data["message"], new_id))), **told)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SerializationError(f"a stored response cannot be read: {type(error).__name__}") from error
 

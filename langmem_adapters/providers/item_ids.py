@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["without_item_ids"]
+__all__ = ["without_item_ids", "without_thought_ids"]
 
 _IDS: Final = {
     "text": "msg_",
@@ -23,6 +23,19 @@ def without_item_ids(content: list[Any]) -> list[Any]:
     was told go altogether; those that are given in full, encrypted, stay.
     """
     return [_without_id(block) for block in content if not _is_kept_elsewhere(block)]
+
+
+def without_thought_ids(said: dict[str, Any]) -> dict[str, Any]:
+    """The data of a message whose thoughts stand there in full, for a host that shows a model none without an id."""
+    content = said.get("content")
+    return {**said, "content": list(map(_thought, content))} if isinstance(content, list) else said
+
+
+def _thought(block: Any) -> Any:
+    extras = block.get("extras") if isinstance(block, dict) and block.get("type") == "reasoning" else None
+    if not (isinstance(extras, dict) and _begins(extras.get("id"), "rs_")):
+        return block
+    return {**block, "extras": {name: value for name, value in extras.items() if name != "id"}}
 
 
 def _without_id(block: Any) -> Any:
