@@ -1007,7 +1007,7 @@ class Formed(Scripted):
     _way: str = PrivateAttr("format")
 
     def structured_predict(self, output_cls: Any, prompt: Any, llm_kwargs: Any = None, **prompt_args: Any) -> Any:
-        messages = prompt.format_messages(**prompt_args)
+        messages = self._extend_messages(prompt.format_messages(**prompt_args))
         return output_cls.model_validate_json(self.chat(messages, way=self._way).message.content)
 
     async def astructured_predict(
@@ -1043,6 +1043,9 @@ async def test_e6_a_models_own_way_to_structured_output_is_taken_and_served() ->
         stream = await llm.astream_structured_predict(Place, prompt, who="Ada")
         assert [one async for one in stream] == [rome]
     assert inner.asked == 1
+    short = llm.model_copy(update={"system_prompt": "Be short."})
+    assert short.structured_predict(Place, prompt, who="Ada") == rome
+    assert [message.content for message in inner._asked[1]] == ["Be short.", "Where is Ada?"]
 
 
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # agents look at all they have

@@ -23,21 +23,11 @@ from langmem_adapters.experience.single_flight.asking import CachedModel
 from langmem_adapters.llamaindex.answers import Answers, KeyedRequest
 from langmem_adapters.llamaindex.request import chat_key, completion_key, last_said, model_key
 from langmem_adapters.llamaindex.responses import Response, worth_storing
-from langmem_adapters.llamaindex.structured import StructuredPrediction
+from langmem_adapters.llamaindex.structured import SAME, StructuredPrediction
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import cache_store, masked_url, unpicklable
 
 __all__ = ["CachedLLM"]
-
-_SAME = (
-    "callback_manager",
-    "completion_to_prompt",
-    "messages_to_prompt",
-    "output_parser",
-    "pydantic_program_mode",
-    "query_wrapper_prompt",
-    "system_prompt",
-)
 
 
 class CachedLLM(CachedModel, StructuredPrediction, LLM):
@@ -123,7 +113,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
             raise ConfigurationError(f"CachedLLM wraps a model of LlamaIndex, not a {type(llm).__name__}")
         if isinstance(llm, StructuredLLM):  # its answer is the object in raw, which is not kept
             raise ConfigurationError("ask a CachedLLM for as_structured_llm(…), and do not wrap what that gives")
-        super().__init__(**{name: getattr(llm, name) for name in _SAME})
+        super().__init__(**{name: getattr(llm, name) for name in SAME})
         self._wrapped = llm
         rules: dict[str, Any] = {"should_store": should_store, "scorer": scorer, "judge": judge}
         rules |= {"wait": wait, "on_error": on_error}

@@ -7,8 +7,18 @@ from typing import Any, cast
 
 from llama_index.core.llms import LLM
 
-__all__ = ["StructuredPrediction"]
+__all__ = ["SAME", "StructuredPrediction"]
 
+SAME = (
+    "callback_manager",
+    "completion_to_prompt",
+    "messages_to_prompt",
+    "output_parser",
+    "pydantic_program_mode",
+    "query_wrapper_prompt",
+    "system_prompt",
+)
+"""Fields of every model, which a wrapped one has from the model."""
 _WAYS = ("achat", "acomplete", "astream_chat", "astream_complete", "chat", "complete", "stream_chat", "stream_complete")
 
 
@@ -38,5 +48,5 @@ class StructuredPrediction:
         if next(cls for cls in type(self._wrapped).__mro__ if name in vars(cls)) is LLM:
             return cast("Callable[..., Any]", getattr(super(), name))
         twin = self._wrapped.model_copy()
-        twin.__dict__.update({way: getattr(self, way) for way in _WAYS})
+        twin.__dict__.update({name: getattr(self, name) for name in (*SAME, *_WAYS)})
         return cast("Callable[..., Any]", getattr(twin, name))
