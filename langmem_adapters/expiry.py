@@ -102,9 +102,8 @@ class Expiring:
         yield from step(self._store.clear, self._namespace)
 
     def left_along(self) -> float | None:
-        """Seconds for a change there that no write of the session follows; nothing is read for it."""
-        left = self._until(self._deadline) if self._refresh == "never" else None
-        return self.ttl_along if self._along is None or left is None else left
+        """Seconds that what expires along has left, where that is less than the ttl; nothing is read for it."""
+        return None if self._along is None or self._refresh != "never" else self._until(self._deadline)
 
     def _left(self) -> Flow[float | None]:
         """Seconds that the session has from a write on."""
