@@ -197,6 +197,7 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("symbols", "What does _x mean?", "What does x_ mean?"),
         ("symbols", "Who wrote https://a.org/b?", "Who wrote https://a.org/B?"),
         ("code", "Is aB3 a good password?", "Is Ab3 a good password?"),
+        ("code", "What does UNION do in SQL?", "What does UNION ALL do in SQL?"),
         ("numbers", "What is 10²?", "What is 102?"),
         ("numbers", "What is 10₂ in words?", "What is 102 in words?"),
         ("numbers", "Is it \u22125 outside?", "Is it 5 outside?"),
@@ -387,6 +388,7 @@ def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
     ("one", "other"),
     [
         ("How do I lose 10,000 grams?", "How can I lose 10000 grams?"),
+        ("Which is the BEST phone?", "Which is the best phone?"),
         ("Which phones cost below 20k?", "Which phones cost below 20,000?"),
         ("Give me twenty good ideas.", "Give me 20 good ideas."),
         ("Why isn't the heating working?", "Why is the heating not working?"),

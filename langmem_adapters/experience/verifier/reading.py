@@ -224,14 +224,18 @@ def _code(text: str) -> frozenset[str]:
 
 
 def _capital_stops(text: str) -> frozenset[str]:
-    """Stop words in capitals that are more than that: the A of "Terminal A", the OR of "an OR gate"; no I."""
-    found = [match for match in _CAPITAL.finditer(text) if match[1] != "I" and match[1].lower() in STOP]
+    """Words that say little, but in capitals: the A of "Terminal A", the OR of "an OR gate", UNION ALL; no I."""
+    found = [match for match in _CAPITAL.finditer(text) if match[1] != "I" and _says_little(match[1].lower())]
     if not found or text.upper() == text:
         return frozenset()
     return frozenset(
         match[1] if len(match[1]) > 1 else f"{text[: match.start()].rsplit(maxsplit=1)[-1]} {match[1]}"
         for match in found
     )
+
+
+def _says_little(word: str) -> bool:
+    return word in STOP or stem_of(word) in SOFT
 
 
 def _read_code(text: str) -> frozenset[str]:
