@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters.providers.tool_calls import call_ids, renamed
+from langmem_adapters.providers.tool_calls import call_ids, called_anew, renamed
 
 NAMES = {"7": "call new"}
 
@@ -31,6 +31,14 @@ NAMES = {"7": "call new"}
             {"additional_kwargs": {"tool_calls": [{"id": "call new", "type": "function", "function": {"name": "7"}}]}},
         ),
         ({"additional_kwargs": {"signatures": {"7": "7"}}}, {"additional_kwargs": {"signatures": {"call new": "7"}}}),
+        (
+            {"additional_kwargs": {"reasoning_details": [{"type": "reasoning.encrypted", "id": "7", "data": "7"}]}},
+            {
+                "additional_kwargs": {
+                    "reasoning_details": [{"type": "reasoning.encrypted", "id": "call new", "data": "7"}]
+                }
+            },
+        ),
     ],
 )
 def test_an_id_is_renamed_wherever_a_host_repeats_it(data: Any, expected: Any) -> None:
@@ -59,3 +67,23 @@ def test_what_only_reads_like_an_id_stays(data: Any) -> None:
 def test_an_id_that_is_the_name_of_its_tool_means_something() -> None:
     calls = [{"id": "look", "name": "look"}, {"id": "a", "name": "look"}, {"id": "", "name": "b"}, {"name": "c"}]
     assert call_ids(calls) == ["a"]
+
+
+def test_a_new_id_has_the_form_that_its_provider_takes() -> None:
+    """Mistral takes nine letters and digits; LiteLLM keeps Gemini's signature of a call in its id."""
+    ids = ["a1B2c3D4e", "call_abc__thought__c2lnbmVk", "toolu_1"]
+    calls = [{"id": id_, "name": "look", "args": {}} for id_ in ids]
+    numbers = iter("123456")
+    first, second = (
+        [call["id"] for call in called_anew({"tool_calls": calls}, lambda: next(numbers) * 32)["tool_calls"]]
+        for _ in range(2)
+    )
+    for mistral, gemini, other in (first, second):
+        assert len(mistral) == 9
+        assert mistral.isalnum()
+        assert mistral.isascii()
+        assert gemini.startswith("call_")
+        assert gemini.endswith("__thought__c2lnbmVk")
+        assert other.startswith("call_")
+    assert not {*first, *second} & {*ids}
+    assert len({*first, *second}) == 6

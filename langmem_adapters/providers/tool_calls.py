@@ -5,17 +5,21 @@ What a call was given and what it gave may hold the very same text, as a ticket'
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["call_ids", "called_anew", "numbered", "renamed"]
 
-_LISTS = frozenset({"tool_calls", "invalid_tool_calls", "tool_call_chunks"})
+_LISTS = frozenset({"tool_calls", "invalid_tool_calls", "tool_call_chunks", "reasoning_details"})
 _REFERENCES = frozenset({"tool_call_id", "call_id", "tool_use_id"})
 _CALLS = frozenset(
     {"custom_tool_call", "function", "function_call", "invalid_tool_call", "tool_call", "tool_call_chunk", "tool_use"}
 )
 _GIVEN = frozenset({"args", "arguments", "artifact", "input", "output", "tool_kwargs"})  # to a tool, and by it
+_OF_MISTRAL: Final = re.compile(r"[a-zA-Z0-9]{9}")  # which takes no other ids
+_THOUGHT: Final = "__thought__"  # behind which LiteLLM has Gemini's signature of a call, in the call's id
 
 
 def call_ids(calls: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -30,9 +34,16 @@ def numbered(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def called_anew(message: dict[str, Any], new_id: Callable[[], str]) -> dict[str, Any]:
-    """A message with new ids of its tool calls."""
+    """A message with new ids of its tool calls, of the form that the provider gave them."""
     ids = call_ids(message.get("tool_calls") or ())
-    return renamed(message, {id_: f"call_{new_id()}" for id_ in ids}) if ids else message
+    return renamed(message, {id_: _like(id_, new_id()) for id_ in ids}) if ids else message
+
+
+def _like(id_: str, new: str) -> str:
+    if _OF_MISTRAL.fullmatch(id_):
+        return hashlib.sha256(new.encode()).hexdigest()[:9]
+    _, mark, signature = id_.partition(_THOUGHT)
+    return f"call_{new}{mark}{signature}"
 
 
 def renamed(value: Any, names: Mapping[str, str]) -> Any:
