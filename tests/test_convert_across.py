@@ -268,6 +268,14 @@ def test_every_spelling_of_an_image_from_langchain(spelling: str) -> None:
             ThinkingBlock(content="hm", additional_information={"signature": "s"}),
         ),
         (
+            {"type": "thinking", "thinking": [{"type": "text", "text": "h"}, {"type": "text", "text": "m"}]},
+            ThinkingBlock(content="hm"),
+        ),
+        (
+            {"type": "reasoning_content", "reasoning_content": {"text": "hm", "signature": "s"}, "index": 0},
+            ThinkingBlock(content="hm", additional_information={"signature": "s"}),
+        ),
+        (
             {"type": "redacted_thinking", "data": "x"},
             ThinkingBlock(additional_information={"type": "redacted_thinking", "data": "x"}),
         ),

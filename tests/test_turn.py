@@ -267,6 +267,25 @@ def test_b1_an_answer_that_is_nothing_but_an_open_call_or_a_thought_is_dropped(b
     assert told(brain) == [("user", "Look.", True)] * 2
 
 
+@pytest.mark.parametrize("kind", ["thinking", "redacted_thinking", "reasoning", "reasoning_content"])
+def test_b1_thoughts_behind_the_last_word_of_an_interrupted_answer_are_dropped(brain: BrainMemory, kind: str) -> None:
+    """Anthropic refuses an answer that ends with one, or has one whose signature did not come; so does OpenAI."""
+    said: list[str | dict[Any, Any]] = [
+        {"type": kind, "thinking": "Hm.", "signature": "s"},
+        {"type": "text", "text": "I look."},
+    ]
+    thought: list[str | dict[Any, Any]] = [{"type": kind, "thinking": "In the"}, {"type": "text", "text": ""}]
+    asked, again = (
+        calls(id_).model_copy(update={"content": [*said, *thought[:1], {"type": "tool_use", "id": id_}]})
+        for id_ in ("c1", "c2")
+    )
+    interrupt(brain, [asked, result("c1"), again])
+    interrupt(brain, [Message(role="assistant", content=[*said, *thought])])
+    interrupt(brain, [Message(role="assistant", content=thought)])
+    contents = [message.content for message in brain.messages() if message.role == "assistant"]
+    assert contents == [asked.content, said, said]
+
+
 def test_b1_a_call_whose_arguments_cannot_be_read_counts_as_one(brain: BrainMemory) -> None:
     """Its result stays with it; without one it is dropped."""
     calls = [{"type": "invalid_tool_call", "id": id_, "name": "look", "args": "{", "error": "no JSON"} for id_ in "ab"]

@@ -12,6 +12,7 @@ from typing_extensions import Self
 
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.model import Message
+from langmem_adapters.providers.content import THOUGHTS
 from langmem_adapters.text import tool_calls_of, without_calls
 
 __all__ = ["INTERRUPTED", "Turn", "mark_interrupted", "whole_messages"]
@@ -22,7 +23,7 @@ INTERRUPTED: Final = "interrupted"
 P = TypeVar("P")
 S = TypeVar("S")
 
-_UNSAID = frozenset({"text", "thinking", "redacted_thinking", "reasoning"})
+_UNSAID = THOUGHTS | {"text"}
 # Calls of a provider's own tools, whose results stand behind them in the same message.
 _SERVED = frozenset({"server_tool_use", "mcp_tool_use", "server_tool_call", "server_tool_call_chunk"})
 _log = logging.getLogger("langmem_adapters")
@@ -161,7 +162,8 @@ def _without_open_calls(messages: Sequence[Message]) -> list[Message]:
     for message in messages:
         unanswered = {call.id for call in tool_calls_of(message)} - answered
         closed.append(_without_served(without_calls(message, unanswered) if unanswered else message))
-    return [message for message in closed if message.role != "assistant" or _says_something(message)]
+    kept = [message for message in closed if message.role != "assistant" or _says_something(message)]
+    return [_without_last_thoughts(message) for message in kept]
 
 
 def _without_served(message: Message) -> Message:
@@ -173,6 +175,23 @@ def _without_served(message: Message) -> Message:
     is_open = [block for block in blocks if block.get("type") in _SERVED and block.get("id") not in answered]
     kept = [block for block in message.content if block not in is_open]
     return message.model_copy(update={"content": kept}) if is_open else message
+
+
+def _without_last_thoughts(message: Message) -> Message:
+    """Without thoughts that led to nothing any more: Anthropic and OpenAI refuse them behind the last word."""
+    if isinstance(message.content, str) or message.role != "assistant" or tool_calls_of(message):
+        return message
+    content = list(message.content)
+    while content and _is_mute(content[-1]):
+        content.pop()
+    return message.model_copy(update={"content": content}) if len(content) < len(message.content) else message
+
+
+def _is_mute(block: Any) -> bool:
+    if not isinstance(block, dict):
+        return False
+    kind = block.get("type")
+    return kind in THOUGHTS or (kind == "text" and not block.get("text"))
 
 
 def _says_something(message: Message) -> bool:

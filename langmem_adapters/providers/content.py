@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
-__all__ = ["standard_block"]
+__all__ = ["THOUGHTS", "standard_block"]
+
+THOUGHTS: Final = frozenset({"reasoning", "reasoning_content", "redacted_thinking", "thinking"})
+"""The types of blocks in which a model thinks: as LangChain and OpenAI, Bedrock and Anthropic call them."""
 
 _Block = Mapping[str, Any]
 _Standard = dict[str, Any]
@@ -115,9 +118,22 @@ def _google_media(block: _Block) -> _Standard | None:
     return _media(kind, data=block.get("data"), url=block.get("file_uri"), mime=mime)
 
 
-def _anthropic_thinking(block: _Block) -> _Standard:
+def _thinking(block: _Block) -> _Standard:
+    """Read a thought of Anthropic or Google, or of Mistral, which has texts in it."""
     rest = {key: value for key, value in block.items() if key not in {"type", "thinking", "index"}}
-    return {"type": "reasoning", "reasoning": block.get("thinking"), "extras": rest}
+    thought = block.get("thinking")
+    if isinstance(thought, list):
+        texts = [part.get("text") for part in thought if isinstance(part, Mapping)]
+        thought = "".join(text for text in texts if isinstance(text, str))
+    return {"type": "reasoning", "reasoning": thought, "extras": rest}
+
+
+def _bedrock_thinking(block: _Block) -> _Standard | None:
+    thought = block.get("reasoning_content")
+    if not isinstance(thought, Mapping):
+        return None
+    rest = {key: value for key, value in thought.items() if key not in {"type", "text", "index"}}
+    return {"type": "reasoning", "reasoning": thought.get("text"), "extras": rest}
 
 
 def _redacted_thinking(block: _Block) -> _Standard:
@@ -153,7 +169,8 @@ _READERS: Final[Mapping[str, Callable[[_Block], _Standard | None]]] = {
     "input_file": _source,
     "document": _source,
     "media": _google_media,
-    "thinking": _anthropic_thinking,
+    "thinking": _thinking,
+    "reasoning_content": _bedrock_thinking,
     "redacted_thinking": _redacted_thinking,
     "reasoning": _reasoning,
     "tool_use": _tool_use,

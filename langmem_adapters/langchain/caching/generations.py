@@ -12,14 +12,12 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.langchain.convert import from_message, writable
 from langmem_adapters.langchain.rebuild import of_data, rebuilt_generation
 from langmem_adapters.model import Message
-from langmem_adapters.providers.content import standard_block
+from langmem_adapters.providers.content import THOUGHTS, standard_block
 from langmem_adapters.providers.finish_reasons import is_broken_off, is_cut, refuses
 from langmem_adapters.providers.item_ids import without_item_ids
 from langmem_adapters.providers.tool_calls import called_anew
 
 __all__ = ["read_generations", "worth_storing", "write_generations"]
-
-_THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})  # blocks beside an answer
 
 
 def worth_storing(generations: Sequence[Generation]) -> bool:
@@ -48,7 +46,7 @@ def _says_something(content: str | list[Any]) -> bool:
     said = [standard_block(block) for block in content]
     kinds = {block["value"].get("type") if _is_foreign(block) else block.get("type") for block in said}
     text = "".join(str(block.get("text", "")) for block in said if block.get("type") == "text")
-    return not refuses(content) and bool(text.strip() or kinds - _THOUGHTS - {"text"})
+    return not refuses(content) and bool(text.strip() or kinds - THOUGHTS - {"text"})
 
 
 def _is_foreign(block: dict[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.langchain.caching.prompt import class_of
+from langmem_adapters.providers.content import THOUGHTS
 from langmem_adapters.validation import checked_list
 
 __all__ = ["Tools"]
@@ -16,8 +17,7 @@ __all__ = ["Tools"]
 _AI = frozenset({"AIMessage", "AIMessageChunk"})
 _TOOL = frozenset({"ToolMessage", "ToolMessageChunk", "FunctionMessage", "FunctionMessageChunk"})
 # Of an answer: what a model says and thinks, and calls that are among its tool_calls.
-_OWN = frozenset({"text", "output_text", "reasoning", "thinking", "redacted_thinking"})
-_OWN |= {"tool_call", "tool_use", "function_call"}
+_OWN = THOUGHTS | {"text", "output_text", "tool_call", "tool_use", "function_call"}
 _BESIDE = frozenset({"tool_calls", "function_call", "tool_outputs", "search_results", "citations"})
 
 
