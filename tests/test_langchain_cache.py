@@ -827,6 +827,9 @@ def test_c6_a_secret_record_inside_a_message_stays_data(any_store: Store, monkey
 # --- C7: what is not stored, and how entries go -------------------------------------------------------------
 
 
+CUT = ["MALFORMED_RESPONSE", "MODEL_ARMOR", "CONTINUATION", "insufficient_system_resource", "compaction"]
+
+
 @pytest.mark.parametrize(
     "spoiled",
     [
@@ -848,11 +851,13 @@ def test_c6_a_secret_record_inside_a_message_stays_data(any_store: Store, monkey
         answer(" \n"),
         answer([{"type": "text", "text": " "}]),
         answer([{"type": "reasoning", "reasoning": "Hm."}]),
+        answer([{"type": "reasoning_content", "reasoning_content": {"text": "Hm.", "signature": "s"}}]),
+        *(answer("cut", response_metadata={"finish_reason": reason}) for reason in CUT),
         answer([{"type": "refusal", "refusal": "I will not."}]),
         answer([{"type": "text", "text": "No."}, {"type": "non_standard", "value": {"type": "refusal"}}]),
         Generation(text=" "),
     ],
-    ids=range(19),
+    ids=range(20 + len(CUT)),
 )
 def test_c7_spoiled_answers_are_not_stored(spoiled: Generation) -> None:
     cache = ExperienceCache(store=MemoryStore())
