@@ -445,6 +445,29 @@ def test_c4_responses_that_a_request_goes_on_from_change_the_key() -> None:
         assert request_key(prompt, '{"use_previous_response_id": true}')
 
 
+def test_c4_containers_that_a_request_goes_on_in_change_the_key() -> None:
+    def key(of: str | None, model: str) -> str:
+        told = {"container": {"id": of, "expires_at": "2026-01-01"}} if of else {}
+        return request_key(
+            dumps([AIMessage("Written.", response_metadata=told), HumanMessage("What is in it?")]), model
+        )
+
+    reusing = '{"kwargs": {"reuse_last_container": true}}'
+    assert len({key(of, reusing) for of in ("container_ada", "container_bob", None)}) == 3
+    assert key("container_ada", reusing) == key("container_ada", reusing)
+    assert key("container_ada", "m") == key("container_bob", "m") == key(None, "m")
+
+
+def test_c1_a_hit_does_not_lead_into_the_container_of_who_asked_first(any_store: Store) -> None:
+    """With ``reuse_last_container``, Anthropic would run another's code there, among the files of the first."""
+    cache = ExperienceCache(store=any_store)
+    told = {"container": {"id": "container_ada"}, "stop_reason": "end_turn"}
+    cache.update("p", "m", [answer("Written.", response_metadata=told)])
+    metadata = looked_up(cache).message.response_metadata
+    assert "container" not in metadata
+    assert metadata["stop_reason"] == "end_turn"
+
+
 class Conversing(ChatOpenAI):
     """Answers with how often it was asked, in place of a provider that keeps the conversation."""
 
@@ -853,11 +876,14 @@ CUT = ["MALFORMED_RESPONSE", "MODEL_ARMOR", "CONTINUATION", "insufficient_system
         answer([{"type": "reasoning", "reasoning": "Hm."}]),
         answer([{"type": "reasoning_content", "reasoning_content": {"text": "Hm.", "signature": "s"}}]),
         *(answer("cut", response_metadata={"finish_reason": reason}) for reason in CUT),
+        answer(
+            [{"type": "tool_use", "id": "c1", "name": "f", "input": {}, "caller": {"type": "code_execution_20260120"}}]
+        ),
         answer([{"type": "refusal", "refusal": "I will not."}]),
         answer([{"type": "text", "text": "No."}, {"type": "non_standard", "value": {"type": "refusal"}}]),
         Generation(text=" "),
     ],
-    ids=range(20 + len(CUT)),
+    ids=range(21 + len(CUT)),
 )
 def test_c7_spoiled_answers_are_not_stored(spoiled: Generation) -> None:
     cache = ExperienceCache(store=MemoryStore())

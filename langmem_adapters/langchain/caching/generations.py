@@ -19,6 +19,8 @@ from langmem_adapters.providers.tool_calls import called_anew
 
 __all__ = ["read_generations", "worth_storing", "write_generations"]
 
+_CONTAINER = "container"  # in which Anthropic runs the code of one who asked, with that one's files
+
 
 def worth_storing(generations: Sequence[Generation]) -> bool:
     """Whether an answer is whole: none of its parts was cut off, filtered, refused or left empty."""
@@ -30,7 +32,7 @@ def _is_whole(generation: Generation) -> bool:
     if isinstance(generation, ChatGeneration):
         message = generation.message
         described += [message.response_metadata, message.additional_kwargs]
-        if getattr(message, "invalid_tool_calls", None):
+        if getattr(message, "invalid_tool_calls", None) or any(map(_is_waited_for, message.content)):
             return False
         if not (_says_something(message.content) or getattr(message, "tool_calls", None)):
             return False
@@ -47,6 +49,12 @@ def _says_something(content: str | list[Any]) -> bool:
     kinds = {block["value"].get("type") if _is_foreign(block) else block.get("type") for block in said}
     text = "".join(str(block.get("text", "")) for block in said if block.get("type") == "text")
     return not refuses(content) and bool(text.strip() or kinds - THOUGHTS - {"text"})
+
+
+def _is_waited_for(block: Any) -> bool:
+    """Whether a call comes from code of the model's, which waits for the result in the container of who asked."""
+    caller = block.get("caller") if isinstance(block, dict) else None
+    return isinstance(caller, dict) and str(caller.get("type")).startswith("code_execution")
 
 
 def _is_foreign(block: dict[str, Any]) -> bool:
@@ -88,7 +96,8 @@ def _read(entry: dict[str, Any], key: str, age: float, new_id: Callable[[], str]
     if isinstance(message, AIMessage):
         mark["cache_usage"] = message.usage_metadata
         marked["usage_metadata"] = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-    marked["response_metadata"] = {**message.response_metadata, **mark}
+    told = {name: value for name, value in message.response_metadata.items() if name != _CONTAINER}
+    marked["response_metadata"] = {**told, **mark}
     if isinstance(message.content, list):
         marked["content"] = without_item_ids(message.content)
     # As by setting each attribute, which pydantic makes dearer than all the rest.

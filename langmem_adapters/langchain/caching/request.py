@@ -48,6 +48,7 @@ _MADE_UP = "lc_"
 _known: dict[bytes, str] = {}  # keys by a hash of what they are made of, as an answer is looked up and then kept
 _REMEMBERED = 16_384
 _CHAINED = '"use_previous_response_id": true'  # as LangChain dumps a model of OpenAI's
+_CONTAINED = '"reuse_last_container": true'  # the same, of Anthropic's
 _KEPT = "conversation"  # that OpenAI keeps
 _NAMED = (f"('{_KEPT}', ", f"'{_KEPT}': ")  # as LangChain tells a parameter, and one within another
 _MORE = ("extra_body", "model_kwargs")  # parameters with parameters in them
@@ -59,7 +60,8 @@ def request_key(prompt: str, llm_string: str) -> str:
 
     Ids of messages, of their parts and of tool calls, artifacts of tools, the metadata of earlier answers, the order
     of keys, timeouts, retries, streaming, callbacks and tags do not change it. Everything else does, and so do, for a
-    model with ``use_previous_response_id``, the ids of responses, by which the provider knows what was said.
+    model with ``use_previous_response_id``, the ids of responses, by which the provider knows what was said; with
+    ``reuse_last_container``, its containers.
     """
     asked = _digest(prompt, llm_string)
     key = _known.get(asked)
@@ -112,11 +114,12 @@ def _prompt(prompt: str) -> Any:
 
 
 def _continued(prompt: str, llm_string: str) -> list[Any]:
-    """The responses from one of which a request goes on, where the provider keeps what was said before."""
-    if _CHAINED not in llm_string:
+    """The responses or containers from one of which a request goes on, where the provider keeps what was before."""
+    names = [name for mark, name in ((_CHAINED, "id"), (_CONTAINED, "container")) if mark in llm_string]
+    if not names:
         return []
     told = [message["kwargs"].get("response_metadata") for message in messages_in(prompt)]
-    return [metadata["id"] for metadata in told if isinstance(metadata, dict) and metadata.get("id")]
+    return [data[name] for data in told if isinstance(data, dict) for name in names if data.get(name)]
 
 
 def _said(message: Any) -> dict[str, Any]:
