@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["field", "is_broken_off", "is_cut", "refuses"]
 
 # As OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock, DeepSeek and Ollama have it.
-_SPOILED = frozenset(
+_SPOILED = tuple(
     """length max_tokens model_length model_context_window_exceeded error_limit pause_turn timeout user_cancel load
     unload content_filter content_filtered safety image_safety recitation image_recitation language blocklist
     prohibited_content image_prohibited_content spii refusal guardrail_intervened error error_toxic other image_other
@@ -27,7 +27,8 @@ def is_cut(told: Any) -> bool:
     found: Mapping[str, Any] = told if isinstance(told, dict) else {name: field(told, name) for name in _TOLD}
     for name in _REASONS.intersection(found):
         reason = found[name]
-        if str(getattr(reason, "name", reason)).rpartition(".")[2].lower() in _SPOILED:
+        # By its end: chunks that say it twice, as OpenRouter's do, add up to "lengthlength".
+        if str(getattr(reason, "name", reason)).rpartition(".")[2].lower().endswith(_SPOILED):
             return True
     return bool(found.get("refusal") or found.get("incomplete_details")) or found.get("status") in _UNFINISHED
 
