@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -180,6 +181,26 @@ def test_the_mark_comes_back_equal(history: BrainChatMessageHistory) -> None:
     other = BrainChatMessageHistory("other", store=history.brain.store)
     other.add_messages(history.messages)
     assert other.messages == history.messages
+
+
+@pytest.mark.parametrize("told", [{}, {"status": "completed"}])
+def test_an_interrupted_answer_has_no_ids_under_which_openai_would_have_kept_it(
+    history: BrainChatMessageHistory, told: dict[str, Any]
+) -> None:
+    """It keeps an answer when it is complete; then it may be known by them, whatever happens after it."""
+    content: list[str | dict[Any, Any]] = [
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {"type": "text", "text": "In the", "id": "msg_1"},
+    ]
+    with suppress(OSError), history.record_turn("Where?") as turn:
+        turn.add(AIMessageChunk(content=content, response_metadata={"id": "resp_1", "model_name": "m", **told}))
+        raise OSError
+    answer = history.messages[-1]
+    assert answer.response_metadata.pop("interrupted")
+    if told:
+        assert (answer.content, answer.response_metadata["id"]) == (content, "resp_1")
+    else:
+        assert (answer.content, answer.response_metadata) == ([{"type": "text", "text": "In the"}], {"model_name": "m"})
 
 
 # --- tool calls

@@ -12,6 +12,7 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langmem_adapters.conversation.turn import INTERRUPTED, mark_interrupted
 from langmem_adapters.langchain.convert import to_message
 from langmem_adapters.model import Message
+from langmem_adapters.providers.item_ids import without_item_ids
 from langmem_adapters.text import without_calls
 
 __all__ = ["Piece", "gather", "mark"]
@@ -19,6 +20,7 @@ __all__ = ["Piece", "gather", "mark"]
 Piece: TypeAlias = str | BaseMessage
 """What a chain streams: texts, chunks of messages, messages."""
 
+_COMPLETED, _RESPONSE = "completed", "resp_"  # what OpenAI says, and how its ids of whole answers begin
 _RUN_ID = "lc_"  # what LangChain's own ids begin with; a stream may mix them with one of the provider's
 
 
@@ -41,8 +43,14 @@ def gather(pieces: Sequence[Piece]) -> list[Message]:
 def mark(message: Message) -> Message:
     """Mark the last message of an interrupted turn, in ``response_metadata`` for readers in LangChain."""
     host = message.host.get("langchain", {})
-    shown = {**host, "response_metadata": {**host.get("response_metadata", {}), INTERRUPTED: True}}
-    return mark_interrupted(message).model_copy(update={"host": {**message.host, "langchain": shown}})
+    told, content = host.get("response_metadata", {}), message.content
+    if message.role == "assistant" and told.get("status") != _COMPLETED:
+        # OpenAI keeps nothing of an answer that was not heard out, and refuses to go on from it by its ids.
+        told = {name: value for name, value in told.items() if not (name == "id" and str(value).startswith(_RESPONSE))}
+        content = content if isinstance(content, str) else without_item_ids(content)
+    shown = {**host, "response_metadata": {**told, INTERRUPTED: True}}
+    host = {**message.host, "langchain": shown}
+    return mark_interrupted(message).model_copy(update={"content": content, "host": host})
 
 
 def _runs(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
