@@ -32,7 +32,9 @@ def _is_whole(generation: Generation) -> bool:
     if isinstance(generation, ChatGeneration):
         message = generation.message
         described += [message.response_metadata, message.additional_kwargs]
-        if getattr(message, "invalid_tool_calls", None) or any(map(_is_waited_for, message.content)):
+        if getattr(message, "invalid_tool_calls", None):
+            return False
+        if isinstance(message.content, list) and any(map(_is_waited_for, message.content)):
             return False
         if not (_says_something(message.content) or getattr(message, "tool_calls", None)):
             return False
