@@ -9,6 +9,7 @@ import gc
 import importlib
 import itertools
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -293,3 +294,27 @@ async def test_a_coroutine_function_is_awaited_whatever_is_written_on_it(marked:
     assert await arun(step(triple, 2)) == 6
     with pytest.raises(ConfigurationError, match="a-prefixed"):
         run(step(triple, 2))
+
+
+@pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="Python 3.12 starts no thread by then, for anybody")
+@pytest.mark.parametrize("used", [True, False], ids=["used before", "never used"])
+def test_a_loop_in_another_thread_goes_on_when_the_main_thread_is_over(used: bool) -> None:
+    """As that of a bot whose script ends by starting a thread: Python's pools of threads take nothing any more."""
+    code = f"""
+import asyncio
+import threading
+from langmem_adapters.flow import arun, step
+
+def flow():
+    return (yield from step(lambda: "answered"))
+
+def late():
+    threading.main_thread().join()
+    print(*(asyncio.run(arun(flow())) for _ in range(2)))
+
+if {used}:
+    asyncio.run(arun(flow()))
+threading.Thread(target=late).start()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("answered answered\n", "")

@@ -176,7 +176,13 @@ class _WorkerPool:
         if self._running < most and (self._ready or self._batches):
             if self._workers is None:
                 self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="langmem-step")
-            self._workers.submit(self._work)
+            try:
+                self._workers.submit(self._work)
+            except RuntimeError:
+                if threading.main_thread().is_alive():
+                    raise
+                # A loop may run on in another thread, for which the process waits; pools take nothing from here on.
+                threading.Thread(target=self._work, name="langmem-step").start()
             self._running += 1
 
     def _work(self) -> None:
