@@ -16,7 +16,7 @@ import pytest
 
 from langmem_adapters.errors import SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.places import Connection, Place, clearing
+from langmem_adapters.files.places import Connection, Place, clearing, explained
 from langmem_adapters.stores.sqlite import SQLiteStore
 
 _SCHEMA = ["CREATE TABLE t (x TEXT UNIQUE)"]
@@ -328,6 +328,10 @@ def test_a_full_disk_and_a_file_that_may_only_be_read_are_said_with_what_to_do(t
         add(database, "a")
     assert rows(database) == []
     database.close()
+
+
+def test_a_file_system_without_locks_is_said_with_what_to_do() -> None:
+    assert explained("locking protocol").endswith(": put it on a disk of this machine")  # as SQLite says of NFS
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")

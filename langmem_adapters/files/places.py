@@ -28,6 +28,7 @@ _SENTENCES = (
     ("is full", " is on a disk that is full: make room there"),
     ("readonly", " may only be read: give this process the right to write to it and its folder"),
     ("not a database", " is not an SQLite database"),
+    ("locking protocol", " cannot be locked, as on some network file systems: put it on a disk of this machine"),
 )
 
 _removing = ForkSafeLock()
