@@ -35,7 +35,7 @@ def _thought(block: Any) -> Any:
     extras = block.get("extras") if isinstance(block, dict) and block.get("type") == "reasoning" else None
     if not (isinstance(extras, dict) and _begins(extras.get("id"), "rs_")):
         return block
-    return {**block, "extras": {name: value for name, value in extras.items() if name != "id"}}
+    return {**block, "extras": _without("id", extras)}
 
 
 def _without_id(block: Any) -> Any:
@@ -43,11 +43,15 @@ def _without_id(block: Any) -> Any:
         return block
     kind, extras = block.get("type"), block.get("extras")
     if isinstance(extras, dict) and kind == "tool_call" and "item_id" in extras:
-        return {**block, "extras": {name: value for name, value in extras.items() if name != "item_id"}}
+        return {**block, "extras": _without("item_id", extras)}
     begins = _IDS.get(kind) if isinstance(kind, str) else None
     if begins is None or not _begins(block.get("id"), begins):
         return block
-    return {name: value for name, value in block.items() if name != "id"}
+    return _without("id", block)
+
+
+def _without(left_out: str, told: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if name != left_out}
 
 
 def _is_kept_elsewhere(block: Any) -> bool:

@@ -23,12 +23,15 @@ from langmem_adapters.experience.verifier.words import (
     YOU_WORDS,
 )
 
-__all__ = ["MISSPELT", "Alignment", "align", "edits", "features", "governed"]
+__all__ = ["FORMS_OF_ONE", "MISSPELT", "Alignment", "align", "edits", "features", "governed"]
 
 
 _listed = str.split
 MISSPELT = 0.9
 """How surely a word stands for one that differs as slips of the pen do."""
+_SAME_STEM, _SAME_BEGINNING, _LONGER = 0.95, 0.85, 0.6
+FORMS_OF_ONE = frozenset((_SAME_STEM, _SAME_BEGINNING, _LONGER))
+"""How surely a word stands for one that may be a form of it."""
 
 
 class Alignment(NamedTuple):
@@ -51,7 +54,7 @@ def align(left: Sequence[Word], right: Sequence[Word]) -> Alignment:
         if found:
             other = found.pop(0)
             used.add(other)
-            pairs.append((place, other, 1.0 if word.text == right[other].text else 0.95))
+            pairs.append((place, other, 1.0 if word.text == right[other].text else _SAME_STEM))
         else:
             rest.append(place)
     free = [place for place in range(len(right)) if place not in used]
@@ -67,7 +70,7 @@ def _align_alike(
     alone = []
     for place in rest:
         best, other = max(((likeness(left[place].stem, right[n].stem), -n) for n in free), default=(0.0, 0))
-        if best >= 0.6:  # noqa: PLR2004
+        if best >= _LONGER:
             free.remove(-other)
             pairs.append((place, -other, best))
         else:
@@ -86,7 +89,7 @@ def _align_compounds(
                 ones.remove(place)
                 others.remove(n)
                 others.remove(n + 1)
-                pairs.append((n, place, 0.95) if turned else (place, n, 0.95))
+                pairs.append((n, place, _SAME_STEM) if turned else (place, n, _SAME_STEM))
                 break
 
 
@@ -106,10 +109,10 @@ def likeness(one: str, other: str) -> float:  # noqa: PLR0911 - a ladder
     same = next((n for n in range(size) if one[n] != other[n]), size)
     forms = one[same:] in _ENDINGS and other[same:] in _ENDINGS
     if forms and same >= max(4, 0.7 * len(longer)):
-        return 0.85
+        return _SAME_BEGINNING
     if size >= 5 and _misspelt(one, other):  # noqa: PLR2004
         return MISSPELT
-    return 0.6 if forms and longer.startswith(shorter) else 0.0
+    return _LONGER if forms and longer.startswith(shorter) else 0.0
 
 
 _ENDINGS = frozenset(

@@ -12,7 +12,7 @@ from operator import ne
 from types import MappingProxyType
 
 from langmem_adapters.experience.verifier.arrangement import rearranged
-from langmem_adapters.experience.verifier.features import MISSPELT, Alignment, edits, governed
+from langmem_adapters.experience.verifier.features import FORMS_OF_ONE, MISSPELT, Alignment, edits, governed
 from langmem_adapters.experience.verifier.forms import same_root
 from langmem_adapters.experience.verifier.guards_figures import numbers, symbols, units
 from langmem_adapters.experience.verifier.guards_small_words import (
@@ -51,7 +51,6 @@ _FINITE = frozenset(
 _SINGLING = frozenset(("even", "other", "same"))
 _COMPOUND = frozenset(("life", "world"))
 _DERIVING = ("er", "or", "ee", "est", "ist", "ism", "ian", "ity")
-_FORM = (0.95, 0.85, 0.6)  # how surely a word stands for a form of it
 _FEW = 2
 _SHORT = 14  # words; of more than these, some are often replaced or added in passing
 _PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "re")
@@ -189,7 +188,7 @@ def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
             one, other = left.content[a].text, right.content[b].text
             (base, ending), (same, another) = _derived(one), _derived(other)
             longer = sure == MISSPELT and len(one) != len(other)
-            derived = sure in _FORM and not same_root(one, other)
+            derived = sure in FORMS_OF_ONE and not same_root(one, other)
             if ((longer or derived) and _single(one) != _single(other)) or (base == same and ending != another):
                 return differ("forms", [one], [other])
     return ""

@@ -121,8 +121,8 @@ def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False) -> _Seen:
             return seen
         changed = {name for name in now.keys() | seen.fields.keys() if _differs(seen.fields.get(name), now.get(name))}
         if was_asked:
-            same = {name for name in changed if now.get(name) is seen.held.get(name)}
-            notes |= {name for name in changed if _may_be_notes(model, name, is_same=name in same)}
+            before = seen.held
+            notes |= {n for n in changed if _may_be_notes(model, n, is_same=now.get(n) is before.get(n))}
         if changed <= notes:
             held[_SEEN] = new = _Seen(id(model), now, kept(now), notes, seen.untold if notes == seen.notes else None)
             return new

@@ -98,8 +98,8 @@ def _read(entry: dict[str, Any], key: str, age: float, new_id: Callable[[], str]
     if isinstance(message, AIMessage):
         mark["cache_usage"] = message.usage_metadata
         marked["usage_metadata"] = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-    told = {name: value for name, value in message.response_metadata.items() if name != _CONTAINER}
-    marked["response_metadata"] = {**told, **mark}
+    marked["response_metadata"] = {**message.response_metadata, **mark}
+    marked["response_metadata"].pop(_CONTAINER, None)
     if isinstance(message.content, list):
         marked["content"] = without_item_ids(message.content)
     # As by setting each attribute, which pydantic makes dearer than all the rest.
