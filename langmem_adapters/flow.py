@@ -122,7 +122,8 @@ def run(flow: Flow[T]) -> T:
             try:
                 question = flow.throw(failure) if failure is not None else flow.send(answer)
             except StopIteration as stop:
-                return cast("T", stop.value)
+                value: T = stop.value
+                return value
             answer, failure = ask(question)
     finally:
         flow.close()  # interrupted: what it holds is released now, even if somebody keeps the traceback
@@ -141,7 +142,8 @@ async def arun(flow: Flow[T]) -> T:
         try:
             question = await job.future
             if question is None:
-                return cast("T", job.result)
+                result: T = job.result
+                return result
             answer = await _aask(question)
         except BaseException:  # cancelled: as in run, once the thread has let go of the flow
             abandon(job)

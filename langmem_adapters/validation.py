@@ -139,7 +139,8 @@ def checked_list(values: Any, wanted: str, *kinds: type[T]) -> list[T]:
         wanted: What is meant, as the beginning of a sentence.
         kinds: The types of what is meant.
     """
-    alone = isinstance(values, (str, bytes, Mapping, *kinds)) or not isinstance(values, Iterable)
+    is_list = type(values) is list  # as nearly all are, which is soon said
+    alone = not is_list and (isinstance(values, (str, bytes, Mapping, *kinds)) or not isinstance(values, Iterable))
     given = [values] if alone else list(values)
     wrong = given if alone else [value for value in given if not isinstance(value, kinds)]
     if wrong:
