@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters.errors import ConfigurationError, Conflict, SearchError
+from langmem_adapters.indexes import lexical_rows
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.indexes.lexical_scores import idf
@@ -590,9 +591,9 @@ def test_the_counts_of_terms_follow_every_change(tmp_path: Path) -> None:
     index, chance = LexicalIndex(tmp_path / "index.db"), random.Random(5)
     words = [f"word{number}" for number in range(12)]
     for _ in range(60):
-        text = " ".join(chance.choices(words, k=chance.randint(0, 9)))
-        ids = [str(chance.randrange(20)) for _ in range(3)]
-        index.apply(NOTES, upsert=[Document(ids[0], text)], delete=ids[1:])
+        texts = [" ".join(chance.choices(words, k=chance.randint(0, 9))) for _ in range(3)]
+        ids = [str(chance.randrange(20)) for _ in range(5)]
+        index.apply(NOTES, upsert=[Document(*one) for one in zip(ids, texts, strict=False)], delete=ids[3:])
     index.apply(("others",), upsert=[Document("1", "word1 word1")])
     with sqlite3.connect(tmp_path / "index.db") as connection:
         kept = connection.execute("SELECT * FROM langmem_lexical_terms ORDER BY 1, 2").fetchall()
@@ -607,3 +608,46 @@ def test_the_counts_of_terms_follow_every_change(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "index.db") as connection:
         assert connection.execute("SELECT documents, tf, length FROM langmem_lexical_terms").fetchall() == [(1, 2, 2)]
     connection.close()
+
+
+@given(
+    st.lists(
+        st.builds(
+            Document,
+            st.sampled_from("abcdef"),
+            st.lists(st.sampled_from(["bike", "shed", "lamp", "boat"]), max_size=6).map(" ".join),
+            thread=st.sampled_from(["", "monday", "tuesday"]),
+            speaker=st.sampled_from(["", "Ada", "Bob"]),
+            again=st.lists(st.sampled_from(["friday", "sunday"]), unique=True, max_size=2).map(tuple),
+        ),
+        max_size=12,
+    ),
+    st.integers(0, 12),
+    st.sampled_from([0, 3, 100_000]),
+)
+@settings(deadline=None, max_examples=40)
+def test_what_is_added_together_is_what_is_added_one_by_one(added: list[Document], before: int, at_once: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lexical_rows, "_AT_ONCE", at_once)
+        with (
+            contextlib.closing(LexicalIndex(":memory:")) as together,
+            contextlib.closing(LexicalIndex(":memory:")) as alone,
+        ):
+            for index in (together, alone):
+                index.apply(NOTES, upsert=added[:before])
+            together.apply(NOTES, upsert=added[before:])
+            for document in added[before:]:
+                alone.apply(NOTES, upsert=[document])
+            assert rows(together) == rows(alone)
+
+
+def rows(index: LexicalIndex) -> dict[str, list[tuple[Any, ...]]]:
+    """All that is in the tables, but for what marks a change, and the bounds of terms, which remember what is gone."""
+    with index._database.reading() as connection, connection:
+        found = {}
+        for table in lexical_rows._TABLES:
+            columns = [name for _, name, *_ in connection.execute(f"PRAGMA table_info(langmem_lexical_{table})")]
+            left_out = {"changed", "tf", "length"} if table == "terms" else {"changed"}
+            wanted = ", ".join(column for column in columns if column not in left_out)
+            found[table] = sorted(connection.execute(f"SELECT {wanted} FROM langmem_lexical_{table}"), key=repr)
+        return found

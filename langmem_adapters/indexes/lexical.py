@@ -126,8 +126,7 @@ class LexicalIndex(Shared):
             number = self._begin(connection, name)
             for id_ in delete:
                 remove(connection, number, to_bytes(id_), change)
-            for row in added:
-                add(connection, number, row, change)
+            add(connection, number, added, change)
             if position is not None:
                 connection.execute(
                     "UPDATE langmem_lexical_namespaces SET seq = ?, entry = ? WHERE number = ?",

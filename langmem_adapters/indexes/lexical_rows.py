@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from langmem_adapters.keys import to_bytes, to_text
@@ -61,37 +61,59 @@ class Row(NamedTuple):
     marks: int
 
 
-def add(connection: sqlite3.Connection, namespace: int, row: Row, change: int) -> None:
-    """Add a document at the end of its thread, or replace it where it stands in one that has a name.
+def add(connection: sqlite3.Connection, namespace: int, rows: Iterable[Row], change: int) -> None:
+    """Add documents, each at the end of its thread, or in its old place where it stands in one that has a name.
 
     ``change`` is a number that no other change has.
     """
-    document, length, speaker = row.document, row.counts.total(), to_bytes(row.document.speaker)
-    thread = to_bytes(document.thread)
-    number = remove(connection, namespace, to_bytes(document.id), change, keep=thread)
-    number = _next(connection, namespace, thread) if number is None else number
-    connection.execute(
-        "INSERT INTO langmem_lexical_documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (number, namespace, to_bytes(document.id), length, speaker, document.at, row.marks, json.dumps([*row.counts])),
-    )
-    connection.executemany(
-        "INSERT INTO langmem_lexical_postings VALUES (?, ?, ?, ?, ?)",
-        [(namespace, to_bytes(term), number, tf, length) for term, tf in sorted(row.counts.items())],
-    )
-    connection.executemany(
-        _ONE_MORE, [(namespace, to_bytes(term), tf, length, change) for term, tf in row.counts.items()]
-    )
-    connection.executemany(
-        "INSERT OR IGNORE INTO langmem_lexical_again VALUES (?, ?, ?)",
-        [(number, namespace, to_bytes(other)) for other in document.again],
-    )
-    _count(connection, namespace, number, speaker, change, documents=1, length=length)
+    placed: dict[bytes, tuple[int, Row]] = {}
+    postings = 0
+    for row in rows:
+        id_, thread = to_bytes(row.document.id), to_bytes(row.document.thread)
+        if id_ in placed or postings > _AT_ONCE:
+            _write(connection, namespace, placed, change)
+            placed, postings = {}, 0
+        number = remove(connection, namespace, id_, change, keep=thread)
+        placed[id_] = (_next(connection, namespace, thread) if number is None else number, row)
+        postings += len(row.counts)
+    if placed:
+        _write(connection, namespace, placed, change)
 
+
+def _write(
+    connection: sqlite3.Connection, namespace: int, placed: Mapping[bytes, tuple[int, Row]], change: int
+) -> None:
+    """Write documents of which none is there, together: each term once, and postings in the order of their table."""
+    keys = {term: to_bytes(term) for term in set().union(*(row.counts for _, row in placed.values()))}
+    documents, postings, again = [], [], []
+    stretches: dict[int, tuple[int, int]] = {}
+    speakers: Counter[bytes] = Counter()
+    for id_, (number, row) in placed.items():
+        one, length, speaker = row.document, row.counts.total(), to_bytes(row.document.speaker)
+        documents.append((number, namespace, id_, length, speaker, one.at, row.marks, json.dumps([*row.counts])))
+        postings += [(namespace, keys[term], number, tf, length) for term, tf in row.counts.items()]
+        again += [(number, namespace, to_bytes(other)) for other in one.again]
+        others, together = stretches.get(number // STRETCH, (0, 0))
+        stretches[number // STRETCH] = (others + 1, together + length)
+        speakers[speaker] += 1
+    postings.sort()
+    terms: dict[bytes, tuple[int, int, int]] = {}
+    for _, term, _, tf, length in postings:
+        count, most, least = terms.get(term, (0, tf, length))
+        terms[term] = (count + 1, max(most, tf), min(least, length))
+    connection.executemany("INSERT INTO langmem_lexical_documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)", documents)
+    connection.executemany("INSERT INTO langmem_lexical_postings VALUES (?, ?, ?, ?, ?)", postings)
+    connection.executemany(_MORE, [(namespace, term, *bounds, change) for term, bounds in terms.items()])
+    connection.executemany("INSERT OR IGNORE INTO langmem_lexical_again VALUES (?, ?, ?)", again)
+    _count(connection, namespace, change, stretches, speakers)
+
+
+_AT_ONCE = 100_000  # postings, of which each takes some 100 bytes meanwhile
 
 # The greatest tf and the least length are bounds: they stay, when the document that had them goes.
-_ONE_MORE = """
-    INSERT INTO langmem_lexical_terms VALUES (?, ?, 1, ?, ?, ?) ON CONFLICT (namespace, term) DO UPDATE
-    SET documents = documents + 1, tf = max(tf, excluded.tf), length = min(length, excluded.length),
+_MORE = """
+    INSERT INTO langmem_lexical_terms VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, term) DO UPDATE
+    SET documents = documents + excluded.documents, tf = max(tf, excluded.tf), length = min(length, excluded.length),
     changed = excluded.changed"""
 
 
@@ -118,7 +140,7 @@ def remove(
     (thread,) = connection.execute(
         "SELECT thread FROM langmem_lexical_stretches WHERE number = ?", (number // STRETCH,)
     ).fetchone()
-    _count(connection, namespace, number, speaker, change, documents=-1, length=-length)
+    _count(connection, namespace, change, {number // STRETCH: (-1, -length)}, {speaker: -1})
     return cast(int, number) if thread and thread == keep else None
 
 
@@ -145,32 +167,33 @@ def _next(connection: sqlite3.Connection, namespace: int, thread: bytes) -> int:
 def _count(
     connection: sqlite3.Connection,
     namespace: int,
-    number: int,
-    speaker: bytes,
     change: int,
-    *,
-    documents: int,
-    length: int,
+    stretches: Mapping[int, tuple[int, int]],
+    speakers: Mapping[bytes, int],
 ) -> None:
-    stretch = number // STRETCH
-    ((before,),) = connection.execute("SELECT documents FROM langmem_lexical_stretches WHERE number = ?", (stretch,))
-    begun_or_gone = (before + documents > 0) - (before > 0)
-    connection.execute(
-        "UPDATE langmem_lexical_stretches SET documents = documents + ?, length = length + ?, changed = ?"
-        " WHERE number = ?",
-        (documents, length, change, stretch),
-    )
+    """Count what came or went: of each stretch how many documents, and how long together; and of whom how many."""
+    begun_or_gone = 0
+    for stretch, (documents, length) in stretches.items():
+        ((before,),) = connection.execute(
+            "SELECT documents FROM langmem_lexical_stretches WHERE number = ?", (stretch,)
+        )
+        begun_or_gone += (before + documents > 0) - (before > 0)
+        connection.execute(
+            "UPDATE langmem_lexical_stretches SET documents = documents + ?, length = length + ?, changed = ?"
+            " WHERE number = ?",
+            (documents, length, change, stretch),
+        )
+    documents, length = (sum(counts) for counts in zip(*stretches.values(), strict=True))
     connection.execute(
         "UPDATE langmem_lexical_namespaces"
         " SET documents = documents + ?, length = length + ?, stretches = stretches + ? WHERE number = ?",
         (documents, length, begun_or_gone, namespace),
     )
-    if speaker:
-        connection.execute(
-            "INSERT INTO langmem_lexical_speakers VALUES (?, ?, ?)"
-            " ON CONFLICT (namespace, name) DO UPDATE SET documents = documents + excluded.documents",
-            (namespace, speaker, documents),
-        )
+    connection.executemany(
+        "INSERT INTO langmem_lexical_speakers VALUES (?, ?, ?)"
+        " ON CONFLICT (namespace, name) DO UPDATE SET documents = documents + excluded.documents",
+        [(namespace, speaker, count) for speaker, count in speakers.items() if speaker],
+    )
     if documents < 0:
         connection.execute("DELETE FROM langmem_lexical_speakers WHERE namespace = ? AND documents = 0", (namespace,))
 
