@@ -68,8 +68,9 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # hand too, after these rules, in other domains, and nothing was changed for it: its figures are the honest ones.
 # "asked" was written by a fourth hand that had seen neither rules nor sets: four near-misses and 136 paraphrases were
 # served, and the rules of words in another order, of bounds and of wordings came afterwards. "asked-later" is of that
-# hand, after these: two near-misses were served, both aimed at the new rules, and mended. "tongues" is in twenty other
-# languages, in plain letters as people type them, which tell the verifier least; nothing was changed for it.
+# hand, after these: two near-misses were served, both aimed at the new rules, and mended. "everyday" is of a fifth
+# hand that had seen neither rules nor sets: six near-misses and 99 paraphrases were served. "tongues" is in twenty
+# other languages, in plain letters as people type them, which tell the verifier least; nothing was changed for it.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "most"),
     [
@@ -80,6 +81,7 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("later-adversarial", 108, 0),
         ("asked-adversarial", 397, 0),
         ("asked-later-adversarial", 100, 0),
+        ("everyday-adversarial", 283, 6),
         ("tongues-adversarial", 127, 0),
     ],
 )
@@ -100,6 +102,7 @@ def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
         ("later-paraphrases", 48, 26),
         ("asked-paraphrases", 301, 184),
         ("asked-later-paraphrases", 74, 58),
+        ("everyday-paraphrases", 256, 99),
     ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(
