@@ -6,12 +6,12 @@ import re
 from itertools import pairwise
 
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import ARTICLES, LINKS, NEGATIONS, PREPOSITIONS, STOP, respelt
+from langmem_adapters.experience.verifier.words import ARTICLES, LINKS, NEGATIONS, PREPOSITIONS, STOP, named, respelt
 
 __all__ = ["rearranged", "same_words"]
 
 _listed = str.split
-_HOW_TO = re.compile(r"^(?:how (?:(?:do|can|could|should|would) i|to)|what is the (?:best )?way to) ")
+_HOW_TO = re.compile(r"\b(?:how (?:(?:do|can|could|should|would) i|to)|(?:what (?:is|are) the )?(?:best )?ways? to) ")
 _DOES = frozenset(("do", "does"))
 _FREE = ARTICLES | _DOES
 _FOCUSING = frozenset(("almost", "also", "even", "just", "only"))
@@ -27,10 +27,12 @@ def same_words(left: Reading, right: Reading) -> bool:
     """
     if not (left.english and right.english) or left.symbols or right.symbols or _asks(left) != _asks(right):
         return False
-    one, other = _plain(left), _plain(right)
-    if one == other:
-        return True
-    if sorted(one) != sorted(other) or len({word.stem for word in left.content}) < len(left.content):
+    return _plain(left) == _plain(right) or _reordered(left, right)
+
+
+def _reordered(left: Reading, right: Reading) -> bool:
+    """Whether both have the same words in another order that changes nothing."""
+    if sorted(_plain(left)) != sorted(_plain(right)) or len({word.stem for word in left.content}) < len(left.content):
         return False  # the guards do not tell two words of one stem apart
     if _DOES.isdisjoint(_told(left)) != _DOES.isdisjoint(_told(right)):
         return False  # "who trusts the king" is not "who does the king trust"
@@ -45,6 +47,7 @@ def rearranged(left: Reading, right: Reading) -> set[str]:
         not left.english
         or left.words == right.words
         or LINKS & left.vocabulary
+        or _plain(left) == _plain(right)
         or sorted(_plain(left)) != sorted(_plain(right))
     ):
         return set()
@@ -71,7 +74,17 @@ def _singular(word: str) -> str:
     return respelt(word.removesuffix("s"))
 
 
-_ALIKE = {"are": "is", "were": "was", "which": "what"}
+_ALIKE = {"are": "is", "were": "was", "which": "what"} | {
+    word: name
+    for word, name in named(
+        """lawyer attorney, luggage baggage, start begin commence, bigger larger, buy purchase,
+        change alter modify, doctor physician, elevator lift, exit quit, quickly rapidly, film movie, fix repair mend,
+        hard difficult, disease illness, often frequently, parcel package, photo picture, disadvantage drawback,
+        talk speak, terminate end, holiday vacation"""
+    ).items()
+    if word != name
+}
+"""Words for which another stands without a difference, where all else is the same and no guard has refused."""
 _PLURAL_ALONE = frozenset(_listed("arms customs glasses goods https means news savings terms"))
 _SHORTEST = 4  # letters of a plural
 

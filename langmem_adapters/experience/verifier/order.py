@@ -19,7 +19,7 @@ _AGAINST = frozenset(
 """Ways that are not each other's, where all else is the same: a gift "for" her, a gift "from" her."""
 _AGAINST_NAMED = _AGAINST | {frozenset(("by", "on")), frozenset(("by", "with")), frozenset(("for", "with"))}
 """The same of names, numbers, days: films "with" Tom, films "by" Tom; but one goes "by" train, or "on" one."""
-_AIMED = {"into", "onto", "than"}
+_AIMED = {"into", "onto", "than", "convert", "transform", "translate"}
 _MANY = 24  # words: a long text has too many orders to try them
 _TOLD = 10  # words; what has so many, and others besides, is told in another order more often than turned round
 _FEW = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FRAMES", "OPENING", "QUESTION_PARTS", "QUESTION_WORDS", "WORDINGS"]
+__all__ = ["FRAMES", "MAKERS", "OPENING", "QUESTION_PARTS", "QUESTION_WORDS", "REQUEST", "WHETHER", "WORDINGS"]
 
 _listed = str.split
 
@@ -30,31 +30,116 @@ FRAMES = (
 
 OPENING = (
     r"(?:good (?:morning|afternoon|evening)\b(?! to)[\s,.!:-]*)?"
+    r"(?:(?:please|pls|plz|kindly|so|ok|okay|well|hello|hi|hey|excuse me|sorry)(?: there)?[,.!:-]+\s+|"
+    r"(?:quick|short|just a(?: quick)?) question[,.!:-]+\s+|just wondering,?\s+)*"
     r"(?:(?:(?:please|pls|plz|kindly|so|ok|okay|well|hello|hi|hey|excuse me|sorry)\b[\s,.!:-]*)*"
     r"(?:(?:(?:can|could|will|would) (?:you|anyone|someone) (?:please |kindly )?)?"
     r"(?:tell|explain|show)(?: to)?(?: me| us)?|"
     r"(?:do you(?! know how to)|does anyone|does anybody|does someone) (?:happen to )?know|"
-    r"i (?:would like|want|need) to know|i (?:was|am) (?:just )?wondering|any idea),? (?=how |wh(?!ether)))?"
+    r"(?:would|do) you mind (?:telling|explaining to|showing) me|i was hoping you could tell me|"
+    r"i (?:would like|want|need) to (?:know|ask)|i (?:was|am) (?:just )?wondering|any idea),? (?=how |wh(?!ether)))?"
 )
 """What a question may be asked with, and asks nothing itself: "Good morning", "could you please tell me"."""
 
+WHETHER = (
+    r"(?:i (?:would like|want|need) to (?:know|ask)|i (?:was|am) (?:just )?wondering|do you (?:happen to )?know|"
+    r"does (?:anyone|anybody) know|any idea) (?:if|whether) (?=[^,]*$)(?!.* or not\b)"
+)
+"""What opens a question that is answered by yes or no. No "tell me if": that may be asked for later."""
+
+REQUEST = (
+    r"(?:(?:can|could|will|would) you (?:please |kindly )?|i (?:would like|want|need) you to |please )?"
+    r"(?:help me (?=(?:find|write|draft)\b))?"
+    r"(draft|explain|find(?= me )|give(?= me )|list|proofread|recommend|rewrite|suggest|summari[sz]e|translate|write) "
+    r"(?:me )?"
+)
+"""What asks for something to be made, whether as a question or as an order; and what is to be done."""
+
 _A_AND_B = "what is the difference between \\1 and \\2"
+_END = r"(?=[?.! ]*$)"
 WORDINGS = (
     (
-        r"how (?:do|are) (.+?) and (.+?) (?:differ|different)(?: from (?:each other|one another))?(?=[?.! ]*$)",
+        r"how (?:do|are) (.+?) and (.+?) (?:differ|different)(?: from (?:each other|one another))?" + _END,
         _A_AND_B,
     ),
-    (r"how (?:do|does) ((?:(?! and ).)+) differ from ((?:(?! and ).)+?)(?=[?.! ]*$)", _A_AND_B),
-    (r"what (?:do|does) (.+?) mean(?=[?.! ]*$)", r"what is the meaning of \1"),
+    (r"how (?:do|does) ((?:(?! and ).)+) differ from ((?:(?! and ).)+?)" + _END, _A_AND_B),
+    (r"(.{1,60}?) (?:vs\.?|versus) (.+?) difference" + _END, _A_AND_B),
+    (r"what (?:do|does) (.+?) mean" + _END, r"what is the meaning of \1"),
+    (r"what is (.+?) short for" + _END, r"what does \1 stand for"),
     (r"what (?:is|are) the causes? of ", "what causes "),
-    (r"what (?:is|are) the reasons? (?:that|why) ", "why "),
-    (r"what is the price of (.+?)(?=[?.! ]*$)", r"how much does \1 cost"),
-    (r"what is the age of ", "how old is "),
-    (r"what is the height of ", "how tall is "),
+    (r"what (?:is|are) (.+?) caused by" + _END, r"what causes \1"),
+    (
+        r"what (?:is|are) the reasons? (?:(?:that|why) |(?=(?:the|a|an|my|i|it|we|they|you|he|she) ))",
+        "why ",
+    ),
+    (r"what is the (?:price of|cost of (?=an? )) ?(.+?)" + _END, r"how much does \1 cost"),
+    (
+        r"how much is ((?:a|an) (?:\w+ ){0,2}(?:card|licence|license|membership|pass|subscription|ticket))" + _END,
+        r"how much does \1 cost",
+    ),
+    (r"how much time (do|does|did|will) ", r"how long \1 "),
+    (r"how frequently ", "how often "),
+    (r"how heavy (?:is|are) (.+?)" + _END, r"how much does \1 weigh"),
+    (r"what is the weight of (.+?)" + _END, r"how much does \1 weigh"),
+    *(
+        (rf"what (is|was) the {noun} of ", rf"how {adjective} \1 ")
+        for noun, adjective in (
+            ("age", "old"),
+            ("depth", "deep"),
+            ("height", "tall"),
+            ("length", "long"),
+            ("size", "big"),
+            ("width", "wide"),
+        )
+    ),
+    (r"what is the population of (.+?)" + _END, r"how many people live in \1"),
     (r"what is the distance (?:between (.+?) and|from (.+?) to) ", r"how far is \1\2 from "),
+    (r"how far is it from (.+?) to ", r"how far is \1 from "),
+    (r"(?:what|when) is the best (?:time|moment) to ", "when should i "),
+    (r"what (?:is|are) the (?:procedure|process|steps) to ", "how do i "),
     (r"is there (?:a|any) way to ", "how can i "),
+    (r"is it possible to ", "can i "),
+    (r"(?:do|does) (i|we|one) (?:have|need) to ", r"must \1 "),
+    (r"where (is|are|was|were) (.+?) (?:located|situated)" + _END, r"where \1 \2"),
+    (r"where (?:do|does) (.+?) come from" + _END, r"where is \1 from"),
+    (r"what (is|are) (.+?) used for" + _END, r"what \1 \2 for"),
+    (r"what (is|are) the purpose of (.+?)" + _END, r"what \1 \2 for"),
+    (r"what is the (?:job|function) of (.+?)" + _END, r"what does \1 do"),
+    (r"which is (better|\w+er),? (.+?) or (.+?)" + _END, r"is \2 or \3 \1"),
+    (r"are there any (good|nice) ", r"what are some \1 "),
+    (r"(?:what|which) painter painted ", "who painted "),
+    (r"who is the owner of ", "who owns "),
+    (r"who was the owner of ", "who owned "),
+    (r"(?:by whom was )(.+?) (\w+ed)" + _END, r"who \2 \1"),
+    (r"(.{1,60}?) was (\w+ed) by whom" + _END, r"who \2 \1"),
+    (r"where can i find the (nearest|closest) ", r"where is the \1 "),
+    (r"how high (is|are) the (.*\b(?:fee|rate|rent|salary|tax|wage)s?\b)", r"what \1 the \2"),
+    (r"is it better to (.+?) or (?:to )?", r"should i \1 or "),
+    (r"what is the (?:correct )?pronunciation of ", "how do i pronounce "),
+    (r"what is the (?:correct )?spelling of ", "how do i spell "),
+    (r"how (?:do|would|should) (?:you|one) (pronounce|spell) ", r"how do i \1 "),
+    (
+        r"(?:explain|define) (?!(?:how|why|what|where|when|who|which|whether|that|if|the|my|our|your|his|her|their|its|"
+        r"analy[sz]e|plan|this|these|those|it|to)\b)([a-z]+(?: [a-z]+){0,3}?)(?: (?:for|to) me)?" + _END,
+        r"what is \1",
+    ),
+    (r"explain the difference between ", "what is the difference between "),
+    (r"i would like to ", "i want to "),
+    (r"i need to (book|cancel|change|exchange|order|renew|replace|report|return|update|upgrade) ", r"i want to \1 "),
+    (
+        r"how (can|could|should) ((?:(?!be\b|i\b|you\b|we\b|he\b|she\b|they\b|my\b|our\b|your\b)\w+ ){1,4}?)"
+        r"be (\w+(?:ed|en))" + _END,
+        r"how \1 i \3 \2",
+    ),
 )
 """Questions that are asked in several ways, and the one that stands for all: patterns of a text in one spelling."""
+
+_MADE = {
+    "author": "wrote", "writer": "wrote", "inventor": "invented", "founder": "founded", "composer": "composed",
+    "painter": "painted", "creator": "created", "discoverer": "discovered", "winner": "won",
+}  # fmt: skip
+MAKERS = (rf"who (?:is|was) the ({'|'.join(_MADE)}) of ", _MADE)
+"""Who makes a thing once, and what he did: he is its author as he was."""
 
 QUESTION_WORDS = frozenset(
     _listed(

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from langmem_adapters.experience.verifier.questions import FRAMES, OPENING, WORDINGS
+from langmem_adapters.experience.verifier.questions import FRAMES, MAKERS, OPENING, REQUEST, WHETHER, WORDINGS
 from langmem_adapters.experience.verifier.signs import cased_units, raised, symbols
+from langmem_adapters.experience.verifier.slips import SLIPS
 from langmem_adapters.experience.verifier.spelling import GROUPED, SCALES, one_spelling
 from langmem_adapters.experience.verifier.wording import Wording, wording_of
 from langmem_adapters.experience.verifier.words import (
@@ -27,6 +28,7 @@ from langmem_adapters.experience.verifier.words import (
 __all__ = ["LONGEST", "Reading", "Word", "read"]
 
 LONGEST = 2_000  # characters; what is longer is not compared word by word
+_LONGEST_QUESTION = 300  # characters of what may have another wording
 _LONG_PIECE = 60  # characters of what stands between spaces; what is read of shorter ones is remembered
 _WORD = re.compile(
     r"https?://[^\s?!,]+|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.]+|(?<![\w-])[-+]?\d+(?:[.:/]\d+)*(?:%|°)?|\d+(?:[.:/]\d+)*|(?:[^\W\d_]\.){2,}|"
@@ -58,7 +60,11 @@ _QUOTES = str.maketrans(
     }
 )
 _FRAMES = [(name, re.compile(pattern)) for name, pattern in FRAMES]
-_OPENING = re.compile(OPENING)
+_OPENING, _WHETHER, _REQUEST = re.compile(OPENING), re.compile(WHETHER), re.compile(REQUEST)
+_CLOSING = re.compile(
+    r"(?<=[?.!,])\s+(?:many thanks|thanks a lot|(?:thanks|thank you) (?:in advance|so much|very much))[.! ]*$"
+)
+_MAKER = re.compile(MAKERS[0])
 _WORDINGS = [(re.compile(pattern), wording) for pattern, wording in WORDINGS]
 _MARK = re.compile(r"(?<![\w.,:/-])\d+([^\W\d_]{1,2})(?![\w-])")
 _NO_MARKS = frozenset(UNITS) | frozenset(SCALES) | frozenset(("st", "nd", "rd", "th", "l", "x"))
@@ -144,8 +150,15 @@ def read(text: str) -> Reading:
 
 
 def _one_wording(text: str) -> str:
-    text = _OPENING.sub("", text.lstrip(), count=1)
-    for pattern, wording in _WORDINGS:
+    """A text without what it opens and closes with, in the one of several wordings that stands for all."""
+    text = _CLOSING.sub("", _OPENING.sub("", text.lstrip(), count=1), count=1)
+    if found := _WHETHER.match(text):
+        return text[found.end() :].rstrip("?.! ") + "?"
+    if found := _REQUEST.match(text):
+        text = f"{found[1]} {text[found.end() :].rstrip('?. ').removesuffix(' for me')}"
+    if found := _MAKER.match(text):
+        return f"who {MAKERS[1][found[1]]} {text[found.end() :]}"
+    for pattern, wording in _WORDINGS if len(text) <= _LONGEST_QUESTION else ():
         if found := pattern.match(text):
             return found.expand(wording) + text[found.end() :]
     return text
@@ -169,6 +182,7 @@ def _words_in(piece: str) -> tuple[str, ...]:
 
 def _split(word: str) -> list[str]:  # noqa: PLR0911 - a ladder
     """The words that a match stands for."""
+    word = SLIPS.get(word, word)
     if word in NUMBERS:
         return [NUMBERS[word]]
     if word[0].isdigit() or word[0] in "+-" or word.startswith("http") or "@" in word:

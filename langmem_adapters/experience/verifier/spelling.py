@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 
 __all__ = ["CONTRACTIONS", "GROUPED", "SCALES", "one_spelling"]
 
-CONTRACTIONS = (
+
+def _switched(found: re.Match[str]) -> str:
+    return f"{'enable' if found[2] == 'on' else 'disable'} {found[1]}"
+
+
+CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] = (
     (r"\bwon'?t\b", "will not", "wont won't"),
     (r"\bcan'?t\b|\bcannot\b", "can not", "cant can't cannot"),
     (r"\bshan't\b", "shall not", "shan't"),
@@ -39,6 +45,21 @@ CONTRACTIONS = (
     (r"\b(?:log|sign)[ -]?(?:out|off)\b", "logout", "log sign signout"),
     (r"\b(?:turn|switch) on\b", "enable", "turn switch"),
     (r"\b(?:turn|switch) off\b", "disable", "turn switch"),
+    (
+        r"\b(?:turn|switch) ((?:the|my|all|every)(?: \w+){1,3}) (on|off)(?=[?.!, ]*$| at \d)",
+        _switched,
+        "turn switch",
+    ),
+    (r"\b(?:pros and cons|benefits and drawbacks)\b", "advantages and disadvantages", "cons drawbacks"),
+    (r"\b(loop|iterate)(s|d|ing)? through\b", r"\1\2 over", "through"),
+    (r"\bwi-fi\b", "wifi", "wi-fi"),
+    (r"\bcapital city of\b", "capital of", "capital"),
+    (
+        r"\b((?:check|determine|find out|know|see|sure|tell|test|verify)(?: me| us)?) whether(?! or\b)",
+        r"\1 if",
+        "whether",
+    ),
+    (r"\b((?:convert|transform|translate)\b.*?) into\b", r"\1 to", "convert transform translate"),
     (r"\b(set|back)[ -]up\b", r"\1up", "set back"),
     (r"\bget rid of\b", "remove", "rid"),
     (r"\bget in touch with\b", "contact", "touch"),

@@ -80,7 +80,10 @@ feel felt, find found, fly flew flown, forget forgot forgotten, get got gotten, 
 grow grew grown, hear heard, hold held, keep kept, know knew known, lead led, lose lost, make made, mean meant,
 meet met, pay paid, run ran, say said, see saw seen, sell sold, send sent, show shown, sit sat, sleep slept,
 speak spoke spoken, spend spent, stand stood, steal stole stolen, take took taken, teach taught, tell told,
-think thought, throw threw thrown, understand understood, win won, write wrote written, use used, die died""")
+think thought, throw threw thrown, understand understood, win won, write wrote written, use used, die died,
+bite bit bitten, dig dug, drink drank drunk, feed fed, fight fought, freeze froze frozen, hide hid hidden, lend lent,
+ride rode ridden, ring rang rung, sing sang sung, swim swam swum, swear swore sworn, tear tore torn, wake woke woken,
+wear wore worn, shake shook shaken, sweep swept, strike struck, sink sank sunk""")
 FORMS = _PASTS | _bases("""go goes, die dies dying dead death, child children kids kid, foot feet, life lives, man men,
 woman women, mouse mice, person people, tooth teeth, wife wives, color colour colours, missus mrs""")
 
@@ -262,7 +265,8 @@ for _number, _group in enumerate(
     aircraft plane airplane | hotel accommodation | autumn fall | forget lose | visit see | eat food diet |
     cure treat treatment remedy | song music | exist live | join enroll |
     easy simple | easier simpler | easiest simplest | quicker faster | quickest fastest | often frequently |
-    phone telephone | undo revert | loop iterate | concatenate join
+    phone telephone | undo revert | loop iterate | concatenate join | luggage baggage | elevator lift | bigger larger |
+    exit quit | terminate end | erase wipe | parcel package | very really
 """,
         "|",
     )
