@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from langmem_adapters.experience.verifier.phrases import compounded, same_search
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import ARTICLES, LINKS, NEGATIONS, PREPOSITIONS, STOP, named, respelt
 
@@ -23,11 +24,17 @@ _LEADING = ARTICLES | frozenset(_listed("can could did do does should will would
 def same_words(left: Reading, right: Reading) -> bool:
     """Whether both have the same words, articles and the wording of "how do I" aside, and no word has become another's.
 
+    Or whether one has a compound, or only names what the other asks for.
+
     "If it rains, is it late?" is "Is it late if it rains?", but "the late trains stop" is not "the trains stop late".
     """
-    if not (left.english and right.english) or left.symbols or right.symbols or _asks(left) != _asks(right):
+    if not (left.english and right.english) or left.symbols or right.symbols:
         return False
-    return _plain(left) == _plain(right) or _reordered(left, right)
+    whole = _alike(left), _alike(right)
+    if _asks(left) != _asks(right):
+        return same_search(*whole, left, right) or same_search(*whole[::-1], right, left)
+    one, other = _plain(left), _plain(right)
+    return one == other or compounded(*whole) or compounded(*whole[::-1]) or _reordered(left, right)
 
 
 def _reordered(left: Reading, right: Reading) -> bool:
@@ -56,6 +63,11 @@ def rearranged(left: Reading, right: Reading) -> set[str]:
 
 def _asks(reading: Reading) -> bool:
     return reading.frame != "none" or reading.text.rstrip().endswith("?")
+
+
+def _alike(reading: Reading) -> list[str]:
+    """The words, all of them in the singular."""
+    return [_singular(word) for word in _told(reading)]
 
 
 def _told(reading: Reading) -> list[str]:
