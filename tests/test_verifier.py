@@ -69,8 +69,10 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # "asked" was written by a fourth hand that had seen neither rules nor sets: four near-misses and 136 paraphrases were
 # served, and the rules of words in another order, of bounds and of wordings came afterwards. "asked-later" is of that
 # hand, after these: two near-misses were served, both aimed at the new rules, and mended. "everyday" is of a fifth
-# hand that had seen neither rules nor sets: six near-misses and 99 paraphrases were served. "tongues" is in twenty
-# other languages, in plain letters as people type them, which tell the verifier least; nothing was changed for it.
+# hand that had seen neither rules nor sets: six near-misses and 99 paraphrases were served.
+# "everyday-later" is of that hand, after the rules against these: five near-misses, most of them aimed at these rules,
+# and 57 paraphrases were served, and three of the five mended. "tongues" is in twenty other languages, in plain letters
+# as people type them, which tell the verifier least; nothing was changed for it.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "most"),
     [
@@ -81,7 +83,8 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("later-adversarial", 108, 0),
         ("asked-adversarial", 397, 0),
         ("asked-later-adversarial", 100, 0),
-        ("everyday-adversarial", 283, 6),
+        ("everyday-adversarial", 283, 0),
+        ("everyday-later-adversarial", 84, 2),
         ("tongues-adversarial", 127, 0),
     ],
 )
@@ -96,13 +99,14 @@ def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "least"),
     [
-        ("foreign-paraphrases", 294, 202),
-        ("unseen-paraphrases", 40, 36),
-        ("fresh-paraphrases", 168, 69),
-        ("later-paraphrases", 48, 26),
-        ("asked-paraphrases", 301, 184),
-        ("asked-later-paraphrases", 74, 58),
-        ("everyday-paraphrases", 256, 99),
+        ("foreign-paraphrases", 294, 223),
+        ("unseen-paraphrases", 40, 37),
+        ("fresh-paraphrases", 168, 78),
+        ("later-paraphrases", 48, 27),
+        ("asked-paraphrases", 301, 208),
+        ("asked-later-paraphrases", 74, 65),
+        ("everyday-paraphrases", 256, 169),
+        ("everyday-later-paraphrases", 60, 57),
     ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(
@@ -362,6 +366,15 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("persons", "Wo ist Ihr Hund?", "Wo ist ihr Hund?"),
         ("complements", "I stopped to smoke", "I stopped smoking"),
         ("complements", "I used to swim at night", "I am used to swimming at night"),
+        ("manner", "Give a short guide to knots", "Give a step by step guide to knots"),
+        ("degree", "What is a good lens for birds?", "What is a better lens for birds?"),
+        ("plurals", "What is the highest peak in Togo?", "What are the highest peaks in Togo?"),
+        ("plurals", "What is the plot of Alien?", "What is the plot of Aliens?"),
+        ("prepositions", "Who painted the fence?", "Who painted on the fence?"),
+        ("persons", "My sister borrowed money from me", "I borrowed money from my sister"),
+        ("modality", "Is a deposit always refunded?", "Is a deposit refunded?"),
+        ("order", "Can I get a refund on a voucher?", "Can I get a refund with a voucher?"),
+        ("order", "Where is the University of Miami?", "Where is Miami University?"),
         (
             "words",
             "Write a friendly letter to a customer who has returned a bicycle and wants the money back this week",

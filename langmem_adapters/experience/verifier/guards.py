@@ -15,6 +15,7 @@ from langmem_adapters.experience.verifier.arrangement import rearranged
 from langmem_adapters.experience.verifier.features import FORMS_OF_ONE, MISSPELT, Alignment, edits, governed
 from langmem_adapters.experience.verifier.forms import same_root
 from langmem_adapters.experience.verifier.guards_figures import numbers, symbols, units
+from langmem_adapters.experience.verifier.guards_manner import degree, manner, plurals, prepositions
 from langmem_adapters.experience.verifier.guards_small_words import (
     complements,
     courtesies,
@@ -228,6 +229,10 @@ GUARDS: Mapping[str, Guard] = MappingProxyType(
         "modality": modality,
         "persons": persons,
         "complements": complements,
+        "manner": manner,
+        "degree": degree,
+        "plurals": plurals,
+        "prepositions": prepositions,
     }
 )
 """The guards by name, in the order in which they are asked."""

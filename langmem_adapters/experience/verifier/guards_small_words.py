@@ -159,8 +159,15 @@ _TIMES = {
 
 
 def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """Whether one can, must, should, did or does: none is asked for another, but of "you", who "can" what you "do"."""
-    if not left.frame == right.frame == "whether" or left.words[0] == right.words[0]:
+    """Whether one can, must, should, did or does: none is asked for another, but of "you", who "can" what you "do".
+
+    Nor is it asked whether something is so for whether it always is.
+    """
+    if not left.frame == right.frame == "whether":
+        return ""
+    if ("always" in left.vocabulary) != ("always" in right.vocabulary):
+        return differ("modality", ["always"], ())
+    if left.words[0] == right.words[0]:
         return ""
     one, other = _MODES.get(left.words[0]), _MODES.get(right.words[0])
     if not one or not other or one == other or "you" in (*left.words[1:2], *right.words[1:2]):
@@ -186,6 +193,8 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
     """
     if (found := _formal(left) ^ _formal(right)) and not left.english and _capitals(left) and _capitals(right):
         return differ("persons", found, ())
+    if not (alignment.only_left or alignment.only_right) and (found := _in_another_case(left, right)):
+        return differ("persons", found, ())
     one, other = _persons(left), _persons(right)
     if one == other:
         return ""
@@ -200,6 +209,7 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
     return differ("persons", found, ())
 
 
+_CASES = (("i", "me"), ("we", "us"), ("he", "him"), ("she", "her"), ("they", "them"))
 _MINE = frozenset(("my", "our", "your"))
 _SIE = frozenset(_listed("sie ihnen ihr ihre ihrem ihren ihrer ihres"))
 _PERSONS = {
@@ -288,6 +298,16 @@ def _capitals(reading: Reading) -> bool:
 
 def _persons(reading: Reading) -> list[str]:
     return [_PERSONS[word] for word in reading.words if word in _PERSONS]
+
+
+def _in_another_case(left: Reading, right: Reading) -> set[str]:
+    """Who does more of what the one tells, and has more done to him in the other: "she owes me", "I owe her"."""
+    found = set()
+    for acts, suffers in _CASES:
+        more, less = (left.words.count(word) - right.words.count(word) for word in (acts, suffers))
+        if more * less < 0:
+            found |= {acts, suffers}
+    return found
 
 
 def _acting(words: frozenset[str]) -> tuple[bool, bool]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from langmem_adapters.experience.verifier.features import Alignment
+from langmem_adapters.experience.verifier.phrases import NAMING
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import COMPOUNDING, LINKS, NEGATIONS, PREPOSITIONS, STOP, UNITS
 
@@ -14,7 +15,8 @@ __all__ = ["swapped"]
 
 _WAYS = {"from": "from", "to": "to", "into": "to", "onto": "to", "than": "than", "before": "before", "after": "after"}
 _AGAINST = frozenset(
-    frozenset(pair.split()) for pair in ("for from", "for by", "for against", "to by", "with against", "with without")
+    frozenset(pair.split())
+    for pair in ("for from", "for by", "for against", "to by", "with against", "with without", "with on")
 )
 """Ways that are not each other's, where all else is the same: a gift "for" her, a gift "from" her."""
 _AGAINST_NAMED = _AGAINST | {frozenset(("by", "on")), frozenset(("by", "with")), frozenset(("for", "with"))}
@@ -133,7 +135,7 @@ def _may_move(
     if beside and all(LINKS.intersection(words) and not PREPOSITIONS.intersection(words) for words in apart):
         return True
     if bool(apart[0]) != bool(apart[1]) and COMPOUNDING.issuperset([*apart[0], *apart[1]]):
-        return True
+        return "of" not in {*apart[0], *apart[1]} or NAMING.isdisjoint((a.text, b.text))
     first, second = _preposition(left, a), _preposition(left, b)
     return first != second and (first, second) == (_preposition(right, c), _preposition(right, d))
 

@@ -1,0 +1,79 @@
+"""Guards for which of much the same things is meant: how it is to be told, one or many, good or better, "on" or not."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from langmem_adapters.experience.verifier.features import Alignment
+from langmem_adapters.experience.verifier.guards_small_words import differ
+from langmem_adapters.experience.verifier.phrases import is_superlative
+from langmem_adapters.experience.verifier.reading import Reading, Word
+from langmem_adapters.experience.verifier.words import ARTICLES, PREPOSITIONS, SOFT, STOP, UNITS, named
+
+__all__ = ["degree", "manner", "plurals", "prepositions"]
+
+_listed = str.split  # lists of words read better as text
+_MANNERS = named(
+    """brief briefly short shortly concise concisely, detailed detail details depth thorough thoroughly long lengthy
+    comprehensive, step steps, simple simply plain, formal formally, informal informally casual, funny humorous,
+    serious, technical, layman, beginner beginners, expert experts"""
+)
+_TELLING = frozenset(
+    _listed(
+        "compose create describe draft explain give list make outline present rewrite summarise summarize tell write"
+    )
+)
+_NEAR = 4  # words from the beginning
+_TAKING = frozenset(_listed("at for from on with"))
+
+
+def manner(left: Reading, right: Reading, _: Alignment) -> str:
+    """What is to be written must be of one kind: a short guide is no step-by-step guide."""
+    if _TELLING.isdisjoint(left.words[:_NEAR]) or _TELLING.isdisjoint(right.words[:_NEAR]):
+        return ""
+    one, other = ({_MANNERS[word] for word in reading.vocabulary if word in _MANNERS} for reading in (left, right))
+    return differ("manner", one - other, other - one)
+
+
+def degree(left: Reading, right: Reading, _: Alignment) -> str:
+    """A better one is better than another, and so not one that is only good."""
+    one, other = (("a", "better") in pairwise(reading.words) for reading in (left, right))
+    good = {"good", "great"} & (right.vocabulary if one else left.vocabulary)
+    return differ("degree", ["better"], good) if one != other and good else ""
+
+
+def plurals(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """The highest mountain is one, and the highest mountains are some; nor is "Aliens" the plural of "Alien"."""
+    for a, b, _ in alignment.pairs:
+        one, other = left.content[a], right.content[b]
+        if one.text + "s" == other.text or one.text == other.text + "s":
+            superlative = all(is_superlative(_before(*side)) for side in ((left, one), (right, other)))
+            if (superlative and one.stem not in SOFT) or (_is_title(left, one) and _is_title(right, other)):
+                return differ("plurals", [one.text], [other.text])
+    return ""
+
+
+def prepositions(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """With all else the same, who painted on a fence has not painted it."""
+    if alignment.only_left or alignment.only_right or not (left.english and right.english):
+        return ""
+    shorter, longer = sorted(([w for w in reading.words if w not in ARTICLES] for reading in (left, right)), key=len)
+    if len(longer) != len(shorter) + 1:
+        return ""
+    place = next((n for n, word in enumerate(shorter) if word != longer[n]), len(shorter))
+    beside = {*longer[max(0, place - 1) : place], *longer[place + 1 : place + 2]}
+    if longer[place] not in _TAKING or longer[place + 1 :] != shorter[place:]:
+        return ""
+    between = len(beside) > 1 and all(word.isalpha() and word not in STOP and word != "about" for word in beside)
+    return differ("prepositions", longer[place : place + 1], ()) if between else ""
+
+
+def _before(reading: Reading, word: Word) -> str:
+    return reading.words[word.place - 1] if word.place else ""
+
+
+def _is_title(reading: Reading, word: Word) -> bool:
+    """Whether it is a name that stands alone: after no article, and before no other word of content."""
+    after = reading.words[word.place + 1 : word.place + 2]
+    alone = _before(reading, word) not in ARTICLES and PREPOSITIONS.issuperset(after)
+    return word.capital and word.text not in UNITS and alone
