@@ -59,7 +59,7 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
         r"\1 if",
         "whether",
     ),
-    (r"\b((?:convert|transform|translate)\b.*?) into\b", r"\1 to", "convert transform translate"),
+    (r"\b((?:convert|transform|translate)\b.{0,80}?) into\b", r"\1 to", "into"),
     (r"\b(set|back)[ -]up\b", r"\1up", "set back"),
     (r"\bget rid of\b", "remove", "rid"),
     (r"\bget in touch with\b", "contact", "touch"),
