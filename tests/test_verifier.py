@@ -372,6 +372,8 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("plurals", "What is the plot of Alien?", "What is the plot of Aliens?"),
         ("prepositions", "Who painted the fence?", "Who painted on the fence?"),
         ("persons", "My sister borrowed money from me", "I borrowed money from my sister"),
+        ("modality", "I will pay the fee", "I want to pay the fee"),
+        ("modality", "I can close the file", "I want to close the file"),
         ("modality", "Is a deposit always refunded?", "Is a deposit refunded?"),
         ("order", "Can I get a refund on a voucher?", "Can I get a refund with a voucher?"),
         ("order", "Where is the University of Miami?", "Where is Miami University?"),

@@ -161,14 +161,15 @@ _TIMES = {
 def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Whether one can, must, should, did or does: none is asked for another, but of "you", who "can" what you "do".
 
-    Nor is it asked whether something is so for whether it always is.
+    Nor is it asked whether something is so for whether it always is; and I will is not I can.
     """
+    if left.frame == right.frame == "none":
+        mine, another = _intended(left), _intended(right)
+        return differ("modality", [mine], [another]) if mine and another and mine != another else ""
     if not left.frame == right.frame == "whether":
         return ""
     if ("always" in left.vocabulary) != ("always" in right.vocabulary):
         return differ("modality", ["always"], ())
-    if left.words[0] == right.words[0]:
-        return ""
     one, other = _MODES.get(left.words[0]), _MODES.get(right.words[0])
     if not one or not other or one == other or "you" in (*left.words[1:2], *right.words[1:2]):
         return ""
@@ -183,6 +184,7 @@ _AUXILIARIES = frozenset(
     )
 )
 _MODES = named("can could, may might, should, must, will would, do does")
+_SAID = named("can could, may might, should, must, will, want would")
 _MODALS = frozenset(_listed("can could may might should must shall will would"))
 
 
@@ -237,6 +239,11 @@ def differ(what: str, one: Iterable[str], other: Iterable[str]) -> str:
     """A reason: what differs, and in which words; "" where there are none."""
     found = [*sorted(one), *sorted(other)]
     return f"{what} differ: {', '.join(found)}" if found else ""
+
+
+def _intended(reading: Reading) -> str:
+    """Whether I say that I can, will, should or want to do something."""
+    return _SAID.get(reading.words[1], "") if reading.words[:1] == ["i"] and len(reading.words) > 1 else ""
 
 
 def _alone(left: Reading, right: Reading, alignment: Alignment) -> set[str]:
