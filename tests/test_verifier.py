@@ -69,7 +69,7 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # "asked" was written by a fourth hand that had seen neither rules nor sets: four near-misses and 136 paraphrases were
 # served, and the rules of words in another order, of bounds and of wordings came afterwards. "asked-later" is of that
 # hand, after these: two near-misses were served, both aimed at the new rules, and mended. "everyday" is of a fifth
-# hand that had seen neither rules nor sets: six near-misses and 99 paraphrases were served.
+# hand that had read the page of docs, but neither rules nor sets: six near-misses and 99 paraphrases were served.
 # "everyday-later" is of that hand, after the rules against these: five near-misses, most of them aimed at these rules,
 # and 57 paraphrases were served, and three of the five mended. "tongues" is in twenty other languages, in plain letters
 # as people type them, which tell the verifier least; nothing was changed for it.
