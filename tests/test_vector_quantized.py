@@ -43,6 +43,7 @@ INSTALLED = ["installed"] if importlib.util.find_spec("simsimd") else []
 @pytest.fixture(params=["written out", *INSTALLED])
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With something that multiplies 8 bits: that of the package, where it is installed, and one written out."""
+    monkeypatch.setattr(vector_matrix, "_NEAR", 0)  # however small a namespace is
     if request.param == "written out":
         for module in (vector_matrix, vector_quantized):
             monkeypatch.setattr(module, "kernels", lambda: Slow)
@@ -110,6 +111,22 @@ def test_where_it_leaves_few_no_other_look_is_taken(vectors: SQLiteVectors, monk
     put(vectors, dict.fromkeys(known, known["d3"]))
     assert [id_ for id_, _ in vectors.nearest("n/", MAKER, known["d3"], 2)] == ["d1999", "d1998"]
     assert looks == [1]
+
+
+def test_a_small_namespace_is_looked_at_once(vectors: SQLiteVectors, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = dict(zip(("a", "b", "c"), directions(random.Random(4), 3, 1.0), strict=True))
+    put(vectors, known)
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("a first look")
+
+    monkeypatch.setattr(vector_quantized.QuantizedRows, "cosines", refuse)
+    assert [id_ for id_, _ in vectors.nearest("n/", MAKER, known["b"], 1)] == ["b"]
+    monkeypatch.setattr(vector_matrix, "_NEAR", 3 * SIZE - 1)
+    monkeypatch.setattr(vector_matrix, "kernels", lambda: Slow)
+    vectors.close()
+    with pytest.raises(AssertionError, match="a first look"):
+        vectors.nearest("n/", MAKER, known["b"], 1)
 
 
 @pytest.mark.usefixtures("kernels")
