@@ -6,7 +6,7 @@ import logging
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters import BrainMemory, LongTermMemory, Message, SerializationError, open_index
@@ -40,6 +40,8 @@ def places(memory: LongTermMemory) -> list[tuple[str, str, str]]:
 
 @settings(deadline=None)
 @given(sayings=SAYINGS, session=NAMES, ids=st.none() | st.sets(NAMES, max_size=4), chosen=st.booleans())
+@example(sayings=[("a", "", "one"), ("a", "b", "two")], session="a", ids={"", "b"}, chosen=False)
+@example(sayings=[("\x7f\u2028", "\x01", "\ud800 three"), ("\n", "\t", "one")], session="\n", ids={"\t"}, chosen=False)
 def test_of_any_texts_what_is_meant_goes_and_the_rest_stays(
     sayings: list[tuple[str, str, str]], session: str, ids: set[str] | None, chosen: bool
 ) -> None:
@@ -121,6 +123,11 @@ def test_many_are_forgotten_in_few_writes_and_one_that_nothing_has_left_reads_no
     assert (len(deleted), sum(deleted)) == (3, 249)
     assert places(memory) == [("t", "", "m7")]
 
+    memory.add([Message(id="7", role="user", content="m7")], session="s")
+    asked.clear()
+    assert forget(memory, "s", {"7"}) == 1
+    assert [what for what, _ in asked if what == "write"] == ["write"]
+
     brain = BrainMemory(store, "fresh", user="ada", long_term=memory)
     brain.add_messages([Message(id="x", role="user", content="m8")])
     memory.add([Message(id="x", role="user", content="m8")], session="fresh")
@@ -167,6 +174,17 @@ def test_what_is_damaged_does_not_keep_the_others(
     assert list(any_store.get(longterm_namespace(memory.scope), [damaged])) == [damaged]
     assert memory.delete([damaged]) == 1
     assert memory.all() == []
+
+
+def test_what_is_damaged_and_cannot_be_meant_is_not_looked_at(any_store: Store) -> None:
+    memory = memory_on(any_store, strict=True)
+    for name, id_ in [("s", "1"), ("t", "2")]:
+        memory.add([Message(id=id_, role="user", content=f"m{id_}")], session=name)
+    damaged = memory.all()[1].id
+    any_store.write(longterm_namespace(memory.scope), put={damaged: b'{"session":"t","message_id":"2"'})
+    assert forget(memory, "s", None) == 1
+    assert forget(memory, "t", {"1"}) == 0
+    assert memory.stats()["damaged"] == 0
 
 
 @pytest.mark.parametrize("strict", [False, True])
