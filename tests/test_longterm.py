@@ -311,6 +311,8 @@ def test_a_memory_is_corrected_by_a_text_and_by_nothing_else(memory: LongTermMem
     before = memory.all()
     with pytest.raises(ConfigurationError, match=f"the text of a memory is a text, not {type(text).__name__}$"):
         memory.update(before[0].id, text)
+    with pytest.raises(ConfigurationError, match="the id of a memory is a text"):
+        memory.update(text, "My bike is blue.")
     assert memory.all() == before
     assert texts(memory.search("bike")) == ["My bike is red."]
 
@@ -375,6 +377,52 @@ def test_what_a_session_said_again_after_a_correction_is_known_and_is_taken_back
     assert said(memory) == [("My bike is blue.", ["monday 1"])]
     assert run(memory.forget_flow("monday", {"1"}, said=[first])) == 1
     assert memory.all() == []
+
+
+@pytest.mark.parametrize("change", ["taken back", "deleted"])
+def test_what_was_said_again_stays_known_when_the_correction_before_it_goes(
+    memory: LongTermMemory, change: str
+) -> None:
+    again = user("My bike is red.", "2")
+    memory.add([user("My bike is red.", "1")], session="monday")
+    corrected = memory.all()[0].id
+    memory.update(corrected, "My bike is blue.")
+    memory.add([again], session="friday")
+    if change == "deleted":
+        memory.delete([corrected])
+    else:
+        memory.update(corrected, "My bike is red.")
+    left = said(memory)
+    memory.add([again], session="friday")
+    assert said(memory) == left
+    assert run(memory.known_flow([again])) == [True]
+    memory.add([user("My bike is red.", "3")], session="sunday")
+    assert said(memory) == [*left[:-1], ("My bike is red.", ["friday 2", "sunday 3"])]
+    assert run(memory.forget_flow("friday", {"2"}, said=[again])) == 1
+    assert said(memory) == [*left[:-1], ("My bike is red.", ["sunday 3"])]
+
+
+@pytest.mark.parametrize("through", ["My bike is red.", "My bike is old."])
+def test_what_was_said_again_is_corrected_by_other_words_alone(memory: LongTermMemory, through: str) -> None:
+    memory.add([user("My bike is red.", "1")], session="monday")
+    memory.update(memory.all()[0].id, "My bike is blue.")
+    memory.add([user("My bike is red.", "2")], session="friday")
+    (blue, red) = memory.all()
+    memory.update(blue.id, blue.message.text)  # which changes nothing
+    for text in (through, "My bike is red."):
+        memory.update(red.id, text)
+    memory.add([user("My bike is red.", "3")], session="sunday")
+    assert said(memory) == [("My bike is blue.", ["monday 1"]), ("My bike is red.", ["friday 2", "sunday 3"])]
+
+
+def test_a_damaged_memory_before_what_was_said_again_is_passed_over(memory: LongTermMemory, any_store: Store) -> None:
+    memory.add([user("My bike is red.", "1")])
+    damaged = memory.all()[0].id
+    memory.update(damaged, "My bike is blue.")
+    memory.add([user("My bike is red.", "2")])
+    any_store.write(longterm_namespace(memory.scope), put={damaged: b"{broken"})
+    memory.add([user("My bike is red.", "3")])
+    assert said(memory) == [("My bike is red.", [" 2", " 3"])]
 
 
 @pytest.mark.parametrize("damage", [b"\xff my-secret", b"[1]", b"5", b'[["a"]]', b'{"$type": "x"}'])

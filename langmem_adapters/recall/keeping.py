@@ -32,11 +32,11 @@ def keep(
         changed: dict[str, bytes] = {}
         guard: dict[str, bytes | None] = {}
         for id_, memory in fresh.items():
-            *corrected, (place, known) = remembered[id_].items()
-            before = [o for _, data in corrected if data for o in Memory.from_bytes(data).occurrences]
+            *earlier, (place, known) = remembered[id_].items()
+            others = [reading.memory(other, data) for other, data in earlier if data is not None]
+            before = [occurrence for other in others if other for occurrence in other.occurrences]
             new = memory.model_copy(update={"id": place, "occurrences": unknown(memory.occurrences, before)})
-            data = merged(new, known, reading) if new.occurrences else known
-            if data is not None and data != known:
+            if new.occurrences and (data := merged(new, known, reading)) != known:
                 changed[place], guard[place] = data, known
         try:
             yield from step(records.put, changed, guard=guard, ttl=ttl)
@@ -46,17 +46,19 @@ def keep(
 
 
 def _remembered_as(records: Records, ids: Iterable[str]) -> Flow[dict[str, dict[str, bytes | None]]]:
-    """By the id of what is said, the memories that have come of it: all of them corrected but the last.
+    """By the id of what is said, the memories that have come of it, oldest first.
 
-    That one is there or not (None), and has what is said again since the correction.
+    The last one, which is there or not (None), has what is said again. The others were corrected; or they were, until
+    that was taken back, or the memory deleted.
     """
     remembered: dict[str, dict[str, bytes | None]] = {id_: {} for id_ in ids}
     last = {id_: id_ for id_ in remembered}
     while last:
-        found = yield from step(records.get, list(last.values()))
+        after = {said: said_again(id_) for said, id_ in last.items()}
+        found = yield from step(records.get, [*last.values(), *after.values()])
         for said, id_ in last.items():
             remembered[said][id_] = found.get(id_)
-        last = {said: said_again(id_) for said, id_ in last.items() if is_corrected(found.get(id_))}
+        last = {said: id_ for said, id_ in after.items() if id_ in found or is_corrected(found.get(last[said]))}
     return remembered
 
 
@@ -83,10 +85,18 @@ def correct(records: Records, id_: str, text: str, reading: Reading, *, ttl: flo
         if memory is None:
             return False
         message = memory.message.model_copy(update={"content": text})
-        update = {"message": message, "corrected": memory_id(message) != id_}
+        update = {"message": message, "corrected": _is_correction(memory, message)}
         changed = memory.model_copy(update=update)
         try:
             yield from step(records.put, {id_: changed.to_bytes()}, guard=found, ttl=ttl)
         except Conflict:
             continue
         return True
+
+
+def _is_correction(memory: Memory, message: Message) -> bool:
+    """Whether a memory that is to have this message says something else then than was said."""
+    said = memory_id(message)
+    if said == memory_id(memory.message):
+        return memory.corrected
+    return memory.id not in (said, said_again(said))
