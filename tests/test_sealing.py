@@ -351,6 +351,29 @@ def test_a_message_that_a_redactor_of_digits_sees_is_kept_once_and_deleted_where
     assert [message.id for message in brain.messages()] == ["id-3"]
 
 
+def test_what_a_redactor_changes_is_remembered_once_whichever_way_it_came(any_store: Store) -> None:
+    store = SealedStore(any_store, redactor=redact)
+    memory = LongTermMemory(store, open_index("memory:"), user="ada")
+    brain = BrainMemory(store, "s", user="ada", memory_k=1, long_term=memory)
+    pin = Message(id="1", role="user", content=f"My pin is {SECRET}.")
+    brain.add_messages([pin])
+    assert brain.find_news([pin.model_copy(update={"id": "2"}), Message(role="user", content="Yes.")]) == [
+        Message(role="user", content="Yes.")
+    ]
+    memory.add([pin], session="s")
+    assert brain.delete(["1"]) == 2  # in the history, and where it was put by hand
+    assert memory.all() == []
+    brain.add_messages([pin, Message(id="3", role="user", content="Yes.")])
+    memory.add([pin], session="s")
+    memory.add([Message(id="4", role="user", content="My pin is [card].")], session="t")
+    (kept,) = memory.all()
+    assert [(each.session, each.message_id) for each in kept.occurrences] == [("s", "1"), ("t", "4")]
+    assert brain.find_news([pin]) == []
+    memory.update(kept.id, pin.text)  # which changes nothing of what is kept
+    memory.add([pin], session="u")
+    assert [len(each.occurrences) for each in memory.all()] == [3]
+
+
 def test_a_field_of_ones_own_is_redacted_though_it_has_the_name_of_an_id() -> None:
     kept = MemoryStore()
     named = dict.fromkeys(("session", "uuid", "covers", "message_id"), SECRET)

@@ -51,7 +51,7 @@ def a_memory(store: Store, index: LexicalIndex) -> LongTermMemory:
 
 
 def notes(*numbers: int) -> list[Message]:
-    return [Message(role="user", content=f"Key {n} hangs at the door.", id=str(n)) for n in numbers]
+    return [Message(role="user", content=f"Key {'abcde'[n]} hangs at the door.", id=str(n)) for n in numbers]
 
 
 def plain(store: RedisStore) -> Store:

@@ -24,6 +24,7 @@ from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
 from langmem_adapters.model import Message, MessageData, Scope, salvage
 from langmem_adapters.protocols import Appended, Item, Page, Store
+from langmem_adapters.recall.keeping import as_kept
 from langmem_adapters.validation import check_store, checked_messages
 
 __all__ = [
@@ -110,7 +111,6 @@ class SessionLog:
         self.session = Expiring(store, self.namespace, ttl=ttl, refresh=refresh, clock=clock, along=along)
         if long_term is not None and self.session.ttl_along is not None:
             long_term.ttl = self.session.ttl_along  # else whoever changes a memory would have all of them stay
-        self._redacted: Callable[[bytes], bytes] | None = getattr(store, "redacted", None)
         self._clock = clock
         self._new_id = new_id
 
@@ -158,8 +158,7 @@ class SessionLog:
         messages = [message for message in checked_messages(messages) if not message.metadata.get(RECALLED)]
         if not messages:
             return
-        if self._redacted is not None:  # else a message would not be known again by what is kept of it
-            messages = [Message.from_bytes(self._redacted(message.to_bytes())) for message in messages]
+        messages = as_kept(self.store, messages)
         entries = [self._entry(message) for message in messages]
         appended = yield from self.session.append(entries, keys=self._moves)
         total = appended.total

@@ -10,6 +10,7 @@ from langmem_adapters.language.dates import day_of
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.recall import news
+from langmem_adapters.recall.keeping import as_kept
 from langmem_adapters.text import window
 from langmem_adapters.tokens import TokenCounter, message_tokens
 from langmem_adapters.validation import checked_list
@@ -109,7 +110,10 @@ class Remembering:
 
     def _find_news(self, observed: Sequence[Message], k: int | None) -> Flow[list[Message]]:
         shown = yield from self._flows.messages(self.memory_k if k is None else k)
-        return (yield from news.find_news(observed, shown, self._flows.long_term))
+        kept = as_kept(self._flows.store, observed)
+        found = yield from news.find_news(kept, shown, self._flows.long_term)
+        given = {id(as_stored): message for as_stored, message in zip(kept, observed, strict=True)}
+        return [given[id(message)] for message in found]
 
     def _delete(self, message_ids: Sequence[str]) -> Flow[int]:
         return (yield from self._flows.delete(set(checked_list(message_ids, "message_ids are a list of ids", str))))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from langmem_adapters.errors import Conflict
 from langmem_adapters.flow import Flow, step
-from langmem_adapters.model import Memory, Message
+from langmem_adapters.model import Memory, Message, MessageData
+from langmem_adapters.protocols import Store
 from langmem_adapters.recall.memories import Reading, is_corrected, memory_id, merged, note, said_again, unknown
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.validation import check_text
 
-__all__ = ["are_known", "correct", "ids_of", "keep"]
+__all__ = ["are_known", "as_kept", "correct", "ids_of", "keep"]
+
+M = TypeVar("M", bound=Message | MessageData)
 
 
 def keep(
@@ -25,7 +29,7 @@ def keep(
 ) -> Flow[None]:
     """Add messages as they were said in a session, or to what of them is known already."""
     fresh: dict[str, Memory] = {}
-    for message in messages:
+    for message in as_kept(records.store, messages):
         note(fresh, message, session, clock)
     while fresh:
         remembered = yield from _remembered_as(records, fresh)
@@ -43,6 +47,14 @@ def keep(
         except Conflict:
             continue  # the same was said elsewhere at this moment
         return
+
+
+def as_kept(store: Store, messages: Iterable[M]) -> list[M | Message]:
+    """The messages as a store keeps them: one with a redactor would not know again what it was given."""
+    redacted = getattr(store, "redacted", None)
+    if redacted is None:
+        return list(messages)
+    return [Message.from_bytes(redacted(message.to_bytes())) for message in messages]
 
 
 def _remembered_as(records: Records, ids: Iterable[str]) -> Flow[dict[str, dict[str, bytes | None]]]:
@@ -64,13 +76,13 @@ def _remembered_as(records: Records, ids: Iterable[str]) -> Flow[dict[str, dict[
 
 def ids_of(records: Records, messages: Sequence[Message]) -> Flow[list[str]]:
     """The ids of all memories that have come of these messages."""
-    remembered = yield from _remembered_as(records, map(memory_id, messages))
+    remembered = yield from _remembered_as(records, map(memory_id, as_kept(records.store, messages)))
     return [id_ for ids in remembered.values() for id_ in ids]
 
 
 def are_known(records: Records, messages: Sequence[Message]) -> Flow[list[bool]]:
     """Of each of these messages, whether the very same is remembered, and was not corrected since."""
-    ids = [memory_id(message) for message in messages]
+    ids = [memory_id(message) for message in as_kept(records.store, messages)]
     remembered = yield from _remembered_as(records, ids)
     return [[*remembered[id_].values()][-1] is not None for id_ in ids]
 
@@ -84,7 +96,7 @@ def correct(records: Records, id_: str, text: str, reading: Reading, *, ttl: flo
         memory = reading.memory(id_, found[id_]) if found else None
         if memory is None:
             return False
-        message = memory.message.model_copy(update={"content": text})
+        (message,) = as_kept(records.store, [memory.message.model_copy(update={"content": text})])
         update = {"message": message, "corrected": _is_correction(memory, message)}
         changed = memory.model_copy(update=update)
         try:
