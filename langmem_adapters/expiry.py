@@ -114,8 +114,8 @@ class Expiring:
             found = yield from step(self._store.get, self._namespace, self._keys)
             deadline = _read(found.get(EXPIRES))
             # One that has passed while the session is there was left by writes under another rule.
-            if self._until(deadline) is None:
-                deadline = yield from self._begin(self._ttl, found.get(EXPIRES))
+            if self._until(deadline) is None and (yield from self._begin(self._ttl, found.get(EXPIRES))) is not None:
+                return self._ttl  # whatever the time is by now: a ttl may be shorter than a write takes
         self._deadline = deadline
         return left
 

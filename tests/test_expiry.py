@@ -146,6 +146,14 @@ def test_a_session_without_a_ttl_stays_by_any_rule(kept: Kept, refresh: Refresh)
     assert EXPIRES not in kept.store.get(OWN)
 
 
+def test_a_write_that_takes_longer_than_the_ttl_ends() -> None:
+    times = iter(n * TTL for n in range(100))
+    brain = BrainMemory(MemoryStore(clock=lambda: 0.0), "s", ttl=TTL, refresh="never", clock=lambda: next(times))
+    for text in "ab":
+        brain.add_talk(text)
+    assert [message.text for message in brain.messages()] == ["a", "b"]
+
+
 def test_read_listing_sessions_is_no_read(kept: Kept) -> None:
     brain_of(kept.store, "read", kept.clock).add_talk("a")
     deadlines = kept.deadlines()
