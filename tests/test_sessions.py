@@ -306,6 +306,14 @@ def test_a8_what_was_deleted_since_an_export_is_not_imported_again(
     assert (sessions.import_(lines), len(brain.messages())) == (4, 4), "a session that was deleted whole is restored"
 
 
+def test_a8_what_is_new_is_imported_beside_what_has_left(any_store: Store) -> None:
+    other, brain = numbered(MemoryStore(), "one", "two", "three"), numbered(any_store, "one", "two")
+    brain.delete(["1"])
+    lines = list(Sessions(other.store).export())
+    assert [Sessions(any_store).import_(lines) for _ in range(2)] == [1, 0]
+    assert said(brain) == ["two", "three"]
+
+
 def test_a8_what_was_deleted_elsewhere_and_said_again_is_imported(any_store: Store, other_store: Store) -> None:
     brain = BrainMemory(any_store, "s")
     brain.add_messages([Message(role="user", content=f"m{n}", id=f"m{n}") for n in range(3)])
@@ -432,7 +440,9 @@ def test_facts_of_both_sides_are_kept_each_once(any_store: Store) -> None:
         assert facts == ["Ada has a bike.", "It is blue.", "It is in the shed.", "It is old.", "It is old."]
 
 
-@pytest.mark.parametrize("own", [["mine"], ["one", "mine"], ["one", "two", "three", "mine"], ["another one"]])
+@pytest.mark.parametrize(
+    "own", [["mine"], ["one", "mine"], ["one", "two", "three", "mine"], ["another one"], ["three"]]
+)
 def test_an_imported_summary_hides_nothing_of_which_it_does_not_tell(
     any_store: Store, own: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
