@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import socket
 import subprocess
 import sys
 import threading
 import uuid
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -224,6 +226,38 @@ class TestRedisStoreOnACluster(StoreConformance):
         self, cluster: tuple[RedisServer, RedisServer], key_prefix: str
     ) -> None:
         crowd(RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix, **_FEW))
+
+    def test_whoever_lets_go_of_it_leaves_no_socket(self, cluster: tuple[RedisServer, RedisServer]) -> None:
+        def hang_up(_: RedisStore) -> None:
+            for node in cluster:
+                with redis.Redis(port=node.port) as client:
+                    client.client_kill_filter(_type="normal", skipme=True)
+
+        let_go_of(f"redis+cluster://127.0.0.1:{cluster[0].port}", hang_up)
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_whoever_lets_go_of_a_store_leaves_no_socket(redis_server: RedisServer, protocol: int) -> None:
+    let_go_of(f"{redis_server.url()}?protocol={protocol}", RedisStore.close)  # which work in the background outlives
+
+
+def let_go_of(url: str, disconnect: Callable[[RedisStore], None]) -> None:
+    """Use a store, once more after it was disconnected, and drop it within a circle."""
+    gc.collect()
+    gc.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ResourceWarning)
+            store: Any = RedisStore(url)
+            store.get(NS)
+            gc.collect(0)
+            disconnect(store)
+            store.get(NS)  # on a socket that comes before its connection, when all is collected
+            store.circle = store
+            del store
+            gc.collect()
+    finally:
+        gc.enable()
 
 
 # --- what goes over the wire --------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 from redis import ConnectionPool, RedisCluster
 from redis.exceptions import AskError, AuthenticationError, ClusterDownError, ResponseError, SlotNotCoveredError
@@ -53,6 +53,8 @@ class OneServer:
     def __init__(self, pool: ConnectionPool, owned: bool, retries: Retries, breaker: _MakeBreaker) -> None:
         self._pool = pool
         self._owned = owned
+        if owned:
+            _closed_with(self, _disconnect, pool)
         # Connections of a given client have been told by its owner how to try again.
         self._retries = retries if owned else Retries(0)
         self._warm = WarmConnections(pool) if owned and WarmConnections.suits(pool) else None
@@ -77,9 +79,7 @@ class OneServer:
         if self._warm:
             self._warm.close()
         if self._owned:
-            self._pool.disconnect()
-            for sentinel in sentinels_of(self._pool):
-                sentinel.close()
+            _disconnect(self._pool)
 
 
 class Cluster:
@@ -96,6 +96,7 @@ class Cluster:
         self._lock = ForkSafeLock()
         self._fair: WeakKeyDictionary[ConnectionPool, FairConnections] = WeakKeyDictionary()
         self._client: RedisCluster | None = None
+        self._end: Callable[[], object] | None = None  # closes the client, once
         self._failure: tuple[float, Exception] | None = None  # of the last who made a client in vain, and when
 
     def together(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
@@ -119,9 +120,9 @@ class Cluster:
 
     def close(self) -> None:
         with self._lock.held():
-            client, self._client = self._client, None
-        if client is not None and self._owned:
-            client.close()
+            self._client, end, self._end = None, self._end, None
+        if end is not None:
+            end()
 
     def _pool(self, key: bytes) -> ConnectionPool:
         client = self._connected()
@@ -147,6 +148,7 @@ class Cluster:
                 except Exception as error:
                     self._failure = time.monotonic(), error
                     raise
+                self._end = _closed_with(self, self._client.close) if self._owned else None
             return self._client
 
     def _breaker_of(self, key: bytes) -> Breaker:
@@ -178,6 +180,23 @@ class Cluster:
         except Exception as error:
             if not is_down(error):  # else the next try says so
                 raise
+
+
+def _disconnect(pool: ConnectionPool) -> None:
+    pool.disconnect()
+    for sentinel in sentinels_of(pool):
+        sentinel.close()
+
+
+def _closed_with(servers: Servers, close: Callable[..., object], *args: object) -> Callable[[], object]:
+    """Close them once nobody has these servers any more; gives what does it at once.
+
+    Connections would be closed then too. But where garbage is collected in circles a socket may come before its
+    connection, and Python warns of it; it is here also after a call in the background that came later than ``close()``.
+    """
+    end = finalize(servers, close, *args)
+    end.atexit = False
+    return end
 
 
 def _is_costly(error: Exception) -> bool:
