@@ -227,6 +227,9 @@ class TestRedisStoreOnACluster(StoreConformance):
     ) -> None:
         crowd(RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix, **_FEW))
 
+    def test_closing_disturbs_no_call(self, cluster: tuple[RedisServer, RedisServer], key_prefix: str) -> None:
+        close_beside_calls(RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix))
+
     def test_whoever_lets_go_of_it_leaves_no_socket(self, cluster: tuple[RedisServer, RedisServer]) -> None:
         def hang_up(_: RedisStore) -> None:
             for node in cluster:
@@ -234,6 +237,34 @@ class TestRedisStoreOnACluster(StoreConformance):
                     client.client_kill_filter(_type="normal", skipme=True)
 
         let_go_of(f"redis+cluster://127.0.0.1:{cluster[0].port}", hang_up)
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_closing_disturbs_no_call(url: str, key_prefix: str, protocol: int) -> None:
+    close_beside_calls(RedisStore(f"{url}?protocol={protocol}", prefix=key_prefix))
+
+
+def close_beside_calls(store: RedisStore) -> None:
+    """Close a store again and again while others use it, as where several share one."""
+    writers, count = 4, 100
+    ended: list[int] = []
+
+    def append(writer: int) -> None:
+        try:
+            for n in range(count):
+                store.append(NS, [(f"{writer}-{n}", b"x" * 2000)])
+                store.scan(NS, limit=20, reverse=True)
+        finally:
+            ended.append(writer)
+
+    def close() -> None:
+        while len(ended) < writers:
+            store.close()
+
+    on_threads([*(partial(append, writer) for writer in range(writers)), close])
+    assert store.scan(NS, limit=0).total == writers * count
+    store.clear(NS)
+    store.close()
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
@@ -996,6 +1027,30 @@ def test_a_sentinel_names_the_server(redis_server: RedisServer, key_prefix: str,
         unknown.close()
 
 
+def test_a_sentinel_that_is_asked_while_all_is_closed_is_left_too(
+    redis_server: RedisServer, key_prefix: str, tmp_path: Path
+) -> None:
+    with sentinel(redis_server, tmp_path) as port, redis.Redis(port=port) as told:
+        store = RedisStore(f"redis+sentinel://127.0.0.1:{port}/mine", prefix=key_prefix)
+        store.append(NS, [("a", b"")])
+        until(no_sentinel_is_asked)
+        servers: Any = store._wire._servers
+        _, watch = servers._own
+        address, closed = watch._pool.get_master_address, threading.Event()
+        watch._pool.get_master_address = lambda: closed.wait(60) and address()
+        watch._due = 0.0
+        store.clear(NS)  # on a connection that is there already
+        assert not no_sentinel_is_asked()
+        store.close()
+        closed.set()
+        until(no_sentinel_is_asked)
+        assert len(told.client_list()) == 1
+
+
+def no_sentinel_is_asked() -> bool:
+    return all(thread.name != "langmem-sentinels" for thread in threading.enumerate())
+
+
 @pytest.mark.parametrize("given", [False, True])
 def test_a_primary_is_left_that_goes_on_after_the_sentinels_have_named_another(
     redis_server: RedisServer, start_redis: Callable[..., RedisServer], key_prefix: str, tmp_path: Path, given: bool
@@ -1009,7 +1064,7 @@ def test_a_primary_is_left_that_goes_on_after_the_sentinels_have_named_another(
         told.execute_command("SENTINEL", "REMOVE", "mine")
         told.execute_command("SENTINEL", "MONITOR", "mine", "127.0.0.1", other.port, 1)
         until(lambda: store.append(NS, [("b", b"")]).total == 1)  # there, where the first is not
-        until(lambda: all(thread.name != "langmem-sentinels" for thread in threading.enumerate()))
+        until(no_sentinel_is_asked)
         store.close()
         client.close()
         for asked in client.connection_pool.sentinel_manager.sentinels:

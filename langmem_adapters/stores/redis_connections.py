@@ -17,7 +17,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.stores.redis_outage import NONE_FREE, REPLICA, is_down
 
-__all__ = ["RESP2", "FIFOPool", "FairConnections", "WarmConnections", "on"]
+__all__ = ["RESP2", "FIFOPool", "FairConnections", "WarmConnections", "hang_up", "on"]
 
 T = TypeVar("T")
 
@@ -42,6 +42,12 @@ def on(pool: ConnectionPool, talk: Callable[[Any], T]) -> T:
         raise
     finally:
         pool.release(connection)
+
+
+def hang_up(pool: ConnectionPool) -> None:
+    """Close the connections of a pool of our own: those in use when they come back, so that no call is disturbed."""
+    pool.update_active_connections_for_reconnect()
+    pool.disconnect(inuse_connections=False)
 
 
 def _leave(connection: Any, error: BaseException) -> None:
@@ -141,6 +147,10 @@ class FairConnections:
         finally:
             self._fifo.give_back(turn)
 
+    def close(self) -> None:
+        """Close them, as :func:`hang_up` does."""
+        hang_up(self._pool)
+
 
 class WarmConnections:
     """Connections of a pool of our own that were used a moment ago, and so need none of its ceremony.
@@ -166,13 +176,17 @@ class WarmConnections:
             _leave(connection, error)
             self._release(connection)
             raise
-        self._fifo.give_back(connection)
+        if connection.should_reconnect():  # all were closed meanwhile
+            self._release(connection)
+        else:
+            self._fifo.give_back(connection)
         return answer
 
     def close(self) -> None:
-        """Give them back to the pool."""
+        """Close them, as :func:`hang_up` does."""
         for connection in self._fifo.empty():
             self._pool.release(connection)
+        hang_up(self._pool)
 
     def _take(self) -> Any:
         connection = self._fifo.take()

@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from redis import ConnectionPool, Redis
 from redis.exceptions import RedisError
 from redis.sentinel import SentinelConnectionPool
 
-__all__ = ["SentinelWatch", "sentinels_of"]
+from langmem_adapters.stores.redis_connections import hang_up
+
+__all__ = ["SentinelWatch"]
 
 T = TypeVar("T")
 
 _SECONDS = 0.5  # between an answer of the sentinels and the next question
 _LONGEST = 60.0  # after a question that was never answered, as that of a parent before a fork
-
-
-def sentinels_of(pool: ConnectionPool) -> Sequence[Redis]:
-    """The clients that a pool asks for the primary, if it asks anybody."""
-    return pool.sentinel_manager.sentinels if isinstance(pool, SentinelConnectionPool) else ()
 
 
 class SentinelWatch:
@@ -42,17 +38,26 @@ class SentinelWatch:
         self._pool = pool
         self._on = on
         self._due = 0.0
+        self._closed = False
 
     def on(self, talk: Callable[[Any], T]) -> T:
         """Talk on a connection; where it is time, have the sentinels asked, and do not wait for them."""
         if time.monotonic() >= self._due:
-            self._due = time.monotonic() + _LONGEST
+            self._due, self._closed = time.monotonic() + _LONGEST, False
             with suppress(RuntimeError):  # no thread can be started
                 threading.Thread(target=self._ask, name="langmem-sentinels", daemon=True).start()
         return self._on(talk)  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Leave no connection to a sentinel of our own behind, also if one is being asked."""
+        self._closed = True
+        for sentinel in self._pool.sentinel_manager.sentinels:
+            hang_up(sentinel.connection_pool)
 
     def _ask(self) -> None:
         """Ask who is the primary: redis-py closes connections to another, those in use when they come back."""
         with suppress(RedisError):  # whoever connects is told
             self._pool.get_master_address()  # type: ignore[no-untyped-call]
         self._due = time.monotonic() + _SECONDS
+        if self._closed:
+            self.close()

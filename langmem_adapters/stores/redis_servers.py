@@ -14,10 +14,10 @@ from redis.sentinel import SentinelConnectionPool
 
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.stores.redis_connections import FairConnections, WarmConnections, on
+from langmem_adapters.stores.redis_connections import FairConnections, WarmConnections, hang_up, on
 from langmem_adapters.stores.redis_outage import Retries, is_down, may_pass
 from langmem_adapters.stores.redis_packing import pack
-from langmem_adapters.stores.redis_sentinels import SentinelWatch, sentinels_of
+from langmem_adapters.stores.redis_sentinels import SentinelWatch
 
 __all__ = ["Cluster", "OneServer", "Servers"]
 
@@ -51,17 +51,21 @@ class OneServer:
     one_slot = True
 
     def __init__(self, pool: ConnectionPool, owned: bool, retries: Retries, breaker: _MakeBreaker) -> None:
-        self._pool = pool
-        self._owned = owned
-        if owned:
-            _closed_with(self, _disconnect, pool)
         # Connections of a given client have been told by its owner how to try again.
         self._retries = retries if owned else Retries(0)
-        self._warm = WarmConnections(pool) if owned and WarmConnections.suits(pool) else None
-        connections = self._warm or (FairConnections(pool) if owned else None)
-        talk_on = connections.on if connections else partial(on, pool)
+        talk_on: _On = partial(on, pool)
+        self._own: list[WarmConnections | FairConnections | SentinelWatch] = []
+        if owned:
+            connections = WarmConnections(pool) if WarmConnections.suits(pool) else FairConnections(pool)
+            talk_on = connections.on
+            self._own.append(connections)
+            _at_the_end_of(self, pool.disconnect)
         if isinstance(pool, SentinelConnectionPool) and pool.is_master:
-            talk_on = SentinelWatch(pool, talk_on).on
+            watch = SentinelWatch(pool, talk_on)
+            talk_on = watch.on
+            if owned:
+                self._own.append(watch)
+                _at_the_end_of(self, watch.close)
         self._on = talk_on
         self._breaker = breaker(lambda: talk_on(_ping), is_down if owned else _is_costly)
 
@@ -76,10 +80,8 @@ class OneServer:
         return self._breaker.guard(lambda: self._retries.call(attempt))
 
     def close(self) -> None:
-        if self._warm:
-            self._warm.close()
-        if self._owned:
-            _disconnect(self._pool)
+        for own in self._own:
+            own.close()
 
 
 class Cluster:
@@ -96,7 +98,6 @@ class Cluster:
         self._lock = ForkSafeLock()
         self._fair: WeakKeyDictionary[ConnectionPool, FairConnections] = WeakKeyDictionary()
         self._client: RedisCluster | None = None
-        self._end: Callable[[], object] | None = None  # closes the client, once
         self._failure: tuple[float, Exception] | None = None  # of the last who made a client in vain, and when
 
     def together(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
@@ -120,9 +121,9 @@ class Cluster:
 
     def close(self) -> None:
         with self._lock.held():
-            self._client, end, self._end = None, self._end, None
-        if end is not None:
-            end()
+            client = self._client
+        if client is not None and self._owned:
+            _hang_up(client)
 
     def _pool(self, key: bytes) -> ConnectionPool:
         client = self._connected()
@@ -148,7 +149,8 @@ class Cluster:
                 except Exception as error:
                     self._failure = time.monotonic(), error
                     raise
-                self._end = _closed_with(self, self._client.close) if self._owned else None
+                if self._owned:
+                    _at_the_end_of(self, self._client.close)
             return self._client
 
     def _breaker_of(self, key: bytes) -> Breaker:
@@ -182,21 +184,19 @@ class Cluster:
                 raise
 
 
-def _disconnect(pool: ConnectionPool) -> None:
-    pool.disconnect()
-    for sentinel in sentinels_of(pool):
-        sentinel.close()
+def _hang_up(client: RedisCluster) -> None:
+    for node in client.get_nodes():  # type: ignore[no-untyped-call]
+        if node.redis_connection:
+            hang_up(node.redis_connection.connection_pool)
 
 
-def _closed_with(servers: Servers, close: Callable[..., object], *args: object) -> Callable[[], object]:
-    """Close them once nobody has these servers any more; gives what does it at once.
+def _at_the_end_of(servers: Servers, close: Callable[[], None]) -> None:
+    """Close connections once nobody has these servers any more.
 
-    Connections would be closed then too. But where garbage is collected in circles a socket may come before its
-    connection, and Python warns of it; it is here also after a call in the background that came later than ``close()``.
+    They would be closed then too. But where garbage is collected in circles a socket may come before its connection,
+    and Python warns of it; it is there also after ``close()``, where work in the background has come later.
     """
-    end = finalize(servers, close, *args)
-    end.atexit = False
-    return end
+    finalize(servers, close).atexit = False
 
 
 def _is_costly(error: Exception) -> bool:
