@@ -385,6 +385,16 @@ def test_a_query_finds_words_in_the_fields_that_are_to_be_found(any_store: Store
     assert scores == sorted(scores, key=lambda score: -(score or 0))
 
 
+@pytest.mark.parametrize("path", ["seen", "seen.when", "{seen,text}", "", "*", "pair[1]"])
+def test_a_path_may_lead_to_what_json_has_no_form_for(any_store: Store, path: str) -> None:
+    store = make(any_store)
+    odd = {"when": date(2026, 1, 2), "by": {b"\x00", "heron"}, 5: (), "\ud800": None, frozenset({1}): 1.5}
+    store.put(ADA, "lake", {"text": "A lake.", "seen": odd, "pair": ("oak", date(2026, 1, 2))}, index=[path])
+    store.put(ADA, "bike", {"text": "My bike is in the shed."})
+    assert [item.key for item in store.search(ADA, query="bike")] == ["bike"], "one item does not hide the others"
+    assert [item.key for item in store.search(ADA, query="2026")] == ["lake"]
+
+
 def test_a_query_follows_changes_and_deletions(any_store: Store) -> None:
     store = make(any_store, fields=["text"])
     other = make(any_store, fields=["text"])  # with an index of its own, as on another machine

@@ -314,7 +314,17 @@ def _item(kind: Callable[..., Any], namespace: Namespace, key: str, kept: Stored
 
 
 def _at(value: dict[str, Any], paths: Iterable[str]) -> list[str]:
-    return [text for path in paths for text in (_leaves(value) if path == "$" else get_text_at_path(value, path))]
+    data = _as_json(value)
+    return [text for path in paths for text in (_leaves(value) if path == "$" else get_text_at_path(data, path))]
+
+
+def _as_json(value: Any) -> Any:
+    """A value as JSON can have it, which is what LangGraph makes of an object or a list at the end of a path."""
+    if isinstance(value, Mapping):
+        return {str(name): _as_json(part) for name, part in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_as_json(part) for part in value]
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _leaves(value: Any) -> Iterator[str]:
