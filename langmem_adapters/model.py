@@ -92,7 +92,8 @@ class _Data(BaseModel):
         try:
             return cls.model_validate(fields)
         except ValidationError as error:
-            names = dict.fromkeys(str(flaw["loc"][0]) for flaw in error.errors(include_input=False))
+            flaws = error.errors(include_input=False)
+            names = dict.fromkeys(str(part) for flaw in flaws for part in flaw["loc"][:1]) or ["a field's name"]
             raise SerializationError(f"a stored {cls.__name__} has wrong values in {', '.join(names)}") from error
 
 

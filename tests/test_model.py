@@ -111,6 +111,7 @@ def test_a_field_that_would_hide_the_formats_version_is_refused() -> None:
         encode({"v": 1, "role": "user", "metadata": ["my-secret"]}),
         encode({"v": 1, "role": "user", "content": [{"type": "my-secret"}, 5]}),
         encode({"v": 1, "role": "user", "host": {"my-secret": 5}}),
+        encode({"v": 1, "role": "user", "my-secret\ud800": 5}),
         b'{"v":1,"role":"user","content":{"$type":"datetime","$value":"my-secret"}}',
         b'{"v":1,"role":"user","content":"my-secret',
     ],
@@ -143,6 +144,11 @@ def test_a2_a_damaged_message_keeps_its_text_and_is_marked(caplog: pytest.LogCap
     assert [record.getMessage() for record in caplog.records] == [
         "row 7 holds a damaged message: a stored Message has wrong values in tool_calls"
     ]
+
+
+def test_a2_a_field_whose_name_is_no_unicode_text_does_not_take_its_message_along() -> None:
+    found = salvage(encode({"v": 1, "role": "user", "content": "Hello", "\ud800": 5}), "row 7")
+    assert found == Message(role="user", content="Hello", metadata={"damaged": True})
 
 
 def test_damaged_content_blocks_are_kept_as_text() -> None:
