@@ -986,6 +986,17 @@ def test_a_branch_that_grows_while_it_is_removed_stays(any_store: Store) -> None
     assert any_store.get(("tree",)) == any_store.get(("tree", "a")) == {}
 
 
+def test_a_namespace_of_many_labels_does_not_take_the_others_along() -> None:
+    store = make(MemoryStore())
+    deep = tuple(map(str, range(1_100)))  # more than Python calls functions in each other
+    store.put(deep, "k", {"text": "shed"})
+    store.put(ADA, "k", {"text": "shed"})
+    assert store.list_namespaces() == [deep, ADA]
+    assert {item.namespace for item in store.search((), query="shed")} == {deep, ADA}
+    store.delete(deep, "k")
+    assert store.list_namespaces() == [ADA]
+
+
 class _Interrupted(MemoryStore):
     """Does something just before a write to a place."""
 

@@ -63,11 +63,13 @@ class Tree:
 
     def below(self, prefix: Namespace) -> Iterator[Namespace]:
         """Go through the namespaces that begin with the prefix and are longer."""
-        for kind, label in self._children(prefix):
+        ahead: list[tuple[_Kind, Namespace]] = [("below", prefix)]  # however deep it is
+        while ahead:
+            kind, namespace = ahead.pop()
             if kind == "items":
-                yield (*prefix, label)
+                yield namespace
             else:
-                yield from self.below((*prefix, label))
+                ahead += [(kind, (*namespace, label)) for kind, label in reversed(self._children(namespace))]
 
     def _children(self, node: Namespace) -> list[_Child]:
         return sorted(_child(key) for key in self._store.get((*self._root, *node)) if key != _ADDED)
