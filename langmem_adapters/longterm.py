@@ -325,7 +325,7 @@ class LongTermMemory(Shared):
 
     def _delete(self, memory_ids: Sequence[str]) -> Flow[int]:
         ids = validation.checked_list(memory_ids, "memory_ids are a list of ids", str)
-        gone = yield from step(self._records.delete, [id_ for id_ in ids if "\0" not in id_], ttl=self.ttl)
+        gone = yield from step(self._records.delete, ids, ttl=self.ttl)
         self._changed()
         return gone
 

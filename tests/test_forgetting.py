@@ -94,6 +94,8 @@ def test_what_the_log_keeps_beside_the_memories_is_left_alone(any_store: Store) 
     any_store.write(longterm_namespace(memory.scope), put={"\0beside": b"[]"})
     assert forget(memory, "", None) == 1
     assert memory.delete(["\0beside"]) == 0
+    assert memory.get("\0beside") is None
+    assert not memory.update("\0beside", "a memory")
     assert memory.stats()["damaged"] == 0
     assert list(any_store.get(longterm_namespace(memory.scope))) == ["\0beside"]
 

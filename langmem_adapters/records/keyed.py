@@ -72,8 +72,8 @@ class Records:
         self._following = {id(each): ForkSafeLock() for each in (index, vectors) if each is not None}
 
     def get(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """Read records; those that do not exist are left out."""
-        return self.store.get(self.namespace, keys)
+        """Read records; those that do not exist are left out, and what lies beside them, under a key with a NUL."""
+        return self.store.get(self.namespace, [key for key in keys if "\0" not in key])
 
     def put(
         self,
