@@ -64,7 +64,7 @@ def _words(message: Message) -> tuple[str, ...]:
     words = tuple(analyze(message.text)) or (message.text.strip(),)
     blocks = [] if isinstance(message.content, str) else [each for each in message.content if not _is_text(each)]
     calls = [(call.name, call.args) for call in message.tool_calls]
-    return (*words, fingerprint(blocks, calls)) if blocks or calls else words
+    return (*words, fingerprint(blocks, calls))
 
 
 def _is_text(block: str | dict[Any, Any]) -> bool:

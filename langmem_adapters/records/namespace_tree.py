@@ -113,7 +113,7 @@ class Tree:
         if guard.keys().isdisjoint(keys) or not if_():
             return False
         last = not self._store.get(node).keys() - guard.keys()
-        gone = [*guard] if last else [key for key in keys if key in guard]
+        gone = [*guard] if last else keys
         self._store.write(node, delete=gone, guard=guard, ttl=LINGER if last else None)
         return last
 
