@@ -621,6 +621,7 @@ def test_a_namespace_that_was_emptied_leaves_no_name_behind(kind: str, tmp_path:
     assert store.list_namespaces() == [ADA]
     assert index.position(("langgraph", "", "items", *deep)) is None
     clock.advance(61)
+    assert store.list_namespaces() == [ADA], "the branch that both were on stays"
     for n in range(300):
         store.put(ADA, str(n), {})
     assert not [name for name in inner.namespaces() if "eve" in name]

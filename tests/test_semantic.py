@@ -146,6 +146,15 @@ def test_what_means_the_same_is_found_beside_what_has_the_words(index: Any) -> N
     assert memory.stats() == {"searches": 3, "degraded": 0, "behind": 0, "refused": 0, "damaged": 0}
 
 
+def test_what_has_the_words_is_weighed_by_its_meaning_too_where_others_are_nearer() -> None:
+    memory = memory_of(Meanings(), PlainIndex())
+    memory.add([*(say(f"The couch of puppy {n}.") for n in range(20)), say("The sofa broth of a puppy.")])
+    memory.flush()
+    (best,) = memory.search("sofa", 1, explain=True)
+    assert best.text == "The sofa broth of a puppy."
+    assert best.signals["meaning"] == pytest.approx(1 / 6)
+
+
 def test_names_of_speakers_are_not_embedded() -> None:
     vectors = Meanings()
     memory = memory_of(vectors)

@@ -440,6 +440,15 @@ def test_facts_of_both_sides_are_kept_each_once(any_store: Store) -> None:
         assert facts == ["Ada has a bike.", "It is blue.", "It is in the shed.", "It is old.", "It is old."]
 
 
+def test_a_fact_is_added_once_whatever_its_number_elsewhere(any_store: Store) -> None:
+    brain = numbered(any_store, "one")
+    brain.add_knowledge(["Ada has a bike."])
+    fact = {"v": 1, "role": "system", "content": "It is blue."}
+    for _ in range(2):
+        Sessions(any_store).import_([json.dumps(session_line(**{"knowledge/00000009": fact}))])
+        assert [fact.text for fact in brain.get_knowledge()] == ["Ada has a bike.", "It is blue."]
+
+
 @pytest.mark.parametrize(
     "own", [["mine"], ["one", "mine"], ["one", "two", "three", "mine"], ["another one"], ["three"]]
 )
@@ -459,6 +468,15 @@ def test_an_imported_summary_hides_nothing_of_which_it_does_not_tell(
         assert {message.text for message in shown} == ({*own, "three"} - {"one", "two"} if taken else {*said(brain)})
         assert (summary is not None) == taken
     assert ("an imported summary is left out" in caplog.text) != taken
+
+
+def test_an_imported_summary_that_comes_without_its_messages_hides_none(any_store: Store) -> None:
+    brain = numbered(any_store, "mine")
+    summary = {"v": 1, "text": "They counted.", "covers": "another"}
+    Sessions(any_store).import_([json.dumps(session_line(summary=summary))])
+    assert brain.context() == (None, brain.messages())
+    assert brain.get_summary() is None
+    assert said(brain) == ["mine"]
 
 
 def test_an_import_that_was_broken_off_anywhere_is_finished_by_the_next(any_store: Store) -> None:
