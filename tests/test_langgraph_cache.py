@@ -590,6 +590,15 @@ class _Json:
         return json.loads(data[1])
 
 
+@pytest.mark.parametrize("newer", [("new", 0), ("new", -1), ({"f": print}, None)], ids=["now", "before", "unwritable"])
+def test_an_answer_that_is_not_kept_takes_the_older_one_away(any_store: Store, newer: tuple[Any, int | None]) -> None:
+    cache: ExperienceNodeCache[Any] = ExperienceNodeCache(store=any_store)
+    key = (("node",), "key")
+    cache.set({key: ("old", 60), (("node",), "other"): ("kept", 60)})
+    cache.set({key: newer})
+    assert cache.get([key, (("node",), "other")]) == {(("node",), "other"): "kept"}
+
+
 def test_what_would_never_be_read_again_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     cache: Any = ExperienceNodeCache("memory:", serde=_Json())
     cache.set({KEY: ({"answer": 42}, None)})

@@ -174,15 +174,19 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         if not may_write():
             return
         for (namespace, key), (value, ttl) in pairs.items():
-            if ttl is not None and not ttl > 0:
-                continue  # it would have expired already
+            place = (*self._place, *namespace, key)
             try:
-                put = {_ENTRY: self._written(namespace, value, ttl)}
-                self._store.write((*self._place, *namespace, key), put=put, ttl=ttl)
-                self._counts["stored"] += 1
+                entry = self._written(namespace, value, ttl) if ttl is None or ttl > 0 else None
             except SerializationError as error:
+                entry = None
                 self._counts["refused"] += 1
                 self._warn(f"a node's answer is not cached: {error}")
+            try:
+                if entry is None:
+                    self._store.clear(place)  # what the node answered before is its answer no more
+                else:
+                    self._store.write(place, put={_ENTRY: entry}, ttl=ttl)
+                    self._counts["stored"] += 1
             except LangmemError as error:
                 self._degrade(error)
 
