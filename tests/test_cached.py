@@ -958,6 +958,36 @@ def test_bypass_and_refresh(any_store: Store, kind: str) -> None:
     assert (value(), value()) == (3, 4)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_refresh_whose_result_is_not_kept_takes_the_older_one_away(any_store: Store, kind: str) -> None:
+    results = iter(["old", object(), "new"])
+    call, calls, _ = make(kind, lambda: next(results), store=any_store)
+    first = call()
+    with refresh():
+        call()
+    assert call() != first
+    assert (call(), len(calls)) == (call(), 3)
+
+
+def test_a_refresh_that_is_refused_takes_the_older_one_away_and_one_that_fails_does_not(any_store: Store) -> None:
+    results: Iterator[Any] = iter([1, ZeroDivisionError(), -1, 2])
+
+    @cached(store=any_store, should_store=lambda result: result > 0)
+    def f() -> Any:
+        result = next(results)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    assert f() == 1
+    with refresh(), pytest.raises(ZeroDivisionError):
+        f()
+    assert f() == 1
+    with refresh():
+        assert f() == -1
+    assert (f(), f()) == (2, 2)
+
+
 def test_a_bypass_asks_for_no_key() -> None:
     call, calls, _ = make("function", lambda it: "made", store=MemoryStore())
     with pytest.raises(ConfigurationError, match="cannot tell one call from another"):

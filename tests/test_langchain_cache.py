@@ -970,6 +970,21 @@ async def test_c7_bypass_and_refresh_hold_for_one_task(any_store: Store) -> None
     assert looked_up(cache).text == "second"
 
 
+@pytest.mark.parametrize("more", [{"finish_reason": "length"}, {"unwritable": object()}])
+def test_c7_a_refresh_whose_answer_is_not_kept_takes_the_older_one_away(any_store: Store, more: dict[str, Any]) -> None:
+    cache = ExperienceCache(store=any_store)
+    cut = AIMessage("second, but", response_metadata=more)
+    cache.update("p", "m", [answer("first")])
+    cache.update("p", "m", [ChatGeneration(message=cut)])
+    assert looked_up(cache).text == "first"
+    with cache.bypass():
+        cache.update("p", "m", [ChatGeneration(message=cut)])
+    assert looked_up(cache).text == "first"
+    with cache.refresh():
+        cache.update("p", "m", [ChatGeneration(message=cut)])
+    assert cache.lookup("p", "m") is None
+
+
 def test_tenants_and_tags_are_kept_apart_and_clear_touches_its_own(any_store: Store) -> None:
     settings: list[dict[str, Any]] = [{}, {"tenant": "a"}, {"tenant": "b"}, {"tenant": "a", "tag": "t"}]
     caches = [ExperienceCache(store=any_store, **each) for each in settings]

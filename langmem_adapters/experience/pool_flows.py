@@ -155,6 +155,11 @@ class PoolFlows:
         self._own.counts.update({"hits": 1, "misses": -1})
         self._own.saved += cost(experience.metric, self._prices)
 
+    def supersede_flow(self, key: str) -> Flow[None]:
+        """Remove what is kept under a key, where it was to be refreshed and what came in its place is not kept."""
+        if self.writes and not may_read():
+            yield from step(self._shelf.delete, [key])
+
     def heal_flow(self, key: str) -> Flow[None]:
         """Remove an entry that its reader cannot read."""
         self._own.counts["unreadable"] += 1

@@ -30,7 +30,11 @@ def bypass() -> Iterator[None]:
 
 @contextlib.contextmanager
 def refresh() -> Iterator[None]:
-    """Ask anew inside this block, and store what comes back in place of what was there."""
+    """Ask anew inside this block, and store what comes back in place of what was there.
+
+    What comes back and is not kept (it cannot be written, an answer was cut off) takes what was there away too: it
+    was asked for anew. A call that fails leaves it.
+    """
     token = _read.set(False)
     try:
         yield

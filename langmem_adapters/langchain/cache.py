@@ -251,17 +251,26 @@ class ExperienceCache(Shared, Switches, Paraphrases, Removal, BaseCache):
             return None
         key = request_key(prompt, told)
         try:
-            if not decision("should_store", lambda: self._should_store(return_val)):
-                self._counts["refused"] += 1
-                return None
-            answer = Experience(resp=write_generations(return_val), metric=self._metric(key, return_val))
-            kept = yield from self._create(prompt, told, key, return_val, answer)
+            kept = yield from self._put(prompt, told, key, return_val)
+            if kept is None:
+                yield from self.pool.supersede_flow(key)
         except LangmemError as error:
             self._degrade(error)
             return None
-        if self._scorer is None or not self.pool.writes:
+        if kept is None or self._scorer is None or not self.pool.writes:
             return None
         return Unscored(self.pool, key, kept, asked_in(prompt), lambda experience: said(experience.resp))
+
+    def _put(self, prompt: str, told: str, key: str, generations: Sequence[Generation]) -> Flow[Experience | None]:
+        if not decision("should_store", lambda: self._should_store(generations)):
+            self._counts["refused"] += 1
+            return None
+        try:
+            answer = Experience(resp=write_generations(generations), metric=self._metric(key, generations))
+            return (yield from self._create(prompt, told, key, generations, answer))
+        except SerializationError as error:
+            self._degrade(error)
+            return None
 
     def _metric(self, key: str, generations: Sequence[Generation]) -> Metric | None:
         if not self._is_priced:

@@ -238,49 +238,57 @@ class Calls:
 
     def _leases(self) -> Leases:
         scope = self.pool.scope
+        place = ("experience", scope.tenant, scope.user, self.pool.tag, "leases")
         return Leases(
-            self.pool.store,
-            ("experience", scope.tenant, scope.user, self.pool.tag, "leases"),
-            seconds=self._rules.wait,
-            clock=self._clock,
-            sleep=self._sleep,
-            new_id=self._new_id,
+            self.pool.store, place, seconds=self._rules.wait, clock=self._clock, sleep=self._sleep, new_id=self._new_id
         )
 
     # --- after the call
 
-    def finish(self, turn: Invocation, value: Any) -> Flow[None]:
-        """Keep what the function returned, and tell those who wait for it."""
+    def finish(self, turn: Invocation, value: Any, *, whole: bool = True) -> Flow[None]:
+        """Keep what the function returned, if it is ``whole``, and tell those who wait for it."""
         with self.held(turn):
             if turn.keeps:
-                yield from self._keep(turn, value)
+                yield from self._keep(turn, value, whole)
             if turn.flight is not None:
                 turn.flight.land(turn.kept.to_bytes() if turn.kept else None)
                 yield from self._give_back(turn.flight)
             elif turn.kept is not None and (slower := self.in_air(turn.key)) is not None:
                 slower.land(turn.kept.to_bytes())  # whoever waits for that one need not wait any longer
 
-    def _keep(self, turn: Invocation, value: Any) -> Flow[None]:
+    def _keep(self, turn: Invocation, value: Any, whole: bool) -> Flow[None]:
+        try:
+            if not (whole and (yield from self._put(turn, value))):
+                yield from self.pool.supersede_flow(turn.key)
+        except LangmemError as error:
+            self._degrade(error)
+
+    def _put(self, turn: Invocation, value: Any) -> Flow[bool]:
         took = {"time_cost": self._timer() - turn.started}
         try:
             seen = self.responses.seen(value)
-            if not decision("should_store", lambda: self._rules.should_store(seen)):
-                self._counts["refused"] += 1
-                return
-            metric = decision("metric", lambda: self._rules.metric(seen).model_copy(update=took))
-            req = turn.req if self._keeps_requests else None
-            turn.kept = turn.signed(self.responses.experience(value, req=req, metric=metric))
-            turn.kept = yield from self._create(turn, value, turn.kept)
-            self._counts["stored"] += 1
+            if decision("should_store", lambda: self._rules.should_store(seen)):
+                metric = decision("metric", lambda: self._rules.metric(seen).model_copy(update=took))
+                req = turn.req if self._keeps_requests else None
+                turn.kept = turn.signed(self.responses.experience(value, req=req, metric=metric))
+                turn.kept = yield from self._create(turn, value, turn.kept)
+                self._counts["stored"] += 1
+                return True
+            self._counts["refused"] += 1
         except SerializationError as error:
             self.refuse(error)
-        except LangmemError as error:
-            self._degrade(error)
+        return False
 
     def refuse(self, error: SerializationError) -> None:
         """Count and tell a result that cannot be kept."""
         self._counts["refused"] += 1
         self._warn(f"a result of {self._name} is not kept: {error}")
+
+    def _degrade(self, error: LangmemError) -> None:
+        if self._rules.on_error == "raise" or isinstance(error, ConfigurationError):
+            raise error
+        self._counts["errors"] += 1
+        self._warn(f"{self._name} goes on without its cache", error)
 
     def _create(self, turn: Invocation, value: Any, made: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others
         """Put an experience into the pool: the place of what else is kept of a value, and goes with it."""
@@ -340,11 +348,3 @@ class Calls:
         """:meth:`score_later` for an async function: on its event loop, where the scorer needs one."""
         if turn.kept is not None:
             self._scoring.abegin(Unscored(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))
-
-    # --- failures
-
-    def _degrade(self, error: LangmemError) -> None:
-        if self._rules.on_error == "raise" or isinstance(error, ConfigurationError):
-            raise error
-        self._counts["errors"] += 1
-        self._warn(f"{self._name} goes on without its cache", error)

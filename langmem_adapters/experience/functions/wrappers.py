@@ -96,8 +96,8 @@ def _stream(function: Callable[..., Any], cache: FunctionCache) -> Callable[...,
         finally:
             stream.close()
         items.end(returned)
-        if items.whole:
-            run(cache.finish(turn, items.frozen))
+        if items.whole or items.refused:
+            run(cache.finish(turn, items.frozen, whole=items.whole))
             cache.score_later(turn)
         return returned
 
@@ -132,8 +132,8 @@ def _async_stream(function: Callable[..., Any], cache: FunctionCache) -> Callabl
             pass
         finally:
             await stream.aclose()
-        if items.whole:
-            await arun(cache.finish(turn, items.frozen))
+        if items.whole or items.refused:
+            await arun(cache.finish(turn, items.frozen, whole=items.whole))
             cache.ascore_later(turn)
 
     return call
@@ -154,6 +154,7 @@ class _Items:
         self._size = 0
         self.frozen: list[tuple[Any, Any]] = []
         self.whole = keeps
+        self.refused = False
 
     def add(self, item: Any) -> None:
         if not self.whole:
@@ -180,6 +181,7 @@ class _Items:
 
     def refuse(self, error: SerializationError) -> None:
         self._cache.refuse(error)
+        self.refused = True
         self.spoil()
 
     def spoil(self) -> None:
