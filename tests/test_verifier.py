@@ -72,7 +72,8 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # hand that had read the page of docs, but neither rules nor sets: six near-misses and 99 paraphrases were served.
 # "everyday-later" is of that hand, after the rules against these: five near-misses, most of them aimed at these rules,
 # and 57 paraphrases were served, and three of the five mended. "tongues" is in twenty other languages, in plain letters
-# as people type them, which tell the verifier least; nothing was changed for it.
+# as people type them, which tell the verifier least; nothing was changed for it. "varied" is of a sixth hand that had
+# seen neither rules nor sets nor page: eleven near-misses and 40 paraphrases were served.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "most"),
     [
@@ -86,6 +87,7 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("everyday-adversarial", 283, 0),
         ("everyday-later-adversarial", 84, 2),
         ("tongues-adversarial", 127, 0),
+        ("varied-adversarial", 302, 11),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
@@ -107,6 +109,7 @@ def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
         ("asked-later-paraphrases", 74, 65),
         ("everyday-paraphrases", 256, 169),
         ("everyday-later-paraphrases", 60, 57),
+        ("varied-paraphrases", 192, 40),
     ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(
