@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
@@ -9,18 +10,31 @@ from itertools import pairwise
 from langmem_adapters.experience.verifier.features import Alignment
 from langmem_adapters.experience.verifier.phrases import NAMING
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import COMPOUNDING, LINKS, NEGATIONS, PREPOSITIONS, STOP, UNITS
+from langmem_adapters.experience.verifier.words import COMPOUNDING, LINKS, NEGATIONS, PREPOSITIONS, STOP, UNITS, stem_of
 
 __all__ = ["swapped"]
 
 _WAYS = {"from": "from", "to": "to", "into": "to", "onto": "to", "than": "than", "before": "before", "after": "after"}
-_AGAINST = frozenset(
+_EITHER = frozenset(
     frozenset(pair.split())
-    for pair in ("for from", "for by", "for against", "to by", "with against", "with without", "with on")
+    for pair in (
+        "at in", "at on", "by using", "by via", "during in", "in with", "in within", "into to", "on onto", "over than",
+        "using via", "using with", "via with",
+    )
+)  # fmt: skip
+"""Ways of which either will do, where all else is the same; a gift "for" her is none "from" her."""
+_EITHER_BEFORE = {frozenset(("in", "on")): True, frozenset(("by", "with")): False}  # names, and other words
+_EITHER_WITH = {
+    frozenset(("from", "on")): frozenset(map(stem_of, ("remove", "delete", "erase", "clear", "uninstall", "wipe"))),
+    frozenset(("by", "on")): frozenset(
+        map(stem_of, ("bike", "boat", "bus", "ferry", "plane", "ship", "train", "tram"))
+    ),
+}
+_OF_IT = frozenset(("of", "for", "from", "in"))
+_ASKED_OF_IT = re.compile(
+    r"^(?:what|which) (?:is|are|was|were) (?:the )?(?:(?:most \w+|\w+est) )?(?!best )\w+(?: \w+)? (?:of|for|from|in)\b"
 )
-"""Ways that are not each other's, where all else is the same: a gift "for" her, a gift "from" her."""
-_AGAINST_NAMED = _AGAINST | {frozenset(("by", "on")), frozenset(("by", "with")), frozenset(("for", "with"))}
-"""The same of names, numbers, days: films "with" Tom, films "by" Tom; but one goes "by" train, or "on" one."""
+"""What is asked of a thing: the rules "of", "for" and "in" curling; but pictures "of" children are none "for" them."""
 _AIMED = {"into", "onto", "than", "convert", "transform", "translate"}
 _MANY = 24  # words: a long text has too many orders to try them
 _TOLD = 10  # words; what has so many, and others besides, is told in another order more often than turned round
@@ -45,8 +59,7 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
         way, back = _preposition(left, left.content[one]), _preposition(right, right.content[other])
         if way and back and way != back:
             ways = _WAYS.get(way), _WAYS.get(back)
-            against = _AGAINST_NAMED if _is_named(left.content[one]) else _AGAINST
-            if (None not in ways and ways[0] != ways[1]) or (not alone and frozenset((way, back)) in against):
+            if (None not in ways and ways[0] != ways[1]) or not (alone or _is_either(left, right, one, other)):
                 return left.content[one].text, ways[1] or back
     rising = _longest_rising(order)
     if rising == len(order):
@@ -68,6 +81,19 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
                 if (better == len(order) or in_part) and not _may_move(left, right, pairs[i], pairs[j], beside=beside):
                     return first.text, second.text
     return None if alone else _exchanged(left, right, pairs) or _turned_round(left, order)
+
+
+def _is_either(left: Reading, right: Reading, one: int, other: int) -> bool:
+    """Whether the ways to a word say the same."""
+    word, another = left.content[one], right.content[other]
+    ways = frozenset((_preposition(left, word), _preposition(right, another)))
+    if ways in _EITHER or not _EITHER_WITH.get(ways, frozenset()).isdisjoint(left.stems):
+        return True
+    if "to" in ways and (word.text.endswith("ing") or another.text.endswith("ing")):  # to cook, of cooking
+        return True
+    if ways in _EITHER_BEFORE:
+        return _EITHER_BEFORE[ways] == _is_named(word)
+    return ways <= _OF_IT and "of" in ways and all(_ASKED_OF_IT.match(reading.text) for reading in (left, right))
 
 
 def _moved(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]) -> tuple[str, str] | None:
