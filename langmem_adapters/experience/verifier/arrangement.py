@@ -7,7 +7,17 @@ from itertools import pairwise
 
 from langmem_adapters.experience.verifier.phrases import compounded, same_search
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import ARTICLES, LINKS, NEGATIONS, PREPOSITIONS, STOP, named, respelt
+from langmem_adapters.experience.verifier.words import (
+    ARTICLES,
+    LINKS,
+    NEGATIONS,
+    PLURAL_ALONE,
+    PREPOSITIONS,
+    STOP,
+    named,
+    respelt,
+    stem_of,
+)
 
 __all__ = ["rearranged", "same_words"]
 
@@ -17,6 +27,7 @@ _DOES = frozenset(("do", "does"))
 _FREE = ARTICLES | _DOES
 _FOCUSING = frozenset(("almost", "also", "even", "just", "only"))
 _GOVERNING = PREPOSITIONS | NEGATIONS | frozenset(_listed("because if in out since unless until when while"))
+_WHOLE = frozenset(_listed("all always both every everybody everyone everything"))
 _TIED = _GOVERNING | _FOCUSING | frozenset(_listed("he i it my our she that their these they this those we you your"))
 _LEADING = ARTICLES | frozenset(_listed("can could did do does should will would"))
 
@@ -49,16 +60,20 @@ def _reordered(left: Reading, right: Reading) -> bool:
 
 
 def rearranged(left: Reading, right: Reading) -> set[str]:
-    """Small words that govern another word, where all the words are the same: "not sure it is", "sure it is not"."""
-    if (
-        not left.english
-        or left.words == right.words
-        or LINKS & left.vocabulary
-        or _plain(left) == _plain(right)
-        or sorted(_plain(left)) != sorted(_plain(right))
-    ):
+    """Small words that govern another word, where all the words are the same: "not sure it is", "sure it is not".
+
+    Of other words that deny, where only small ones differ: "not safe in pregnancy", "safe, but not in pregnancy". And
+    what is denied of all, but not that all do: "not all pass", "all do not pass".
+    """
+    one, other = _plain(left), _plain(right)
+    if not left.english or left.words == right.words or LINKS & left.vocabulary or one == other:
         return set()
-    return _untied(left, right, _GOVERNING)
+    untied = _untied(left, right, _GOVERNING if sorted(one) == sorted(other) else NEGATIONS)
+    return untied | (_denied(left) ^ _denied(right) if "not" in left.vocabulary & right.vocabulary else set())
+
+
+def _denied(reading: Reading) -> set[str]:
+    return _WHOLE.intersection(reading.words[reading.words.index("not") :])
 
 
 def _asks(reading: Reading) -> bool:
@@ -81,7 +96,7 @@ def _plain(reading: Reading) -> list[str]:
 
 
 def _singular(word: str) -> str:
-    if word in _ALIKE or len(word) < _SHORTEST or word.endswith(("ss", "us", "is")) or word in _PLURAL_ALONE:
+    if word in _ALIKE or len(word) < _SHORTEST or word.endswith(("ss", "us", "is")) or word in PLURAL_ALONE:
         return _ALIKE.get(word, word)
     return respelt(word.removesuffix("s"))
 
@@ -97,7 +112,6 @@ _ALIKE = {"are": "is", "were": "was", "which": "what"} | {
     if word != name
 }
 """Words for which another stands without a difference, where all else is the same and no guard has refused."""
-_PLURAL_ALONE = frozenset(_listed("arms customs glasses goods https means news savings terms"))
 _SHORTEST = 4  # letters of a plural
 
 
@@ -163,7 +177,7 @@ def _ties(reading: Reading, small: frozenset[str]) -> set[tuple[str, str]]:
         elif word in small:
             adverbs = word in NEGATIONS
             after = next((w for w in words[n + 1 :] if w not in STOP and (adverbs or not _is_free(w))), "")
-            found.add((word, linked.get(after, after)))
+            found.add((word, stem_of(linked.get(after, after))))
     return found
 
 

@@ -8,7 +8,7 @@ from langmem_adapters.experience.verifier.features import Alignment
 from langmem_adapters.experience.verifier.guards_small_words import differ
 from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, PREPOSITIONS, SOFT, STOP, UNITS, named
+from langmem_adapters.experience.verifier.words import ARTICLES, PLURAL_ALONE, PREPOSITIONS, SOFT, STOP, UNITS, named
 
 __all__ = ["degree", "manner", "plurals", "prepositions"]
 
@@ -23,8 +23,12 @@ _TELLING = frozenset(
         "compose create describe draft explain give list make outline present rewrite summarise summarize tell write"
     )
 )
+_ACRONYM = 3  # letters, which are often written small
 _NEAR = 4  # words from the beginning
-_TAKING = frozenset(_listed("at for from on with"))
+_TAKING = frozenset(_listed("as at by for from in into of on over to with"))
+_BEING = frozenset(_listed("is are was were"))
+_UNTAKEN = frozenset(("about", "all", "both", "some", *UNITS))
+"""What stands beside a preposition that may as well be missing: some (of the) tools, to come (on) Monday."""
 
 
 def manner(left: Reading, right: Reading, _: Alignment) -> str:
@@ -43,12 +47,21 @@ def degree(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def plurals(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """The highest mountain is one, and the highest mountains are some; nor is "Aliens" the plural of "Alien"."""
+    """The highest mountain is one, and the highest mountains are some; nor is "Aliens" the plural of "Alien".
+
+    And of a python there are many, of Python there is one.
+    """
     for a, b, _ in alignment.pairs:
         one, other = left.content[a], right.content[b]
+        if _is_one_of(left, one, right, other) or _is_one_of(right, other, left, one):
+            return differ("plurals", [one.text], ())
         if one.text + "s" == other.text or one.text == other.text + "s":
             superlative = all(is_superlative(_before(*side)) for side in ((left, one), (right, other)))
-            if (superlative and one.stem not in SOFT) or (_is_title(left, one) and _is_title(right, other)):
+            if (
+                not PLURAL_ALONE.isdisjoint((one.text, other.text))
+                or (superlative and one.stem not in SOFT)
+                or (_is_title(left, one) and _is_title(right, other))
+            ):
                 return differ("plurals", [one.text], [other.text])
     return ""
 
@@ -64,12 +77,19 @@ def prepositions(left: Reading, right: Reading, alignment: Alignment) -> str:
     beside = {*longer[max(0, place - 1) : place], *longer[place + 1 : place + 2]}
     if longer[place] not in _TAKING or longer[place + 1 :] != shorter[place:]:
         return ""
-    between = len(beside) > 1 and all(word.isalpha() and word not in STOP and word != "about" for word in beside)
+    between = len(beside) > 1 and all(word.isalpha() and word not in _UNTAKEN for word in beside - _BEING)
+    between = between and (STOP - _BEING).isdisjoint(beside)
     return differ("prepositions", longer[place : place + 1], ()) if between else ""
 
 
 def _before(reading: Reading, word: Word) -> str:
     return reading.words[word.place - 1] if word.place else ""
+
+
+def _is_one_of(reading: Reading, word: Word, naming: Reading, name: Word) -> bool:
+    """Whether a word has an article, and is a name elsewhere."""
+    same = word.text == name.text and len(word.text) > _ACRONYM and not word.capital
+    return same and _before(reading, word) in {"a", "an"} and _is_title(naming, name)
 
 
 def _is_title(reading: Reading, word: Word) -> bool:

@@ -75,7 +75,7 @@ _SHORT = 14  # words
 _SOME = frozenset(("a", "an", "this", "my", "our", "your"))
 _QUANTITIES = named(
     """all every each everyone everybody everything, any anyone anybody anything,
-    some someone somebody something several few, most, other, another, same, both, either, only"""
+    some someone somebody something several few, most, other, another, same, both, either, only, also too"""
 )
 _QUANTIFIERS = frozenset(_QUANTITIES)
 

@@ -78,6 +78,7 @@ WORDINGS = (
         r"how much does \1 cost",
     ),
     (r"how much time (do|does|did|will) ", r"how long \1 "),
+    (r"how (do|can|should) (i|you|we) use ((?:an? |the )?\w+) to (.+?)" + _END, r"how \1 \2 \4 with \3"),
     (r"how frequently ", "how often "),
     (r"how heavy (?:is|are) (.+?)" + _END, r"how much does \1 weigh"),
     (r"what is the weight of (.+?)" + _END, r"how much does \1 weigh"),

@@ -52,6 +52,7 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     ),
     (r"\b(?:pros and cons|benefits and drawbacks)\b", "advantages and disadvantages", "cons drawbacks"),
     (r"\b(loop|iterate)(s|d|ing)? through\b", r"\1\2 over", "through"),
+    (r"\bjust (?=(?:my|one|the|those|these)\b)", "only ", "just"),
     (r"\bwi-fi\b", "wifi", "wi-fi"),
     (r"\bcapital city of\b", "capital of", "capital"),
     (

@@ -20,6 +20,7 @@ __all__ = [
     "NEGATIONS",
     "NUMBERS",
     "OPPOSITES",
+    "PLURAL_ALONE",
     "POLITE",
     "PREPOSITIONS",
     "SOFT",
@@ -161,6 +162,14 @@ PREPOSITIONS = frozenset(
         "in for at on from with without under before after of by during to than as into onto against via using over"
     )
 )
+
+PLURAL_ALONE = frozenset(
+    _listed(
+        """arms customs dates forces glasses goods grounds https manners means news savings spectacles spirits terms
+        waters woods"""
+    )
+)
+"""What is something else than several of its singular."""
 
 LINKS = frozenset(_listed("and or vs versus nor"))
 """What may stand between two things whose order does not matter."""
