@@ -66,9 +66,9 @@ def rearranged(left: Reading, right: Reading) -> set[str]:
     what is denied of all, but not that all do: "not all pass", "all do not pass".
     """
     one, other = _plain(left), _plain(right)
-    if not left.english or left.words == right.words or LINKS & left.vocabulary or one == other:
+    if not left.english or left.words == right.words or one == other:
         return set()
-    untied = _untied(left, right, _GOVERNING if sorted(one) == sorted(other) else NEGATIONS)
+    untied = _untied(left, right, NEGATIONS if LINKS & left.vocabulary or sorted(one) != sorted(other) else _GOVERNING)
     return untied | (_denied(left) ^ _denied(right) if "not" in left.vocabulary & right.vocabulary else set())
 
 
@@ -177,7 +177,7 @@ def _ties(reading: Reading, small: frozenset[str]) -> set[tuple[str, str]]:
         elif word in small:
             adverbs = word in NEGATIONS
             after = next((w for w in words[n + 1 :] if w not in STOP and (adverbs or not _is_free(w))), "")
-            found.add((word, stem_of(linked.get(after, after))))
+            found.add((word, stem_of(after if adverbs else linked.get(after, after))))
     return found
 
 

@@ -26,6 +26,7 @@ _TELLING = frozenset(
 _ACRONYM = 3  # letters, which are often written small
 _NEAR = 4  # words from the beginning
 _TAKING = frozenset(_listed("as at by for from in into of on over to with"))
+_OPENING = ARTICLES | frozenset(_listed("her his my our that their these this those your"))
 _BEING = frozenset(_listed("is are was were"))
 _UNTAKEN = frozenset(("about", "all", "both", "some", *UNITS))
 """What stands beside a preposition that may as well be missing: some (of the) tools, to come (on) Monday."""
@@ -70,7 +71,7 @@ def prepositions(left: Reading, right: Reading, alignment: Alignment) -> str:
     """With all else the same, who painted on a fence has not painted it."""
     if alignment.only_left or alignment.only_right or not (left.english and right.english):
         return ""
-    shorter, longer = sorted(([w for w in reading.words if w not in ARTICLES] for reading in (left, right)), key=len)
+    shorter, longer = sorted(([w for w in reading.words if w not in _OPENING] for reading in (left, right)), key=len)
     if len(longer) != len(shorter) + 1:
         return ""
     place = next((n for n, word in enumerate(shorter) if word != longer[n]), len(shorter))

@@ -18,23 +18,42 @@ _WAYS = {"from": "from", "to": "to", "into": "to", "onto": "to", "than": "than",
 _EITHER = frozenset(
     frozenset(pair.split())
     for pair in (
-        "at in", "at on", "by using", "by via", "during in", "in with", "in within", "into to", "on onto", "over than",
-        "using via", "using with", "via with",
+        "by using",
+        "by via",
+        "during in",
+        "in within",
+        "into to",
+        "on onto",
+        "using via",
+        "using with",
+        "via with",
     )
-)  # fmt: skip
-"""Ways of which either will do, where all else is the same; a gift "for" her is none "from" her."""
-_EITHER_BEFORE = {frozenset(("in", "on")): True, frozenset(("by", "with")): False}  # names, and other words
-_EITHER_WITH = {
-    frozenset(("from", "on")): frozenset(map(stem_of, ("remove", "delete", "erase", "clear", "uninstall", "wipe"))),
-    frozenset(("by", "on")): frozenset(
-        map(stem_of, ("bike", "boat", "bus", "ferry", "plane", "ship", "train", "tram"))
-    ),
-}
-_OF_IT = frozenset(("of", "for", "from", "in"))
-_ASKED_OF_IT = re.compile(
-    r"^(?:what|which) (?:is|are|was|were) (?:the )?(?:(?:most \w+|\w+est) )?(?!best )\w+(?: \w+)? (?:of|for|from|in)\b"
 )
-"""What is asked of a thing: the rules "of", "for" and "in" curling; but pictures "of" children are none "for" them."""
+"""Ways of which either will do, where all else is the same; a gift "for" her is none "from" her."""
+_EITHER_WITH = {
+    frozenset(ways.split()): frozenset(map(stem_of, words.split()))
+    for ways, words in (
+        (
+            "at in",
+            "airport bank college home hospital hotel office restaurant school shop station store university work",
+        ),
+        ("by on", "bike boat bus ferry plane ship train tram"),
+        ("by with", "pay"),
+        ("from on", "clear delete erase remove uninstall wipe"),
+        ("in with", "bash css docker excel git html java javascript jquery matlab numpy pandas php python r react sql"),
+    )
+}
+"""The same where one of these words is there."""
+_AT = frozenset(("at", "in", "on"))
+_DOING = frozenset(("how to", "how", "why", "whether"))
+_OF_IT = frozenset(("of", "for", "in"))
+_ASKED_OF_IT = re.compile(
+    r"^(?:what|which) (?:is|are|was|were) (?:the )?(?:(?:most \w+|\w+est) \w+|(?:\w+ ){0,2}"
+    r"(?:advantage|age|balance|capital|code|condition|cost|currency|date|deadline|definition|fee|formula|future|"
+    r"ingredient|law|length|limit|name|number|port|price|process|purpose|rate|ratio|recipe|requirement|risk|role|rule|"
+    r"salary|size|status|symbol|symptom|syntax|value|word)s?) (?:of|for|in)\b"
+)
+"""What is asked of a thing: the rules "of", "for" and "in" curling; but the love "of" children is none "for" them."""
 _AIMED = {"into", "onto", "than", "convert", "transform", "translate"}
 _MANY = 24  # words: a long text has too many orders to try them
 _TOLD = 10  # words; what has so many, and others besides, is told in another order more often than turned round
@@ -91,8 +110,10 @@ def _is_either(left: Reading, right: Reading, one: int, other: int) -> bool:
         return True
     if "to" in ways and (word.text.endswith("ing") or another.text.endswith("ing")):  # to cook, of cooking
         return True
-    if ways in _EITHER_BEFORE:
-        return _EITHER_BEFORE[ways] == _is_named(word)
+    if _is_named(word) and "at" in ways and ways <= _AT:
+        return True
+    if _is_named(word) and ways == {"in", "on"}:  # on Linux; but a film on Rome is none in Rome
+        return left.frame in _DOING
     return ways <= _OF_IT and "of" in ways and all(_ASKED_OF_IT.match(reading.text) for reading in (left, right))
 
 
