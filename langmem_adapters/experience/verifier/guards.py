@@ -101,8 +101,9 @@ def names(left: Reading, right: Reading, alignment: Alignment) -> str:
 def order(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Things must not have exchanged their parts: "from A to B" and "from B to A"."""
     alone = len(alignment.only_left) + len(alignment.only_right)
+    used = "use" in left.vocabulary ^ right.vocabulary  # to use X for Y is to do Y with X
     compared = "than" in left.words and "than" in right.words
-    if alone > 0.4 * len(alignment.pairs) and not compared:  # said in other words, and so in another order
+    if alone - used > 0.4 * len(alignment.pairs) and not compared:  # said in other words, and so in another order
         return ""
     found = swapped(left, right, alignment)
     if found:

@@ -15,28 +15,16 @@ from langmem_adapters.experience.verifier.words import COMPOUNDING, LINKS, NEGAT
 __all__ = ["swapped"]
 
 _WAYS = {"from": "from", "to": "to", "into": "to", "onto": "to", "than": "than", "before": "before", "after": "after"}
+_listed = str.split  # lists of words read better as text
 _EITHER = frozenset(
     frozenset(pair.split())
-    for pair in (
-        "by using",
-        "by via",
-        "during in",
-        "in within",
-        "into to",
-        "on onto",
-        "using via",
-        "using with",
-        "via with",
-    )
+    for pair in _listed("by using|by via|during in|in within|into to|on onto|using via|using with|via with", "|")
 )
 """Ways of which either will do, where all else is the same; a gift "for" her is none "from" her."""
 _EITHER_WITH = {
     frozenset(ways.split()): frozenset(map(stem_of, words.split()))
     for ways, words in (
-        (
-            "at in",
-            "airport bank college home hospital hotel office restaurant school shop station store university work",
-        ),
+        ("at in", "airport bank college home hospital hotel office restaurant school shop station store university"),
         ("by on", "bike boat bus ferry plane ship train tram"),
         ("by with", "pay"),
         ("from on", "clear delete erase remove uninstall wipe"),
@@ -54,6 +42,7 @@ _ASKED_OF_IT = re.compile(
     r"salary|size|status|symbol|symptom|syntax|value|word)s?) (?:of|for|in)\b"
 )
 """What is asked of a thing: the rules "of", "for" and "in" curling; but the love "of" children is none "for" them."""
+_PRONOUNS = frozenset(_listed("me you him her it us them"))
 _AIMED = {"into", "onto", "than", "convert", "transform", "translate"}
 _MANY = 24  # words: a long text has too many orders to try them
 _TOLD = 10  # words; what has so many, and others besides, is told in another order more often than turned round
@@ -74,18 +63,14 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
     pairs = alignment.pairs
     order = [other for _, other, _ in pairs]
     alone = alignment.only_left or alignment.only_right
-    for one, other, _ in pairs:
-        way, back = _preposition(left, left.content[one]), _preposition(right, right.content[other])
-        if way and back and way != back:
-            ways = _WAYS.get(way), _WAYS.get(back)
-            if (None not in ways and ways[0] != ways[1]) or not (alone or _is_either(left, right, one, other)):
-                return left.content[one].text, ways[1] or back
+    if turned := _turned(left, right, pairs, alone=bool(alone)):
+        return turned
     rising = _longest_rising(order)
     if rising == len(order):
         return None
     if len(order) > _MANY:
         return _moved(left, right, pairs)
-    told = len(order) >= _TOLD and bool(alignment.only_left or alignment.only_right)
+    told = len(order) >= _TOLD and bool(alone)
     told = told and not _AIMED.intersection(left.words).intersection(right.words)
     for i in range(len(order)):
         for j in range(i + 1, len(order)):
@@ -102,6 +87,23 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
     return None if alone else _exchanged(left, right, pairs) or _turned_round(left, order)
 
 
+def _turned(
+    left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]], *, alone: bool
+) -> tuple[str, str] | None:
+    """What one comes "from" and the other goes "to"; all else the same, any other preposition in another's place."""
+    for one, other, _ in pairs:
+        way, back = _preposition(left, left.content[one]), _preposition(right, right.content[other])
+        if way and back and way != back:
+            ways = _WAYS.get(way), _WAYS.get(back)
+            if (None not in ways and ways[0] != ways[1]) or not (alone or _is_either(left, right, one, other)):
+                return left.content[one].text, ways[1] or back
+    before, behind = _towards(left), _towards(right)
+    for word in () if alone else sorted(before.keys() & behind.keys()):
+        if before[word] != behind[word] and frozenset((before[word], behind[word])) not in _EITHER:
+            return word, behind[word]
+    return None
+
+
 def _is_either(left: Reading, right: Reading, one: int, other: int) -> bool:
     """Whether the ways to a word say the same."""
     word, another = left.content[one], right.content[other]
@@ -110,10 +112,8 @@ def _is_either(left: Reading, right: Reading, one: int, other: int) -> bool:
         return True
     if "to" in ways and (word.text.endswith("ing") or another.text.endswith("ing")):  # to cook, of cooking
         return True
-    if _is_named(word) and "at" in ways and ways <= _AT:
-        return True
-    if _is_named(word) and ways == {"in", "on"}:  # on Linux; but a film on Rome is none in Rome
-        return left.frame in _DOING
+    if ways <= _AT and _is_named(word):  # one runs it in Linux or on Linux, but a film on Rome is none in Rome
+        return "at" in ways or left.frame in _DOING
     return ways <= _OF_IT and "of" in ways and all(_ASKED_OF_IT.match(reading.text) for reading in (left, right))
 
 
@@ -195,6 +195,11 @@ def _preposition(reading: Reading, word: Word) -> str:
         if before not in STOP:
             break
     return ""
+
+
+def _towards(reading: Reading) -> dict[str, str]:
+    """What governs pronouns: to bark "at" me."""
+    return {word: way for way, word in pairwise(reading.words) if word in _PRONOUNS and way in PREPOSITIONS}
 
 
 def _longest_rising(order: Sequence[int]) -> int:

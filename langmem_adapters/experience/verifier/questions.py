@@ -78,8 +78,6 @@ WORDINGS = (
         r"how much does \1 cost",
     ),
     (r"how much time (do|does|did|will) ", r"how long \1 "),
-    (r"how (do|can|should) (i|you|we) use ((?:an? |the )?\w+) to (.+?)" + _END, r"how \1 \2 \4 with \3"),
-    (r"how frequently ", "how often "),
     (r"how heavy (?:is|are) (.+?)" + _END, r"how much does \1 weigh"),
     (r"what is the weight of (.+?)" + _END, r"how much does \1 weigh"),
     *(
@@ -124,7 +122,6 @@ WORDINGS = (
         r"analy[sz]e|plan|this|these|those|it|to)\b)([a-z]+(?: [a-z]+){0,3}?)(?: (?:for|to) me)?" + _END,
         r"what is \1",
     ),
-    (r"explain the difference between ", "what is the difference between "),
     (r"i would like to ", "i want to "),
     (r"i need to (book|cancel|change|exchange|order|renew|replace|report|return|update|upgrade) ", r"i want to \1 "),
     (

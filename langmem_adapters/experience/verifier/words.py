@@ -164,10 +164,7 @@ PREPOSITIONS = frozenset(
 )
 
 PLURAL_ALONE = frozenset(
-    _listed(
-        """arms customs dates forces glasses goods grounds https manners means news savings spectacles spirits terms
-        waters woods"""
-    )
+    _listed("arms customs dates forces glasses goods grounds https manners means news savings terms")
 )
 """What is something else than several of its singular."""
 
