@@ -73,9 +73,9 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # "everyday-later" is of that hand, after the rules against these: five near-misses, most of them aimed at these rules,
 # and 57 paraphrases were served, and three of the five mended, the others by rules that came of "varied". "tongues" is
 # in twenty other languages, in plain letters as people type them, which tell the verifier least; nothing was changed
-# for it. "varied" is of a sixth hand that had
-# seen neither rules nor sets nor page: eleven near-misses and 40 paraphrases were served, and the rules of prepositions
-# came afterwards. "varied-later" is of that hand, after these: three near-misses were served, and two of them mended.
+# for it. "varied" is of a sixth hand that had seen neither rules nor sets nor page: eleven near-misses and 40
+# paraphrases were served, and the rules of prepositions came afterwards. "varied-later" is of that hand, after these:
+# three near-misses were served, and two of them mended.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "most"),
     [

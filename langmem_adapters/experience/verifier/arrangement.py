@@ -73,7 +73,7 @@ def rearranged(left: Reading, right: Reading) -> set[str]:
 
 
 def _denied(reading: Reading) -> set[str]:
-    return _WHOLE.intersection(reading.words[reading.words.index("not") :])
+    return {*_WHOLE.intersection(reading.words[reading.words.index("not") :])}
 
 
 def _asks(reading: Reading) -> bool:
