@@ -116,10 +116,11 @@ _SHORTEST = 4  # letters of a plural
 
 
 def _untied(left: Reading, right: Reading, small: frozenset[str]) -> set[str]:
-    """Small words that do not stand before the same word of content."""
+    """Small words that do not stand before the same word of content, though both have it: "not stated" is none."""
     if _NOT_FIRST.search(" ".join(left.words)) or _NOT_FIRST.search(" ".join(right.words)):
         small -= {"not"}
-    return {word for word, _ in _ties(left, small) ^ _ties(right, small)}
+    here, there = ({"", *map(stem_of, map(_singular, _told(reading)))} for reading in (left, right))
+    return {word for word, after in _ties(left, small) ^ _ties(right, small) if after in here & there}
 
 
 def _moved_whole(left: Reading, right: Reading) -> bool:

@@ -32,6 +32,7 @@ _EITHER_WITH = {
     )
 }
 """The same where one of these words is there."""
+_DONE = ("ing", "ed")
 _AT = frozenset(("at", "in", "on"))
 _DOING = frozenset(("how to", "how", "why", "whether"))
 _OF_IT = frozenset(("of", "for", "in"))
@@ -110,7 +111,7 @@ def _is_either(left: Reading, right: Reading, one: int, other: int) -> bool:
     ways = frozenset((_preposition(left, word), _preposition(right, another)))
     if ways in _EITHER or not _EITHER_WITH.get(ways, frozenset()).isdisjoint(left.stems):
         return True
-    if "to" in ways and (word.text.endswith("ing") or another.text.endswith("ing")):  # to cook, of cooking
+    if "to" in ways and (word.text.endswith(_DONE) or another.text.endswith(_DONE)):  # to cook, of cooking, for cooked
         return True
     if ways <= _AT and _is_named(word):  # one runs it in Linux or on Linux, but a film on Rome is none in Rome
         return "at" in ways or left.frame in _DOING
