@@ -119,8 +119,12 @@ def _untied(left: Reading, right: Reading, small: frozenset[str]) -> set[str]:
     """Small words that do not stand before the same word of content, though both have it: "not stated" is none."""
     if _NOT_FIRST.search(" ".join(left.words)) or _NOT_FIRST.search(" ".join(right.words)):
         small -= {"not"}
+    apart = _ties(left, small) ^ _ties(right, small)
+    if not apart:
+        return set()
     here, there = ({"", *map(stem_of, map(_singular, _told(reading)))} for reading in (left, right))
-    return {word for word, after in _ties(left, small) ^ _ties(right, small) if after in here & there}
+    both = here & there
+    return {word for word, after in apart if after in both}
 
 
 def _moved_whole(left: Reading, right: Reading) -> bool:

@@ -93,22 +93,24 @@ def _turned(
 ) -> tuple[str, str] | None:
     """What one comes "from" and the other goes "to"; all else the same, any other preposition in another's place."""
     for one, other, _ in pairs:
-        way, back = _preposition(left, left.content[one]), _preposition(right, right.content[other])
+        word, another = left.content[one], right.content[other]
+        way, back = _preposition(left, word), _preposition(right, another)
         if way and back and way != back:
             ways = _WAYS.get(way), _WAYS.get(back)
-            if (None not in ways and ways[0] != ways[1]) or not (alone or _is_either(left, right, one, other)):
-                return left.content[one].text, ways[1] or back
+            opposed = None not in ways and ways[0] != ways[1]
+            if opposed or not (alone or _is_either(left, right, word, another, frozenset((way, back)))):
+                return word.text, ways[1] or back
+    if alone:
+        return None
     before, behind = _towards(left), _towards(right)
-    for word in () if alone else sorted(before.keys() & behind.keys()):
-        if before[word] != behind[word] and frozenset((before[word], behind[word])) not in _EITHER:
-            return word, behind[word]
+    for governed in sorted(before.keys() & behind.keys()):
+        if before[governed] != behind[governed] and frozenset((before[governed], behind[governed])) not in _EITHER:
+            return governed, behind[governed]
     return None
 
 
-def _is_either(left: Reading, right: Reading, one: int, other: int) -> bool:
-    """Whether the ways to a word say the same."""
-    word, another = left.content[one], right.content[other]
-    ways = frozenset((_preposition(left, word), _preposition(right, another)))
+def _is_either(left: Reading, right: Reading, word: Word, another: Word, ways: frozenset[str]) -> bool:
+    """Whether both ways to a word, which is another in the other text, say the same."""
     if ways in _EITHER or not _EITHER_WITH.get(ways, frozenset()).isdisjoint(left.stems):
         return True
     if "to" in ways and (word.text.endswith(_DONE) or another.text.endswith(_DONE)):  # to cook, of cooking, for cooked
