@@ -75,12 +75,16 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # in twenty other languages, in plain letters as people type them, which tell the verifier least; nothing was changed
 # for it. "varied" is of a sixth hand that had seen neither rules nor sets nor page: eleven near-misses and 40
 # paraphrases were served, and the rules of prepositions came afterwards. "varied-later" is of that hand, after these:
-# three near-misses were served, and two of them mended.
+# three near-misses were served, and two of them mended. "plain" and "prompts" are by one who knows the rules: requests
+# as they came to mind, of which six were served, and prompts of 12 to 75 words that somebody fills in, of which 30
+# were: nobody had written such. The rules of words in one place and of details came afterwards. "prompts-later" are
+# others, after these rules; nine would have been served before, and nothing was changed for them. "prompts-paraphrases"
+# are prompts typed anew.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "most"),
     [
         ("foreign-adversarial", 339, 2),
-        ("foreign-long-adversarial", 65, 2),
+        ("foreign-long-adversarial", 65, 0),
         ("unseen-adversarial", 61, 0),
         ("fresh-adversarial", 317, 1),
         ("later-adversarial", 108, 0),
@@ -91,6 +95,9 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("tongues-adversarial", 127, 0),
         ("varied-adversarial", 302, 0),
         ("varied-later-adversarial", 82, 1),
+        ("plain-adversarial", 268, 1),
+        ("prompts-adversarial", 290, 0),
+        ("prompts-later-adversarial", 64, 0),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
@@ -108,11 +115,12 @@ def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
         ("unseen-paraphrases", 40, 37),
         ("fresh-paraphrases", 168, 77),
         ("later-paraphrases", 48, 27),
-        ("asked-paraphrases", 301, 208),
+        ("asked-paraphrases", 301, 207),
         ("asked-later-paraphrases", 74, 65),
-        ("everyday-paraphrases", 256, 169),
+        ("everyday-paraphrases", 256, 168),
         ("everyday-later-paraphrases", 60, 57),
         ("varied-paraphrases", 192, 40),
+        ("prompts-paraphrases", 40, 29),
     ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(
@@ -211,6 +219,16 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("symbols", "Who wrote https://a.org/b?", "Who wrote https://a.org/B?"),
         ("code", "Is aB3 a good password?", "Is Ab3 a good password?"),
         ("code", "What does UNION do in SQL?", "What does UNION ALL do in SQL?"),
+        ("code", "Is `foo` set here?", "Is `FOO` set here?"),
+        ("symbols", "What does the `-r` flag of cp do?", "What does the `-R` flag of cp do?"),
+        ("opposites", "Yes, please delete it.", "No, please don't delete it."),
+        ("order", "Is terminal A older than terminal B?", "Is terminal B older than terminal A?"),
+        (
+            "order",
+            "The invoice is 240 euros including VAT. What is it excluding VAT, and what with a discount of a tenth?",
+            "The invoice is 240 euros excluding VAT. What is it including VAT, and what with a discount of a tenth?",
+        ),
+        ("question", "Who is Tom's father?", "Who is Tom the father of?"),
         ("numbers", "What is 10²?", "What is 102?"),
         ("numbers", "What is 10₂ in words?", "What is 102 in words?"),
         ("numbers", "Is it \u22125 outside?", "Is it 5 outside?"),
@@ -412,6 +430,23 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
             "words",
             "Write a friendly letter to a customer who has returned a bicycle and wants the money back this week",
             "Write a friendly letter to a customer who has returned the toaster and wants the money back this week",
+        ),
+        ("words", "Plot the sales as a bar chart", "Plot the sales as a histogram"),
+        ("words", "Book a one-way flight to Oslo", "Book a round-trip flight to Oslo"),
+        (
+            "details",
+            "Extract the name from this message as JSON: I am Ana, order 7, my number is 55, please call back",
+            "Extract the order number from this message as JSON: I am Ana, order 7, my number is 55, please call back",
+        ),
+        (
+            "details",
+            "My contract says that I can cancel from the second year on. It is the third month now. Can I leave?",
+            "My contract says that I can cancel within the second year. It is the third month now. Can I leave?",
+        ),
+        (
+            "details",
+            "My card was stolen on the train and I blocked it an hour later, was I charged for the purchases?",
+            "My card was stolen on the train and I blocked it an hour later, will I be charged for the purchases?",
         ),
     ],
 )

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
-from operator import ne
 from types import MappingProxyType
 
 from langmem_adapters.experience.verifier.arrangement import rearranged
-from langmem_adapters.experience.verifier.features import FORMS_OF_ONE, MISSPELT, Alignment, edits, governed
+from langmem_adapters.experience.verifier.features import FORMS_OF_ONE, MISSPELT, Alignment, governed
 from langmem_adapters.experience.verifier.forms import same_root
 from langmem_adapters.experience.verifier.guards_figures import numbers, symbols, units
 from langmem_adapters.experience.verifier.guards_manner import degree, manner, plurals, prepositions
+from langmem_adapters.experience.verifier.guards_replaced import all_else_same, details, is_short, words
 from langmem_adapters.experience.verifier.guards_small_words import (
     complements,
     courtesies,
@@ -39,11 +39,9 @@ Guard = Callable[[Reading, Reading, Alignment], str]
 _KINDS = frozenset({"how to", "why", "how many", "how long", "when", "where", "who"})
 _OPEN = _KINDS | {"how"}
 _WHERE = frozenset({"how", "when", "where", "who"})
-_LONG = 60  # words
 _OPENING = frozenset(("what", "which", "where"))
-_MODALS = frozenset(("can", "could", "should", "will", "would"))
 _listed = str.split  # lists of words read better as text
-_STRANDED = frozenset(("for", "from", "with", "without"))
+_STRANDED = frozenset(("for", "from", "of", "with", "without"))
 _PRONOUNS = frozenset(_listed("i you he she it we they"))
 _SUBJECTS = _PRONOUNS | frozenset(_listed("my your his her our their its the this that these those there"))
 _FINITE = frozenset(
@@ -52,8 +50,6 @@ _FINITE = frozenset(
 _SINGLING = frozenset(("even", "other", "same"))
 _COMPOUND = frozenset(("life", "world"))
 _DERIVING = ("er", "or", "ee", "est", "ist", "ism", "ian", "ity")
-_FEW = 2
-_SHORT = 14  # words; of more than these, some are often replaced or added in passing
 _PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "re")
 _FULL_OR_LESS = ("ful", "less")
 _WHETHER_OR_NOT = re.compile(r"\bor not\b|\bwhy not\b|\bnot only\b|\bif not\b")
@@ -88,7 +84,8 @@ def code(left: Reading, right: Reading, _: Alignment) -> str:
         return missing
     one, other = ({word for word in words if " " not in word} for words in (left.code, right.code))
     one, other = one - other, other - one
-    alike = {word.lower() for word in one} & {word.lower() for word in other} - one - other
+    small = {word for word in one | other if "`" not in word}
+    alike = {word.lower() for word in one} & {word.lower() for word in other} - small
     return differ("code", [word for word in (*one, *other) if word.lower() in alike], ())
 
 
@@ -145,31 +142,6 @@ def restrictions(left: Reading, right: Reading, alignment: Alignment) -> str:
     return differ("restrictions", one, other)
 
 
-def words(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """One word or two must not stand in the place of others that are no known synonyms, with all else the same.
-
-    And in a long text, which a word hardly moves, no word of weight may be one's alone. Texts of middling length often
-    have a word replaced in passing: of these the score decides.
-    """
-    one = [left.content[n] for n in alignment.only_left]
-    other = [right.content[n] for n in alignment.only_right]
-    if max(len(left.words), len(right.words)) > _LONG:
-        weighty = [{word.text for word in side if word.stem not in SOFT} for side in (one, other)]
-        return differ("words", *weighty)
-    if len(one) == len(other) == 1 and _all_else_same(left, right):
-        both = one[0].text, other[0].text
-        free = _MODALS if left.frame == right.frame == "how to" else {"can", "could"}
-        if not free.issuperset(both):
-            return differ("words", both[:1], both[1:])
-    if (
-        len(one) == len(other) <= _FEW
-        and not any(word.stem in SOFT for word in (*one, *other))
-        and (_is_short(left, right) or edits(left.stems, right.stems, _FEW + 1) <= len(one) + 1)
-    ):
-        return differ("words", {word.text for word in one}, {word.text for word in other})
-    return ""
-
-
 def wording(left: Reading, right: Reading, _: Alignment) -> str:
     """What is to be translated, corrected or spelt must be the same to the letter: "my dog" is not "my dogs"."""
     (one, given), (other, also_given) = left.wording, right.wording
@@ -183,7 +155,7 @@ def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
 
     A letter too many is taken for a slip only where it is doubled, or where other words differ as well.
     """
-    if alignment.only_left or alignment.only_right or not _all_else_same(left, right):
+    if alignment.only_left or alignment.only_right or not all_else_same(left, right):
         return ""
     for a, b, sure in alignment.pairs:
         if sure < 1:
@@ -198,7 +170,7 @@ def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 def additions(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Neither may say all that the other says, and a word of weight more: "salmon" and "frozen salmon"."""
-    if (alignment.only_left and alignment.only_right) or not _is_short(left, right):
+    if (alignment.only_left and alignment.only_right) or not is_short(left, right):
         return ""
     one, other = _telling(left, alignment.only_left), _telling(right, alignment.only_right)
     return differ("additions", one, other)
@@ -234,13 +206,10 @@ GUARDS: Mapping[str, Guard] = MappingProxyType(
         "degree": degree,
         "plurals": plurals,
         "prepositions": prepositions,
+        "details": details,
     }
 )
 """The guards by name, in the order in which they are asked."""
-
-
-def _is_short(left: Reading, right: Reading) -> bool:
-    return max(len(left.words), len(right.words)) <= _SHORT
 
 
 def _telling(reading: Reading, only: Iterable[int]) -> set[str]:
@@ -285,11 +254,6 @@ def _single(word: str) -> list[str]:
     return [letter for letter, _ in groupby(word)]
 
 
-def _all_else_same(left: Reading, right: Reading) -> bool:
-    """Whether at most one word differs, and none is added."""
-    return len(left.stems) == len(right.stems) and sum(map(ne, left.stems, right.stems)) <= 1
-
-
 def _denied(reading: Reading) -> set[str]:
     found = [word for word in reading.words if word in NEGATIONS]
     hidden = len(_WHETHER_OR_NOT.findall(reading.text)) if "not" in found else 0
@@ -314,7 +278,7 @@ def _affixed(one: str, other: str) -> bool:
 def _missing(wanted: frozenset[str], there: Reading) -> set[str]:
     if not wanted:
         return set()
-    text = " ".join(re.findall(r"\w+", there.text))
+    text = " ".join(re.findall(r"\w+", there.text.lower()))
     joined = text.replace(" ", "")
     return {one for one in wanted if "".join(re.findall(r"\w+", one.lower())) not in joined}
 

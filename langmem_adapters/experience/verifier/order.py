@@ -27,6 +27,7 @@ _EITHER_WITH = {
         ("at in", "airport bank college home hospital hotel office restaurant school shop station store university"),
         ("by on", "bike boat bus ferry plane ship train tram"),
         ("by with", "pay"),
+        ("from of", "made"),
         ("from on", "clear delete erase remove uninstall wipe"),
         ("in with", "bash css docker excel git html java javascript jquery matlab numpy pandas php python r react sql"),
     )
@@ -35,6 +36,7 @@ _EITHER_WITH = {
 _DONE = ("ing", "ed")
 _AT = frozenset(("at", "in", "on"))
 _DOING = frozenset(("how to", "how", "why", "whether"))
+_ADVERBS = NEGATIONS - frozenset(("except", "excluding", "without"))
 _OF_IT = frozenset(("of", "for", "in"))
 _ASKED_OF_IT = re.compile(
     r"^(?:what|which) (?:is|are|was|were) (?:the )?(?:(?:most \w+|\w+est) \w+|(?:\w+ ){0,2}"
@@ -179,7 +181,7 @@ def _may_move(
 ) -> bool:
     a, b = left.content[one[0]], left.content[other[0]]
     c, d = right.content[one[1]], right.content[other[1]]
-    if {a.text, b.text} & NEGATIONS:
+    if {a.text, b.text} & _ADVERBS:
         return True
     apart = left.words[a.place + 1 : b.place], right.words[d.place + 1 : c.place]
     if beside and all(LINKS.intersection(words) and not PREPOSITIONS.intersection(words) for words in apart):

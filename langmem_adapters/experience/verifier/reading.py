@@ -40,6 +40,7 @@ _CODE = re.compile(
     r"\b[A-Za-z]+\d+\w*\b|\b\w+(?:\+\+|#)(?!\w)"
 )
 _CAPITAL = re.compile(r"(?<=\w) ([A-Z]+)(?![\w'.])(?! [A-Z])")
+_LETTER = re.compile(r"(?<=\w )([AST])(?![\w'.])(?! [A-Z])")
 _QUOTED = re.compile(r'"([^"]+)"|(?<!\w)\'([^\']+)\'(?!\w)|«([^»]+)»|「([^」]+)」|『([^』]+)』|《([^》]+)》|„([^"]+)"')
 _MAY_BE_QUOTED = re.compile("[\"'«「『《„]")
 _QUOTES = str.maketrans(
@@ -87,7 +88,7 @@ class Reading(NamedTuple):
     """What :func:`read` found in a request."""
 
     text: str
-    """In one spelling and lower case."""
+    """In one spelling and lower case, but for the letter of "Terminal A"."""
     words: list[str]
     vocabulary: frozenset[str]
     """The words, each once."""
@@ -114,7 +115,7 @@ class Reading(NamedTuple):
 def read(text: str) -> Reading:
     """Read a request. Pure."""
     plain = unicodedata.normalize("NFKC", raised(text[:LONGEST])).translate(_QUOTES).replace('""', '"')
-    lower = _one_wording(one_spelling(plain.lower()))
+    lower = _one_wording(one_spelling(_in_small_letters(plain)))
     said = [word for piece in lower.split() for word in _words_in(piece)]
     words = [word for word in said if word not in POLITE]
     capitals = _capitals(plain)
@@ -147,6 +148,13 @@ def read(text: str) -> Reading:
         courtesies=_courtesies(said) if len(said) > len(words) else frozenset(),
         wording=wording_of(plain),
     )
+
+
+def _in_small_letters(text: str) -> str:
+    """All but a letter that is the name of something, and would be a word that says little: the A of "Terminal A"."""
+    if text.upper() == text:
+        return text.lower()
+    return "".join(part if n % 2 else part.lower() for n, part in enumerate(_LETTER.split(text)))
 
 
 def _one_wording(text: str) -> str:
@@ -255,7 +263,7 @@ def _says_little(word: str) -> bool:
 def _read_code(text: str) -> frozenset[str]:
     """Code, and a number's letters that are no unit and no scale: the 5s and the 3T of "iPhone 5s", "OnePlus 3T"."""
     marks = {found[0] for found in _MARK.finditer(text) if found[1].lower() not in _NO_MARKS}
-    return frozenset(found[0].strip("`").removesuffix("()") for found in _CODE.finditer(text)) | marks
+    return frozenset(found[0].removesuffix("()") for found in _CODE.finditer(text)) | marks
 
 
 _code_in = _remembered(_read_code)

@@ -150,7 +150,7 @@ class _Blanks(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         one = chr(code)
-        self[code] = " " if unicodedata.category(one)[0] in "PZC" else one
+        self[code] = " " if one == "`" or unicodedata.category(one)[0] in "PZC" else one
         return self[code]
 
 

@@ -221,7 +221,7 @@ NEGATIONS = frozenset(
 )
 """What turns a statement round, in the large languages."""
 
-SYNONYMS: dict[str, frozenset[int]] = {}
+SYNONYMS: dict[str, frozenset[int | str]] = {}
 """Groups that a stem belongs to; words of one group may stand for each other."""
 
 for _number, _group in enumerate(
@@ -279,6 +279,8 @@ for _number, _group in enumerate(
 ):
     for _word in _group.split():
         SYNONYMS[stem_of(_word)] = SYNONYMS.get(stem_of(_word), frozenset()) | {_number}
+for _word, _unit in UNITS.items():
+    SYNONYMS[stem_of(_word)] = SYNONYMS.get(stem_of(_word), frozenset()) | {_unit}
 
 
 def _graded(word: str) -> set[str]:
@@ -333,7 +335,7 @@ OPPOSITES: frozenset[tuple[str, str]] = frozenset(
     prefix/suffix | uppercase/lowercase | ascending/descending | clockwise/counterclockwise anticlockwise |
     current present existing/previous former past | inner/outer | upper/lower |
     immigrant/emigrant | immigrate/emigrate | landlord/tenant | plaintiff/defendant |
-    lender/borrower | exporter/importer
+    lender/borrower | exporter/importer | yes yeah yep/no nope
 """,
         "|",
     )

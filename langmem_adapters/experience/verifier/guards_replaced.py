@@ -1,0 +1,90 @@
+"""Guards for words that stand in the place of others, or are one's alone, where all else is the same or nearly so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import groupby
+from operator import ne
+
+from langmem_adapters.experience.verifier.features import Alignment, edits
+from langmem_adapters.experience.verifier.guards_small_words import differ
+from langmem_adapters.experience.verifier.reading import Reading, Word
+from langmem_adapters.experience.verifier.words import ARTICLES, SOFT
+
+__all__ = ["all_else_same", "details", "is_short", "words"]
+
+_LONG = 60  # words
+_SHORT = 14  # words; of more than these, some are often replaced or added in passing
+_FEW = 2
+_SHARE = 0.15  # of the words of a text; where more differ, it is told in other words
+_MODALS = frozenset(("can", "could", "should", "will", "would"))
+_listed = str.split  # lists of words read better as text
+_PASSING = ARTICLES | frozenset(
+    _listed(
+        """although also am and any are be been being can could do does even got has have having he his i is it its
+        just my of on or our please really she so some still that their then they think this though too
+        use using we which why you your"""
+    )
+)
+"""Words that come and go without a difference, or of which other guards tell whether there is one."""
+_SUPPOSING = {"when": "if", "whether": "if"}
+
+
+def words(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """With all else the same, no words must stand in the place of others that are no known synonyms.
+
+    And in a long text, which a word hardly moves, no word of weight may be one's alone. Texts of middling length often
+    have a word replaced in passing: of these the score decides, but where they are :func:`details` of the same text.
+    """
+    one = [left.content[n] for n in alignment.only_left]
+    other = [right.content[n] for n in alignment.only_right]
+    alone = [{word.text for word in side} for side in (one, other)]
+    weighty = [{word.text for word in side if word.stem not in SOFT} for side in (one, other)]
+    if max(len(left.words), len(right.words)) > _LONG:
+        return differ("words", *weighty)
+    if len(one) == len(other) == 1 and all_else_same(left, right):
+        free = _MODALS if left.frame == right.frame == "how to" else {"can", "could"}
+        if not free.issuperset((*alone[0], *alone[1])):
+            return differ("words", *alone)
+    if any(weighty) and _in_one_place(left, right, one, other):
+        return differ("words", *alone)
+    if len(one) == len(other) <= _FEW and not any(word.stem in SOFT for word in (*one, *other)):
+        replaced = is_short(left, right) or edits(left.stems, right.stems, _FEW + 1) <= len(one) + 1
+        return differ("words", *alone) if replaced else ""
+    return ""
+
+
+def details(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """A long text that is nearly the other's has no other word, but for synonyms and those that say little."""
+    longest = max(len(left.words), len(right.words))
+    most = max(_FEW, int(_SHARE * longest))
+    if longest <= _SHORT or edits(left.stems, right.stems, most) > most:
+        return ""
+    one, other = (Counter(_SUPPOSING.get(word, word) for word in reading.words) for reading in (left, right))
+    matched = {word.text for a, b, _ in alignment.pairs for word in (left.content[a], right.content[b])}
+    return differ("details", {*(one - other)} - matched - _PASSING, {*(other - one)} - matched - _PASSING)
+
+
+def is_short(left: Reading, right: Reading) -> bool:
+    """Whether neither text is so long that a word of it may be replaced in passing."""
+    return max(len(left.words), len(right.words)) <= _SHORT
+
+
+def all_else_same(left: Reading, right: Reading) -> bool:
+    """Whether at most one word differs, and none is added."""
+    return len(left.stems) == len(right.stems) and sum(map(ne, left.stems, right.stems)) <= 1
+
+
+def _in_one_place(left: Reading, right: Reading, one: Iterable[Word], other: Iterable[Word]) -> bool:
+    """Whether all that differs are words of content that stand together, in either text: "a bar chart", "a table"."""
+    around = _around(left, one)
+    return around.count("") == 1 and around == _around(right, other)
+
+
+def _around(reading: Reading, alone: Iterable[Word]) -> list[str]:
+    """The stems, articles aside, with a blank in the place of words that stand together."""
+    places = {word.place for word in alone}
+    told = enumerate(zip(reading.words, reading.stems, strict=True))
+    marked = ["" if n in places else stem for n, (word, stem) in told if word not in ARTICLES]
+    return [stem for stem, _ in groupby(marked)]
