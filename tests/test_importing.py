@@ -247,6 +247,18 @@ def test_the_branch_that_was_shown_is_taken(tmp_path: Path) -> None:
         read_transcripts(file, session="s")
 
 
+def test_what_was_spoken_to_chatgpt_is_what_was_said(tmp_path: Path) -> None:
+    heard = {"content_type": "audio_transcription", "text": "Where is my bike?", "direction": "in", "decoding_id": None}
+    recording = {"content_type": "real_time_user_audio_video_asset_pointer", "frames_asset_pointers": []}
+    nodes = [
+        node("q", "root", content_type="multimodal_text", parts=[heard, recording]),
+        node("a", "q", "assistant", content_type="multimodal_text", parts=[{**heard, "text": "In the shed."}]),
+    ]
+    (spoken,) = read_transcripts(written(tmp_path / "conversations.json", [talk(*nodes)]))
+    assert [message.text for message in spoken.messages()] == ["Where is my bike?", "In the shed."]
+    assert spoken.messages()[0].metadata == {"content_type": "multimodal_text", "parts": [heard, recording]}
+
+
 def test_chatgpt_by_the_command_line(tmp_path: Path, url: str) -> None:
     file = written(tmp_path / "conversations.json", [talk(node("q", "root"), node("a", "q", "assistant"))])
     for new in (2, 0):

@@ -27,8 +27,9 @@ class _Content(BaseModel):
     text: str | None = None
 
     def said(self) -> str:
-        parts = [part for part in self.parts or [] if isinstance(part, str)]
-        return "\n".join([*parts, *([self.text] if self.text else [])])
+        # What was spoken is a part with its text, beside one that names the recording.
+        parts = [part.get("text") if isinstance(part, dict) else part for part in self.parts or []]
+        return "\n".join([*(part for part in parts if isinstance(part, str)), *([self.text] if self.text else [])])
 
     def other(self) -> list[Any]:
         """Pictures and other files: the export names them, and does not hold them."""
