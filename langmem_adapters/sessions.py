@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from langmem_adapters import views
 from langmem_adapters.codec import decode, encode
@@ -30,6 +31,13 @@ __all__ = ["Line", "Sessions", "parse_lines"]
 _PAGE = 500
 _DEEPEST = 3  # agents below one another, each called by a tool of the one above
 _log = logging.getLogger("langmem_adapters")
+
+
+class Imported(NamedTuple):
+    """How many messages were new, and the ids of those that were left out, as they had been deleted since."""
+
+    new: int
+    deleted: set[str]
 
 
 class Sessions(Shared):
@@ -137,11 +145,11 @@ class Sessions(Shared):
         under another id. A summary is not taken, where it would hide messages of which it does not tell. ``progress``
         shows the lines that are written.
         """
-        return run(self._import(lines, progress))
+        return run(self.import_flow(lines, progress)).new
 
     async def aimport(self, lines: Iterable[bytes | str], *, progress: Progress = False) -> int:
         """:meth:`import_`, without blocking the event loop."""
-        return await arun(self._import(lines, progress))
+        return (await arun(self.import_flow(lines, progress))).new
 
     def __repr__(self) -> str:
         return f"Sessions({self.store!r}, user={self.scope.user!r})"
@@ -250,7 +258,8 @@ class Sessions(Shared):
                     kept = loaded(message.to_bytes())
                     yield {"v": VERSION, "type": "message", "session": session, "message": kept}
 
-    def _import(self, given: Iterable[bytes | str], progress: Progress) -> Flow[int]:
+    def import_flow(self, given: Iterable[bytes | str], progress: Progress = False) -> Flow[Imported]:
+        """:meth:`import_`, as a part of a larger flow."""
         lines = yield from step(lambda: list(parse_lines(given)))
         with advancing(progress, "importing", len(lines), "lines") as advance:
             merges: dict[str, Merge] = {}
@@ -262,4 +271,4 @@ class Sessions(Shared):
             added = 0
             for merge in merges.values():
                 added += yield from merge.flow(advance)
-            return added
+            return Imported(added, set().union(*(merge.deleted for merge in merges.values())))

@@ -395,6 +395,18 @@ def test_import_openai_conversations_into_the_long_term_memory(url: str, tmp_pat
     assert "session talk-2 · user · said 2 times\nblue whale" in found
 
 
+def test_what_was_deleted_does_not_come_back_into_the_long_term_memory_with_its_file(url: str, tmp_path: Path) -> None:
+    said = [{"role": "user", "content": text, "id": text} for text in ("red kite", "blue whale")]
+    file = written(tmp_path / "talk.json", said)
+    arguments: list[str | Path] = ["import", file, "--long-term", "--url", url, "--user", "ada"]
+    run(*arguments)
+    store, index = open_store(url), open_index(url)
+    memory = LongTermMemory(store, index, user="ada")
+    BrainMemory(store, "talk", user="ada", long_term=memory).delete(["red kite"])
+    assert run(*arguments).stdout.startswith("0 of 2 messages were new")
+    assert [each.message.text for each in memory.all()] == ["blue whale"]
+
+
 def test_import_locomo(url: str, tmp_path: Path) -> None:
     file = tmp_path / "talks.json.gz"
     file.write_bytes(gzip.compress(json.dumps(LOCOMO).encode()))

@@ -16,6 +16,7 @@ from typing import Annotated
 from langmem_adapters import __version__, evaluation
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.errors import ConfigurationError, MissingDependency
+from langmem_adapters.flow import run
 from langmem_adapters.importing import FileFormat, Transcript, read_transcripts
 from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Scope
@@ -140,13 +141,14 @@ def import_(
 def _write(settings: Settings, transcript: Transcript, user: str, *, long_term: bool | None, shown: Bar) -> int:
     of_locomo = transcript.user is not None
     user = transcript.user if transcript.user is not None else user
-    new = settings.sessions(user=user).import_(map(json.dumps, transcript.lines), progress=shown)
+    imported = run(settings.sessions(user=user).import_flow(map(json.dumps, transcript.lines), shown))
     if of_locomo if long_term is None else long_term:
         memory = settings.long_term(user=user, session=transcript.session)
         for start in range(0, len(transcript.lines), _PAGE):
-            memory.add(transcript._replace(lines=transcript.lines[start : start + _PAGE]).messages())
+            page = transcript._replace(lines=transcript.lines[start : start + _PAGE]).messages()
+            memory.add([message for message in page if message.id not in imported.deleted])
             memory.flush()
-    return new
+    return imported.new
 
 
 @app.command()

@@ -53,6 +53,8 @@ class Merge:
         self._messages: list[dict[str, Any]] = []
         self._known: set[str] = set()  # the ids of the session's own messages
         self._archive: tuple[bytes | None, set[str]] = None, set()  # the ids in its archive, and when they were read
+        self.deleted = set[str]()
+        """The ids of the lines' messages that were left out, as they had been deleted from the session."""
 
     def take(self, line: Line) -> None:
         """Add a line that was checked."""
@@ -122,9 +124,10 @@ class Merge:
         entries = [self._entry(message, held) for message in messages]
         while True:
             values = yield from step(self._store.get, self._namespace, _LEFT)
-            elsewhere = yield from self._archived_or_deleted([id_ for id_, _ in entries], values, brought)
-            left = map(operator.or_, elsewhere, self._have_left(messages, values, brought))
-            append = [entry for entry, gone in zip(entries, left, strict=True) if not gone]
+            archived = yield from self._archived(values)
+            deleted = self._deleted(messages, [id_ for id_, _ in entries], values, brought)
+            left = map(operator.or_, deleted, self._have_left(messages, values, brought))
+            append = [entry for entry, gone in zip(entries, left, strict=True) if not (gone or entry[0] in archived)]
             if not append:
                 return 0
             try:  # what is deleted, archived or summarised at this moment must not come back
@@ -142,18 +145,23 @@ class Merge:
         id_ = content_id(self._read(message))  # another one, of the same id
         return id_, dump({**message, "id": id_})
 
-    def _archived_or_deleted(
-        self, ids: list[str], values: Mapping[str, bytes], brought: Mapping[str, bytes]
-    ) -> Flow[list[bool]]:
-        """Of each of these ids, whether it is in the archive, or was deleted here and not only elsewhere."""
+    def _archived(self, values: Mapping[str, bytes]) -> Flow[set[str]]:
+        """The ids in the session's archive."""
         if values.get(ARCHIVED) != self._archive[0]:
             everything = yield from step(self._store.get, self._namespace)
             self._archive = everything.get(ARCHIVED), archived_ids(everything)
+        return self._archive[1]
+
+    def _deleted(
+        self, messages: list[dict[str, Any]], ids: list[str], values: Mapping[str, bytes], brought: Mapping[str, bytes]
+    ) -> list[bool]:
+        """Of each of these messages, by its id here, whether it was deleted here and not only elsewhere."""
         deleted = zip(have_been_deleted({}, values, ids), have_been_deleted({}, brought, ids), strict=True)
         gone = [here and not there for here, there in deleted]
         if any(gone):
             _log.warning("%d imported messages are left out: they were deleted from the session", sum(gone))
-        return [each or id_ in self._archive[1] for each, id_ in zip(gone, ids, strict=True)]
+            self.deleted |= {message["id"] for message, each in zip(messages, gone, strict=True) if each}
+        return gone
 
     def _have_left(
         self, given: list[dict[str, Any]], values: Mapping[str, bytes], brought: Mapping[str, bytes]
