@@ -278,6 +278,7 @@ def test_chatgpt_by_the_command_line(tmp_path: Path, url: str) -> None:
         (talk(), "item 2 has no id of its own"),
         ({"mapping": 3, "id": "x"}, "item 2 is not a conversation of ChatGPT: mapping"),
         (5, "item 2 is not a conversation of ChatGPT"),
+        ({"role": "user", "content": "Hi.", "id": "m1"}, "item 2 is not a conversation of ChatGPT: mapping"),
     ],
 )
 def test_a_wrong_conversation_is_named(tmp_path: Path, wrong: Any, named: str) -> None:

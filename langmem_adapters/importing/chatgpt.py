@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from langmem_adapters.conversation.session import TITLE
 from langmem_adapters.errors import SerializationError
@@ -53,7 +53,7 @@ class _Conversation(BaseModel):
     id: str | None = None
     conversation_id: str | None = None
     current_node: str | None = None
-    mapping: dict[str, _Node] = Field(default_factory=dict)
+    mapping: dict[str, _Node]
 
     def branch(self) -> list[_Message]:
         """The messages from the root to the node that was shown last, without those that say nothing."""
