@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from numbers import Integral
-from typing import Any, TypeGuard, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -75,19 +75,20 @@ def check_text(name: str, value: object) -> None:
 
 
 def check_whole(name: str, value: object) -> None:
-    """Raise ConfigurationError for what is no whole number."""
-    if not _is_whole(value):
-        raise ConfigurationError(f"{name} is a whole number, not {value!r:.50}")
+    """Raise ConfigurationError for what is no whole number, or one that no store can count to."""
+    _check_whole(name, value, "a whole number", -sys.maxsize)
 
 
 def check_count(name: str, value: object, *, least: int = 1) -> None:
-    """Raise ConfigurationError for what is no whole number, or less than ``least``."""
-    if not _is_whole(value) or int(value) < least:
-        raise ConfigurationError(f"{name} is a whole number of at least {least}, not {value!r:.50}")
+    """:func:`check_whole`, also for what is less than ``least``."""
+    _check_whole(name, value, f"a whole number of at least {least}", least)
 
 
-def _is_whole(value: object) -> TypeGuard[Integral]:
-    return isinstance(value, Integral) and not isinstance(value, bool)
+def _check_whole(name: str, value: object, what: str, least: int) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
+        raise ConfigurationError(f"{name} is {what}, not {value!r:.50}")
+    if int(value) > sys.maxsize:
+        raise ConfigurationError(f"{name} is {what}, and {sys.maxsize} at the most")
 
 
 def check_function(name: str, value: object) -> None:
@@ -113,7 +114,7 @@ def check_seconds(name: str, value: object) -> None:
     """Raise ConfigurationError for what is neither None nor a finite number above 0."""
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
         raise ConfigurationError(f"{name} is a number of seconds above 0, or None, not {value!r:.50}")
 
 

@@ -808,6 +808,12 @@ def test_wrong_arguments_are_named() -> None:
         SyncBrainChatStore(store=MemoryStore()).get_messages("")
 
 
+async def test_the_largest_numbers_mean_all(any_store: Store) -> None:
+    ours = await three_of(any_store)
+    assert len(await ours.get_messages("s", limit=sys.maxsize, offset=1)) == 2
+    assert await ours.get_messages("s", limit=sys.maxsize, offset=sys.maxsize) == []
+
+
 @pytest.mark.parametrize("wrong", [{"limit": -1}, {"offset": -1}, {"limit": 2.5}])
 async def test_wrong_numbers_are_named(wrong: dict[str, Any]) -> None:
     ours = await three_of(MemoryStore())

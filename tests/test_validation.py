@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,9 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
     ("use", "sentence"),
     [
         (lambda: _brain(memory_k="5"), "memory_k is a whole number of at least 1, not '5'"),
+        (lambda: _brain(memory_k=2**63), f"memory_k is a whole number of at least 1, and {sys.maxsize} at the most"),
+        (lambda: _brain().messages(10**5000), f"limit is a whole number, and {sys.maxsize} at the most"),
+        (lambda: _brain(ttl=10**400), "ttl is a number of seconds above 0, or None, not 10+"),
         (lambda: _brain(memory_k=0), "memory_k is a whole number of at least 1, not 0"),
         (lambda: _brain(max_tokens=1.5), "max_tokens is a whole number of at least 1, not 1.5"),
         (lambda: _brain(max_summary_tokens=0), "max_summary_tokens is a whole number of at least 1, not 0"),

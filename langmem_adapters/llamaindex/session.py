@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -65,7 +66,7 @@ class ChatSession:
             if number is not None:
                 check_count(name, number, least=0)
         start = offset or 0
-        stop = None if limit is None else start + limit
+        stop = None if limit is None else min(start + limit, sys.maxsize)
         n = stop if status == _ACTIVE else 0 if status else None
         page = yield from self._look(n, archive=status != _ACTIVE)
         self.seen = [item.id for item in page.items]
