@@ -772,6 +772,23 @@ async def test_a8_what_was_archived_since_an_export_is_not_imported_again(any_st
     assert list(sessions.export()) == later
 
 
+async def test_what_is_deleted_goes_from_the_archive_too_and_is_not_imported_again(any_store: Store) -> None:
+    chats, sessions, brain = BrainChatStore(store=any_store), Sessions(any_store), BrainMemory(any_store, "s")
+    await chats.set_messages("s", said("one", "two", "three", "four"))
+    ids = [message.id for message in brain.messages()]
+    lines = list(sessions.export())
+    await chats.archive_oldest_messages("s", 2)
+    later = list(sessions.export())
+    assert brain.delete([ids[0], ids[2]]) == 2
+    assert await both(any_store) == [["two"], ["four"]]
+    for exported in (lines, later):
+        assert sessions.import_(exported) == 0
+        assert await both(any_store) == [["two"], ["four"]]
+    assert brain.delete([ids[0]]) == 0
+    Sessions(any_store, user="ada").import_(sessions.export())
+    assert await both(any_store, "ada") == [["two"], ["four"]]
+
+
 async def test_a8_what_was_archived_elsewhere_stays_where_it_is_here(any_store: Store) -> None:
     elsewhere = MemoryStore()
     chats = BrainChatStore(store=elsewhere)

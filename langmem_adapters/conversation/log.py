@@ -127,22 +127,25 @@ class SessionLog:
             yield from memory.forget_flow(self.scope.session, None)
 
     def delete(self, message_ids: set[str]) -> Flow[int]:
-        """Remove messages here and in the long-term memory; gives how many there were."""
+        """Remove messages here, in LlamaIndex's archive and in the long-term memory; gives how many there were."""
         ids = {entry_id(id_) for id_ in message_ids}
         while True:
             gone, values = yield from self._look(ids)
+            archive = (yield from self.session.get(None)) if ARCHIVED in values else {}
+            archived = [key for key in archive if ids & archived_ids([key])]
             moved = self.long_term is not None and CREATED in values  # or may be on the way there
-            put = with_deleted(values, ids) if gone or moved else {}
+            put = with_deleted(values, ids) if gone or archived or moved else {}
             put |= yield from self._with_cover(values, gone)
-            if not (gone or put) or (yield from self.leave(gone, values, put=put)):
+            if not put or (yield from self.leave(gone, values, put=put, delete=archived)):
                 break
         if self.long_term is None:
-            return len(gone)
+            return len(gone) + len(archived)
         # Where nothing has left yet, nothing else can have been moved under these ids.
         here = len(gone) == len(ids) and CREATED not in values
         said = [message for _, message in gone] if here else None
         ttl, session = self.session.left_along(), self.scope.session
-        return len(gone) + (yield from self.long_term.forget_flow(session, message_ids, said=said, ttl=ttl))
+        taken = yield from self.long_term.forget_flow(session, message_ids, said=said, ttl=ttl)
+        return len(gone) + len(archived) + taken
 
     def _with_cover(self, values: dict[str, bytes], gone: Sequence[tuple[Item, Message]]) -> Flow[dict[str, bytes]]:
         """The summary to be written as these are deleted: it ends at a message that stays, if that was one of them."""
@@ -297,6 +300,7 @@ class SessionLog:
         values: dict[str, bytes],
         *,
         put: dict[str, bytes] | None = None,
+        delete: Sequence[str] = (),
         remove: bool = True,
     ) -> Flow[bool]:
         """Remove these from the log, and put values in their place, all or nothing; False: others were quicker.
@@ -305,6 +309,7 @@ class SessionLog:
             gone: What leaves.
             values: Those of the look that it was read with; WATCHED among them.
             put: Values that take its place.
+            delete: Values that go with it.
             remove: False, where it stays behind what is put in its place.
         """
         items = [item for item, _ in gone]
@@ -313,7 +318,8 @@ class SessionLog:
             return False
         put = {**(put or {}), **(with_departed(values, (message for _, message in gone)) if remove else {})}
         try:
-            yield from self.session.write(put=put, remove=items if remove else [], guard=unchanged(begun))
+            removed = items if remove else []
+            yield from self.session.write(put=put, delete=delete, remove=removed, guard=unchanged(begun))
         except Conflict:
             return False
         return True

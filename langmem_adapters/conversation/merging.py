@@ -72,7 +72,7 @@ class Merge:
         marks = {key: self._values[key] for key in (DEPARTED, DELETED) if key in self._values}
         brought = {key: data for key, data in marks.items() if before.get(key, data) == data}
         if self._lines:
-            yield from self._put(self._values)
+            yield from self._put(self._values, brought)
             advance(self._lines)
         added = 0
         for start in range(0, len(self._messages), _PAGE):
@@ -125,7 +125,10 @@ class Merge:
         while True:
             values = yield from step(self._store.get, self._namespace, _LEFT)
             archived = yield from self._archived(values)
-            deleted = self._deleted(messages, [id_ for id_, _ in entries], values, brought)
+            deleted = _deleted([id_ for id_, _ in entries], values, brought)
+            if any(deleted):
+                _log.warning("%d imported messages are left out: they were deleted from the session", sum(deleted))
+            self.deleted |= {message["id"] for message, gone in zip(messages, deleted, strict=True) if gone}
             left = map(operator.or_, deleted, self._have_left(messages, values, brought))
             append = [entry for entry, gone in zip(entries, left, strict=True) if not (gone or entry[0] in archived)]
             if not append:
@@ -152,17 +155,6 @@ class Merge:
             self._archive = everything.get(ARCHIVED), archived_ids(everything)
         return self._archive[1]
 
-    def _deleted(
-        self, messages: list[dict[str, Any]], ids: list[str], values: Mapping[str, bytes], brought: Mapping[str, bytes]
-    ) -> list[bool]:
-        """Of each of these messages, by its id here, whether it was deleted here and not only elsewhere."""
-        deleted = zip(have_been_deleted({}, values, ids), have_been_deleted({}, brought, ids), strict=True)
-        gone = [here and not there for here, there in deleted]
-        if any(gone):
-            _log.warning("%d imported messages are left out: they were deleted from the session", sum(gone))
-            self.deleted |= {message["id"] for message, each in zip(messages, gone, strict=True) if each}
-        return gone
-
     def _have_left(
         self, given: list[dict[str, Any]], values: Mapping[str, bytes], brought: Mapping[str, bytes]
     ) -> list[bool]:
@@ -183,21 +175,30 @@ class Merge:
         data = self._redacted(dump(message))
         return stored == data or _said(self._redacted(stored)) == _said(data)
 
-    def _put(self, values: Mapping[str, bytes]) -> Flow[None]:
+    def _put(self, values: Mapping[str, bytes], brought: Mapping[str, bytes]) -> Flow[None]:
         """Add values that the session has not."""
+        archive = sorted(archived_ids(values))
         while True:
             known = yield from step(self._store.get, self._namespace)
             there = self._known | archived_ids(known)
+            there |= {id_ for id_, gone in zip(archive, _deleted(archive, known, brought), strict=True) if gone}
             new = {key: data for key, data in values.items() if key not in known and not key.startswith(KNOWLEDGE)}
             put = {key: data for key, data in new.items() if there.isdisjoint(archived_ids([key]))}
             put |= _with_facts(values, known)
             if not put:
                 return
+            guard = {key: known.get(key) for key in (ARCHIVED, DELETED, *put)}
             try:
-                yield from self._session.write(put=put, guard={ARCHIVED: known.get(ARCHIVED), **dict.fromkeys(put)})
+                yield from self._session.write(put=put, guard=guard)
             except Conflict:
                 continue  # another writer was quicker
             return
+
+
+def _deleted(ids: list[str], values: Mapping[str, bytes], brought: Mapping[str, bytes]) -> list[bool]:
+    """Of each of these ids, whether it was deleted here and not only elsewhere."""
+    deleted = zip(have_been_deleted({}, values, ids), have_been_deleted({}, brought, ids), strict=True)
+    return [here and not there for here, there in deleted]
 
 
 def _with_facts(values: Mapping[str, bytes], known: Mapping[str, bytes]) -> dict[str, bytes]:

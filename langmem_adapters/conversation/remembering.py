@@ -67,7 +67,7 @@ class Remembering:
         return await arun(self._find_news(observed, k))
 
     def delete(self, message_ids: Sequence[str]) -> int:
-        """Forget messages, in the history and in the long-term memory; returns how many there were.
+        """Forget messages, in the history, LlamaIndex's archive and the long-term memory; returns how many there were.
 
         What the long-term memory has heard elsewhere too, it keeps as said there. A summary is not made anew.
         """
