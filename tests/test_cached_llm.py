@@ -362,9 +362,16 @@ def test_what_a_reader_does_to_a_response_changes_nothing() -> None:
         for block in response.message.blocks:
             if isinstance(block, TextBlock):
                 block.text = "spoiled"
+            if isinstance(block, ToolCallBlock):
+                assert isinstance(block.tool_kwargs, dict)
+                block.tool_kwargs["place"] = "nowhere"
         response.message.blocks.clear()
+        response.message.additional_kwargs["spoiled"] = response.additional_kwargs["spoiled"] = True
     for _ in range(2):
         hit = llm.chat(HI)
+        assert "spoiled" not in {**hit.additional_kwargs, **hit.message.additional_kwargs}
+        assert isinstance(call := hit.message.blocks[1], ToolCallBlock)
+        assert call.tool_kwargs == {"place": "Rome"}
         assert hit.message.blocks[0] == TextBlock(text="Let me see.")
         assert len(hit.message.blocks) == 2
         hit.message.blocks.clear()

@@ -169,11 +169,20 @@ def pieces(response: Any) -> Iterator[Any]:
 
 def _copied(response: Any) -> Any:
     """A response as it is now, whatever its reader does to it."""
-    if isinstance(response, CompletionResponse):
-        return response.model_copy()
-    message = response.message
-    same = message.model_copy(update={"blocks": [block.model_copy() for block in message.blocks]})
-    return response.model_copy(update={"message": same})
+    same = {"additional_kwargs": _apart(response.additional_kwargs)}
+    if isinstance(response, ChatResponse):
+        message = response.message
+        blocks = [block.model_copy(update=_apart(dict(block))) for block in message.blocks]
+        kwargs = _apart(message.additional_kwargs)
+        same["message"] = message.model_copy(update={"blocks": blocks, "additional_kwargs": kwargs})
+    return response.model_copy(update=same)
+
+
+def _apart(value: Any) -> Any:
+    """Dictionaries and lists of one's own, at any depth."""
+    if isinstance(value, dict):
+        return {name: _apart(item) for name, item in value.items()}
+    return [_apart(item) for item in value] if isinstance(value, list) else value
 
 
 class Recording:
