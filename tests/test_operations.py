@@ -593,6 +593,24 @@ def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.Monkey
     assert interrupted > 20
 
 
+@pytest.mark.parametrize("when", range(1, 7))
+def test_what_is_deleted_while_a_migration_goes_through_stays_in_neither(any_store: Store, when: int) -> None:
+    target = MemoryStore()
+    brains = [BrainMemory(any_store, session, user="ada") for session in ("a", "b", "c")]
+    for brain in brains:
+        brain.add_talk("My pin is 4711.")
+    looked: list[bool] = []
+
+    def delete(copied: bool) -> None:
+        looked.append(copied)
+        if len(looked) == when:  # in the first pass, or as both are compared
+            brains[0].clear()
+            brains[1].clear()
+
+    assert Migration(any_store, target, report=delete).run().differing == []
+    assert {namespace[-1] for namespace in target.namespaces()} == {"c"}
+
+
 def test_what_the_target_holds_of_others_stays(clock: FakeClock) -> None:
     source, target = MemoryStore(clock=clock), MemoryStore(clock=clock)
     fill(source, clock)

@@ -96,7 +96,8 @@ class Migration:
         removed = 0
         for number in range(_ROUNDS):
             names, entries, differing = yield from self._go_through("comparing" if number else "copying")
-            removed += yield from step(self._remove_lost, names)
+            for name in (yield from step(self._target.get, self._journal)):
+                removed += yield from step(self._remove_lost, name)
             if not differing:
                 break
         if not differing:
@@ -189,18 +190,16 @@ class Migration:
                 self._target.write(namespace, ttl=dates.left)
             self._target.set_dates(namespace, dates)
 
-    def _remove_lost(self, names: set[Namespace]) -> int:
-        """Remove what was copied and is in the source no more, such as what a user has deleted meanwhile."""
-        removed = 0
-        for name in self._target.get(self._journal):
-            namespace = decode_namespace(name)
-            if namespace in names or self._source.dates(namespace) is not None:
-                continue
-            if _content(self._target, namespace).digest in self._noted(namespace):
-                self._target.clear(namespace)
-                removed += 1
-            self._target.write(self._journal, delete=[name])
-        return removed
+    def _remove_lost(self, name: str) -> bool:
+        """Remove what was copied, if the source has it no more, as what a user has deleted meanwhile."""
+        namespace = decode_namespace(name)
+        if self._source.dates(namespace) is not None:
+            return False
+        lost = _content(self._target, namespace).digest in self._noted(namespace)
+        if lost:
+            self._target.clear(namespace)
+        self._target.write(self._journal, delete=[name])
+        return lost
 
 
 def _about(one: float | None, other: float | None) -> bool:
