@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import takewhile
 from typing import Any, NamedTuple, Protocol
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from langmem_adapters.codec import decode, encode, plain
 from langmem_adapters.conversation.log import brain_namespace, entry_id
@@ -148,14 +148,15 @@ def _message(record: dict[str, Any], place: str) -> Message:
         role = "assistant"
     created_at, metadata = record.get("created_at"), record.get("metadata")
     own = {name: record[name] for name in _OWN if record.get(name)}
-    message = Message(
-        id=_id(record.get("id")),
-        role=role,
-        content=_text(record, "content", place),
-        created_at=created_at if type(created_at) in {int, float} else None,
-        metadata={**(metadata if isinstance(metadata, dict) else {}), **({METAGPT: own} if own else {})},
-    )
-    with suppress(SerializationError):  # which quotes keys
+    content = _text(record, "content", place)
+    with suppress(ValidationError, SerializationError):  # which quote values and keys
+        message = Message(
+            id=_id(record.get("id")),
+            role=role,
+            content=content,
+            created_at=created_at if type(created_at) in {int, float} else None,
+            metadata={**(metadata if isinstance(metadata, dict) else {}), **({METAGPT: own} if own else {})},
+        )
         message.to_bytes()
         return message
     raise SerializationError(f"{place} cannot be stored: it is nested too deep, or has a number of too many digits")
