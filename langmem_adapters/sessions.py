@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -244,19 +244,24 @@ class Sessions(Shared):
         return self.store.scan(self._namespace(session), limit=0).total
 
     def _lines(self, session: str) -> Iterator[Line]:
-        try:
-            values = self.store.get(self._namespace(session))
-        except NotSealed as damage:  # one session must not take the others along
-            _log.warning("title, summary and knowledge of a session are left out: %s", damage)
-            values = {}
-        kept = {key: loaded(data) for key, data in sorted(values.items()) if key != EXPIRES and sound(key, data)}
-        yield {"v": VERSION, "type": "session", "session": session, "values": kept}
+        values = self._values(session)
+        yield _told(session, values)
         for items in pages(self.store, self._namespace(session)):
             for item in items:
                 message = salvage(item.data, f"log entry {item.seq}")
                 if message is not None:
                     kept = loaded(message.to_bytes())
                     yield {"v": VERSION, "type": "message", "session": session, "message": kept}
+        if (now := self._values(session)) != values:  # what has left the log meanwhile is archived or summarised there
+            yield _told(session, now)
+
+    def _values(self, session: str) -> dict[str, bytes]:
+        try:
+            values = self.store.get(self._namespace(session))
+        except NotSealed as damage:  # one session must not take the others along
+            _log.warning("title, summary and knowledge of a session are left out: %s", damage)
+            return {}
+        return {key: data for key, data in sorted(values.items()) if key != EXPIRES}
 
     def import_flow(self, given: Iterable[bytes | str], progress: Progress = False) -> Flow[Imported]:
         """:meth:`import_`, as a part of a larger flow."""
@@ -272,3 +277,9 @@ class Sessions(Shared):
             for merge in merges.values():
                 added += yield from merge.flow(advance)
             return Imported(added, set().union(*(merge.deleted for merge in merges.values())))
+
+
+def _told(session: str, values: Mapping[str, bytes]) -> Line:
+    """The line of a session."""
+    kept = {key: loaded(data) for key, data in values.items() if sound(key, data)}
+    return {"v": VERSION, "type": "session", "session": session, "values": kept}

@@ -334,6 +334,21 @@ async def test_a5_an_export_is_the_same_without_blocking_the_loop(any_store: Sto
     assert [line async for line in Sessions(any_store, user="bob").aexport()] == []
 
 
+def test_what_is_summarised_while_a_session_is_exported_is_told_in_the_export(any_store: Store) -> None:
+    brain = BrainMemory(any_store, "s", model=lambda _: "They spoke of a bike.", archive=False)
+    brain.add_messages([Message(role="user", content=f"number {n}") for n in range(5)])
+    sessions = Sessions(any_store)
+    lines = sessions.export()
+    begun = next(lines)
+    brain.summarize(keep=1)
+    whole = [begun, *lines]
+    Sessions(any_store, user="ada").import_(whole)
+    there = BrainMemory(any_store, "s", user="ada")
+    assert (summary := there.get_summary()) is not None
+    assert (summary.text, [message.text for message in there.messages()]) == ("They spoke of a bike.", ["number 4"])
+    assert [json.loads(line)["type"] for line in sessions.export()] == ["session", "message"]  # where nothing changes
+
+
 def test_one_session_is_exported_alone_and_continues_where_it_is_imported(any_store: Store) -> None:
     for name in ("a", "b"):
         BrainMemory(any_store, name).add_talk(f"to {name}")
