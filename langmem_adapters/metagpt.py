@@ -254,8 +254,8 @@ async def ato_metagpt(session: _Session) -> str:
 
 def _export(session: _Session) -> Flow[str]:
     namespace = brain_namespace(session.scope)
-    values = yield from step(session.store.get, namespace)
     log = (yield from step(session.store.scan, namespace)).items
+    values = yield from step(session.store.get, namespace)  # behind the log: they tell of what leaves it meanwhile
     summary = read_summary(values.get(SUMMARY))
     ids = [item.id for item in log]
     if (end := ends_at(summary)) in ids:

@@ -398,6 +398,33 @@ class _TheirMemory(BaseModel):
         return config or "their own"
 
 
+def test_out_goes_what_is_summarised_at_this_moment() -> None:
+    store = MemoryStore()
+    brain = BrainMemory(store, "s", model=lambda _: "They spoke of a bike.", archive=False)
+    for n in range(3):
+        brain.add_talk(f"number {n}")
+
+    class Overtaken:
+        """The store, in which the summary is made behind the first read."""
+
+        done = False
+
+        def __getattr__(self, name: str) -> Any:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                answer = getattr(store, name)(*args, **kwargs)
+                if not self.done:
+                    self.done = True
+                    brain.summarize(keep=1)
+                return answer
+
+            return call
+
+    overtaken: Any = Overtaken()
+    out = json.loads(to_metagpt(BrainMemory(overtaken, "s")))
+    assert out["historical_summary"] == "They spoke of a bike."
+    assert out["history"][-1]["content"] == "number 2"
+
+
 def test_out_it_is_what_came_in() -> None:
     records = [
         said("1", "Where?", created_at=5.0, ttl=-1),
