@@ -302,6 +302,16 @@ def test_values_that_the_classes_refuse_are_refused() -> None:
         to_message(chat)
 
 
+def test_what_holds_itself_is_refused_as_what_cannot_be_stored() -> None:
+    endless: dict[str, Any] = {}
+    endless["within"] = [endless]
+    call = ToolCallBlock(tool_name="f", tool_kwargs={})
+    call.tool_kwargs = endless
+    for chat in (ChatMessage("Hi.", additional_kwargs={"own": endless}), ChatMessage(blocks=[call])):
+        with pytest.raises(SerializationError, match="nested too deep"):
+            to_message(chat)
+
+
 texts = st.text(st.characters(), max_size=8)  # lone surrogates included
 data = st.binary(max_size=12)
 kinds = st.none() | st.sampled_from(["image/png", "mp3", "audio/mp3", "x", ""])

@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple, get_args
 from llama_index.core.base.llms.types import BaseContentBlock, ContentBlock
 from pydantic import AnyUrl, BaseModel
 
+from langmem_adapters.errors import SerializationError
+
 __all__ = ["Fields", "block_fields", "build_block", "from_standard", "plain", "to_standard"]
 
 Fields = dict[str, Any]
@@ -44,12 +46,19 @@ _FORMATS: Final = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "x-m4a": "m4a"}
 
 
 def plain(value: Any) -> Any:
-    """Write models as dictionaries, at any depth."""
+    """Write models as dictionaries. Raises SerializationError for what has no end, or is too deep."""
+    try:
+        return _plain(value)
+    except RecursionError as error:
+        raise SerializationError("a value is nested too deep to be stored from this depth of calls") from error
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return plain(value.model_dump())
+        return _plain(value.model_dump())
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list) else value
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def block_fields(model: BaseModel) -> Fields:
