@@ -23,8 +23,10 @@ from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.workflow import Context, JsonPickleSerializer, JsonSerializer
+from typer.testing import CliRunner
 
 from langmem_adapters import BrainMemory, ConfigurationError, Message, Sessions, open_store
+from langmem_adapters.cli.app import app
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import SerializationError, StoreUnavailable
 from langmem_adapters.expiry import EXPIRES
@@ -291,6 +293,15 @@ async def test_an_archive_is_exported_and_deleted_with_its_session(any_store: St
     assert Sessions(any_store).delete_session("s")
     assert await ours.get_messages("s", None) == []
     assert any_store.get(NAMESPACE) == {}
+
+
+def test_a_session_whose_messages_have_all_been_archived_is_there_for_the_command_line(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    asyncio.run(BrainChatStore(url).add_message("chat", said("My bike is in the shed.")[0], ARCHIVED))
+    for command, expected in (("sessions", "chat"), ("export chat", "My bike is in the shed."), ("show chat", "")):
+        done = CliRunner().invoke(app, [*command.split(), "--url", url])
+        assert done.exit_code == 0
+        assert expected in done.stdout
 
 
 async def test_imported_archives_do_not_overwrite_each_other() -> None:

@@ -15,6 +15,7 @@ from typing import Annotated
 
 from langmem_adapters import __version__, evaluation
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.flow import run
 from langmem_adapters.importing import FileFormat, Transcript, read_transcripts
@@ -78,7 +79,7 @@ def _root(
 
 def _session(settings: Settings, session: str, user: str) -> BrainMemory:
     brain = settings.brain(session, user=user)
-    if not (brain.count() or brain.get_title() or brain.get_summary() or brain.get_knowledge()):
+    if not (brain.count() or settings.store.get(brain_namespace(brain.scope))):
         raise ConfigurationError(f"there is no session {session!r} {_whose(settings, user)}")
     return brain
 
