@@ -93,13 +93,13 @@ class Migration:
         return await arun(self._migrate())
 
     def _migrate(self) -> Flow[Migrated]:
-        removed = 0
         for number in range(_ROUNDS):
             names, entries, differing = yield from self._go_through("comparing" if number else "copying")
-            for name in (yield from step(self._target.get, self._journal)):
-                removed += yield from step(self._remove_lost, name)
             if not differing:
                 break
+        removed = 0
+        for name in (yield from step(self._target.get, self._journal)):
+            removed += yield from step(self._remove_lost, name)
         if not differing:
             yield from step(self._target.clear, self._journal)
         return Migrated(len(names), entries, len(self._copied), removed, differing)
