@@ -303,6 +303,14 @@ def test_export_of_one_session(url: str, ada: BrainMemory) -> None:
     assert "no session 'friday' of user 'ada'" in fails("export", "friday", "--url", url, "--user", "ada")
 
 
+def test_an_export_does_not_take_the_place_of_its_store(url: str, ada: BrainMemory, tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(tmp_path / "memory.db")
+    for name in ("memory.db", "link.db"):
+        said = fails("export", "--output", tmp_path / name, "--url", url, "--user", "ada")
+        assert said == f"{tmp_path / name} is the store itself: give the export a file of its own"
+    assert ada.count() == 2
+
+
 def test_export_replaces_a_file_as_a_whole(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     file = written(tmp_path / "out.jsonl", "old")
     assert run("export", "--url", url, "--user", "ada", "--output", file).exit_code == 0

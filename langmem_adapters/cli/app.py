@@ -257,6 +257,8 @@ def export(
     if output is None:
         for line in lines:
             typer.echo(line, nl=False)
+    elif (own := file_of_settings(settings)) is not None and output.resolve() == own.resolve():
+        raise ConfigurationError(f"{output} is the store itself: give the export a file of its own")
     else:
         _replace(output.resolve(), lines)
 
