@@ -302,6 +302,22 @@ def test_values_that_the_classes_refuse_are_refused() -> None:
         to_message(chat)
 
 
+def test_images_of_ones_own_beside_a_message_are_kept() -> None:
+    chat = ChatMessage("Look.")
+    chat.additional_kwargs = {"images": ["a.png", "b.png"]}
+    assert from_message(to_message(chat)) == chat
+
+
+@pytest.mark.parametrize("left", [[], [{"type": "text", "text": "a"}]])
+def test_a_layout_that_does_not_fit_what_is_left_of_a_message_is_not_followed(
+    left: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    thoughts = [ThinkingBlock(content=text, num_tokens=1) for text in ("one", "two")]
+    message = to_message(ChatMessage(role="assistant", blocks=thoughts)).model_copy(update={"content": left})
+    assert from_message(message).blocks == [TextBlock(text=part["text"]) for part in left]
+    assert "'blocks' cannot be read" in caplog.text
+
+
 def test_what_holds_itself_is_refused_as_what_cannot_be_stored() -> None:
     endless: dict[str, Any] = {}
     endless["within"] = [endless]
