@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -34,6 +34,7 @@ from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.llamaindex import BrainChatStore, SyncBrainChatStore
 from langmem_adapters.protocols import Page, Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.faults import Overtaken
 from tests.loops import ticking
 from tests.test_convert_llamaindex import BLOCKS, KWARGS
 
@@ -808,6 +809,23 @@ async def test_what_is_deleted_goes_from_the_archive_too_and_is_not_imported_aga
     assert brain.delete([ids[0]]) == 0
     Sessions(any_store, user="ada").import_(sessions.export())
     assert await both(any_store, "ada") == [["two"], ["four"]]
+
+
+async def test_what_is_deleted_from_the_archive_at_this_moment_is_not_imported_into_it(any_store: Store) -> None:
+    elsewhere = MemoryStore()
+    await BrainChatStore(store=elsewhere).set_messages("s", said("one", "two"))
+    (first, _) = BrainMemory(elsewhere, "s").messages()
+    await BrainChatStore(store=elsewhere).archive_oldest_messages("s", 1)
+    lines = list(Sessions(elsewhere).export())
+    await BrainChatStore(store=any_store).set_messages("s", said("own", "here"))
+    await BrainChatStore(store=any_store).archive_oldest_messages("s", 1)
+
+    def others() -> None:
+        Sessions(any_store).import_(lines)
+        BrainMemory(any_store, "s").delete([first.id])
+
+    Sessions(cast("Store", Overtaken(any_store, others))).import_(lines)
+    assert await both(any_store) == [["own"], ["here", "two"]]
 
 
 async def test_a8_what_was_archived_elsewhere_stays_where_it_is_here(any_store: Store) -> None:
