@@ -26,6 +26,7 @@ from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
     CitableBlock,
+    CitationBlock,
     CompletionResponse,
     ImageBlock,
     LLMMetadata,
@@ -350,6 +351,7 @@ def test_a_stream_is_kept_with_the_text_of_its_deltas() -> None:
     texts = [TextBlock(text="a"), TextBlock(text="b")]
     several = ChatResponse(message=ChatMessage(role="assistant", blocks=texts), delta="ab")
     assert came_to([several]).message == several.message
+    assert came_to([several, several.model_copy(update={"delta": None})]).message == several.message
     llm = cached(MockLLM(max_tokens=3))
     live = "".join(response.delta or "" for response in llm.stream_complete("Hi"))
     assert llm.complete("Hi").text == live == "text text text"
@@ -1227,13 +1229,21 @@ def test_arguments_that_read_like_an_id_come_back_as_they_were() -> None:
         assert (call.tool_name, call.tool_kwargs) == ("find", {"user": "7"})
 
 
-@pytest.mark.parametrize("within", [False, True])
-def test_a_file_is_known_by_what_is_in_it(tmp_path: Path, *, within: bool) -> None:
+@pytest.mark.parametrize(
+    "block_of",
+    [
+        lambda picture: picture,
+        lambda picture: CitableBlock(title="Animals", source="a book", content=[picture]),
+        lambda picture: CitationBlock(
+            title="Animals", source="a book", cited_content=picture, additional_location_info={}
+        ),
+    ],
+)
+def test_a_file_is_known_by_what_is_in_it(tmp_path: Path, block_of: Callable[[ImageBlock], Any]) -> None:
     file = tmp_path / "picture.png"
     file.touch()
     llm = cached(Scripted(script=["a cat", "a dog"]))
-    picture = ImageBlock(path=str(file))
-    block = CitableBlock(title="Animals", source="a book", content=[picture]) if within else picture
+    block = block_of(ImageBlock(path=str(file)))
     asked = [ChatMessage(role="user", blocks=[TextBlock(text="What is it?"), block])]
     for content, said in ((b"cat", "a cat"), (b"dog", "a dog"), (b"cat", "a cat")):
         file.write_bytes(content)
