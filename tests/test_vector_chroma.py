@@ -24,6 +24,7 @@ from typing import Any
 import chromadb
 import httpx
 import pytest
+from chromadb.api.client import Client
 from chromadb.api.models.Collection import Collection
 from chromadb.config import Settings
 
@@ -250,6 +251,47 @@ def test_a_client_may_be_given_and_stays_open(tmp_path: Path) -> None:
         index.close()
         assert client.count_collections() == 1
         assert found(index, "bike") == ["a"]
+
+
+def test_a_search_goes_on_where_its_index_is_closed_in_the_middle(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = index_at(folder)
+    index.apply(NOTES, upsert=[Document("a", "bike")])
+    index.close()
+    fetched, closed = threading.Event(), threading.Event()
+    real = Client.get_collection
+
+    def slow(client: Any, *args: Any, **options: Any) -> Any:
+        collection = real(client, *args, **options)
+        fetched.set()
+        assert closed.wait(20)
+        return collection
+
+    monkeypatch.setattr(Client, "get_collection", slow)
+    with ThreadPoolExecutor(1) as pool:
+        search = pool.submit(found, index, "bike")
+        assert fetched.wait(20)
+        index.close()
+        closed.set()
+        assert search.result(20) == ["a"]
+    assert _tried(folder) is None  # whoever was last has left the folder
+    assert sorted(found(index, "bike")) == ["a", "child"]  # and nothing of the client that was closed is in use
+    index.close()
+
+
+def test_many_indexes_of_a_folder_are_opened_and_closed_at_the_same_time(folder: str) -> None:
+    with contextlib.closing(index_at(folder)) as index:
+        index.apply(NOTES, upsert=[Document("a", "bike")])
+    for _ in range(5):
+        together = threading.Barrier(8)
+
+        def search(_: int, together: threading.Barrier = together) -> list[str]:
+            with contextlib.closing(index_at(folder)) as index:
+                together.wait(20)
+                return found(index, "bike")
+
+        with ThreadPoolExecutor(8) as pool:
+            assert [*pool.map(search, range(8))] == [["a"]] * 8
+    assert _tried(folder) is None
 
 
 def test_a_search_by_hnsw_misses_next_to_nothing(folder: str) -> None:

@@ -36,6 +36,7 @@ _ABOUT = "langmem"
 _SQLITE = (3, 35)  # else chromadb refuses its import
 _INDEX = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200}}
 _importing = ForkSafeLock()  # no child is forked in the middle of it
+_opening = ForkSafeLock()  # Chroma shares one system among all clients of a folder, and counts them unguarded
 
 
 @cache
@@ -95,6 +96,8 @@ class ChromaVectors:
     def _start(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
+        self._calls = 0  # that are under way
+        self._leaving = False
         self._client: Any = None
         self._collections: OrderedDict[str, Any] = OrderedDict()
 
@@ -149,14 +152,21 @@ class ChromaVectors:
             self._drop(name)
 
     def close(self) -> None:
-        """Close the client, unless it was given, and leave the folder to others."""
+        """Close the client, unless it was given, and leave the folder to others: once no call is under way."""
         if self._pid != os.getpid():
             return
         with self._lock:
-            client, self._client = self._client, None
-            self._collections.clear()
-            if client is None or self._given is not None:
-                return
+            self._leaving = True
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._calls or not self._leaving:
+            return
+        client, self._client, self._leaving = self._client, None, False
+        self._collections.clear()
+        if client is None or self._given is not None:
+            return
+        with no_fork, _opening.held():
             client.close()
             if self._folder:
                 let_go(os.path.realpath(self._folder))
@@ -248,16 +258,18 @@ class ChromaVectors:
     def _opened(self) -> Any:
         Path(self._folder).mkdir(parents=True, exist_ok=True)
         folder = os.path.realpath(self._folder)
-        if not hold(folder):
-            raise ConfigurationError(
-                f"another process uses {self._name}, which one at a time may do: run `chroma run --path "
-                f"{self._folder}` and give every process chroma+http://localhost:8000"
-            )
-        try:
-            return _driver().chromadb.PersistentClient(folder, settings=_driver().Settings(anonymized_telemetry=False))
-        except BaseException:
-            let_go(folder)
-            raise
+        with no_fork, _opening.held():
+            if not hold(folder):
+                raise ConfigurationError(
+                    f"another process uses {self._name}, which one at a time may do: run `chroma run --path "
+                    f"{self._folder}` and give every process chroma+http://localhost:8000"
+                )
+            try:
+                settings = _driver().Settings(anonymized_telemetry=False)
+                return _driver().chromadb.PersistentClient(folder, settings=settings)
+            except BaseException:
+                let_go(folder)
+                raise
 
     @staticmethod
     def _reached(host: str, port: int, ssl: bool) -> Any:
@@ -277,6 +289,8 @@ class ChromaVectors:
     def _failures(self) -> Iterator[None]:
         if self._pid != os.getpid():  # Chroma's threads are the parent's, and one of them may hold the lock for ever
             self._start()
+        with self._lock:
+            self._calls += 1
         try:
             yield
         except LangmemError:
@@ -291,6 +305,10 @@ class ChromaVectors:
             if type(error).__name__ != "PanicException":  # of Rust, which is no Exception
                 raise
             raise SearchError(f"{self._name} failed: its files may be damaged") from error
+        finally:
+            with self._lock:
+                self._calls -= 1
+                self._leave()
 
 
 # ---- what Chroma is given
