@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import http.server
@@ -251,6 +252,12 @@ def test_a_client_may_be_given_and_stays_open(tmp_path: Path) -> None:
         index.close()
         assert client.count_collections() == 1
         assert found(index, "bike") == ["a"]
+
+
+def test_an_asynchronous_client_is_refused_where_it_is_given(server: ChromaServer) -> None:
+    client = asyncio.run(chromadb.AsyncHttpClient(host="127.0.0.1", port=server.port))
+    with pytest.raises(ConfigurationError, match=r"a client that is not asynchronous, .* and not in AsyncClient$"):
+        index_at(client)
 
 
 def test_a_search_goes_on_where_its_index_is_closed_in_the_middle(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:

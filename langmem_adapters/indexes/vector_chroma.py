@@ -20,6 +20,7 @@ from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Embedding, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, MissingDependency, SearchError
+from langmem_adapters.flow import is_coroutine
 from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check
 from langmem_adapters.indexes.vector_chroma_url import FORMS, folder_of, server_of
 from langmem_adapters.indexes.vector_lock import hold, let_go
@@ -73,10 +74,11 @@ class ChromaVectors:
     """
 
     def __init__(self, place: Any) -> None:
-        if not isinstance(place, str) and not hasattr(place, "get_or_create_collection"):
+        begin = getattr(place, "get_or_create_collection", None)
+        if not isinstance(place, str) and (begin is None or is_coroutine(begin)):
             raise ConfigurationError(
-                f"vectors lie in Chroma, given as {FORMS} or as a client, or in NodeVectors(store) of"
-                f" langmem_adapters.llamaindex, and not in {type(place).__name__}"
+                f"vectors lie in Chroma, given as {FORMS} or as a client that is not asynchronous, or in"
+                f" NodeVectors(store) of langmem_adapters.llamaindex, and not in {type(place).__name__}"
             )
         if not (_is_installed("chromadb") and _is_installed("numpy")):
             raise MissingDependency("chromadb", "chroma")
@@ -104,7 +106,7 @@ class ChromaVectors:
     def mark(self, name: str) -> Watermark | None:
         with self._failures():
             collection = self._fetched(name)
-        return None if collection is None else _mark(collection)
+            return None if collection is None else _mark(collection)
 
     def change(
         self,
