@@ -543,6 +543,28 @@ def test_a_change_that_another_process_overtakes_leaves_nothing_behind(meanwhile
         assert ledger.execute("SELECT count(*) FROM langmem_nodes").fetchone() == (0,)
 
 
+def test_h5_a_search_finds_nothing_of_a_namespace_that_is_begun_as_its_own_is_cleared(tmp_path: Path) -> None:
+    class Overtaken(SimpleVectorStore):
+        def query(self, query: VectorStoreQuery, **options: Any) -> VectorStoreQueryResult:
+            nearest = super().query(query, **options)
+            if deeds:
+                deeds.pop()()
+            return nearest
+
+    deeds: list[Callable[[], None]] = []
+    store = Overtaken()
+    slow, other = (VectorIndex(NodeVectors(store, tmp_path / "ledger.db"), words()) for _ in range(2))
+    slow.apply(("ada",), upsert=[Document("ada's", "red bike")])
+
+    def overtake() -> None:
+        other.clear(("ada",))
+        other.apply(("bob",), upsert=[Document("bob's", "red bike")])
+
+    deeds.append(overtake)
+    assert slow.search(("ada",), "red bike", 9) == []
+    assert [hit.id for hit in slow.search(("bob",), "red bike", 9)] == ["bob's"]
+
+
 @local
 def test_a_memory_in_a_vector_store_of_llamaindex(tmp_path: Path) -> None:
     """As the docs have it: opened by its place, searched by meaning, pruned and erased with its user."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import sqlite3
 import threading
 import uuid
@@ -200,9 +201,11 @@ class NodeVectors:
         if mark is not None and not mark.maker.fits(maker):
             self._clear(name)
         with search_errors("vector"), self._ledger.writing() as connection, connection:
+            # Any number, as one that is given in turn is given again, where others still ask for what had it before.
             connection.execute(
-                "INSERT OR IGNORE INTO langmem_node_namespaces (name, generation, embedder) VALUES (?, ?, ?)",
-                (name, self._new_id(), to_bytes(maker.embedder)),
+                "INSERT OR IGNORE INTO langmem_node_namespaces (number, name, generation, embedder)"
+                " VALUES (?, ?, ?, ?)",
+                (int.from_bytes(os.urandom(6), "big"), name, self._new_id(), to_bytes(maker.embedder)),
             )
             connection.execute(
                 "UPDATE langmem_node_namespaces SET dimension = coalesce(dimension, ?) WHERE name = ?",
