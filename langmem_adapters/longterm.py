@@ -160,7 +160,7 @@ class LongTermMemory(Shared):
         return await arun(self._get(memory_id))
 
     def update(self, memory_id: str, text: str) -> bool:
-        """Correct what a memory says; False, if there is none of this id.
+        """Correct what a memory says; False, if there is none of this id. Pictures beside its text stay.
 
         The old words, said again later, are a memory of their own; the same message (its session and id) again is not.
         """

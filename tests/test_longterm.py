@@ -317,6 +317,22 @@ def test_a_memory_is_corrected_by_a_text_and_by_nothing_else(memory: LongTermMem
     assert texts(memory.search("bike")) == ["My bike is red."]
 
 
+def test_a_correction_of_a_text_leaves_the_picture_beside_it(memory: LongTermMemory) -> None:
+    picture = {"type": "image", "url": "https://example.org/bike.png"}
+    shed, sure = {"type": "text", "text": "My bike is in the shed."}, {"type": "text", "text": "I am sure."}
+    memory.add([Message(role="user", content=[picture, shed, sure])])
+    (kept,) = memory.all()
+    garage = {"type": "text", "text": "My bike is in the garage."}
+    for text, content in [(kept.message.text, [picture, shed, sure]), (garage["text"], [picture, garage])]:
+        assert memory.update(kept.id, text) is True
+        assert [(m.message.content, m.corrected) for m in memory.all()] == [(content, content[1] != shed)]
+    assert (texts(memory.search("garage")), memory.search("shed")) == ([garage["text"]], [])
+    memory.add([Message(role="user", content=[picture])])
+    picture_alone = next(m.id for m in memory.all() if m.id != kept.id)
+    assert memory.update(picture_alone, "My tricycle.") is True
+    assert memory.get(picture_alone).message.content == [{"type": "text", "text": "My tricycle."}, picture]  # type: ignore[union-attr]
+
+
 def said(memory: LongTermMemory) -> list[tuple[str, list[str]]]:
     return [(m.message.text, [f"{o.session} {o.message_id}" for o in m.occurrences]) for m in memory.all()]
 

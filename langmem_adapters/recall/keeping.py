@@ -9,7 +9,16 @@ from langmem_adapters.errors import Conflict
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.model import Memory, Message, MessageData
 from langmem_adapters.protocols import Store
-from langmem_adapters.recall.memories import Reading, is_corrected, memory_id, merged, note, said_again, unknown
+from langmem_adapters.recall.memories import (
+    Reading,
+    is_corrected,
+    is_text,
+    memory_id,
+    merged,
+    note,
+    said_again,
+    unknown,
+)
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.validation import check_text
 
@@ -96,7 +105,7 @@ def correct(records: Records, id_: str, text: str, reading: Reading, *, ttl: flo
         memory = reading.memory(id_, found[id_]) if found else None
         if memory is None:
             return False
-        (message,) = as_kept(records.store, [memory.message.model_copy(update={"content": text})])
+        (message,) = as_kept(records.store, [_saying(text, memory.message)])
         update = {"message": message, "corrected": _is_correction(memory, message)}
         changed = memory.model_copy(update=update)
         try:
@@ -104,6 +113,19 @@ def correct(records: Records, id_: str, text: str, reading: Reading, *, ttl: flo
         except Conflict:
             continue
         return True
+
+
+def _saying(text: str, message: Message) -> Message:
+    """The message with this text, where its own begins; pictures, and what else is in it beside text, stay."""
+    if text == message.text:
+        return message
+    blocks = [] if isinstance(message.content, str) else message.content
+    beside = [block for block in blocks if not is_text(block)]
+    if not beside:
+        return message.model_copy(update={"content": text})
+    place = next((n for n, block in enumerate(blocks) if is_text(block)), 0)
+    beside.insert(place, {"type": "text", "text": text})
+    return message.model_copy(update={"content": beside})
 
 
 def _is_correction(memory: Memory, message: Message) -> bool:

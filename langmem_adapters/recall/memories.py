@@ -17,6 +17,7 @@ __all__ = [
     "SPEAKERS",
     "Reading",
     "is_corrected",
+    "is_text",
     "memory_id",
     "merged",
     "metadata_of",
@@ -136,6 +137,11 @@ def merged(memory: Memory, known: bytes | None, reading: Reading) -> bytes:
 def normal(text: str) -> str:
     """A text without differences of white space."""
     return " ".join(text.split())
+
+
+def is_text(block: str | dict[Any, Any]) -> bool:
+    """Whether a block of content is text, which a message's text is made of."""
+    return isinstance(block, str) or isinstance(block.get("text"), str)
 
 
 def metadata_of(message: Message, said: Occurrence) -> dict[str, Any]:

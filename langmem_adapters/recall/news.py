@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from langmem_adapters.flow import Flow
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.language.analysis import analyze
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
-from langmem_adapters.recall.memories import SPEAKERS
+from langmem_adapters.recall.memories import SPEAKERS, is_text
 
 __all__ = ["find_news"]
 
@@ -62,10 +61,6 @@ def _kept(messages: Sequence[Message], long_term: LongTermMemory) -> Flow[list[b
 def _words(message: Message) -> tuple[str, ...]:
     """What a message says; its text itself, where that has no words. Pictures and calls of tools say what they are."""
     words = tuple(analyze(message.text)) or (message.text.strip(),)
-    blocks = [] if isinstance(message.content, str) else [each for each in message.content if not _is_text(each)]
+    blocks = [] if isinstance(message.content, str) else [each for each in message.content if not is_text(each)]
     calls = [(call.name, call.args) for call in message.tool_calls]
     return (*words, fingerprint(blocks, calls))
-
-
-def _is_text(block: str | dict[Any, Any]) -> bool:
-    return isinstance(block, str) or isinstance(block.get("text"), str)
