@@ -285,6 +285,23 @@ def test_a_search_goes_on_where_its_index_is_closed_in_the_middle(folder: str, m
     index.close()
 
 
+def test_a_search_of_what_is_cleared_in_the_middle_finds_nothing(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with contextlib.closing(index_at(folder)) as index, contextlib.closing(index_at(folder)) as other:
+        other.apply(NOTES, upsert=[Document("a", "bike")])
+        real = Client.get_collection
+
+        def overtaken(client: Any, *args: Any, **options: Any) -> Any:
+            collection = real(client, *args, **options)
+            monkeypatch.undo()
+            other.clear(NOTES)
+            return collection
+
+        monkeypatch.setattr(Client, "get_collection", overtaken)
+        assert found(index, "bike") == []
+        other.apply(NOTES, upsert=[Document("b", "bike")])
+        assert found(index, "bike") == ["b"]
+
+
 def test_many_indexes_of_a_folder_are_opened_and_closed_at_the_same_time(folder: str) -> None:
     with contextlib.closing(index_at(folder)) as index:
         index.apply(NOTES, upsert=[Document("a", "bike")])

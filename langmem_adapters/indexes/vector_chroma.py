@@ -180,15 +180,16 @@ class ChromaVectors:
 
     def _read(self, name: str, maker: EmbedderSpec, ask: Callable[[Any], T]) -> T | None:
         """What a collection answers; None: there is none that this maker's vectors may be compared with."""
+
+        def answer(collection: Any) -> T | None:
+            if collection is not None and _mark(collection).maker.fits(maker):
+                with contextlib.suppress(_driver().NotFoundError):  # it is cleared at this moment, or was begun anew
+                    return _answered(collection, ask)
+            return None
+
         with self._failures():
-            known = self._collections.get(name)
-            if known is not None and _mark(known).maker.fits(maker):
-                with contextlib.suppress(_driver().NotFoundError):  # another process has begun it anew
-                    return _answered(known, ask)
-            collection = self._fetched(name)
-            if collection is None or not _mark(collection).maker.fits(maker):
-                return None
-            return _answered(collection, ask)
+            found = answer(self._collections.get(name))
+            return answer(self._fetched(name)) if found is None else found
 
     def _fetched(self, name: str) -> Any:
         try:
@@ -333,9 +334,8 @@ def _about(maker: EmbedderSpec, position: Position | None) -> dict[str, str]:
 def _mark(collection: Any) -> Watermark:
     about = json.loads((collection.metadata or {}).get(_ABOUT, "{}"))
     position = about.get("position")
-    return Watermark(
-        EmbedderSpec(about.get("embedder", ""), about.get("dimension")), position and (position[0], position[1])
-    )
+    maker = EmbedderSpec(about.get("embedder", ""), about.get("dimension"))
+    return Watermark(maker, position and (position[0], position[1]))
 
 
 def _parts(values: Sequence[T], size: int) -> Iterator[list[T]]:
