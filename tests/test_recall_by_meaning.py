@@ -168,3 +168,13 @@ def test_cosines_that_lie_close_together_weigh_as_others_do() -> None:
         found.append([{*texts(memory.search(question, 5))} for question in asked])
     same = sum(len(one & other) for one, other in zip(*found, strict=True))
     assert same >= 0.87 * 5 * len(asked)
+
+
+def test_among_many_that_are_not_wanted_a_wanted_one_is_found_by_its_meaning(any_store: Store) -> None:
+    memory = LongTermMemory(any_store, open_index("memory:"), vectors=open_vectors("memory:", Meanings()), user="ada")
+    memory.add(said(*(f"My pet is number {n}." for n in range(60))), session="a")
+    memory.add([Message(role="assistant", content="Your tom is in the hut.")], session="b")
+    memory.flush()
+    found = memory.search("cat", 2, where=lambda one: one.message.role == "assistant", explain=True)
+    assert texts(found) == ["Your tom is in the hut."]
+    assert "words" not in found[0].signals
