@@ -7,7 +7,9 @@ import importlib
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -541,6 +543,29 @@ def test_a_change_that_another_process_overtakes_leaves_nothing_behind(meanwhile
     assert len(store.data.embedding_dict) == 0
     with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as ledger:
         assert ledger.execute("SELECT count(*) FROM langmem_nodes").fetchone() == (0,)
+
+
+def test_places_of_one_vector_store_take_turns(tmp_path: Path) -> None:
+    """LlamaIndex's own is a dictionary, and a place that is too late begins its namespace anew."""
+    store, together = SimpleVectorStore(), threading.Barrier(4)
+
+    def write(n: int) -> None:
+        index = VectorIndex(NodeVectors(store, tmp_path / "ledger.db"), words())
+        together.wait(20)
+        for change in range(20):
+            documents = [Document(f"{n}-{change}-{k}", "red bike") for k in range(5)]
+            while True:
+                since = index.position(NOTES) or START
+                with contextlib.suppress(Conflict):
+                    index.apply(NOTES, upsert=documents, position=(since[0] + 1, "entry"), since=since)
+                    break
+            index.search(NOTES, "bike", 5)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    index = VectorIndex(NodeVectors(store, tmp_path / "ledger.db"), words())
+    assert index.position(NOTES) == (80, "entry")
+    assert len(index.search(NOTES, "red bike", 1_000)) == len(store.data.embedding_dict) == 400
 
 
 def test_h5_a_search_finds_nothing_of_a_namespace_that_is_begun_as_its_own_is_cleared(tmp_path: Path) -> None:

@@ -318,6 +318,30 @@ def test_many_indexes_of_a_folder_are_opened_and_closed_at_the_same_time(folder:
     assert _tried(folder) is None
 
 
+def test_indexes_of_one_folder_take_turns_and_begin_nothing_anew(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped: list[str] = []
+    real = Client.delete_collection
+
+    def delete(client: Any, name: str) -> None:
+        dropped.append(name)
+        real(client, name)
+
+    monkeypatch.setattr(Client, "delete_collection", delete)
+
+    def write(n: int) -> None:
+        records = _records(folder, tmp_path / "notes.db")
+        for change in range(10):
+            records.put({f"{n}-{change}": b"bike"})
+            records.follow()
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(write, range(6)))
+    assert len(found(index_at(folder), "bike")) == 60
+    assert dropped == []
+
+
 def test_a_search_by_hnsw_misses_next_to_nothing(folder: str) -> None:
     chance = random.Random(3)
     known = {f"d{n}": [chance.gauss(0, 1) for _ in range(48)] for n in range(3_000)}

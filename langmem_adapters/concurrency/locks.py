@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Hashable, Iterator
 from typing import Any
 
-__all__ = ["ForkSafeLock", "let_go"]
+__all__ = ["ForkSafeLock", "let_go", "lock_of"]
 
 
 class ForkSafeLock:
@@ -54,8 +55,23 @@ class ForkSafeLock:
         return self._by_process.setdefault(os.getpid(), threading.RLock())  # the first of several threads makes it
 
 
+def lock_of(place: Hashable) -> ForkSafeLock:
+    """The one lock that this process has for a place, as long as anybody holds on to it.
+
+    >>> kept = lock_of("a folder")
+    >>> kept is lock_of("a folder")
+    True
+    """
+    with _making.held():
+        return _of_places.setdefault(place, ForkSafeLock())
+
+
 def let_go(lock: Any) -> None:
     """Release an RLock, and what an interrupt has left of it: no thread takes it twice."""
     with contextlib.suppress(RuntimeError):  # as soon as it is not this thread's any more
         while True:
             lock.release()
+
+
+_making = ForkSafeLock()
+_of_places: weakref.WeakValueDictionary[Hashable, ForkSafeLock] = weakref.WeakValueDictionary()

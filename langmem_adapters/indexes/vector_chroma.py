@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from langmem_adapters.concurrency.forks import no_fork
-from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.concurrency.locks import ForkSafeLock, lock_of
 from langmem_adapters.embedding import Embedding, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, MissingDependency, SearchError
 from langmem_adapters.flow import is_coroutine
@@ -63,10 +63,10 @@ class ChromaVectors:
     are, and the more of them are nearly the same, the more it may miss.
 
     Chroma has no transactions: a search may see a change half done, and a crash leaves the position before it, so
-    that it is applied again. Threads take turns; of two processes that follow one store on a server, the one that is
-    too late may find out after its change, and then the namespace is begun anew. A folder belongs to one process at a
-    time: Chroma would give a second one old results, and can damage the files. Chroma is never given an embedding
-    function, which would download a model.
+    that it is applied again. The threads of a process take turns; of two processes that follow one store on a server,
+    the one that is too late may find out after its change, and then the namespace is begun anew. A folder belongs to
+    one process at a time: Chroma would give a second one old results, and can damage the files. Chroma is never given
+    an embedding function, which would download a model.
 
     Args:
         place: "chroma:///folder", "chroma+http://host:port", "chroma+https://host:port", or a ready client of
@@ -92,7 +92,7 @@ class ChromaVectors:
         self._folder = folder_of(place) if isinstance(place, str) else ""
         self._server = server_of(place) if isinstance(place, str) and not self._folder else None
         self._name = self._folder or ("{}:{}".format(*self._server) if self._server else "the given client")
-        self._changing = ForkSafeLock()
+        self._changing = lock_of(self._name if self._given is None else id(place))
         self._start()
 
     def _start(self) -> None:

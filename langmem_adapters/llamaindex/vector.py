@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import sqlite3
-import threading
 import uuid
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQuery
 
-from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.concurrency.locks import ForkSafeLock, lock_of
 from langmem_adapters.embedding import Embedding, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, SearchError, search_errors
 from langmem_adapters.files.database import Database
@@ -57,8 +56,8 @@ class NodeVectors:
     looked for where many vectors are nearly the same: that is made good where fewer come back than were asked for, and
     cannot be seen where enough do.
 
-    Threads take turns; of two processes with one ledger, the one that is too late finds out after its change, as
-    a store changes nothing on a condition, and then the namespace is begun anew.
+    The threads of a process take turns; of two processes with one ledger, the one that is too late finds out after its
+    change, as a store changes nothing on a condition, and then the namespace is begun anew.
 
     Args:
         store: The vector store.
@@ -93,9 +92,10 @@ class NodeVectors:
         self._ledger = Database(ledger, schema=_SCHEMA, name="nodes")
         self._batch = batch
         self._new_id = new_id
-        self._changing = ForkSafeLock()
+        place = self._ledger.place
+        self._changing = ForkSafeLock() if place.in_memory else lock_of(place.path)
         # A dictionary, which no thread may change while another goes through it.
-        self._alone = threading.Lock() if isinstance(store, SimpleVectorStore) else contextlib.nullcontext()
+        self._alone = lock_of(id(store)).held if isinstance(store, SimpleVectorStore) else contextlib.nullcontext
 
     def mark(self, name: str) -> Watermark | None:
         """What is known of a namespace; None: not begun."""
@@ -258,7 +258,7 @@ class NodeVectors:
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
         try:
-            with self._alone:
+            with self._alone():
                 yield
         except Exception as error:
             raise SearchError(f"{type(self._store).__name__} failed: {type(error).__name__}") from error
