@@ -202,6 +202,19 @@ def test_nothing_that_fails_in_the_background_stops_it_for_ever(
 
 
 @pytest.mark.usefixtures("at_once")
+def test_what_fails_again_and_again_is_counted_each_time_and_logged_once_a_cause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    vectors = Watched(Model())
+    memory = memory_of(vectors)
+    for vectors.failure in (ModelError("the model is away"), MemoryError(), ModelError("the model is away")):
+        memory.add([say("My couch is red.")])
+    assert memory.stats()["behind"] == 3
+    said = [record.getMessage().rpartition(": ")[2] for record in caplog.records]
+    assert said == ["the model is away", "MemoryError"]
+
+
+@pytest.mark.usefixtures("at_once")
 def test_a_search_tries_again_what_failed_but_not_every_search() -> None:
     now, store = [1000.0], MemoryStore()
     vectors = Watched(Model())
