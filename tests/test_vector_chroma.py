@@ -623,6 +623,22 @@ class Refuses(http.server.BaseHTTPRequestHandler):
         """Keep it to itself."""
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not list a process's files")
+def test_a10_who_forgets_to_close_an_index_leaves_no_connections_behind(server: ChromaServer) -> None:
+    def search() -> int:
+        found(index_at(server.url), "bike")
+        gc.collect()
+        return len([*Path("/proc/self/fd").iterdir()])
+
+    before = search()
+    assert [search() for _ in range(3)] == [before] * 3
+    index = index_at(server.url)
+    for _ in range(3):  # nor does who closes one, and goes on
+        found(index, "bike")
+        index.close()
+        assert found(index, "bike") == []
+
+
 def test_a_client_that_cannot_be_made_hangs_up() -> None:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server, ThreadPoolExecutor(1) as threads:
         server.left = threading.Event()  # type: ignore[attr-defined]

@@ -250,7 +250,7 @@ class ChromaVectors:
 
     def _connected(self) -> Any:
         # A server is not waited for under the lock, where everybody would wait in turn.
-        reached = self._reached(*self._server) if self._client is None and self._server else None
+        reached = _driver().reached(*self._server, self) if self._client is None and self._server else None
         with self._lock:
             if self._client is None:
                 self._client = self._given or reached or self._opened()
@@ -273,16 +273,6 @@ class ChromaVectors:
             except BaseException:
                 let_go(folder)
                 raise
-
-    @staticmethod
-    def _reached(host: str, port: int, ssl: bool) -> Any:
-        driver = _driver()
-        try:
-            return driver.chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=driver.timeout_settings())
-        except ValueError as error:  # in which Chroma turns whatever keeps it from a server
-            if isinstance(why := error.__context__, driver.httpx.TransportError):
-                raise why from None
-            raise
 
     def _batch(self, dimension: int | None) -> int:
         most = int(self._connected().get_max_batch_size())

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import weakref
+from typing import Any
+
 from langmem_adapters.errors import MissingDependency
 
 try:
     import chromadb
     import httpx
-    from chromadb.config import Settings
+    from chromadb.api.shared_system_client import SharedSystemClient
+    from chromadb.config import Settings, System
     from chromadb.errors import InternalError, NotFoundError
 
     from langmem_adapters.indexes.vector_chroma_nearest import cosines, nearest  # imports NumPy, which Chroma brings
@@ -15,4 +20,27 @@ try:
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
 
-__all__ = ["InternalError", "NotFoundError", "Settings", "chromadb", "cosines", "httpx", "nearest", "timeout_settings"]
+__all__ = ["InternalError", "NotFoundError", "Settings", "chromadb", "cosines", "httpx", "nearest", "reached"]
+
+
+def reached(host: str, port: int, ssl: bool, owner: object) -> Any:
+    """A client of a server, which ends with its owner if nobody closes it before: Chroma keeps its sockets for ever."""
+    try:
+        client: Any = chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=timeout_settings())
+    except ValueError as error:  # in which Chroma turns whatever keeps it from a server
+        if isinstance(why := error.__context__, httpx.TransportError):
+            raise why from None
+        raise
+    systems = [client._system, client._admin_client._system]  # noqa: SLF001 - each has a socket
+    weakref.finalize(owner, _end, systems, os.getpid()).atexit = False
+    return client
+
+
+def _end(systems: list[System], pid: int) -> None:
+    """Not as the client itself does, under a lock: the thread that collects garbage may hold it."""
+    if pid == os.getpid():
+        known = SharedSystemClient._identifier_to_system  # noqa: SLF001 - where each is, under up to two names
+        for name in [name for name, system in list(known.items()) if system in systems]:
+            known.pop(name, None)
+        for system in systems:
+            system.stop()
