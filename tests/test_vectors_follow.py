@@ -254,6 +254,17 @@ def test_a_strict_search_tries_itself_what_failed_in_the_background_and_raises()
 
 
 @pytest.mark.usefixtures("at_once")
+def test_each_search_that_goes_on_by_words_is_counted_once() -> None:
+    model = Model()
+    memory = memory_of(Watched(model, remembered=0))
+    memory.add([say("My couch is red.")])
+    model.down = True
+    for n in range(1, 4):
+        assert texts(memory.search("couch")) == ["My couch is red."]
+        assert memory.stats()["degraded"] == n
+
+
+@pytest.mark.usefixtures("at_once")
 def test_what_a_rebuild_could_not_embed_is_embedded_by_a_search() -> None:
     now, model = [1000.0], Model()
     memory = memory_of(Watched(model, remembered=0), clock=lambda: now[0])
