@@ -16,7 +16,7 @@ import time
 import uuid
 from array import array
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -27,6 +27,7 @@ import httpx
 import pytest
 from chromadb.api.client import Client
 from chromadb.api.models.Collection import Collection
+from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
 
 from langmem_adapters.embedding import Embedder
@@ -282,6 +283,7 @@ def test_a_search_goes_on_where_its_index_is_closed_in_the_middle(folder: str, m
         assert search.result(20) == ["a"]
     assert _tried(folder) is None  # whoever was last has left the folder
     assert sorted(found(index, "bike")) == ["a", "child"]  # and nothing of the client that was closed is in use
+    assert _tried(folder)[0] == "ConfigurationError"  # nor is the new one closed before anybody says so
     index.close()
 
 
@@ -305,17 +307,40 @@ def test_a_search_of_what_is_cleared_in_the_middle_finds_nothing(folder: str, mo
 def test_many_indexes_of_a_folder_are_opened_and_closed_at_the_same_time(folder: str) -> None:
     with contextlib.closing(index_at(folder)) as index:
         index.apply(NOTES, upsert=[Document("a", "bike")])
-    for _ in range(5):
-        together = threading.Barrier(8)
 
-        def search(_: int, together: threading.Barrier = together) -> list[str]:
+    def search(_: int) -> list[list[str]]:
+        together.wait(20)
+        results = []
+        for _ in range(10):
             with contextlib.closing(index_at(folder)) as index:
-                together.wait(20)
-                return found(index, "bike")
+                results.append(found(index, "bike"))
+        return results
 
-        with ThreadPoolExecutor(8) as pool:
-            assert [*pool.map(search, range(8))] == [["a"]] * 8
+    together = threading.Barrier(8)
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(search, range(8))] == [[["a"]] * 10] * 8
     assert _tried(folder) is None
+
+
+def test_a_folder_that_is_opened_as_its_last_index_is_closed_stays_open(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, searches = SharedSystemClient._decrement_refcount, []
+
+    def overtaken(identifier: str) -> int:
+        left = real(identifier)
+        if left == 0:
+            searches.append(pool.submit(found, other, "bike"))
+            wait(searches, 1)  # it may be made to wait for the end of this
+        return left
+
+    with ThreadPoolExecutor(1) as pool, contextlib.closing(index_at(folder)) as other:
+        with contextlib.closing(index_at(folder)) as last:
+            last.apply(NOTES, upsert=[Document("a", "bike")])
+            monkeypatch.setattr(SharedSystemClient, "_decrement_refcount", overtaken)
+        monkeypatch.undo()
+        assert [search.result(20) for search in searches] == [["a"]]
+        assert found(other, "bike") == ["a"]
 
 
 def test_indexes_of_one_folder_take_turns_and_begin_nothing_anew(
