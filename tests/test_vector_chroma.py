@@ -261,6 +261,17 @@ def test_an_asynchronous_client_is_refused_where_it_is_given(server: ChromaServe
         index_at(client)
 
 
+def test_a_collection_whose_mark_is_damaged_is_a_search_error(tmp_path: Path) -> None:
+    with contextlib.closing(_client(tmp_path / "own")) as client:
+        index = index_at(client)
+        index.apply(NOTES, upsert=[Document("a", "bike")])
+        (collection,) = client.list_collections()
+        collection.modify(metadata={"langmem": "{"})
+        for ask in (index.position, index.holds):
+            with pytest.raises(SearchError, match=r"^the given client failed: JSONDecodeError$"):
+                ask(NOTES)
+
+
 def test_a_search_goes_on_where_its_index_is_closed_in_the_middle(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     index = index_at(folder)
     index.apply(NOTES, upsert=[Document("a", "bike")])
