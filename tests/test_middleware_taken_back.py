@@ -190,6 +190,19 @@ def test_an_edited_message_in_the_thread_itself() -> None:
     assert chat.shown == ["my card is secret", "answer 1", "q2"]
 
 
+@pytest.mark.parametrize("answer", [AIMessage("I noted [card]", id="a1"), RemoveMessage(id="a1")])
+def test_a_first_exchange_that_was_edited_as_a_whole_in_the_thread_itself(answer: BaseMessage) -> None:
+    chat = Chat()
+    chat.model.answer = lambda shown: AIMessage(f"I noted {shown[-1].text}", id=f"a{len(shown)}")
+    chat.ask("4111", "1")
+    chat.ask("q2")
+    chat.agent.update_state(CONFIG, {"messages": [HumanMessage("[card]", id="1"), answer]})
+    for question in ("q3", "q4"):
+        chat.ask(question)
+        assert chat.shown == chat.thread[:-1]
+    assert chat.shown[0] == "[card]"
+
+
 def test_back_to_long_ago_behind_the_window() -> None:
     chat = Chat(memory_k=4)
     for n in range(8):

@@ -155,6 +155,8 @@ def joined(
     replaced = {n for old, new in pairs if _stands_for(old, new) for n in old.keys}
     taken_back = 0 < len(own) == len(history)  # all that the session has, and then it is the thread that counts
     begin = _begin(*pairs[0]) if pairs else 0 if taken_back else start
+    edited = {history[n].id for n in own}  # the first exchange may be another one by now, under the same ids
+    begin = next((place for place in range(begin) if thread[place].id in edited), begin)
     conversation = [message for message in thread[:begin] if not is_said(message)]
     for n, old_message in enumerate(history):
         if n in places:
