@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import SummarizationMiddleware, before_model
+from langchain.agents.middleware import SummarizationMiddleware, after_model, before_model
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -21,6 +21,7 @@ from langgraph.types import Command, interrupt
 from langmem_adapters import BrainMemory, Message, SerializationError, StoreUnavailable
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import words_of
+from langmem_adapters.flow import run
 from langmem_adapters.langchain import BrainMemoryMiddleware, from_message, thread_to_history, to_message
 from langmem_adapters.langchain.caching.storable import legible, storable
 from langmem_adapters.langchain.threads.recording import first_new
@@ -144,9 +145,10 @@ def test_a_saved_thread_is_known_by_ids_and_a_clients_by_its_words() -> None:
     history = [Message(id="1", role="user", content="yes"), Message(id="2", role="assistant", content="ok")]
     same = Thread([HumanMessage("yes", id="1"), AIMessage("ok", id="2")])
     again = Thread([HumanMessage("yes", id="new 1"), AIMessage("ok", id="new 2")])
-    assert first_new(again, {}, Context(None, history), words_of) == 2
-    assert first_new(again, {"brain_began": ""}, Context(None, history), words_of) == 0
-    assert first_new(same, {"brain_began": ""}, Context(None, history), words_of) == 2
+    for brain in (None, memory().brain("s", user="ada")):
+        assert run(first_new(brain, again, {}, Context(None, history), words_of)) == 2
+        assert run(first_new(brain, again, {"brain_began": ""}, Context(None, history), words_of)) == 0
+        assert run(first_new(brain, same, {"brain_began": ""}, Context(None, history), words_of)) == 2
 
 
 # --- beside others that take messages out of the thread -----------------------------------------------------
@@ -200,6 +202,35 @@ def test_recall_is_for_the_question_though_it_was_taken_out() -> None:
     assert all("in the shed" in system(shown) for shown in model.seen)
 
 
+def test_recall_is_for_the_question_of_the_run_though_an_older_one_is_left() -> None:
+    ours, model = memory(recall_k=1), Scripted(answer=six_calls())
+    long_term = ours.brain("earlier", user="ada").long_term
+    assert long_term is not None
+    facts = ["My bike is in the shed.", "My car is in the street."]
+    long_term.add([Message(role="user", content=fact) for fact in facts], session="earlier")
+    agent = create_agent(model, [look], middleware=[ours, trim], checkpointer=InMemorySaver())
+    ask(agent, "Where is my bike?")
+    ask(agent, "Where is my car?")
+    assert texts(model.seen[-1])[0] == "Where is my bike?"
+    assert all(facts[1] in system(shown) and facts[0] not in system(shown) for shown in model.seen[7:])
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_model_is_shown_the_question_though_all_are_taken_out(*, first: bool) -> None:
+    @before_model
+    def newest(state: Any, runtime: Any) -> Any:  # noqa: ARG001 - LangChain passes it
+        return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *state["messages"][-3:]]}
+
+    ours, model = memory(), Scripted(answer=six_calls())
+    both = [ours, newest] if first else [newest, ours]
+    agent = create_agent(model, [look], system_prompt="Be kind.", middleware=both, checkpointer=InMemorySaver())
+    for n in range(2):
+        ask(agent, f"question {n}")
+        assert texts(model.seen[-1])[0] == f"question {n}"
+    assert [invalid(shown) for shown in model.seen if invalid(shown)] == []
+    assert [m.text for m in stored(ours) if m.role == "user"] == ["question 0", "question 1"]
+
+
 def test_what_a_filter_replaces_is_recorded_as_it_is_shown() -> None:
     @before_model
     def redact(state: Any, runtime: Any) -> Any:  # noqa: ARG001 - LangChain passes it
@@ -226,6 +257,37 @@ def test_what_is_replaced_once_it_was_shown_is_recorded_in_its_new_form() -> Non
     ask(agent, "my card is 4111")
     assert texts(stored(ours))[0] == "my card is [card]"
     assert not [message for message in stored(ours) if "4111" in message.text]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_was_deleted_does_not_come_back_where_the_mark_is_taken_out(any_store: Store, *, first: bool) -> None:
+    ours, model = memory(any_store), Scripted(answer=six_calls())
+    both = [ours, trim] if first else [trim, ours]
+    agent = create_agent(model, [look], middleware=both, checkpointer=InMemorySaver())
+    ask(agent, "my card is 4111")
+    brain = ours.brain("s", user="ada")
+    assert brain.delete([brain.messages()[0].id]) == 1
+    for n in range(2):
+        ask(agent, f"question {n}")
+    assert [m.text for m in stored(ours) if m.role == "user"] == ["question 0", "question 1"]
+    assert not [shown for shown in model.seen[7:] if "my card is 4111" in texts(shown)]
+    assert [invalid(shown) for shown in model.seen if invalid(shown)] == []
+
+
+def test_what_was_asked_is_recorded_though_the_thread_is_emptied() -> None:
+    @after_model
+    def forget(state: Any, runtime: Any) -> Any:  # noqa: ARG001 - LangChain passes it
+        return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES)]}
+
+    ours = memory()
+    agents = [
+        create_agent(Scripted(), middleware=[ours, *more], checkpointer=saver)
+        for saver in [InMemorySaver()]
+        for more in ([], [forget])
+    ]
+    for n, agent in enumerate(agents):
+        ask(agent, f"question {n}")
+    assert texts(stored(ours)) == ["question 0", "ok: question 0", "question 1"]
 
 
 def test_what_a_run_said_is_not_kept_in_the_state_once_it_is_recorded() -> None:

@@ -11,6 +11,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
+from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.langchain import BrainMemoryMiddleware, thread_to_history
 from langmem_adapters.llamaindex import BrainChatStore, SyncBrainChatStore
 from langmem_adapters.protocols import Store
@@ -169,6 +170,73 @@ def test_what_llamaindex_deleted_from_a_session_is_not_shown_from_the_thread(any
         chat.ask(shown[-1])
         assert chat.shown == left + shown
     assert chat.stored == [*left, "next", "answer 4", "more", "answer 5"]
+
+
+def without_last_exchange(chat: Chat, question: str) -> BaseMessage:
+    """Delete the last question from the session, and take its answer out of the thread."""
+    brain = chat.memory.brain("s", user="ada")
+    thread: list[BaseMessage] = chat.agent.get_state(CONFIG).values["messages"]
+    asked, answer = thread[-2:]
+    assert asked.text == question
+    assert brain.delete([str(asked.id)]) == 1
+    chat.agent.update_state(CONFIG, {"messages": [RemoveMessage(id=str(answer.id))]})
+    return asked
+
+
+def test_a_deleted_question_whose_answer_was_removed_from_the_thread_stays_away(any_store: Store) -> None:
+    chat = Chat(any_store)
+    chat.ask("q1")
+    chat.ask("my card is 4111")
+    without_last_exchange(chat, "my card is 4111")
+    for question in ("q2", "q3"):
+        chat.ask(question)
+        assert "my card is 4111" not in [*chat.shown, *chat.stored]
+    assert chat.shown == ["q1", "answer 1", "q2", "answer 3", "q3"]
+
+
+def test_a_deleted_question_that_is_asked_again_is_shown() -> None:
+    chat = Chat()
+    chat.ask("q1")
+    chat.ask("q2")
+    asked = without_last_exchange(chat, "q2")
+    chat.ask("q2, in other words", asked.id)
+    assert chat.shown == ["q1", "answer 1", "q2, in other words"]
+
+
+@pytest.mark.parametrize("on_error", ["degrade", "raise"])
+@pytest.mark.parametrize("failing", [range(1, 3), range(3), [1], [2], [3]])
+def test_where_it_cannot_be_told_what_was_deleted_the_run_goes_on(failing: Sequence[int], on_error: str) -> None:
+    class Away(MemoryStore):
+        reads = 9
+
+        def _is_read(self) -> None:
+            self.reads += 1
+            if self.reads in failing:
+                raise StoreUnavailable("the store is away")
+
+        def get(self, *args: Any, **kwargs: Any) -> Any:
+            self._is_read()
+            return super().get(*args, **kwargs)
+
+        def scan(self, *args: Any, **kwargs: Any) -> Any:
+            self._is_read()
+            return super().scan(*args, **kwargs)
+
+    store = Away()
+    chat = Chat(store, on_error=on_error, recall_k=0)
+    chat.ask("q1")
+    chat.ask("q2")
+    without_last_exchange(chat, "q2")
+    store.reads = -1
+    if on_error == "raise":
+        with pytest.raises(StoreUnavailable):
+            chat.ask("q3")
+    else:
+        chat.ask("q3")
+        assert chat.shown[-1] == "q3"
+        assert chat.memory.stats()["errors"] >= 1
+        chat.ask("q4")
+        assert chat.stored[-4:] == ["q3", "answer 3", "q4", "answer 4"]
 
 
 def test_a_thread_that_had_no_memory_until_now() -> None:

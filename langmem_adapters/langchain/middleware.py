@@ -20,7 +20,7 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.caching.storable import legible
 from langmem_adapters.langchain.convert import from_message
-from langmem_adapters.langchain.threads.conversation import conversation_of
+from langmem_adapters.langchain.threads.conversation import conversation_of, with_question
 from langmem_adapters.langchain.threads.overlap import is_said
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.langchain.threads.recording import (
@@ -30,6 +30,7 @@ from langmem_adapters.langchain.threads.recording import (
     SAID,
     THREAD,
     first_new,
+    looked_at,
     question_of,
     record,
     recorded,
@@ -249,14 +250,17 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
     # --- flows
 
     def _before(self, state: BrainState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
-        context = yield from self._attempt(step(self._brain(self._scope(runtime)).context), None)
+        brain = self._brain(self._scope(runtime))
+        context = yield from self._attempt(step(brain.context), None)
         if context is None:
             return None
         messages = context.messages
         first = next((message.id for message in state["messages"][:1]), None)
         mark = str(state.get(THREAD) or first or self._times["new_id"]())
         thread = Thread(state["messages"], mark)
-        start = first_new(thread, state, context, self._words)
+        start = yield from self._attempt(first_new(brain, thread, state, context, self._words), None)
+        if start is None:
+            return None
         found = {
             RECORDED: thread[start - 1].id if start else "",
             SUMMARY_KEY: context.summary.text if context.summary else "",
@@ -272,8 +276,8 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
         brain, state = self._brain(self._scope(request.runtime)), request.state
         thread = Thread(request.messages, str(state.get(THREAD) or ""))
         lost = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
-        context = yield from self._attempt(step(brain.context), lost)
-        start = recorded(thread, state, context, self._words)
+        known = yield from self._attempt(looked_at(brain, thread, state, self._words), None)
+        context, start = known or (lost, (yield from recorded(None, thread, state, lost, self._words)))
         said: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
         if context is not lost or RECORDED in state:
             said = with_said(said, [own for m in thread[start:] if is_said(m) and (own := thread.original(m))])
@@ -281,10 +285,10 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
         if context is not lost:
             both = conversation_of(brain, context, thread, start, state=state, words=self._words, most=self._memory_k)
             conversation = yield from self._attempt(both, None)
-        question = question_of(thread) or question_of([legible(message) for message in said])
+        question = question_of([legible(message) for message in said]) or question_of(thread)
         summary, system = context.summary, request.system_message
         budget = PromptBudget(
-            thread[:] if conversation is None else conversation,
+            with_question(thread[:] if conversation is None else conversation, said),
             system,
             memory_k=self._memory_k,
             max_tokens=self._max_tokens,

@@ -6,18 +6,20 @@ from collections.abc import Mapping, Sequence
 from itertools import dropwhile, takewhile
 from typing import Any
 
+from langchain_core.messages import BaseMessage
+
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation.log import brain_namespace, entry_id
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import covers
-from langmem_adapters.conversation.tombstones import DELETED, have_been_deleted
-from langmem_adapters.flow import Flow, step
+from langmem_adapters.flow import Flow
+from langmem_adapters.langchain.caching.storable import legible
+from langmem_adapters.langchain.convert import role_of
 from langmem_adapters.langchain.threads.overlap import Words, is_said, joined
-from langmem_adapters.langchain.threads.recording import OLDER, written_by
+from langmem_adapters.langchain.threads.recording import OLDER, undeleted, written_by
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 
-__all__ = ["conversation_of", "undeleted"]
+__all__ = ["conversation_of", "with_question"]
 
 
 def conversation_of(
@@ -63,12 +65,13 @@ def _older(brain: BrainMemory, older: list[Message], conversation: Sequence[Mess
     return (yield from undeleted(brain, list(left), conversation))
 
 
-def undeleted(brain: BrainMemory, said: list[Message], history: Sequence[Message]) -> Flow[list[Message]]:
-    """What a thread says, without what somebody has deleted from the session: the thread has that still."""
-    there = {message.id for message in history}
-    missing = [message.id for message in said if message.id and message.id not in there and is_said(message)]
-    if not missing:
-        return said
-    values = yield from step(brain.store.get, brain_namespace(brain.scope), [DELETED])
-    deleted = dict(zip(missing, have_been_deleted({}, values, list(map(entry_id, missing))), strict=True))
-    return [message for message in said if not deleted.get(message.id)]
+def with_question(conversation: list[Message], said: Sequence[BaseMessage]) -> list[Message]:
+    """What a model is shown; with the run's question, where others took all of them out of the thread.
+
+    No provider answers a conversation in which nobody asks anything, and some refuse it.
+    """
+    asked = next((message for message in reversed(said) if role_of(message) == "user"), None)
+    if asked is None or any(message.role == "user" for message in conversation):
+        return conversation
+    lead = len(list(takewhile(lambda message: message.role == "system", conversation)))
+    return [*conversation[:lead], legible(asked), *conversation[lead:]]

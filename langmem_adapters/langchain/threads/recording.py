@@ -8,8 +8,10 @@ from typing import Any, Final, TypeVar
 from langchain_core.messages import BaseMessage
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.conversation.log import brain_namespace, entry_id
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import words_of
+from langmem_adapters.conversation.tombstones import DELETED, have_been_deleted
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.storable import added, legible
@@ -25,9 +27,11 @@ __all__ = [
     "SAID",
     "THREAD",
     "first_new",
+    "looked_at",
     "question_of",
     "record",
     "recorded",
+    "undeleted",
     "with_said",
     "words_in",
     "written_by",
@@ -52,13 +56,18 @@ THREAD: Final = "brain_thread"
 that tells which thread recorded them. The thread's own id would be no mark: it may begin anew, in another saver too."""
 
 
-def first_new(thread: Thread, state: Mapping[str, Any], context: Context, words: Words) -> int:
-    """How many of a thread's messages, from its beginning, the session holds; at the beginning of a run."""
+def first_new(
+    brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
+) -> Flow[int]:
+    """How many of a thread's messages, from its beginning, the session holds; at the beginning of a run.
+
+    Without a session, as in an outage, by what the state and the context tell.
+    """
     place = _place(thread, state.get(RECORDED) or None)
     if place is not None:
         return place
     if BEGAN in state:  # a saved thread, which keeps ids
-        return known_by_id(context.messages, thread, context.summary, words)
+        return (yield from _known(brain, thread, state, context, words))
     place = known(context.messages, thread, context.summary, by="questions", words=words)
     last = thread[-1] if thread else None
     if place < len(thread) or last is None or last.role != "user":
@@ -67,21 +76,52 @@ def first_new(thread: Thread, state: Mapping[str, Any], context: Context, words:
     return place if waits else place - 1  # it was answered, and is asked again
 
 
-def recorded(thread: Thread, state: Mapping[str, Any], context: Context, words: Words) -> int:
+def recorded(
+    brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
+) -> Flow[int]:
     """:func:`first_new` in the midst of a run or at its end, when the thread has grown and others may have cut it."""
     place = _place(thread, state.get(RECORDED))
     if place is not None:
         return place
     if state.get(RECORDED):  # and it was taken out of the thread
-        return known_by_id(context.messages, thread, context.summary, words)
-    asked = max((n + 1 for n, message in enumerate(thread) if message.role == "user"), default=0)
-    return first_new(thread.first(asked), state, context, words)
+        return (yield from _known(brain, thread, state, context, words))
+    return (yield from first_new(brain, thread.first(_asked(thread)), state, context, words))
+
+
+def _known(
+    brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
+) -> Flow[int]:
+    """How many messages of a thread that keeps ids the session has, or had until somebody deleted them."""
+    place = known_by_id(context.messages, thread, context.summary, words)
+    if brain is None:
+        return place
+    older = thread[place : _new_question(thread, state)]
+    left = yield from undeleted(brain, older, context.messages)
+    there = set(map(id, left))
+    return max((place + n + 1 for n, message in enumerate(older) if id(message) not in there), default=place)
+
+
+def _new_question(thread: Thread, state: Mapping[str, Any]) -> int:
+    """Where what is asked now is in the thread, which is new, whatever its id; its end, if that was taken out."""
+    place = _asked(thread) - 1
+    shown = {message.id for message in state.get(SAID) or []}
+    return place if place >= 0 and (not shown or thread[place].id in shown) else len(thread)
+
+
+def _asked(thread: Thread) -> int:
+    """How many messages there are up to the newest question."""
+    return max((n + 1 for n, message in enumerate(thread) if message.role == "user"), default=0)
+
+
+def looked_at(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], words: Words) -> Flow[tuple[Context, int]]:
+    """What is shown of a session, and how many messages of a thread it holds."""
+    context = yield from step(brain.context)
+    return context, (yield from recorded(brain, thread, state, context, words))
 
 
 def record(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], words: Words, warn: WarnOnce) -> Flow[int]:
     """Append to a session what its thread has said by now; gives how many messages that is."""
-    context = yield from step(brain.context)
-    start = recorded(thread, state, context, words)
+    context, start = yield from looked_at(brain, thread, state, words)
     said = with_said([legible(message) for message in state.get(SAID) or []], [m for m in thread[start:] if is_said(m)])
     new = to_record(said, context.messages, state, words)
     yield from added(brain, new, warn)
@@ -110,6 +150,17 @@ def _numbered(message: M, now: dict[Any, M]) -> M:
 
 def _kind(message: Message | BaseMessage) -> str:
     return message.role if isinstance(message, Message) else message.type
+
+
+def undeleted(brain: BrainMemory, said: list[Message], history: Sequence[Message]) -> Flow[list[Message]]:
+    """What a thread says, without what somebody has deleted from the session: the thread has that still."""
+    there = {message.id for message in history}
+    missing = [message.id for message in said if message.id and message.id not in there and is_said(message)]
+    if not missing:
+        return said
+    values = yield from step(brain.store.get, brain_namespace(brain.scope), [DELETED])
+    deleted = dict(zip(missing, have_been_deleted({}, values, list(map(entry_id, missing))), strict=True))
+    return [message for message in said if not deleted.get(message.id)]
 
 
 def question_of(messages: Sequence[Message]) -> str:
