@@ -500,6 +500,57 @@ def timed(kind: str, tmp_path: Path, clock: FakeClock) -> Store:
     return MemoryStore(clock=clock) if kind == "memory" else SQLiteStore(tmp_path / "store.db", clock=clock)
 
 
+@pytest.mark.parametrize("damage", [b"\xff", b"[]", b"null", b'{"count": 1, "of a later version": 2}'])
+@pytest.mark.parametrize("first", ["search", "query", "list", "sweep", "put", "delete", "delete one", "get"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_count_of_a_namespace_is_made_anew_of_its_items(
+    kind: str, damage: bytes, first: str, tmp_path: Path
+) -> None:
+    clock = FakeClock()
+    kept = timed(kind, tmp_path, clock)
+    store = make(kept, clock=clock)
+    for n in range(3):
+        store.put(ADA, f"{n}", {"text": "shed"}, ttl=(None, 1.0, 10.0)[n])
+    store.put(BOB, "k", {"text": "shed"})
+    clock.advance(120)
+    place = ("langgraph", "", "items", *ADA)
+    kept.write(place, put={"census": damage})
+    uses: dict[str, Callable[[], object]] = {
+        "search": lambda: store.search(()),
+        "query": lambda: store.search((), query="shed"),
+        "list": store.list_namespaces,
+        "sweep": store.sweep_ttl,
+        "put": lambda: store.put(ADA, "0", {"text": "shed"}),
+        "delete": lambda: store.delete(ADA, "no such key"),
+        "delete one": lambda: store.delete(ADA, "1"),
+        "get": lambda: store.get(ADA, "2"),
+    }
+    uses[first]()
+    clock.advance(70)
+    assert set(everything(store)) == {(ADA, "0"), (ADA, "2"), (BOB, "k")}
+    assert store.list_namespaces() == [ADA, BOB]
+    assert {(item.namespace, item.key) for item in store.search((), query="shed")} == set(everything(store))
+    for key in ("0", "2"):
+        store.delete(ADA, key)
+    assert store.list_namespaces() == [BOB]
+    store.put(ADA, "new", {"text": "shed"})
+    assert set(everything(store)) == {(ADA, "new"), (BOB, "k")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_emptied_namespace_whose_count_is_damaged_goes(kind: str, tmp_path: Path) -> None:
+    clock = FakeClock()
+    kept = timed(kind, tmp_path, clock)
+    store = make(kept, clock=clock)
+    store.put(ADA, "k", {"text": "shed"})
+    store.delete(ADA, "k")
+    place = ("langgraph", "", "items", *ADA)
+    kept.write(place, put={"census": b"\xff"})
+    assert store.list_namespaces() == []
+    clock.advance(61)
+    assert list(kept.namespaces()) == []
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_item_expires_and_is_refreshed_by_reading(kind: str, tmp_path: Path) -> None:
     clock = FakeClock()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, LangmemError, SerializationError
 from langmem_adapters.expiry import NOTICEABLE
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
+from langmem_adapters.langgraph.totals import Totals
 from langmem_adapters.protocols import Index, Item, Store
 from langmem_adapters.records.journal import TIDIED, mark, stale
 from langmem_adapters.records.keyed import Records
@@ -73,44 +74,6 @@ class StoredItem:
         return self if self.ttl is None else replace(self, expires_at=now + self.ttl)
 
 
-@dataclass(frozen=True)
-class _Totals:
-    """What is known of the items together, so that nobody needs to read them all.
-
-    ``last`` is when the last of them expires, None if one stays; ``due`` is when the first may expire. ``stamp``
-    changes with each item that comes or goes, or expires at another time. Every write is guarded by it, so that none
-    undoes another; those that replace items that stay do not disturb each other. ``tidied`` is how many items were
-    left when those that had expired were last removed.
-    """
-
-    count: int = 0
-    due: float | None = None
-    last: float | None = None
-    stamp: str = ""
-    tidied: int = 0
-
-    @classmethod
-    def of(cls, data: bytes | None) -> _Totals:
-        return cls() if data is None else cls(**decode(data))
-
-    def with_(self, items: Sequence[StoredItem], *, count: int, stamp: str) -> _Totals:
-        """The totals after these were put."""
-        times = [item.expires_at for item in items]
-        ends = times if self.count == 0 else [*times, self.last]
-        starts = [time for time in (self.due if self.count else None, *times) if time is not None]
-        last = None if None in ends else max(end for end in ends if end is not None)
-        return _Totals(count, min(starts, default=None), last, stamp, self.tidied)
-
-    def ttl(self, now: float) -> float | None:
-        """Seconds after which the whole namespace may go."""
-        if self.count == 0:
-            return LINGER
-        return None if self.last is None else max(self.last - now, 1.0)
-
-    def to_bytes(self) -> bytes:
-        return encode(asdict(self))
-
-
 class NamespaceItems:
     """Items by key and by search. Blocking; meant for a flow's steps.
 
@@ -161,7 +124,7 @@ class NamespaceItems:
     def all(self) -> dict[str, StoredItem]:
         """Read all items; what has expired is removed."""
         values = self._store.get(self._place)
-        if self._is_due(_Totals.of(values.get(_TOTALS))):
+        if self._is_due(Totals.of(values.get(_TOTALS))):
             with self._writing.taken(_TURN):
                 self._tidy_beside()
         return self._read(values)
@@ -199,7 +162,7 @@ class NamespaceItems:
 
     def _put(self, changes: Mapping[str, StoredItem | None]) -> bool:
         page = self._store.scan(self._place, limit=0, keys=[_TOTALS, *map(_name, changes)])
-        before = _Totals.of(page.values.get(_TOTALS))
+        before = Totals.of(page.values.get(_TOTALS))
         old = {_name(key): item for key, item in self._read(page.values).items()}
         put = {_name(key): _since(item, old.get(_name(key))) for key, item in changes.items() if item is not None}
         gone = [name for key, item in changes.items() if item is None and (name := _name(key)) in page.values]
@@ -212,7 +175,7 @@ class NamespaceItems:
             item.expires_at is None and (known := old.get(name)) is not None and known.expires_at is None
             for name, item in put.items()
         )
-        after = before.with_([*put.values()], count=count, stamp=before.stamp if steady else self._new_id())
+        after = before.with_(_ends(put.values()), count=count, stamp=before.stamp if steady else self._new_id())
         done = self._write(page.values, after, put, gone, told=[*put, *gone])
         if done and before.count == 0:
             self._begun()
@@ -234,8 +197,8 @@ class NamespaceItems:
         fresh = {name: item.refreshed(now) for name, item in read.items() if _same(values.get(name), item)}
         if not fresh:
             return True
-        before = _Totals.of(values.get(_TOTALS))
-        after = before.with_([*fresh.values()], count=before.count, stamp=self._new_id())
+        before = Totals.of(values.get(_TOTALS))
+        after = before.with_(_ends(fresh.values()), count=before.count, stamp=self._new_id())
         return self._write(values, after, fresh)
 
     def tidy(self) -> int:
@@ -258,13 +221,13 @@ class NamespaceItems:
     def _tidy(self) -> int:
         items = self._store.scan(self._place).items  # before the values: what comes in between is not looked at
         values = self._store.get(self._place)
-        before = _Totals.of(values.get(_TOTALS))
+        before = Totals.of(values.get(_TOTALS))
         now = self._clock()
         known = {name: StoredItem.from_bytes(data) for name, data in values.items() if name not in _BESIDE}
         gone = [name for name, item in known.items() if item is not None and not item.is_there(now)]
         left = [item for name, item in known.items() if item is not None and name not in gone]
-        count = before.count - len(gone)
-        after = _Totals(tidied=count).with_(left, count=count, stamp=self._new_id()) if left else _Totals(count)
+        count = len(known) - len(gone)
+        after = Totals(tidied=count).with_(_ends(left), count=count, stamp=self._new_id()) if left else Totals(count)
         old = {item.seq for item in items[: len(items) - len(items) // 4]}
         told_later = [item for item in stale(reversed(items), known.keys() - {*gone}) if item.seq in old]
         # A key whose entry goes now is told of at the end, so that an index that is behind forgets it.
@@ -276,9 +239,9 @@ class NamespaceItems:
     def close(self) -> bool:
         """Let what is left of an empty namespace go; False, if it is not empty, or not any more."""
         data = self._store.get(self._place, [_TOTALS]).get(_TOTALS)
-        if _Totals.of(data).count:
+        if Totals.of(data).count:
             return False
-        after = _Totals(stamp=self._new_id()).to_bytes()
+        after = Totals(stamp=self._new_id()).to_bytes()
         try:
             self._store.write(self._place, put={_TOTALS: after}, guard={_TOTALS: data}, ttl=LINGER)
         except Conflict:
@@ -293,7 +256,7 @@ class NamespaceItems:
     def _write(
         self,
         values: Mapping[str, bytes],
-        after: _Totals,
+        after: Totals,
         put: Mapping[str, StoredItem],
         gone: Sequence[str] = (),
         *,
@@ -316,16 +279,20 @@ class NamespaceItems:
             return False
         return True
 
-    def _totals(self) -> _Totals:
-        return _Totals.of(self._store.get(self._place, [_TOTALS]).get(_TOTALS))
+    def _totals(self) -> Totals:
+        return Totals.of(self._store.get(self._place, [_TOTALS]).get(_TOTALS))
 
-    def _is_due(self, totals: _Totals) -> bool:
+    def _is_due(self, totals: Totals) -> bool:
         return totals.due is not None and totals.due <= self._clock()
 
     def _read(self, values: Mapping[str, bytes]) -> dict[str, StoredItem]:
         now = self._clock()
         items = {_key(name): StoredItem.from_bytes(data) for name, data in values.items() if name not in _BESIDE}
         return {key: item for key, item in items.items() if item is not None and item.is_there(now)}
+
+
+def _ends(items: Iterable[StoredItem]) -> list[float | None]:
+    return [item.expires_at for item in items]
 
 
 def _name(key: str) -> str:
