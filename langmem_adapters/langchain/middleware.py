@@ -18,9 +18,8 @@ from langmem_adapters.conversation.session import Context
 from langmem_adapters.errors import MissingDependency, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
-from langmem_adapters.langchain.caching.storable import legible
 from langmem_adapters.langchain.convert import from_message
-from langmem_adapters.langchain.threads.conversation import conversation_of, with_question
+from langmem_adapters.langchain.threads.conversation import asked_in, conversation_of, with_question
 from langmem_adapters.langchain.threads.overlap import is_said
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.langchain.threads.recording import (
@@ -285,10 +284,11 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
         if context is not lost:
             both = conversation_of(brain, context, thread, start, state=state, words=self._words, most=self._memory_k)
             conversation = yield from self._attempt(both, None)
-        question = question_of([legible(message) for message in said]) or question_of(thread)
+        asked = asked_in(said)
+        question = asked.text if asked else question_of(thread)
         summary, system = context.summary, request.system_message
         budget = PromptBudget(
-            with_question(thread[:] if conversation is None else conversation, said),
+            with_question(thread[:] if conversation is None else conversation, asked),
             system,
             memory_k=self._memory_k,
             max_tokens=self._max_tokens,

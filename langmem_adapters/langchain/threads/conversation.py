@@ -19,7 +19,7 @@ from langmem_adapters.langchain.threads.recording import OLDER, undeleted, writt
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 
-__all__ = ["conversation_of", "with_question"]
+__all__ = ["asked_in", "conversation_of", "with_question"]
 
 
 def conversation_of(
@@ -65,13 +65,17 @@ def _older(brain: BrainMemory, older: list[Message], conversation: Sequence[Mess
     return (yield from undeleted(brain, list(left), conversation))
 
 
-def with_question(conversation: list[Message], said: Sequence[BaseMessage]) -> list[Message]:
+def asked_in(said: Sequence[BaseMessage]) -> Message | None:
+    """The newest question of a run."""
+    return next((legible(message) for message in reversed(said) if role_of(message) == "user"), None)
+
+
+def with_question(conversation: list[Message], asked: Message | None) -> list[Message]:
     """What a model is shown; with the run's question, where others took all of them out of the thread.
 
     No provider answers a conversation in which nobody asks anything, and some refuse it.
     """
-    asked = next((message for message in reversed(said) if role_of(message) == "user"), None)
     if asked is None or any(message.role == "user" for message in conversation):
         return conversation
     lead = len(list(takewhile(lambda message: message.role == "system", conversation)))
-    return [*conversation[:lead], legible(asked), *conversation[lead:]]
+    return [*conversation[:lead], asked, *conversation[lead:]]
