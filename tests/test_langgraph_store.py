@@ -487,6 +487,9 @@ def test_a_damaged_item_does_not_take_the_others_along(any_store: Store, caplog:
     assert "shed" not in caplog.text
     store.put(ADA, "bad0", {"text": "healed"})
     assert set(everything(store)) == {(ADA, "good"), (ADA, "bad0")}
+    assert {item.key for item in store.search(ADA, query="shed healed")} == {"good", "bad0"}
+    any_store.write(place, put={"bad0/": b"\xff"})  # which has been indexed
+    assert [item.key for item in store.search(ADA, query="shed healed")] == ["good"]
 
 
 # --- expiry -------------------------------------------------------------------------------------------------
