@@ -8,8 +8,12 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["ticking"]
+from langmem_adapters.concurrency import workers
+from langmem_adapters.flow import Flow, arun
+
+__all__ = ["cancel_before_the_next_step", "ticking"]
 
 _EVERY = 0.01  # seconds
 _THREADS = Path("/proc/self/task")  # of this process, where the system is Linux
@@ -52,3 +56,18 @@ def _waited() -> dict[str, float]:
 def _without_processor(before: dict[str, float], after: dict[str, float]) -> float:
     waits = {thread: seconds - before.get(thread, 0.0) for thread, seconds in after.items()}
     return waits.pop(str(threading.get_native_id()), 0.0) + max(waits.values(), default=0.0)
+
+
+async def cancel_before_the_next_step(task: asyncio.Task[Any]) -> list[asyncio.Task[None]]:
+    """Cancel a task in a step of its own: no worker begins what it asks for next. Gives what is to be waited for."""
+    release = threading.Event()
+
+    def hold() -> Flow[None]:
+        release.wait(60)
+        yield from ()
+
+    held = [asyncio.create_task(arun(hold())) for _ in range(workers._MOST_RUNNING)]
+    await asyncio.sleep(0)
+    task.cancel()
+    task.add_done_callback(lambda _: release.set())
+    return held

@@ -50,6 +50,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from tests.faults import CROWD, Down, on_threads
+from tests.loops import cancel_before_the_next_step
 from tests.openai_server import OpenAIServer
 from tests.waiting import auntil, until
 
@@ -874,6 +875,36 @@ async def test_c8_a_task_that_reads_a_stream_and_asks_the_same_does_not_wait_for
     assert time.monotonic() - before < 20
     assert inner.asked == 2
     assert all(inner._loops)
+
+
+@pytest.mark.parametrize("way", ["ainvoke", "astream"])
+async def test_c8_a_call_that_is_cancelled_before_its_answer_is_kept_leaves_nobody_waiting(way: str) -> None:
+    """Also while somebody holds the error, as who asks once more in an ``except`` does."""
+    held: list[Any] = []
+
+    class Cancelled(AsyncScripted):
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> ChatResult:
+            held.extend([] if held else await cancel_before_the_next_step(task))
+            return await super()._agenerate(*args, **kwargs)
+
+        async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+            async for chunk in super()._astream(*args, **kwargs):
+                yield chunk
+            held.extend([] if held else await cancel_before_the_next_step(task))
+
+    model = CachedChatModel(Cancelled(), _cache(), wait=25)
+
+    async def ask() -> BaseMessage:
+        return await (model.ainvoke("Hi") if way == "ainvoke" else astreamed(model))
+
+    task = asyncio.create_task(ask())
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await task
+    before = time.monotonic()
+    assert (await ask()).content == "Hello there!"
+    assert time.monotonic() - before < 10
+    assert cancelled.tb is not None
+    await asyncio.gather(*held)
 
 
 def test_c8_nor_does_who_reads_it_through_a_chain() -> None:

@@ -67,6 +67,7 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 from tests.faults import Down
+from tests.loops import cancel_before_the_next_step
 from tests.waiting import auntil, until
 
 _CROWD = 50
@@ -829,6 +830,41 @@ async def test_c8_a_task_that_reads_a_stream_and_asks_the_same_does_not_wait_for
         await asyncio.gather(llm.achat(HI))
     assert time.monotonic() - before < 20
     assert inner.asked == 2
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_c8_a_call_that_is_cancelled_before_its_answer_is_kept_leaves_nobody_waiting(*, streams: bool) -> None:
+    held: list[Any] = []
+
+    class Cancelled(Scripted):
+        async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+            response: ChatResponse = await super().achat(messages, **kwargs)
+            held.extend([] if held else await cancel_before_the_next_step(task))
+            return response
+
+        async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
+            stream = await super().astream_chat(messages, **kwargs)
+
+            async def gen() -> Any:
+                async for piece in stream:
+                    yield piece
+                held.extend([] if held else await cancel_before_the_next_step(task))
+
+            return gen()
+
+    llm = cached(Cancelled())
+
+    async def ask() -> Any:
+        return await (_astreamed(llm.astream_chat(HI)) if streams else llm.achat(HI))
+
+    task = asyncio.create_task(ask())
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await task
+    before = time.monotonic()
+    assert text(await ask()) == "Hello there!"
+    _shortly(before)
+    assert cancelled.tb is not None
+    await asyncio.gather(*held)
 
 
 def _shortly(before: float) -> None:

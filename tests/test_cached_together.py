@@ -31,7 +31,7 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 from tests.faults import CROWD, on_threads
-from tests.loops import ticking
+from tests.loops import cancel_before_the_next_step, ticking
 
 ROOT = Path(__file__).parent.parent
 
@@ -351,6 +351,25 @@ async def test_a_task_that_is_cancelled_before_it_sees_that_it_has_its_turn_leav
     assert await f(1) == 1
     assert time.monotonic() - before < 10
     assert cancelled.tb is not None
+
+
+async def test_a_task_that_is_cancelled_before_its_result_is_kept_leaves_nobody_waiting() -> None:
+    """Also while somebody holds the error, as who asks once more in an ``except`` does."""
+    held: list[Any] = []
+
+    @cached(store=MemoryStore(), tag="f", wait=25)
+    async def f(n: int) -> int:
+        held.extend([] if held else await cancel_before_the_next_step(task))
+        return n
+
+    task = asyncio.create_task(f(1))
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await task
+    before = time.monotonic()
+    assert await f(1) == 1
+    assert time.monotonic() - before < 10
+    assert cancelled.tb is not None
+    await asyncio.gather(*held)
 
 
 @pytest.mark.parametrize("where", ["flights", "background"])

@@ -6,6 +6,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from langmem_adapters import views
 from langmem_adapters.experience.functions.calls import Calls
+from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.experience.savings import Saved
 from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Experience
@@ -57,6 +58,11 @@ class FunctionCache(Calls):
     async def aflush(self) -> None:
         """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
         await self._scoring.aflush()
+
+    async def afinish(self, turn: Invocation, value: Any, *, whole: bool = True) -> None:
+        """:meth:`finish` for an async function, which may be cancelled before any of it has begun."""
+        with self.held(turn):
+            await arun(self.finish(turn, value, whole=whole))
 
     def __repr__(self) -> str:
         return f"FunctionCache({self._name})"

@@ -122,7 +122,7 @@ class Answers(SingleFlightAnswers):
             return await give(self._served(turn))
         with self._calls.held(turn), self._calls.led(turn):
             response = await ask()
-        await arun(self._calls.finish(turn, response))
+        await self._calls.afinish(turn, response)
         self._calls.ascore_later(turn)
         return response
 
@@ -182,7 +182,7 @@ class Answers(SingleFlightAnswers):
         if (response := recording.whole()) is None:
             self._calls.let_go(turn)
         else:
-            await arun(self._calls.finish(turn, response))
+            await self._calls.afinish(turn, response)
             self._calls.ascore_later(turn)
 
     def stats(self) -> dict[str, Any]:

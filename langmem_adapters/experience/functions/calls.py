@@ -295,12 +295,12 @@ class Calls:
         return (yield from self.pool.create_flow(made, key=turn.key))
 
     def _give_back(self, flight: Flight) -> Flow[None]:
-        if flight.lease is not None:
+        lease, flight.lease = flight.lease, None  # who is cancelled may do so while this does
+        if lease is not None:
             try:
-                yield from self._leases().give_back(flight.lease)
+                yield from self._leases().give_back(lease)
             except LangmemError as error:
                 self._degrade(error)
-            flight.lease = None
 
     def in_air(self, key: str) -> Flight | None:
         """The call for this key that this process is making."""

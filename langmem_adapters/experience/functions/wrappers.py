@@ -59,7 +59,7 @@ def _coroutine(function: Callable[..., Any], cache: FunctionCache) -> Callable[.
             return turn.value
         with cache.held(turn), cache.led(turn):
             value = await function(*turn.args, **turn.kwargs)
-        await arun(cache.finish(turn, value))
+        await cache.afinish(turn, value)
         cache.ascore_later(turn)
         return value
 
@@ -133,7 +133,7 @@ def _async_stream(function: Callable[..., Any], cache: FunctionCache) -> Callabl
         finally:
             await stream.aclose()
         if items.whole or items.refused:
-            await arun(cache.finish(turn, items.frozen, whole=items.whole))
+            await cache.afinish(turn, items.frozen, whole=items.whole)
             cache.ascore_later(turn)
 
     return call

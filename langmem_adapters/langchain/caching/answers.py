@@ -139,7 +139,7 @@ class Answers(SingleFlightAnswers):
         with self._calls.held(turn), self._calls.led(turn):
             result = await ask(turn.args[-1])
             generations = as_reported(result, self._output_version)
-        await arun(self._calls.finish(turn, generations))
+        await self._calls.afinish(turn, generations)
         self._calls.ascore_later(turn)
         return result
 
@@ -182,7 +182,7 @@ class Answers(SingleFlightAnswers):
                 with self._handed_out(turn):
                     yield chunk
             generations = as_reported(whole(chunks), self._output_version)
-        await arun(self._calls.finish(turn, generations))
+        await self._calls.afinish(turn, generations)
         self._calls.ascore_later(turn)
 
     def stats(self) -> dict[str, Any]:
