@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import SummarizationMiddleware, after_model, before_model
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -219,11 +219,13 @@ def test_recall_is_for_the_question_of_the_run_though_an_older_one_is_left() -> 
 def test_a_model_is_shown_the_question_though_all_are_taken_out(*, first: bool) -> None:
     @before_model
     def newest(state: Any, runtime: Any) -> Any:  # noqa: ARG001 - LangChain passes it
-        return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *state["messages"][-3:]]}
+        instructions = [message for message in state["messages"][:-3] if isinstance(message, SystemMessage)]
+        return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *instructions, *state["messages"][-3:]]}
 
     ours, model = memory(), Scripted(answer=six_calls())
     both = [ours, newest] if first else [newest, ours]
-    agent = create_agent(model, [look], system_prompt="Be kind.", middleware=both, checkpointer=InMemorySaver())
+    agent: Any = create_agent(model, [look], system_prompt="Be kind.", middleware=both, checkpointer=InMemorySaver())
+    agent.update_state(of("ada", "s")["config"], {"messages": [SystemMessage("Be brief.")]})
     for n in range(2):
         ask(agent, f"question {n}")
         assert texts(model.seen[-1])[0] == f"question {n}"
