@@ -127,6 +127,18 @@ def test_a_secret_within_a_message_stays_what_is_written(tmp_path: Path, monkeyp
 # --- OpenAI -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("arguments", ['{"city": ', "[1]", "Paris"])
+def test_a_call_that_a_model_wrote_wrongly_is_kept_as_langchain_keeps_it(tmp_path: Path, arguments: str) -> None:
+    calls = [{"id": n, "function": {"name": "look", "arguments": args}} for n, args in (("a", arguments), ("b", "{}"))]
+    file = written(tmp_path / "talk.json", [{"role": "assistant", "content": "Hm.", "tool_calls": calls}])
+    (message,) = only(file)
+    restored = to_langchain(message)
+    assert isinstance(restored, AIMessage)
+    assert [call["id"] for call in restored.tool_calls] == ["b"]
+    (invalid,) = restored.invalid_tool_calls
+    assert (invalid["id"], invalid["name"], invalid["args"]) == ("a", "look", arguments)
+
+
 def test_a_message_that_has_a_type_is_no_line_of_an_export(tmp_path: Path) -> None:
     (message,) = only(written(tmp_path / "talk.json", [{"type": "message", "role": "user", "content": "hi"}]))
     assert (message.role, message.text) == ("user", "hi")

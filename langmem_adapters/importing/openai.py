@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
@@ -33,16 +34,23 @@ def _fields(value: Any) -> dict[str, Any]:
     calls = rest.pop("tool_calls", [])
     if not isinstance(calls, list):
         raise SerializationError("its tool_calls are not a list")
-    return {**own, "tool_calls": [_tool_call(call) for call in calls], "metadata": rest}
+    made = [_tool_call(call) for call in calls]
+    invalid = [call for call in made if "type" in call]
+    valid = [call for call in made if "type" not in call]
+    host = {"langchain": {"invalid_tool_calls": invalid}} if invalid else {}
+    return {**own, "tool_calls": valid, "metadata": rest, "host": host}
 
 
 def _tool_call(call: Any) -> dict[str, Any]:
+    """A call; as LangChain has those of which a model did not write the arguments as an object, where it did not."""
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         raise SerializationError("a tool call has no function")
     arguments = function.get("arguments") or "{}"
-    try:
-        args = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError) as error:
-        raise SerializationError("the arguments of a tool call are not JSON") from error
-    return {"id": call.get("id"), "name": function.get("name", ""), "args": args}
+    made = {"id": call.get("id"), "name": function.get("name", ""), "args": arguments}
+    if isinstance(arguments, str):
+        with suppress(ValueError, RecursionError):
+            made["args"] = json.loads(arguments)
+        if not isinstance(made["args"], dict):
+            return {**made, "type": "invalid_tool_call", "args": arguments, "error": None}
+    return made
