@@ -19,6 +19,7 @@ _K1, _B = 1.2, 0.4
 _FAR = 2  # turns on each side that count as beside one
 _ONE, _TWO = 0.5, 0.25  # what a word counts that was said one turn before, and two
 _FEW = 10  # cosines
+_SHORT = 60  # words; a longer text counts as so many beside others, and says little by naming a number or a time
 
 
 class SignalValues:
@@ -130,21 +131,25 @@ class SignalValues:
         evidence, lengths = self._evidence, self._lengths
         before = evidence.average * (1 + _ONE + _TWO)
         beside = evidence.average * (1 + 2 * _FAR)
-        before_norms = [_norm(_TWO * lengths[c - 2] + _ONE * lengths[c - 1] + lengths[c], before) for c in cells]
-        beside_norms = [_norm(sum(lengths[c - _FAR : c + _FAR + 1]), beside) for c in cells]
+        shares = [_share(length) for length in lengths]
+        near = [share * length for share, length in zip(shares, lengths, strict=True)]
+        before_norms = [_norm(_TWO * near[c - 2] + _ONE * near[c - 1] + lengths[c], before) for c in cells]
+        beside_norms = [_norm(sum(near[c - _FAR : c + _FAR + 1]) - near[c] + lengths[c], beside) for c in cells]
         contexts, arounds, covered = [0.0] * len(cells), [0.0] * len(cells), [0.0] * len(cells)
         for idf, counts in zip(evidence.idf, self._counts, strict=True):
-            past, around = [0.0] * len(lengths), [0] * len(lengths)
+            past, around = [0.0] * len(lengths), [0.0] * len(lengths)
             for cell, count in counts.items():
+                told = shares[cell] * count
                 past[cell] += count
-                past[cell + 1] += _ONE * count
-                past[cell + 2] += _TWO * count
-                for near in range(cell - _FAR, cell + _FAR + 1):
-                    around[near] += count
+                past[cell + 1] += _ONE * told
+                past[cell + 2] += _TWO * told
+                for beside_it in range(cell - _FAR, cell + _FAR + 1):
+                    around[beside_it] += told
+                around[cell] += count - told
             for n, cell in enumerate(cells):
                 if here := around[cell]:
                     arounds[n] += idf * here / (here + beside_norms[n])
-                    covered[n] += idf
+                    covered[n] += idf * min(1.0, here)
                     if said := past[cell]:
                         contexts[n] += idf * said / (said + before_norms[n])
         return contexts, arounds, [idf / self._all_idf * evidence.found for idf in covered]
@@ -174,9 +179,10 @@ class SignalValues:
         nothing = [0.0] * len(turns)
         who = [1.0 if turn.speaker in named else 0.0 for turn in turns] if named else nothing
         own = [one if mark & FIRST_PERSON else 0.0 for one, mark in zip(who, marks, strict=True)] if named else nothing
+        tells = [_share(turn.length) for turn in turns]
         time, number = (
-            [1.0 if mark & TIME else 0.0 for mark in marks],
-            [1.0 if mark & NUMBER else 0.0 for mark in marks],
+            [tell if mark & TIME else 0.0 for tell, mark in zip(tells, marks, strict=True)],
+            [tell if mark & NUMBER else 0.0 for tell, mark in zip(tells, marks, strict=True)],
         )
         return (
             who,
@@ -189,7 +195,7 @@ class SignalValues:
             time,
             number,
             [1.0 if mark & QUESTION else 0.0 for mark in marks],
-            [math.log1p(turn.length) for turn in turns],
+            [math.log1p(min(turn.length, _SHORT)) for turn in turns],
         )
 
     def _of_sessions(self, places: Sequence[int]) -> tuple[Sequence[float], ...]:
@@ -221,6 +227,10 @@ def _floor(cosines: Collection[float]) -> float:
     """The cosine that texts of this model have whatever they say: nine in ten have more. From few, little is learnt."""
     count = len(cosines)
     return max(0.0, sorted(cosines)[count // 10]) * count / (count + _FEW) if cosines else 0.0
+
+
+def _share(length: float) -> float:
+    return min(1.0, _SHORT / length) if length else 1.0
 
 
 def _norm(length: float, average: float) -> float:

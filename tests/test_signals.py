@@ -212,6 +212,34 @@ def test_a_session_that_has_half_of_the_query_counts_a_quarter(index: LexicalInd
     assert found == {text: pytest.approx(whole * share) for text, share in zip(found, (1, 0.25, 0.25), strict=True)}
 
 
+@pytest.mark.parametrize("signal", ["context", "around", "covered"])
+def test_a_long_answer_counts_little_for_what_is_said_beside_it(index: LexicalIndex, signal: str) -> None:
+    """An essay that an assistant wrote has many words by chance, and the next one may be about something else."""
+    only = dict.fromkeys(SIGNALS, 0.0) | {signal: 1.0}
+    memory = LongTermMemory(MemoryStore(), index, user="ada", weights=only)
+    words = [f"word{n}" for n in range(400)]
+    one, other = " ".join(words[:200]), " ".join(words[200:])
+    memory.add([say(f"Harp, flute and lute. {one}"), say("Thanks."), say(f"Some harp. {other}")], session="1")
+    memory.add([say(other), say("Thanks again."), say(f"A harp and a flute. {one}")], session="2")
+    found = [text[:10] for text in texts(memory.search("harp flute lute", 10))]
+    assert found[0] == "Harp, flut"
+    if signal != "around":
+        assert found.index("A harp and") < found.index("Some harp.")
+
+
+def test_a_long_text_says_little_by_naming_a_time_or_a_number(index: LexicalIndex) -> None:
+    only = dict.fromkeys(SIGNALS, 0.0) | {"words": 1.0, "time": 1.0, "number": 1.0, "length": 1.0}
+    memory = LongTermMemory(MemoryStore(), index, user="ada", weights=only)
+    essay = " ".join(map("x".__mul__, range(1, 12)))
+    for essays in (0, 1, 25, 50):
+        memory.add([say(" ".join(["Two harps yesterday.", *[essay] * essays]))], session=str(essays))
+    found = sorted(memory.search("harps", explain=True), key=lambda r: len(r.text))
+    times, numbers, lengths = ([r.signals[name] for r in found] for name in ("time", "number", "length"))
+    assert times == numbers
+    assert times[0] == times[1] > 3 * times[2] > 3 * times[3]
+    assert lengths[0] < lengths[1] < lengths[2] == lengths[3]
+
+
 def test_the_end_of_one_thread_is_not_beside_the_beginning_of_the_next(memory: LongTermMemory) -> None:
     memory.add([say(f"filler {n}") for n in range(255)] + [say("A bicycle here.")], session="one")
     memory.add([say("A bicycle there."), say("A bicycle everywhere.")], session="two")
