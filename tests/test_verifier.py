@@ -144,6 +144,12 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
     }
 
 
+CHORES = (
+    "Our new plan for the old barn: {} paints the roof and {} the fence, a friend of ours brings sand, glue, nails, "
+    "cups, plates and food, and all others come at noon with gloves, shoes, music, tools and ladders. Write a message."
+)
+MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and Kim hires nobody until June."
+
 # --- each guard ---------------------------------------------------------------------------------------------
 
 
@@ -400,9 +406,43 @@ def test_the_sets_have_every_kind_and_no_pair_twice() -> None:
         ("plurals", "Where do I find a good date?", "Where do I find good dates?"),
         ("plurals", "What is the plot of Alien?", "What is the plot of Aliens?"),
         ("prepositions", "Who painted the fence?", "Who painted on the fence?"),
-        ("prepositions", "How do I cook turkey?", "How do I cook in Turkey?"),
+        ("prepositions", "How do I cook goose?", "How do I cook in Goose?"),
         ("prepositions", "What is south of the river?", "What is in the south of the river?"),
         ("prepositions", "How do I connect a printer?", "How do I connect to a printer?"),
+        ("names", "How do I clean China?", "How do I clean china?"),
+        ("names", "Where can I see polish flags?", "Where can I see Polish flags?"),
+        ("names", "Is the US included?", "Is the us included?"),
+        ("quotations", 'What does "No, stop" mean?', 'What does "No stop" mean?'),
+        (
+            "wording",
+            "Is this sentence right: My son, who sings, is ill",
+            "Is this sentence right: My son who sings is ill",
+        ),
+        ("symbols", "Is [1, 2,] a list?", "Is [1, 2] a list?"),
+        ("symbols", "Why does print(len(x) fail?", "Why does print(len(x)) fail?"),
+        ("order", "You are the nurse and I am the patient", "You are the patient and I am the nurse"),
+        ("order", "A wasp stung my son and my wife is upset", "A wasp stung my wife and my son is upset"),
+        (
+            "order",
+            "Why should we write the tests before we refactor?",
+            "Why should we refactor before we write the tests?",
+        ),
+        (
+            "order",
+            "Do I pay because I left or leave because I paid?",
+            "Do I leave because I paid or pay because I left?",
+        ),
+        (
+            "order",
+            "My tall uncle sold my boss a boat. He is angry and wants his money. What now?",
+            "My boss sold my tall uncle a boat. He is angry and wants his money. What now?",
+        ),
+        ("order", CHORES.format("Sam", "Nia"), CHORES.format("Nia", "Sam")),
+        ("tense", "Could the storm cause a flood?", "Could the storm have caused a flood?"),
+        ("tense", "Is the bridge being painted?", "Is the bridge painted?"),
+        ("tense", "How does it feel to be judged?", "How does it feel to be judging?"),
+        ("plurals", "What can my daughter do today?", "What can my daughters do today?"),
+        ("details", MINUTES.format(""), MINUTES.format(", leaving out all names of people")),
         ("order", "How do I run with a bear?", "How do I run from a bear?"),
         ("order", "Can I travel with a baby?", "Can I travel as a baby?"),
         ("order", "What is in the box?", "What is on the box?"),
@@ -614,6 +654,32 @@ def test_no_guard_refuses_another_wording(one: str, other: str) -> None:
         ("best restaraunt in Oslo", "best restaurant in Oslo"),
         ("What is a vpn?", "What is VPN?"),
         ("The site does not work", "The site is not working"),
+        ("Give me a stew with no salt", "Give me a stew without salt"),
+        ("Give me a stew without any salt", "Give me a stew without salt"),
+        ("Translate the following sign into Welsh: exit", "Translate this sign into Welsh: exit"),
+        ("Which lens would you recommend?", "Which lens do you recommend?"),
+        ("I like it even though it is old", "I like it although it is old"),
+        ("Is it okay to feed swans?", "Is it OK to feed swans?"),
+        ("Do I need a key as well?", "Do I need a key too?"),
+        ("A hall for around 150 guests", "A hall for about 150 guests"),
+        ("Who rules on 10 February?", "Who rules on February 10?"),
+        ("Is $1,000 enough?", "Is 1000 dollars enough?"),
+        ("Solve 3x + 7 = 31", "solve 3x+7=31"),
+        ("Write a function that checks whether a tree is empty", "Write a function that checks if a tree is empty"),
+        ("Who has to pay for the fence?", "Who must pay for the fence?"),
+        ("I am ill. Do I need to see a nurse?", "I am ill. Do I have to see a nurse?"),
+        ("We would like to rent a barn", "We want to rent a barn"),
+        ("How do I stop my dog from barking?", "How do I stop my dog barking?"),
+        ("Which ferries run right now?", "Which ferries run now?"),
+        ("Can I swim for one hour?", "Can I swim for 1 hour?"),
+        ("A tent for twenty-five guests", "A tent for 25 guests"),
+        ("Is two thousand euros enough?", "Is 2000 euros enough?"),
+        ("Write to my grandma", "Write to my grandmother"),
+        ('Explain this: "I\'d like a lift"', 'Please explain this: "I\'d like a lift"'),
+        (
+            "My cat has a fever and hides under the bed all day long. Which signs tell me that it is serious?",
+            "My cat has a fever and hides under the bed all day long. What signs tell me that it is serious?",
+        ),
         ("What are the symtoms of flu?", "What are the symptoms of flu?"),
         ("Will it rain tommorow?", "Will it rain tomorrow?"),
     ],
@@ -650,6 +716,9 @@ def test_the_same_question_in_another_wording_is_served(one: str, other: str) ->
         ("I really don't like it", "I don't really like it"),
         ("Do you know how to swim?", "How to swim?"),
         ("Is the road closed?", "The road is closed."),
+        ("Nobody has to pay", "Nobody must pay"),
+        ("I do not have to pay", "I must not pay"),
+        ("What do I need to open a bank?", "What do I have to open a bank?"),
         ("What port does https use?", "What port does http use?"),
     ],
 )

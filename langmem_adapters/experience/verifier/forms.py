@@ -8,7 +8,7 @@ from itertools import permutations
 from langmem_adapters.experience.verifier.words import FORMS, respelt, stem_of
 from langmem_adapters.language.analysis import uninflected
 
-__all__ = ["CONFUSED", "same_root"]
+__all__ = ["ACRONYMS", "CONFUSED", "NAMESAKES", "same_root"]
 
 _listed = str.split  # lists of words read better as text
 
@@ -23,6 +23,18 @@ CONFUSED = frozenset(
     for one, other in permutations(pair.split())
 )
 """Pairs of stems that differ as slips of the pen do, and are two words."""
+
+ACRONYMS = frozenset(_listed("aids it us who"))
+"""What is something else in capitals."""
+NAMESAKES = ACRONYMS | frozenset(
+    _listed(
+        """amazon apple art august bath bill catholic chad chase china cologne cork dane danish faith
+        frank gap grace guinea heather hope jack jersey job joy lent lily march mark mass may mercury mobile nice
+        olive orange orthodox pole polish pat reading rob rose scone shell slough split sue swede target tours turkey
+        victor violet warren"""
+    )
+)
+"""What is something else where it begins with a capital; without names that are often written small, as Python is."""
 
 
 def same_root(one: str, other: str) -> bool:

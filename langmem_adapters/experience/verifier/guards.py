@@ -24,9 +24,9 @@ from langmem_adapters.experience.verifier.guards_small_words import (
     modality,
     persons,
     scope,
-    tense,
     voice,
 )
+from langmem_adapters.experience.verifier.guards_times import tense
 from langmem_adapters.experience.verifier.order import swapped
 from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
 from langmem_adapters.experience.verifier.reading import Reading, Word
@@ -74,8 +74,11 @@ def opposites(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def quotations(left: Reading, right: Reading, _: Alignment) -> str:
-    """What one quotes, the other quotes or says."""
-    return differ("quotations", _missing(left.quoted, right), _missing(right.quoted, left))
+    """What one quotes, the other quotes to the sign, or says."""
+    one, other = left.quoted - right.quoted, right.quoted - left.quoted
+    if signs := {*map(_bare, one)} & {*map(_bare, other)}:
+        return differ("quotations", signs, ())
+    return differ("quotations", _missing(one, right), _missing(other, left))
 
 
 def code(left: Reading, right: Reading, _: Alignment) -> str:
@@ -90,7 +93,14 @@ def code(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def names(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """A name of one request must occur in the other: a part of it will do, "Trump" for "Donald Trump"."""
+    """A name of one request must occur in the other: a part of it will do, "Trump" for "Donald Trump".
+
+    Nor is what is something else without its capital a name: to clean China, to clean china.
+    """
+    if renamed := {
+        word for word, is_name in left.namesakes - right.namesakes if (word, not is_name) in right.namesakes
+    }:
+        return differ("names", renamed, ())
     one = {word.text for word in _names(left, alignment, 0) if word.stem not in right.stems}
     return differ("names", one, {word.text for word in _names(right, alignment, 1) if word.stem not in left.stems})
 
@@ -278,9 +288,12 @@ def _affixed(one: str, other: str) -> bool:
 def _missing(wanted: frozenset[str], there: Reading) -> set[str]:
     if not wanted:
         return set()
-    text = " ".join(re.findall(r"\w+", there.text.lower()))
-    joined = text.replace(" ", "")
-    return {one for one in wanted if "".join(re.findall(r"\w+", one.lower())) not in joined}
+    joined = _bare(there.text)
+    return {one for one in wanted if _bare(one) not in joined}
+
+
+def _bare(text: str) -> str:
+    return "".join(re.findall(r"\w+", text.lower()))
 
 
 def _names(reading: Reading, alignment: Alignment, side: int) -> list[Word]:

@@ -27,6 +27,7 @@ _ACRONYM = 3  # letters, which are often written small
 _NEAR = 4  # words from the beginning
 _TAKING = frozenset(_listed("as at by for from in into of on over to with"))
 _OPENING = ARTICLES | frozenset(_listed("her his my our that their these this those your"))
+_OWNING = frozenset(_listed("her his my our their your"))
 _PLURAL_ALONE = PLURAL_ALONE - {"means"}  # as people write what something means
 _BEING = frozenset(_listed("is are was were"))
 _UNTAKEN = frozenset(("about", "all", "both", "some", *UNITS))
@@ -59,7 +60,10 @@ def plurals(left: Reading, right: Reading, alignment: Alignment) -> str:
             return differ("plurals", [one.text], ())
         if one.text + "s" == other.text or one.text == other.text + "s":
             superlative = all(is_superlative(_before(*side)) for side in ((left, one), (right, other)))
-            alone = not _PLURAL_ALONE.isdisjoint((one.text, other.text)) or (superlative and one.stem not in SOFT)
+            owned = _OWNING.issuperset((_before(left, one), _before(right, other)))
+            alone = (
+                owned or not _PLURAL_ALONE.isdisjoint((one.text, other.text)) or (superlative and one.stem not in SOFT)
+            )
             if alone or (_is_title(left, one) and _is_title(right, other)):
                 return differ("plurals", [one.text], [other.text])
     return ""

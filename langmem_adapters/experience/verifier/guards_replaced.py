@@ -10,7 +10,7 @@ from operator import ne
 from langmem_adapters.experience.verifier.features import Alignment, edits
 from langmem_adapters.experience.verifier.guards_small_words import differ
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, SOFT
+from langmem_adapters.experience.verifier.words import ARTICLES, SOFT, STOP, stem_of
 
 __all__ = ["all_else_same", "details", "is_short", "words"]
 
@@ -24,11 +24,11 @@ _PASSING = ARTICLES | frozenset(
     _listed(
         """although also am and any are be been being can could do does even got has have having he his i is it its
         just my of on or our please really she so some still that their then they think this though too
-        use using we which why you your"""
+        somehow use using we which why you your"""
     )
 )
 """Words that come and go without a difference, or of which other guards tell whether there is one."""
-_SUPPOSING = {"when": "if", "whether": "if"}
+_SUPPOSING = {"when": "if", "whether": "if", "during": "in"}
 
 
 def words(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -59,11 +59,19 @@ def details(left: Reading, right: Reading, alignment: Alignment) -> str:
     """A long text that is nearly the other's has no other word, but for synonyms and those that say little."""
     longest = max(len(left.words), len(right.words))
     most = max(_FEW, int(_SHARE * longest))
-    if longest <= _SHORT or edits(left.stems, right.stems, most) > most:
-        return ""
     one, other = (Counter(_SUPPOSING.get(word, word) for word in reading.words) for reading in (left, right))
+    near = longest > _SHORT and edits(left.stems, right.stems, most) <= most
+    if longest <= _SHORT or (not near and one - other and other - one):
+        return ""
+    if one["which"] - other["which"] == other["what"] - one["what"]:
+        one, other = (Counter({**words, "what": 0}) for words in (one, other))
     matched = {word.text for a, b, _ in alignment.pairs for word in (left.content[a], right.content[b])}
-    return differ("details", {*(one - other)} - matched - _PASSING, {*(other - one)} - matched - _PASSING)
+    passing = matched | _PASSING if near else matched | _PASSING | STOP
+    alone = [
+        {word for word in more - less if near or stem_of(word) not in SOFT}
+        for more, less in ((one, other), (other, one))
+    ]
+    return differ("details", alone[0] - passing, alone[1] - passing)
 
 
 def is_short(left: Reading, right: Reading) -> bool:

@@ -12,9 +12,9 @@ from itertools import pairwise
 
 from langmem_adapters.experience.verifier.features import Alignment
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, YOU_WORDS, is_past, named, stem_of
+from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, YOU_WORDS, named, stem_of
 
-__all__ = ["complements", "courtesies", "differ", "links", "modality", "persons", "scope", "tense", "voice"]
+__all__ = ["alone", "complements", "courtesies", "differ", "links", "modality", "persons", "scope", "voice"]
 
 _listed = str.split  # lists of words read better as text
 
@@ -34,8 +34,8 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
         return differ("scope", found, ())
     lefts, rights = _quantifiers(left), _quantifiers(right)
     if lefts == rights:
-        alone = alignment.only_left or alignment.only_right
-        moved = "only" in lefts and not alone and _apart(left, right, "only", "only")
+        apart = alignment.only_left or alignment.only_right
+        moved = "only" in lefts and not apart and _apart(left, right, "only", "only")
         return differ("scope", ["only"], ()) if moved else ""
     long = max(len(left.words), len(right.words)) > _SHORT
     for one in _new(lefts, rights):
@@ -107,57 +107,6 @@ def voice(left: Reading, right: Reading, alignment: Alignment) -> str:
 _MEANS = frozenset(("with", "via", "on", "in", "using", "through"))
 
 
-def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """What is must not stand for what was, nor what was for what will be, all else the same.
-
-    What both suppose has no time: "if I lost it" is "if I lose it".
-    """
-    if _alone(left, right, alignment) - {"will"}:
-        return ""
-    supposing = "if" in left.vocabulary & right.vocabulary
-    lefts, rights = (_stated(left), _stated(right)) if supposing else (left.words, right.words)
-    one, other = _times(lefts), _times(rights)
-    for a, b, _ in alignment.pairs:
-        verb, another = left.content[a].text, right.content[b].text
-        if verb != another and is_past(verb) != is_past(another):
-            for times, words, word in ((one, lefts, verb), (other, rights, another)):
-                if word in words and _AUXILIARIES.isdisjoint(words) and ["", *words][words.index(word)] != "to":
-                    times.add("was" if is_past(word) else "is")
-    if {*one, *other} != {"is", "was"} or one & other:
-        return ""
-    return differ("tense", one, other)
-
-
-def _stated(reading: Reading) -> list[str]:
-    """The words outside of clauses with "if", but for those of "tell me if", which asks whether."""
-    return re.findall(r"\w+", _SUPPOSED.sub(r"\1", reading.text))
-
-
-def _times(words: list[str]) -> set[str]:
-    """What auxiliaries tell; "has decided" tells what was, "has been closed" what is."""
-    times = {_TIMES[word] for word in words if word in _TIMES}
-    if times:
-        return times
-    for place, word in enumerate(words):
-        after = words[place + 1 : place + _NEAR]
-        if word in _HAVING and "been" not in after and any(map(is_past, after)):
-            return {"was"}
-    return times
-
-
-_ASKING = """(?:(?:ask|check|confirm|detect|discover|doubt|find|guess|learn|recall|remember|say|see|show|tell|test|
-    understand|wonder)(?:s|ed|ing)?|know(?:s|ing)?|knew|(?:decid|determin|inquir|prov)(?:e|es|ed|ing)|
-    (?:clarif|identif|verif)(?:y|ies|ied|ying)|found|idea|said|saw|sure|told|understood|unsure|
-    her|him|me|out|them|us)"""  # whether
-_SUPPOSED = re.compile(rf"(^|\b(?!{''.join(_ASKING.split())}\b)\w+\W+)if\b[^,.;:?!]*")
-_HAVING = frozenset(("has", "have", "had"))
-_NEAR = 5  # words: "have all of them decided"
-_TIMES = {
-    **dict.fromkeys(_listed("is are am do does will"), "is"),
-    **dict.fromkeys(_listed("was were did"), "was"),
-}
-
-
 def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Whether one can, must, should, did or does: none is asked for another, but of "you", who "can" what you "do".
 
@@ -173,16 +122,11 @@ def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
     one, other = _MODES.get(left.words[0]), _MODES.get(right.words[0])
     if not one or not other or one == other or "you" in (*left.words[1:2], *right.words[1:2]):
         return ""
-    if _alone(left, right, alignment) - _MODALS:
+    if alone(left, right, alignment) - _MODALS:
         return ""
     return differ("modality", left.words[:1], right.words[:1])
 
 
-_AUXILIARIES = frozenset(
-    _listed(
-        "is are am was were be been being do does did has have had can could may might must shall will would should"
-    )
-)
 _MODES = named("can could, may might, should, must, will would, do does")
 _SAID = named("can could, may might, should, must, will, want would")
 _MODALS = frozenset(_listed("can could may might should must shall will would"))
@@ -246,7 +190,7 @@ def _intended(reading: Reading) -> str:
     return _SAID.get(reading.words[1], "") if reading.words[:1] == ["i"] and len(reading.words) > 1 else ""
 
 
-def _alone(left: Reading, right: Reading, alignment: Alignment) -> set[str]:
+def alone(left: Reading, right: Reading, alignment: Alignment) -> set[str]:
     """The words of one that the other does not have."""
     lefts = {left.content[n].text for n in alignment.only_left}
     return lefts | {right.content[n].text for n in alignment.only_right}

@@ -45,6 +45,11 @@ _ASKED_OF_IT = re.compile(
     r"salary|size|status|symbol|symptom|syntax|value|word)s?) (?:of|for|in)\b"
 )
 """What is asked of a thing: the rules "of", "for" and "in" curling; but the love "of" children is none "for" them."""
+_PARTING = PREPOSITIONS | frozenset(_listed("i he she they we am are is was were"))
+"""What does not stand between two things that "and" links, but between two clauses."""
+_HINGES = frozenset(_listed("after because before instead than unless until"))
+_NEAR = 6  # words
+_ONE_DOES = frozenset(_listed("is was has does"))
 _PRONOUNS = frozenset(_listed("me you him her it us them"))
 _AIMED = {"into", "onto", "than", "convert", "transform", "translate"}
 _MANY = 24  # words: a long text has too many orders to try them
@@ -102,6 +107,8 @@ def _turned(
             opposed = None not in ways and ways[0] != ways[1]
             if opposed or not (alone or _is_either(left, right, word, another, frozenset((way, back)))):
                 return word.text, ways[1] or back
+    if hinge := _turned_at(left, right):
+        return hinge
     if alone:
         return None
     before, behind = _towards(left), _towards(right)
@@ -109,6 +116,23 @@ def _turned(
         if before[governed] != behind[governed] and frozenset((before[governed], behind[governed])) not in _EITHER:
             return governed, behind[governed]
     return None
+
+
+def _turned_at(left: Reading, right: Reading) -> tuple[str, str] | None:
+    """What one does before, because of or instead of what it does after, in the other: to sand before one paints."""
+    for hinge in sorted(_HINGES & left.vocabulary & right.vocabulary):
+        (before, after), (behind, ahead) = _sides(left, hinge), _sides(right, hinge)
+        one, other = (before - behind) & ahead, (after - ahead) & behind
+        if one and other:
+            return min(one), min(other)
+    return None
+
+
+def _sides(reading: Reading, hinge: str) -> tuple[set[str], set[str]]:
+    """The stems of content near a word, before and after it."""
+    place = reading.words.index(hinge)
+    near = [word for word in reading.content if abs(word.place - place) <= _NEAR]
+    return {word.stem for word in near if word.place < place}, {word.stem for word in near if word.place > place}
 
 
 def _is_either(left: Reading, right: Reading, word: Word, another: Word, ways: frozenset[str]) -> bool:
@@ -126,8 +150,10 @@ def _moved(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]
     """The first two words that are out of place, unless they are all, and "and" or the like stands between them."""
     places = sorted(other for _, other, _ in pairs)
     moved = [pair for pair, place in zip(pairs, places, strict=True) if pair[1] != place]
-    if len(moved) == _FEW and _may_move(left, right, *moved, beside=True):
-        return None
+    if len(moved) == _FEW:
+        beside = pairs.index(moved[1]) == pairs.index(moved[0]) + 1
+        if _may_move(left, right, *moved, beside=beside):
+            return None
     return left.content[moved[0][0]].text, left.content[moved[1][0]].text
 
 
@@ -152,8 +178,6 @@ def _stand_alike(reading: Reading, *places: int) -> bool:
 
 def _exchanged(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]) -> tuple[str, str] | None:
     """Two phrases that changed places round what stayed: "my big dog bit a cat", "a cat bit my big dog"."""
-    if left.sentences > 1 or right.sentences > 1 or LINKS & left.vocabulary:
-        return None
     phrases = [pair for n, pair in enumerate(pairs) if n == 0 or pair[1] != pairs[n - 1][1] + 1]
     order = [other for _, other, _ in phrases]
     for i in range(len(order)):
@@ -163,6 +187,8 @@ def _exchanged(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, fl
             if exchanged != sorted(order) or _may_move(left, right, phrases[i], phrases[j], beside=False):
                 continue
             one, other = phrases[i], phrases[j]
+            if LINKS.intersection(left.words[left.content[one[0]].place : left.content[other[0]].place]):
+                continue
             governed = [_preposition(left, left.content[n]) for n in (one[0], other[0])]
             if sorted(governed) == sorted(_preposition(right, right.content[n]) for n in (one[1], other[1])):
                 return left.content[one[0]].text, left.content[other[0]].text
@@ -184,8 +210,8 @@ def _may_move(
     if {a.text, b.text} & _ADVERBS:
         return True
     apart = left.words[a.place + 1 : b.place], right.words[d.place + 1 : c.place]
-    if beside and all(LINKS.intersection(words) and not PREPOSITIONS.intersection(words) for words in apart):
-        return True
+    if beside and all(LINKS.intersection(words) and _PARTING.isdisjoint(words) for words in apart):
+        return not ("and" in apart[0] and {*left.words[b.place + 1 : b.place + 2]} & _ONE_DOES)
     if bool(apart[0]) != bool(apart[1]) and COMPOUNDING.issuperset([*apart[0], *apart[1]]):
         return "of" not in {*apart[0], *apart[1]} or NAMING.isdisjoint((a.text, b.text))
     first, second = _preposition(left, a), _preposition(left, b)

@@ -6,8 +6,10 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
+from langmem_adapters.experience.verifier.forms import ACRONYMS, NAMESAKES
 from langmem_adapters.experience.verifier.questions import FRAMES, MAKERS, OPENING, REQUEST, WHETHER, WORDINGS
 from langmem_adapters.experience.verifier.signs import cased_units, raised, symbols
 from langmem_adapters.experience.verifier.slips import SLIPS
@@ -43,6 +45,8 @@ _CAPITAL = re.compile(r"(?<=\w) ([A-Z]+)(?![\w'.])(?! [A-Z])")
 _LETTER = re.compile(r"(?<=\w )([AST])(?![\w'.])(?! [A-Z])")
 _QUOTED = re.compile(r'"([^"]+)"|(?<!\w)\'([^\']+)\'(?!\w)|«([^»]+)»|「([^」]+)」|『([^』]+)』|《([^》]+)》|„([^"]+)"')
 _MAY_BE_QUOTED = re.compile("[\"'«「『《„]")
+_MARKS = "\"'`().,;:?!"
+_HYPHEN = re.compile(r"(?<=\w)-(?=\w)")
 _QUOTES = str.maketrans(
     {
         "\u2018": "'",
@@ -101,6 +105,9 @@ class Reading(NamedTuple):
     units: frozenset[str]
     symbols: tuple[str, ...]
     quoted: frozenset[str]
+    """In small letters, without the stop at the end."""
+    namesakes: frozenset[tuple[str, bool]]
+    """Words that are something else with a capital, and whether they have one."""
     code: frozenset[str]
     frame: str
     """Which kind of question it is."""
@@ -141,6 +148,7 @@ def read(text: str) -> Reading:
         units=frozenset(UNITS[word] for word in words if word in UNITS) | month | cased_units(plain),
         symbols=symbols(plain, english=english),
         quoted=_quoted(plain),
+        namesakes=_namesakes(plain, words),
         code=_code(plain) | _capital_stops(plain),
         frame=_frame(lower.strip()),
         english=english,
@@ -235,7 +243,26 @@ def _matches_in(piece: str) -> list[str]:
 def _quoted(text: str) -> frozenset[str]:
     if not _MAY_BE_QUOTED.search(text):
         return frozenset()
-    return frozenset(_bare(next(filter(None, found.groups()))) for found in _QUOTED.finditer(text))
+    quoted = (next(filter(None, found.groups())).lower() for found in _QUOTED.finditer(text))
+    return frozenset(" ".join(_HYPHEN.sub(" ", one).split()).rstrip(" .,!") for one in quoted)
+
+
+def _namesakes(text: str, words: Iterable[str]) -> frozenset[tuple[str, bool]]:
+    """Those within a sentence; none in a text that does not open with a capital, as its names may be written small."""
+    known = NAMESAKES.intersection(words)
+    if not known or text.upper() == text or not text.lstrip()[:1].isupper():
+        return frozenset()
+    found = set()
+    for line in text.splitlines():
+        for before, piece in pairwise(line.split()):
+            word = piece.strip(_MARKS).removesuffix("'s")
+            if word.lower() in known and before[-1] not in ".?!:":
+                found.add((word.lower(), _is_name(word)))
+    return frozenset(found)
+
+
+def _is_name(word: str) -> bool:
+    return word.isupper() if word.lower() in ACRONYMS else word[0].isupper()
 
 
 def _code(text: str) -> frozenset[str]:
@@ -267,10 +294,6 @@ def _read_code(text: str) -> frozenset[str]:
 
 
 _code_in = _remembered(_read_code)
-
-
-def _bare(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.lower()))
 
 
 def _frame(text: str) -> str:

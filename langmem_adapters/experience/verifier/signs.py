@@ -17,10 +17,11 @@ _SYMBOLS = re.compile(
 )
 _EXACT = re.compile(
     r"https?://[^\s?!,]*[^\s?!,.;:)]|\\\w|%[A-Za-z](?!\w)|(?<![^\s`])--?[A-Za-z]{1,2}(?![\w-])|\b\w--(?!\w)|"
-    r"(?<!\S)(?:@{1,2}|#|/)(?=[a-z_])|(?<!\w)_+[^\W_]|[^\W_]_+(?!\w)|\[[^\[\]\s]{1,20}\]|\{[^{}\s]{1,20}\}"
+    r"(?<!\S)(?:@{1,2}|#|/)(?=[a-z_])|(?<!\w)_+[^\W_]|[^\W_]_+(?!\w)|\[[^\[\]\s]{1,20}\]|\{[^{}\s]{1,20}\}|,\s*[]})]"
 )
 """What counts to the letter: addresses, \\d, %s, options, @x, _x, x_, [a-z], {2}."""
 _BRACKETS = re.compile(r"[\[\]{}]")
+_CALLED = re.compile(r"\w\(")
 _DIRECTED = frozenset("-/<>^~")
 _BEFORE, _AFTER = re.compile(r"(\w+)(\s*)$"), re.compile(r"(\s*)(\w+)")
 _SUBSCRIPT = re.compile(r"(?<=[\w\])])(?:\[[^\[\]]*\])+")
@@ -50,6 +51,7 @@ def symbols(text: str, *, english: bool) -> tuple[str, ...]:
         found += [*_SUBSCRIPT.findall(text), *_QUOTED_SIGN.findall(text), *_EXACT.findall(text)]
         found += ["".join(_BRACKETS.findall(text))] if _BRACKETS.search(text) else []
         found += _MENTIONED.findall(text) if english else []
+        found += _unclosed(text) if _CALLED.search(text) else []
         if '"' in text or "'" in text:
             found += [mark.replace("''", '"') for mark in _PRIME.findall(_QUOTATION.sub(" ", text))]
     return tuple(sorted(found))
@@ -59,6 +61,12 @@ def cased_units(text: str) -> frozenset[str]:
     """Units that only a capital tells apart: Mb and MB, mW and MW. In small letters alone, "mb" may be either."""
     bits = {"byte" if found["byte"] else "bit" for found in _BITS.finditer(text)}
     return frozenset(bits.union(_MILLI_OR_MEGA.findall(text)))
+
+
+def _unclosed(text: str) -> list[str]:
+    """The brackets of code that has not as many that open as that close."""
+    more = text.count("(") - text.count(")")
+    return ["(" * more or ")" * -more] if more else []
 
 
 def _pictures(text: str) -> list[str]:

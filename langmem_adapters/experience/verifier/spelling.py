@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 
+from langmem_adapters.experience.verifier.words import NUMBERS
+
 __all__ = ["CONTRACTIONS", "GROUPED", "SCALES", "one_spelling"]
 
 
@@ -13,6 +15,18 @@ def _switched(found: re.Match[str]) -> str:
     return f"{'enable' if found[2] == 'on' else 'disable'} {found[1]}"
 
 
+_UNOBLIGED = re.compile(
+    r"\b(?:not|no|never|nobody|none|nothing|neither|nor|without|hardly|only)\b|"
+    r"\b(?:can|could|did|do|does|may|might|should|to|will|would)\b[^.?!,;]*$"
+)
+
+
+def _obliged(found: re.Match[str]) -> str:
+    """What one has to do one must; but what nobody has to do, one may."""
+    return found[0] if _UNOBLIGED.search(found.string[: found.start()]) else "must"
+
+
+_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
 CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] = (
     (r"\bwon'?t\b", "will not", "wont won't"),
     (r"\bcan'?t\b|\bcannot\b", "can not", "cant can't cannot"),
@@ -56,7 +70,7 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\bwi-fi\b", "wifi", "wi-fi"),
     (r"\bcapital city of\b", "capital of", "capital"),
     (
-        r"\b((?:check|determine|find out|know|see|sure|tell|test|verify)(?: me| us)?) whether(?! or\b)",
+        r"\b((?:check|determine|find|know|see|tell|test|verify|sure)(?:d|s|ing)?(?: (?:out|me|us))?) whether(?! or\b)",
         r"\1 if",
         "whether",
     ),
@@ -71,6 +85,26 @@ CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
         "but",
     ),
     (r"\b(?:in|at) (?=(?:what|which) (?:time|year|month|day)\b)", "", "what which"),
+    (r"\bwith no\b(?! (?:fewer|less|longer|more|one)\b)|\bwithout any\b", "without", "with without"),
+    (r"\bthe following (?!(?:day|month|morning|night|week|year)s?\b)(?=\w)", "this ", "following"),
+    (r"\bwould you (?=(?:advise|recommend|suggest)\b)", "do you ", "would"),
+    (r"(^|[.?!,;] )(do|does|did) (\w+) need to\b", r"\1\2 \3 have to", "need"),
+    (r"\b(?:has|have) to\b", _obliged, "has have"),
+    (r"\b(i|we|you|he|she|they) would like to\b", r"\1 want to", "like"),
+    (r"\b((?:stop|prevent)(?:s|ped|ed|ping|ing)? (?:\w+ ){1,4}?)from (?=\w+ing\b)", r"\1", "from"),
+    (r"\bright now\b", "now", "right"),
+    (r"\bone (?=(?:second|minute|hour|day|week|month|year|cup|percent|metre|meter|mile|litre|liter)\b)", "1 ", "one"),
+    (r"\beven though\b", "although", "though"),
+    (r"\bokay\b", "ok", "okay"),
+    (r"\bas well(?! as\b)", "too", "well"),
+    (
+        r"\b(?:around|approx\.?|approximately|circa|roughly) (?=\d)",
+        "about ",
+        "around approx approximately circa roughly",
+    ),
+    (rf"\b({_MONTHS}) (\d\d?)(?:st|nd|rd|th)?(?![\w:]|[.,]\d)", r"\2 \1", _MONTHS.replace("|", " ")),
+    (r"(?<!\w)([$€£¥₹]) ?(\d[\d.,]*(?: ?(?:k|mn|bn|million|billion))?\b)", r"\2\1", "$ € £ ¥ ₹"),
+    (r"(?<=[a-z\d)])([+=*])(?=\d)|(?<=\d)([+=*])(?=[a-z])", r" \1\2 ", "+ = *"),
     (r"\bper (?=(?:second|minute|hour|day|night|week|month|year|person)\b)", "a ", "per"),
 )
 """What is replaced, by what, and what a text has of all this at least: a whole word, or, with a sign in it, a part."""
@@ -93,6 +127,11 @@ _DIGIT = re.compile(r"\d")
 GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])")  # 10,000 and 1,00,000, but not 1,50
 _POINT = re.compile(r"(?<![\w.])\.(?=\d)")
 _SCALED = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)\s*({'|'.join(SCALES)})s?\b", re.ASCII)
+_ONES = "one|two|three|four|five|six|seven|eight|nine"
+_TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
+_TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+_PARTS = frozenset((*_TENS.split("|"), "hundred", "thousand", "million", "billion"))
+_SPELT = re.compile(rf"\b(?:({_ONES}|{_TEENS}|{_TENS}) (hundred|thousand|million|billion)\b|({_TENS})[ -]({_ONES})\b)")
 _SPOKEN = str.maketrans(
     {
         "%": " percent ",
@@ -126,12 +165,21 @@ def one_spelling(text: str) -> str:
 
 
 def _one_spelling_of_numbers(text: str) -> str:
+    if not _PARTS.isdisjoint(_TOKEN.findall(text)):
+        text = _SPELT.sub(_counted, text)
     if _DIGIT.search(text):
         text = GROUPED.sub(lambda found: found[0].replace(",", ""), text)
         text = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b", "", text)
         text = _POINT.sub("0.", text)  # .5
         return _SCALED.sub(_unscaled, text.translate(_SPOKEN))
     return text.translate(_SPOKEN)
+
+
+def _counted(found: re.Match[str]) -> str:
+    """Two thousand, twenty-five."""
+    if found[1]:
+        return str(int(NUMBERS.get(found[1], "1")) * SCALES[found[2]])
+    return str(int(NUMBERS[found[3]]) + int(NUMBERS.get(found[4], "1")))
 
 
 def _unscaled(found: re.Match[str]) -> str:

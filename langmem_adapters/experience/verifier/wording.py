@@ -13,7 +13,8 @@ _ABOUT = re.compile(
     r"\b(?:translat\w+|proofread\w*|spell\w*|spelt|misspel\w+|grammar|grammatical\w*|typos?|capitali[sz]\w+|"
     r"(?:upper|lower)[ -]?case\w*|conjugat\w+|pronounc\w+|pronunciations?|(?:re|para)phras\w+|rewrit\w+|reword\w*|"
     r"plural|singular|past tense|past participle|syllables?|rhym\w+|letters? (?:is|are|in)|anagrams?|palindromes?|"
-    r"hyphenat\w+|punctuat\w+|how (?:do|does|would|can) (?:you|i|we|one) say)\b|"
+    r"hyphenat\w+|punctuat\w+|"
+    r"(?:in|of|is) (?:the|this|that) (?:following )?sentence|how (?:do|does|would|can) (?:you|i|we|one) say)\b|"
     r"^\W*(?:please )?(?:correct|fix|edit)\b[^:\n]*[:\n]"
 )
 _GIVEN = re.compile(r"[:\n]")

@@ -272,7 +272,9 @@ for _number, _group in enumerate(
     cure treat treatment remedy | song music | exist live | join enroll |
     easy simple | easier simpler | easiest simplest | quicker faster | quickest fastest | often frequently |
     phone telephone | undo revert | loop iterate | concatenate join | luggage baggage | elevator lift | bigger larger |
-    exit quit | terminate end | erase wipe | parcel package | very really
+    exit quit | terminate end | erase wipe | parcel package | very really | bike bicycle | grandma granny grandmother |
+    grandpa granddad grandfather | mum mom mother | dad father | probability chance likelihood | fridge refrigerator |
+    sofa couch | info information | ad advert advertisement | rubbish garbage trash | timetable schedule | cv resume
 """,
         "|",
     )

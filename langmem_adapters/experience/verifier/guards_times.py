@@ -1,0 +1,94 @@
+"""The guard of when something is: what is, what was, what will be, what is being done and what would have been."""
+
+from __future__ import annotations
+
+import re
+
+from langmem_adapters.experience.verifier.features import Alignment
+from langmem_adapters.experience.verifier.guards_small_words import alone, differ
+from langmem_adapters.experience.verifier.reading import Reading
+from langmem_adapters.experience.verifier.words import is_past
+
+__all__ = ["tense"]
+
+_listed = str.split  # lists of words read better as text
+_ASKING = """(?:(?:ask|check|confirm|detect|discover|doubt|find|guess|learn|recall|remember|say|see|show|tell|test|
+    understand|wonder)(?:s|ed|ing)?|know(?:s|ing)?|knew|(?:decid|determin|inquir|prov)(?:e|es|ed|ing)|
+    (?:clarif|identif|verif)(?:y|ies|ied|ying)|found|idea|said|saw|sure|told|understood|unsure|
+    her|him|me|out|them|us)"""  # whether
+_SUPPOSED = re.compile(rf"(^|\b(?!{''.join(_ASKING.split())}\b)\w+\W+)if\b[^,.;:?!]*")
+_HAVING = frozenset(("has", "have", "had"))
+_NEAR = 5  # words: "have all of them decided"
+_TIMES = {
+    **dict.fromkeys(_listed("is are am do does will"), "is"),
+    **dict.fromkeys(_listed("was were did"), "was"),
+}
+_AUXILIARIES = frozenset(
+    _listed(
+        "is are am was were be been being do does did has have had can could may might must shall will would should"
+    )
+)
+_BEING = frozenset(_listed("is are am was were be been being"))
+_MODALS = frozenset(_listed("can could may might must should will would"))
+
+
+def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """What is must not stand for what was, nor what was for what will be, all else the same.
+
+    What both suppose has no time: "if I lost it" is "if I lose it".
+    """
+    if alone(left, right, alignment) - {"will"}:
+        return ""
+    if found := _aspects(left, right) ^ _aspects(right, left):
+        return differ("tense", found, ())
+    supposing = "if" in left.vocabulary & right.vocabulary
+    lefts, rights = (_stated(left), _stated(right)) if supposing else (left.words, right.words)
+    one, other = _times(lefts), _times(rights)
+    for a, b, _ in alignment.pairs:
+        verb, another = left.content[a].text, right.content[b].text
+        if verb != another and is_past(verb) != is_past(another):
+            for times, words, word in ((one, lefts, verb), (other, rights, another)):
+                if word in words and _AUXILIARIES.isdisjoint(words) and ["", *words][words.index(word)] != "to":
+                    times.add("was" if is_past(word) else "is")
+    if {*one, *other} != {"is", "was"} or one & other:
+        return ""
+    return differ("tense", one, other)
+
+
+def _aspects(reading: Reading, other: Reading) -> set[str]:
+    """What would have been done, and what is doing, being done or done, where the other tells the like of it."""
+    told = _aspects_of(reading)
+    there = {stem for _, stem in _aspects_of(other)}
+    return {f"{aspect} {stem}" for aspect, stem in told if aspect == "would have" or stem in there}
+
+
+def _aspects_of(reading: Reading) -> set[tuple[str, str]]:
+    found = set()
+    for place, (word, stem) in enumerate(zip(reading.words, reading.stems, strict=True)):
+        doing = word.endswith("ing")
+        if doing or is_past(word):
+            before = reading.words[max(0, place - _NEAR) : place]
+            auxiliary = next((one for one in reversed(before) if one in _BEING or one in _HAVING), "")
+            if auxiliary == "have" and not doing and not _MODALS.isdisjoint(before):
+                found.add(("would have", stem))
+            elif auxiliary:
+                aspect = "being" if "being" in before else "doing" if doing and auxiliary in _BEING else "done"
+                found.add((aspect, stem))
+    return found
+
+
+def _stated(reading: Reading) -> list[str]:
+    """The words outside of clauses with "if", but for those of "tell me if", which asks whether."""
+    return re.findall(r"\w+", _SUPPOSED.sub(r"\1", reading.text))
+
+
+def _times(words: list[str]) -> set[str]:
+    """What auxiliaries tell; "has decided" tells what was, "has been closed" what is."""
+    times = {_TIMES[word] for word in words if word in _TIMES}
+    if times:
+        return times
+    for place, word in enumerate(words):
+        after = words[place + 1 : place + _NEAR]
+        if word in _HAVING and "been" not in after and any(map(is_past, after)):
+            return {"was"}
+    return times
