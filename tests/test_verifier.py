@@ -79,7 +79,11 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # as they came to mind, of which six were served, and prompts of 12 to 75 words that somebody fills in, of which 30
 # were: nobody had written such. The rules of words in one place and of details came afterwards. "prompts-later" are
 # others, after these rules; nine would have been served before, and nothing was changed for them. "prompts-paraphrases"
-# are prompts typed anew.
+# are prompts typed anew. "traffic" is of an eighth hand that had seen neither rules nor sets nor page: chats, prompts
+# with pasted texts, code and tables, and what one asks in passing, half of them of 16 words and more. 36 near-misses
+# and 134 paraphrases were served, and the rules of namesakes, of clauses that change places, of what is being done and
+# of quotations came afterwards. "traffic-later" is of that hand, after these: six near-misses and 39 paraphrases were
+# served, of 15 and 29 before these rules, and nothing was changed for it.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "most"),
     [
@@ -98,6 +102,8 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("plain-adversarial", 268, 1),
         ("prompts-adversarial", 290, 0),
         ("prompts-later-adversarial", 64, 0),
+        ("traffic-adversarial", 458, 7),
+        ("traffic-later-adversarial", 88, 6),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
@@ -113,14 +119,16 @@ def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
     [
         ("foreign-paraphrases", 294, 222),
         ("unseen-paraphrases", 40, 37),
-        ("fresh-paraphrases", 168, 77),
+        ("fresh-paraphrases", 168, 78),
         ("later-paraphrases", 48, 27),
-        ("asked-paraphrases", 301, 207),
+        ("asked-paraphrases", 301, 208),
         ("asked-later-paraphrases", 74, 65),
         ("everyday-paraphrases", 256, 168),
         ("everyday-later-paraphrases", 60, 57),
         ("varied-paraphrases", 192, 40),
-        ("prompts-paraphrases", 40, 29),
+        ("prompts-paraphrases", 40, 30),
+        ("traffic-paraphrases", 204, 159),
+        ("traffic-later-paraphrases", 52, 39),
     ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(
