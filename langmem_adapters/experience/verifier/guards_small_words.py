@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from langmem_adapters.experience.verifier.features import Alignment
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, YOU_WORDS, named, stem_of
+from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, named, stem_of
 
 __all__ = ["alone", "complements", "courtesies", "differ", "links", "modality", "persons", "scope", "voice"]
 
@@ -110,8 +110,11 @@ _MEANS = frozenset(("with", "via", "on", "in", "using", "through"))
 def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Whether one can, must, should, did or does: none is asked for another, but of "you", who "can" what you "do".
 
-    Nor is it asked whether something is so for whether it always is; and I will is not I can.
+    Nor is it asked whether something is so for whether it always is; I will is not I can; and one may do what nobody
+    has to, but not what nobody must.
     """
+    if left.vocabulary & right.vocabulary & NEGATIONS and _obligations(left) ^ _obligations(right) == {"must", "to"}:
+        return differ("modality", ["must"], ["have to"])
     if left.frame == right.frame == "none":
         mine, another = _intended(left), _intended(right)
         return differ("modality", [mine], [another]) if mine and another and mine != another else ""
@@ -122,13 +125,13 @@ def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
     one, other = _MODES.get(left.words[0]), _MODES.get(right.words[0])
     if not one or not other or one == other or "you" in (*left.words[1:2], *right.words[1:2]):
         return ""
-    if alone(left, right, alignment) - _MODALS:
-        return ""
-    return differ("modality", left.words[:1], right.words[:1])
+    same = not alone(left, right, alignment) - _MODALS
+    return differ("modality", left.words[:1], right.words[:1]) if same else ""
 
 
 _MODES = named("can could, may might, should, must, will would, do does")
 _SAID = named("can could, may might, should, must, will, want would")
+_HAVING = frozenset(("has", "have"))
 _MODALS = frozenset(_listed("can could may might should must shall will would"))
 
 
@@ -183,6 +186,11 @@ def differ(what: str, one: Iterable[str], other: Iterable[str]) -> str:
     """A reason: what differs, and in which words; "" where there are none."""
     found = [*sorted(one), *sorted(other)]
     return f"{what} differ: {', '.join(found)}" if found else ""
+
+
+def _obligations(reading: Reading) -> set[str]:
+    bound = {after for before, after in pairwise(reading.words) if before in _HAVING and after == "to"}
+    return bound | ({"must"} & reading.vocabulary)
 
 
 def _intended(reading: Reading) -> str:

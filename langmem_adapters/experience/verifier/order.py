@@ -47,8 +47,6 @@ _ASKED_OF_IT = re.compile(
 """What is asked of a thing: the rules "of", "for" and "in" curling; but the love "of" children is none "for" them."""
 _PARTING = PREPOSITIONS | frozenset(_listed("i he she they we am are is was were"))
 """What does not stand between two things that "and" links, but between two clauses."""
-_HINGES = frozenset(_listed("after because before instead than unless until"))
-_NEAR = 6  # words
 _ONE_DOES = frozenset(_listed("is was has does"))
 _PRONOUNS = frozenset(_listed("me you him her it us them"))
 _AIMED = {"into", "onto", "than", "convert", "transform", "translate"}
@@ -107,8 +105,6 @@ def _turned(
             opposed = None not in ways and ways[0] != ways[1]
             if opposed or not (alone or _is_either(left, right, word, another, frozenset((way, back)))):
                 return word.text, ways[1] or back
-    if hinge := _turned_at(left, right):
-        return hinge
     if alone:
         return None
     before, behind = _towards(left), _towards(right)
@@ -116,23 +112,6 @@ def _turned(
         if before[governed] != behind[governed] and frozenset((before[governed], behind[governed])) not in _EITHER:
             return governed, behind[governed]
     return None
-
-
-def _turned_at(left: Reading, right: Reading) -> tuple[str, str] | None:
-    """What one does before, because of or instead of what it does after, in the other: to sand before one paints."""
-    for hinge in sorted(_HINGES & left.vocabulary & right.vocabulary):
-        (before, after), (behind, ahead) = _sides(left, hinge), _sides(right, hinge)
-        one, other = (before - behind) & ahead, (after - ahead) & behind
-        if one and other:
-            return min(one), min(other)
-    return None
-
-
-def _sides(reading: Reading, hinge: str) -> tuple[set[str], set[str]]:
-    """The stems of content near a word, before and after it."""
-    place = reading.words.index(hinge)
-    near = [word for word in reading.content if abs(word.place - place) <= _NEAR]
-    return {word.stem for word in near if word.place < place}, {word.stem for word in near if word.place > place}
 
 
 def _is_either(left: Reading, right: Reading, word: Word, another: Word, ways: frozenset[str]) -> bool:
