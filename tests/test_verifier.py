@@ -83,7 +83,7 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # with pasted texts, code and tables, and what one asks in passing, half of them of 16 words and more. 36 near-misses
 # and 134 paraphrases were served, and the rules of namesakes, of clauses that change places, of what is being done and
 # of quotations came afterwards. "traffic-later" is of that hand, after these: six near-misses and 39 paraphrases were
-# served, of 15 and 29 before these rules, and nothing was changed for it.
+# served, of 15 and 29 before these rules, and one of the six was mended.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "most"),
     [
@@ -103,7 +103,7 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("prompts-adversarial", 290, 0),
         ("prompts-later-adversarial", 64, 0),
         ("traffic-adversarial", 458, 7),
-        ("traffic-later-adversarial", 88, 6),
+        ("traffic-later-adversarial", 88, 5),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
@@ -493,6 +493,11 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
             "details",
             "My contract says that I can cancel from the second year on. It is the third month now. Can I leave?",
             "My contract says that I can cancel within the second year. It is the third month now. Can I leave?",
+        ),
+        (
+            "details",
+            "My visa expired on Monday. I have a job offer and a flat in Lyon. What are my options?",
+            "My visa expires on Monday. I have a job offer and a flat in Lyon. What are my options?",
         ),
         (
             "details",

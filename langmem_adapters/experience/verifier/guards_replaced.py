@@ -10,7 +10,7 @@ from operator import ne
 from langmem_adapters.experience.verifier.features import Alignment, edits
 from langmem_adapters.experience.verifier.guards_small_words import differ
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, SOFT, STOP, stem_of
+from langmem_adapters.experience.verifier.words import ARTICLES, SOFT, STOP, is_past, stem_of
 
 __all__ = ["all_else_same", "details", "is_short", "words"]
 
@@ -65,13 +65,19 @@ def details(left: Reading, right: Reading, alignment: Alignment) -> str:
         return ""
     if one["which"] - other["which"] == other["what"] - one["what"]:
         one, other = (Counter({**words, "what": 0}) for words in (one, other))
-    matched = {word.text for a, b, _ in alignment.pairs for word in (left.content[a], right.content[b])}
+    pairs = [(left.content[a], right.content[b]) for a, b, _ in alignment.pairs]
+    matched = {word.text for pair in pairs if not _in_another_tense(*pair) for word in pair}
     passing = matched | _PASSING if near else matched | _PASSING | STOP
     alone = [
         {word for word in more - less if near or stem_of(word) not in SOFT}
         for more, less in ((one, other), (other, one))
     ]
     return differ("details", alone[0] - passing, alone[1] - passing)
+
+
+def _in_another_tense(one: Word, other: Word) -> bool:
+    """My visa expired, my visa expires; which other guards see only where no other sentence has a tense."""
+    return one.stem == other.stem and is_past(one.text) != is_past(other.text)
 
 
 def is_short(left: Reading, right: Reading) -> bool:
