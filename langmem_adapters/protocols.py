@@ -116,6 +116,7 @@ class Store(Protocol):
     ) -> None:
         """Change values and log entries of one namespace, all or nothing.
 
+        An entry that was removed and written again since has another ``seq``: it is not the one to ``remove``.
         With ``guard``, only if those values are exactly these (None: absent); otherwise
         :class:`~langmem_adapters.errors.Conflict` is raised and nothing has changed.
         """

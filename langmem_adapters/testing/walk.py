@@ -12,8 +12,9 @@ from langmem_adapters.errors import Conflict
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
-from langmem_adapters.testing.conformance import pairs, rises
+from langmem_adapters.testing.conformance import pairs
 from langmem_adapters.testing.fakes import FakeClock
+from langmem_adapters.testing.threads import rises
 
 __all__ = ["store_walk"]
 

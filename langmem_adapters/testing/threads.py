@@ -1,0 +1,99 @@
+"""What every store must do for several threads at once."""
+
+from __future__ import annotations
+
+import string
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+from langmem_adapters.errors import Conflict
+from langmem_adapters.protocols import Item, Store
+
+__all__ = ["ConcurrentStoreConformance", "rises"]
+
+_NS = ("brain", "tenant", "user", "session")
+
+
+class ConcurrentStoreConformance:
+    """The part of :class:`~langmem_adapters.testing.StoreConformance` that runs on threads."""
+
+    def test_guarded_writers_on_threads_lose_no_update(self, store: Store) -> None:
+        def count_up() -> None:
+            for _ in range(10):
+                while True:
+                    old = store.get(_NS, ["n"]).get("n")
+                    try:
+                        store.write(_NS, put={"n": str(int(old or b"0") + 1).encode()}, guard={"n": old})
+                    except Conflict:
+                        continue
+                    break
+
+        _on_threads(*[count_up] * 8)
+        assert store.get(_NS, ["n"]) == {"n": b"80"}
+
+    def test_appends_on_threads_lose_nothing_and_keep_each_writers_order(self, store: Store) -> None:
+        names = iter(string.ascii_lowercase)
+
+        def writer() -> None:
+            name = next(names)
+            for n in range(25):
+                store.append(_NS, [(f"{name}{2 * n:03}", b""), (f"{name}{2 * n + 1:03}", b"")])
+
+        _on_threads(*[writer] * 8)
+        items = store.scan(_NS).items
+        assert len(items) == 400
+        assert rises(items)
+        for name in string.ascii_lowercase[:8]:
+            assert [i.id for i in items if i.id[0] == name] == [f"{name}{n:03}" for n in range(50)]
+
+    def test_an_id_that_threads_append_at_once_is_new_to_one_of_them(self, store: Store) -> None:
+        told: list[bool] = []
+
+        def writer() -> None:
+            for n in range(25):
+                told.extend(store.append(_NS, [(str(n), b"")]).new)
+
+        _on_threads(*[writer] * 8)
+        assert (sum(told), store.scan(_NS).total) == (25, 25)
+        assert [item.id for item in store.scan(_NS).items] == [str(n) for n in range(25)]
+
+    def test_a_reader_sees_no_half_of_a_change(self, store: Store) -> None:
+        done = threading.Event()
+
+        def writer() -> None:
+            try:
+                for n in range(25):
+                    store.append(_NS, [(f"{n}a", b""), (f"{n}b", b"")])
+                    store.write(_NS, append=[(f"{n}c", b""), (f"{n}d", b"")], put={"last": f"{n}d".encode()})
+            finally:
+                done.set()
+
+        def reader() -> None:
+            while not done.is_set():
+                page = store.scan(_NS, keys=["last"])
+                ids = [item.id for item in page.items]
+                assert page.total == len(ids)
+                assert not ids or ids[-1][-1] in "bd"
+                assert [page.values[key].decode() for key in page.values] == [id_ for id_ in ids if id_[-1] == "d"][-1:]
+
+        _on_threads(writer, reader)
+
+
+def rises(items: list[Item]) -> bool:
+    """Whether sequence numbers go up."""
+    return all(a.seq < b.seq for a, b in pairwise(items))
+
+
+def _on_threads(*works: Callable[[], None]) -> None:
+    """Do each on a thread of its own; all begin together."""
+    begin = threading.Barrier(len(works))
+
+    def together(work: Callable[[], None]) -> None:
+        begin.wait()
+        work()
+
+    with ThreadPoolExecutor(len(works)) as threads:
+        for done in [threads.submit(together, work) for work in works]:
+            done.result()

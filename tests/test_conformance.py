@@ -1,0 +1,260 @@
+"""The conformance kit finds stores that err, each in one way that ordinary databases err in."""
+
+from __future__ import annotations
+
+import threading
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from langmem_adapters.errors import Conflict
+from langmem_adapters.keys import Namespace
+from langmem_adapters.protocols import Appended, Item, Listed, Page
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.testing import FakeClock, StoreConformance
+
+
+class Kit(StoreConformance):
+    def let_ttl_pass(self, store: Any, clock: FakeClock, seconds: float) -> None:  # noqa: ARG002 - it runs on the clock
+        clock.advance(seconds)
+
+
+class Folding(MemoryStore):
+    """Takes names, ids and keys for the same that are not: ``fold`` says which."""
+
+    def name(self, text: str) -> str:
+        return text
+
+    def id(self, text: str) -> str:
+        return text
+
+    def key(self, text: str) -> str:
+        return text
+
+    def _look(self, namespace: Namespace) -> Any:
+        return super()._look(self._place(namespace))
+
+    def _touch(self, namespace: Namespace, content: Any, ttl: float | None) -> None:
+        super()._touch(self._place(namespace), content, ttl)
+
+    def _place(self, namespace: Namespace) -> Namespace:
+        return tuple(map(self.name, namespace))
+
+    def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
+        return super().append(namespace, [(self.id(id_), data) for id_, data in entries], **options)
+
+    def write(self, namespace: Namespace, *, put: Mapping[str, bytes] | None = None, **change: Any) -> None:
+        super().write(namespace, put={self.key(key): data for key, data in (put or {}).items()}, **change)
+
+
+class NamesWithoutCase(Folding):
+    def name(self, text: str) -> str:
+        return text.lower()
+
+
+class NamesNormalized(Folding):
+    def name(self, text: str) -> str:
+        return unicodedata.normalize("NFC", text)
+
+
+class IdsWithoutCase(Folding):
+    def id(self, text: str) -> str:
+        return text.lower()
+
+
+class IdsCutAtNul(Folding):
+    def id(self, text: str) -> str:
+        return text.partition("\0")[0]
+
+
+class KeysWithoutSpaces(Folding):
+    def key(self, text: str) -> str:
+        return text.rstrip(" ")
+
+
+class KeysCutShort(Folding):
+    def key(self, text: str) -> str:
+        return text[:255]
+
+
+class IdsOfUnknownCharacters(Folding):
+    def id(self, text: str) -> str:
+        return text.encode("utf-8", "replace").decode()
+
+
+class KeysOfUnknownCharacters(Folding):
+    def key(self, text: str) -> str:
+        return text.encode("utf-8", "replace").decode()
+
+
+class NoneIsEmpty(MemoryStore):
+    def write(self, namespace: Namespace, *, guard: Mapping[str, bytes | None] | None = None, **change: Any) -> None:
+        held = self.get(namespace)
+        told = {key: held.get(key) for key, value in (guard or {}).items() if not value and not held.get(key)}
+        super().write(namespace, guard={**(guard or {}), **told}, **change)
+
+
+class RemovesById(MemoryStore):
+    def write(self, namespace: Namespace, *, remove: Sequence[Item] = (), **change: Any) -> None:
+        ids = {item.id for item in remove}
+        super().write(namespace, remove=[i for i in self.scan(namespace).items if i.id in ids], **change)
+
+
+class WithoutTtlKeepsIt(MemoryStore):
+    def write(self, namespace: Namespace, *, ttl: float | None = None, **change: Any) -> None:
+        dates = self.dates(namespace)
+        super().write(namespace, ttl=dates.left if dates and ttl is None else ttl, **change)
+
+
+class KnownEntriesKeepTheTtl(MemoryStore):
+    def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
+        dates = self.dates(namespace)
+        if dates and {id_ for id_, _ in entries} <= {item.id for item in self.scan(namespace).items}:
+            options["ttl"] = dates.left
+        return super().append(namespace, entries, **options)
+
+
+class ConflictSetsTheTtl(MemoryStore):
+    def write(self, namespace: Namespace, *, ttl: float | None = None, **change: Any) -> None:
+        try:
+            super().write(namespace, ttl=ttl, **change)
+        except Conflict:
+            super().append(namespace, [], ttl=ttl)
+            raise
+
+
+class ReadingKeepsAlive(MemoryStore):
+    def scan(self, namespace: Namespace, **which: Any) -> Page:
+        if (dates := self.dates(namespace)) and dates.left:
+            super().append(namespace, [], ttl=1000)
+        return super().scan(namespace, **which)
+
+
+class ValuesOutliveTheLog(MemoryStore):
+    written: Mapping[str, bytes] | None = None
+
+    def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
+        appended = super().append(namespace, entries, **options)
+        self._namespaces[namespace].values.update(self.written or {})
+        return appended
+
+    def write(self, namespace: Namespace, *, put: Mapping[str, bytes] | None = None, **change: Any) -> None:
+        self.written = put
+        super().write(namespace, put=put, **change)
+
+
+class LimitCountsTheExpired(MemoryStore):
+    def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
+        rows = [Listed(n, c.updated_at) for n, c in self._namespaces.items() if n[:-1] == parent]
+        chosen = {row.namespace for row in sorted(rows, key=lambda row: row.updated_at)[-limit if limit else 0 :]}
+        return [row for row in super().recent(parent, before=before) if not limit or row.namespace in chosen]
+
+
+class BackwardsFromTheBeginning(MemoryStore):
+    def scan(self, namespace: Namespace, *, after: int = 0, reverse: bool = False, **which: Any) -> Page:
+        return super().scan(namespace, after=0 if reverse else after, reverse=reverse, **which)
+
+
+class LimitBeforeAfter(MemoryStore):
+    def scan(self, namespace: Namespace, *, after: int = 0, reverse: bool = False, **which: Any) -> Page:
+        page = super().scan(namespace, reverse=reverse, **which)
+        return page._replace(items=[item for item in page.items if item.seq > after])
+
+
+class TwoWrites(MemoryStore):
+    """Values first and then the log, as without a transaction; whoever reads in between sees it."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock=clock)
+        self.between, self.read = threading.Event(), threading.Event()
+
+    def scan(self, namespace: Namespace, **which: Any) -> Page:
+        self.between.wait(1)
+        page = super().scan(namespace, **which)
+        self.read.set()
+        return page
+
+    def write(self, namespace: Namespace, *, append: Sequence[tuple[str, bytes]] = (), **change: Any) -> None:
+        super().write(namespace, **change)
+        self._pause()
+        super().write(namespace, append=append)
+
+    def _pause(self) -> None:
+        self.between.set()
+        self.read.wait(1)
+
+
+class TwoAppends(TwoWrites):
+    def write(self, namespace: Namespace, **change: Any) -> None:
+        MemoryStore.write(self, namespace, **change)
+
+    def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
+        first = super().append(namespace, entries[:1], **options)
+        self._pause()
+        rest = super().append(namespace, entries[1:], **options)
+        return rest._replace(new=first.new + rest.new)
+
+
+class LooksBeforeItAppends(MemoryStore):
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock=clock)
+        self._looked = threading.Barrier(8)
+
+    def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
+        known = {item.id for item in self.scan(namespace).items}
+        self._looked.wait()
+        appended = super().append(namespace, entries, **options)
+        return appended._replace(new=[id_ not in known for id_, _ in entries])
+
+
+class LiveValues(MemoryStore):
+    def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
+        return self._look(namespace).values if keys is None else super().get(namespace, keys)
+
+
+class LiveNames(MemoryStore):
+    def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
+        return (name for name in self._namespaces if name[: len(prefix)] == prefix)
+
+
+class ViewsForBytes(MemoryStore):
+    def scan(self, namespace: Namespace, **which: Any) -> Page:
+        page = super().scan(namespace, **which)
+        items: list[Any] = [item._replace(data=memoryview(item.data)) for item in page.items]  # type: ignore[arg-type]
+        return page._replace(items=items)
+
+
+ALIKE = Kit.test_names_ids_and_keys_that_look_alike_are_others
+HALF = Kit.test_what_is_half_a_character_is_kept_or_refused
+GUARD = Kit.test_a_guard_that_fails_changes_nothing
+EXPIRES = Kit.test_a_namespace_expires_as_a_whole
+ANEW = Kit.test_each_write_states_the_expiry_anew
+SCAN = Kit.test_scan_reads_the_newest_and_what_came_after
+WHOLE = Kit.test_a_reader_sees_no_half_of_a_change
+FAULTS: list[tuple[Any, Any, dict[str, Any]]] = [
+    *((kind, ALIKE, {}) for kind in (NamesWithoutCase, NamesNormalized, IdsWithoutCase, IdsCutAtNul)),
+    *((kind, ALIKE, {}) for kind in (KeysWithoutSpaces, KeysCutShort)),
+    *((kind, HALF, {}) for kind in (IdsOfUnknownCharacters, KeysOfUnknownCharacters)),
+    *((NoneIsEmpty, GUARD, {"guard": guard}) for guard in ({"b": b""}, {"empty": None})),
+    (RemovesById, Kit.test_what_was_written_again_is_not_what_was_to_be_removed, {}),
+    *((kind, ANEW, {}) for kind in (WithoutTtlKeepsIt, KnownEntriesKeepTheTtl, ConflictSetsTheTtl)),
+    *((kind, EXPIRES, {}) for kind in (ReadingKeepsAlive, ValuesOutliveTheLog, LimitCountsTheExpired)),
+    *((kind, SCAN, {}) for kind in (BackwardsFromTheBeginning, LimitBeforeAfter)),
+    *((kind, WHOLE, {}) for kind in (TwoWrites, TwoAppends)),
+    (LooksBeforeItAppends, Kit.test_an_id_that_threads_append_at_once_is_new_to_one_of_them, {}),
+    (LiveValues, Kit.test_what_a_store_gave_is_the_callers, {}),
+    (LiveNames, Kit.test_namespaces_go_by_whole_parts_of_the_prefix, {}),
+    (ViewsForBytes, Kit.test_large_data_comes_back_whole, {}),
+]
+
+
+@pytest.mark.parametrize(("kind", "test", "also"), FAULTS, ids=[f"{kind.__name__}-{also}" for kind, _, also in FAULTS])
+def test_a_store_that_errs_is_found(kind: Any, test: Any, also: dict[str, Any]) -> None:
+    """By this test of the kit; a store that does not err passes it in the tests of each store."""
+    clock = FakeClock()
+    store = kind(clock=clock)
+    wants = {"clock": clock} if "clock" in test.__annotations__ else {}
+    with pytest.raises((AssertionError, pytest.fail.Exception, RuntimeError, Conflict)):
+        test(Kit(), store=store, **wants, **also)
