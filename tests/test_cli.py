@@ -23,7 +23,7 @@ from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from langmem_adapters import LongTermMemory, Message, open_index, open_store
+from langmem_adapters import LongTermMemory, Message, cached, open_index, open_store
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.cli.app import app
 from langmem_adapters.cli.terminal import harmless, progress
@@ -192,6 +192,11 @@ def test_eval(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     assert re.search(r"becomes [\d.]+: (better|no clear difference|worse)\n", fitted)
     LongTermMemory(ada.store, open_index(url), user="ada", weights=json.loads(weights.read_text()))
     assert "line 1" in fails("eval", _written(tmp_path / "wrong.jsonl", "{"), "--url", url, "--user", "ada")
+    assert "--fit" in fails("eval", file, "--url", url, "--user", "ada", "--save", tmp_path / "none.json")
+    own = tmp_path / "memory.db"
+    said = fails("eval", file, "--url", url, "--user", "ada", "--fit", "--save", own)
+    assert said == f"{own} is the store itself: give the weights a file of its own"
+    assert ada.count() == 2
 
 
 def _written(path: Path, text: str) -> Path:
@@ -207,7 +212,8 @@ def test_recall_of_a_session_without_a_user(url: str) -> None:
 
 def test_stats(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     LongTermMemory(ada.store, open_index(url), user="ada").add(ada.messages())
-    ExperiencePool(ada.store, tag="capitals", user="ada").create(Experience(req="France", resp="Paris"))
+    pool = ExperiencePool(ada.store, tag="capitals", user="ada")
+    assert cached(pool=pool)(lambda country: f"of {country}")("France") == "of France"  # with its lease below
     LongTermMemory(ada.store, open_index(url), session="s").add([Message(role="user", content="A red kite.")])
     counted = dict(
         re.findall(r"^(.+?) {2,}([\d,]+)$", run("stats", "--url", url, "--user", "ada").stdout, re.MULTILINE)

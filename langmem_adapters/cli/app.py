@@ -223,7 +223,10 @@ def eval_(
     tenant: Tenant = None,
 ) -> None:
     """Measure how well the long-term memory finds what your questions ask for."""
+    if save is not None and not fit:
+        raise ConfigurationError("--save writes the weights that --fit finds: give it --fit, too")
     settings, questions = existing_settings(url, tenant), evaluation.read_questions(file)
+    _check_output(settings, save, "the weights")
     memory_of = functools.cache(lambda name: settings.long_term(user=name or user))
     found = evaluation.evaluate(memory_of, questions)
     recall = ", ".join(f"recall@{k} {100 * share:.1f} %" for k, share in found.recall.items())
@@ -253,14 +256,19 @@ def export(
         _session(settings, session, user)
     elif not settings.sessions(user=user).count():  # a mistyped user must not replace a good backup by nothing
         raise ConfigurationError(f"there are no sessions {_whose(settings, user)}")
+    _check_output(settings, output, "the export")
     lines = settings.sessions(user=user).export(session)
     if output is None:
         for line in lines:
             typer.echo(line, nl=False)
-    elif (own := file_of_settings(settings)) is not None and output.resolve() == own.resolve():
-        raise ConfigurationError(f"{output} is the store itself: give the export a file of its own")
     else:
         _replace(output.resolve(), lines)
+
+
+def _check_output(settings: Settings, path: Path | None, what: str) -> None:
+    own = file_of_settings(settings)
+    if path is not None and own is not None and path.resolve() == own.resolve():
+        raise ConfigurationError(f"{path} is the store itself: give {what} a file of its own")
 
 
 def _replace(path: Path, lines: Iterable[bytes]) -> None:
@@ -301,8 +309,10 @@ def _counts(settings: Settings, user: str) -> dict[str, int]:
     listed = settings.sessions(user=user).list_sessions(limit=None)
     counts = {"sessions": len(listed), "messages": sum(info.messages for info in listed)}
     counts["memories"] = sum(settings.long_term(user=user, session=name).count() for name in _memories(settings, user))
-    for namespace in settings.store.namespaces(("experience", settings.tenant, user)):
-        counts[f"experiences of {namespace[-1]!r}"] = settings.experiences(namespace[-1], user=user).count()
+    pools = ("experience", settings.tenant, user)
+    for *above, tag in settings.store.namespaces(pools):
+        if tuple(above) == pools:  # what lies below a pool serves it
+            counts[f"experiences of {tag!r}"] = settings.experiences(tag, user=user).count()
     if file_of_settings(settings):
         counts["bytes on disk"] = Checkup(settings.store).stats().size or 0
     return counts
