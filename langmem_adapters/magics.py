@@ -290,6 +290,8 @@ def _ago(age: float | None) -> str:
 
 def _answered(generations: Sequence[Generation]) -> str:
     """What a model said, or which tools it called."""
+    if not generations:
+        return ""
     first = generations[0]
     calls = getattr(first.message, "tool_calls", []) if isinstance(first, ChatGeneration) else []
     return "\n".join(filter(None, [first.text, *(f"→ {call['name']}" for call in calls)]))

@@ -17,6 +17,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import get_llm_cache, set_llm_cache
 from langchain_core.language_models import FakeListChatModel, FakeListLLM, SimpleChatModel
+from langchain_core.outputs import LLMResult
 from nbclient import NotebookClient
 from pydantic import create_model
 from traitlets.config import Config
@@ -237,6 +238,17 @@ def test_what_is_not_kept_is_not_said_to_be(notebook: Notebook, url: str) -> Non
         assert "]: 1 not kept" in repr(notebook.run("%langmem last"))
     notebook.run("from langmem_adapters.experience import bypass\nwith bypass():\n    model.invoke('When?')")
     assert "When?" not in repr(notebook.run("%langmem last"))
+
+
+def test_a_model_that_gives_no_answer_at_all_is_told_of(notebook: Notebook, url: str) -> None:
+    class Silent(FakeListLLM):
+        def _generate(self, prompts: list[str], *_: Any, **__: Any) -> LLMResult:
+            return LLMResult(generations=[[] for _ in prompts])
+
+    notebook.run(f"%langmem on {url}")
+    notebook.shell.user_ns["silent"] = Silent(responses=[])
+    assert notebook.run("silent.generate(['Hello?']).generations") == [[]]
+    assert "1 not kept" in repr(notebook.run("%langmem last"))
 
 
 def test_an_outage_is_not_said_to_be_a_success(notebook: Notebook, tmp_path: Path) -> None:
