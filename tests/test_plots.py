@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -367,6 +368,11 @@ def test_what_is_drawn_is_what_a_picture_is_of(draw: Any, wrong: object) -> None
     with pytest.raises(ConfigurationError, match=rf"not (one |of )?{type(wrong).__name__}$"):
         draw(wrong)
     assert plt.get_fignums() == []
+
+
+def test_scores_may_be_numbers_of_numpy() -> None:
+    found = [np.float32(0.25), *np.array([0.5, 0.75], "float32"), np.int64(1)]  # as FAISS gives them
+    assert title(score_distribution(found, threshold=0.6)) == "2 of 4 scores are at or above 0.60"
 
 
 @pytest.mark.parametrize("wrong", [["0.5"], [float("nan")], [True], [object()], [float("inf")]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from langmem_adapters.errors import ConfigurationError
@@ -107,7 +108,7 @@ def _value(thing: Any) -> float | None:
         score = thing.metric.score if thing.metric else None
         return None if score is None else float(score.val)
     number = getattr(thing, "score", getattr(thing, "metadata", {}).get("score", thing))  # a document's is there
-    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+    if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number):
         raise ConfigurationError(f"a score is a finite number, or what has one, not {type(thing).__name__}")
     return float(number)
 
