@@ -70,7 +70,7 @@ class Settings(BaseModel):
     tenant: str = Field(default_factory=lambda: _variable("tenant", ""))
     memory_k: int = Field(default_factory=lambda: _variable("memory_k", 200), ge=1)
     similarity_top_k: int = Field(default_factory=lambda: _variable("similarity_top_k", 5), ge=1)
-    ttl: float | None = Field(default_factory=lambda: _variable("ttl", None), gt=0)
+    ttl: float | None = Field(default_factory=lambda: _variable("ttl", None), gt=0, allow_inf_nan=False)
     refresh: Refresh = Field(default_factory=lambda: _variable("refresh", "write"))
     enable_longterm_memory: bool = Field(default_factory=lambda: _variable("enable_longterm_memory", False))
     enable_experience_read: bool = Field(default_factory=lambda: _variable("enable_experience_read", True))

@@ -78,6 +78,7 @@ def test_the_environment_is_read_when_settings_are_made(monkeypatch: pytest.Monk
         {"memory_k": 0},
         {"similarity_top_k": 0},
         {"ttl": 0},
+        {"ttl": float("inf")},
         {"refresh": "SECRET"},
         {"url": ["SECRET"]},
         {"enable_longterm_memory": "SECRET"},
@@ -98,7 +99,9 @@ def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
         Settings(memroy_k=5)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize(("variable", "value"), [("MEMORY_K", "many"), ("TTL", "-1"), ("REFRESH", "sometimes")])
+@pytest.mark.parametrize(
+    ("variable", "value"), [("MEMORY_K", "many"), ("TTL", "-1"), ("TTL", "inf"), ("REFRESH", "sometimes")]
+)
 def test_a_wrong_variable_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
     monkeypatch.setenv(f"LANGMEM_{variable}", value)
     with pytest.raises(ConfigurationError, match=f"^the setting LANGMEM_{variable} is wrong: "):
