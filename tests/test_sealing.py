@@ -304,6 +304,7 @@ def test_bytes_that_are_no_json_are_redacted_too() -> None:
     store = SealedStore(MemoryStore(), redactor=lambda text: text.replace("é", "e").replace("ÿé", ""))
     assert store.redacted(b"caf\xc3\xa9 {") == b"cafe {"
     assert store.redacted(b"\xff caf\xc3\xa9") == b""
+    assert store.redacted(b"caf\xe9") == b""  # as Latin-1 has it
     assert store.redacted(b"\xff cafe") == b"\xff cafe"
 
 
