@@ -236,8 +236,8 @@ def test_nothing_from_elsewhere_and_nothing_outside_of_the_view() -> None:
 
 
 def test_what_deceives_is_made_visible() -> None:
-    shown = read(Message(role="user", content="a\u202eb\x1b[2J\ud800c\x00"))
-    assert "a\\u202eb\\x1b[2J\\ud800c\\x00" in shown.text
+    shown = read(Message(role="user", content="a\u202eb\u061c\x1b[2J\ud800c\x00"))
+    assert "a\\u202eb\\u061c\\x1b[2J\\ud800c\\x00" in shown.text
 
 
 def test_times_beyond_the_calendar_are_shown_all_the_same() -> None:

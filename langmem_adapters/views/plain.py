@@ -14,7 +14,7 @@ _SLACK = 4_000  # characters behind the end of what is shown, by which a secret 
 _DEPTH = 6  # of data, in which the text of an answer is looked for
 
 # Control characters but line end and tab, marks that reorder text, and halves of surrogate pairs.
-_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _NAMES = "(?:api|access|secret)[_-]?key|secret|passwo?r?d|pwd|passphrase|token"
 _NAMED = (
