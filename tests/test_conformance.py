@@ -209,6 +209,11 @@ class LooksBeforeItAppends(MemoryStore):
         return appended._replace(new=[id_ not in known for id_, _ in entries])
 
 
+class AThousandAtMost(MemoryStore):
+    def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
+        return super().get(namespace, keys and keys[:1000])
+
+
 class LiveValues(MemoryStore):
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         return self._look(namespace).values if keys is None else super().get(namespace, keys)
@@ -244,6 +249,7 @@ FAULTS: list[tuple[Any, Any, dict[str, Any]]] = [
     *((kind, SCAN, {}) for kind in (BackwardsFromTheBeginning, LimitBeforeAfter)),
     *((kind, WHOLE, {}) for kind in (TwoWrites, TwoAppends)),
     (LooksBeforeItAppends, Kit.test_an_id_that_threads_append_at_once_is_new_to_one_of_them, {}),
+    (AThousandAtMost, Kit.test_many_are_read_and_changed_at_once, {}),
     (LiveValues, Kit.test_what_a_store_gave_is_the_callers, {}),
     (LiveNames, Kit.test_namespaces_go_by_whole_parts_of_the_prefix, {}),
     (ViewsForBytes, Kit.test_large_data_comes_back_whole, {}),

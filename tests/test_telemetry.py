@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,21 @@ class TestATracedStoreIsLikeAnyOther(StoreConformance):
 
 
 TestTracedWalk = store_walk(lambda clock: Traced(MemoryStore(clock=clock)))
+
+
+@pytest.mark.parametrize("wrapped", [Traced, SealedStore])
+def test_what_stands_in_front_of_a_store_closes_it_and_takes_nothing_else(wrapped: Callable[[Store], Store]) -> None:
+    closed = []
+
+    class Watching(MemoryStore):
+        def close(self) -> None:
+            closed.append(self)
+
+    store = Watching()
+    wrapped(store).close()
+    assert closed == [store]
+    with pytest.raises(ConfigurationError, match=r"^a store is what "):
+        wrapped("memory:")  # type: ignore[arg-type]
 
 
 def test_each_operation_is_a_span_and_a_duration(watched: Watched, any_store: Store) -> None:

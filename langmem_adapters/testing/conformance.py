@@ -264,6 +264,14 @@ class StoreConformance(ConcurrentStoreConformance):
         assert page.values["k"] == data
         assert {type(part) for part in (page.items[0].data, page.values["k"], store.get(_NS)["k"])} == {bytes}
 
+    def test_many_are_read_and_changed_at_once(self, store: Store) -> None:
+        texts = [str(n) for n in range(3000)]  # more than some databases take in a statement
+        store.write(_NS, put=dict.fromkeys(texts, b"v"), append=[(text, b"") for text in texts])
+        page = store.scan(_NS, keys=texts)
+        assert [len(found) for found in (page.items, page.values, store.get(_NS, texts))] == [3000] * 3
+        store.write(_NS, delete=texts, remove=page.items, guard=dict.fromkeys(texts, b"v"))
+        assert store.scan(_NS, keys=texts) == Page([], 0, {})
+
     def test_what_a_store_gave_is_the_callers(self, store: Store) -> None:
         entries, put = [("a", b"1")], {"k": b"v"}
         store.append(_NS, entries)
