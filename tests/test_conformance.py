@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -214,6 +215,16 @@ class AThousandAtMost(MemoryStore):
         return super().get(namespace, keys and keys[:1000])
 
 
+class OnePageOfNames(MemoryStore):
+    def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
+        return islice(super().namespaces(prefix), 1000)
+
+
+class OnePageOfChildren(MemoryStore):
+    def recent(self, parent: Namespace, *, limit: int | None = None, before: Listed | None = None) -> list[Listed]:
+        return super().recent(parent, limit=limit or 1000, before=before)
+
+
 class LiveValues(MemoryStore):
     def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
         return self._look(namespace).values if keys is None else super().get(namespace, keys)
@@ -237,6 +248,7 @@ GUARD = Kit.test_a_guard_that_fails_changes_nothing
 EXPIRES = Kit.test_a_namespace_expires_as_a_whole
 ANEW = Kit.test_each_write_states_the_expiry_anew
 SCAN = Kit.test_scan_reads_the_newest_and_what_came_after
+PAGE = Kit.test_more_namespaces_are_listed_than_go_onto_a_page
 WHOLE = Kit.test_a_reader_sees_no_half_of_a_change
 FAULTS: list[tuple[Any, Any, dict[str, Any]]] = [
     *((kind, ALIKE, {}) for kind in (NamesWithoutCase, NamesNormalized, IdsWithoutCase, IdsCutAtNul)),
@@ -250,6 +262,7 @@ FAULTS: list[tuple[Any, Any, dict[str, Any]]] = [
     *((kind, WHOLE, {}) for kind in (TwoWrites, TwoAppends)),
     (LooksBeforeItAppends, Kit.test_an_id_that_threads_append_at_once_is_new_to_one_of_them, {}),
     (AThousandAtMost, Kit.test_many_are_read_and_changed_at_once, {}),
+    *((kind, PAGE, {}) for kind in (OnePageOfNames, OnePageOfChildren)),
     (LiveValues, Kit.test_what_a_store_gave_is_the_callers, {}),
     (LiveNames, Kit.test_namespaces_go_by_whole_parts_of_the_prefix, {}),
     (ViewsForBytes, Kit.test_large_data_comes_back_whole, {}),

@@ -179,6 +179,12 @@ class StoreConformance(ConcurrentStoreConformance):
             store.clear(name)
         assert list(store.namespaces()) == []
 
+    def test_more_namespaces_are_listed_than_go_onto_a_page(self, store: Store) -> None:
+        names = {("p", str(n)) for n in range(1100)}
+        for name in names:
+            store.append(name, [("id", b"")])
+        assert set(store.namespaces(("p",))) == {row.namespace for row in store.recent(("p",))} == names
+
     def test_a_name_that_is_not_a_tuple_of_strings_is_refused(self, store: Store) -> None:
         for wrong in ("abc", (1,)):
             with pytest.raises(ConfigurationError):
