@@ -23,10 +23,11 @@ from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from langmem_adapters import LongTermMemory, Message, cached, open_index, open_store
+from langmem_adapters import LongTermMemory, Message, Settings, cached, open_index, open_store
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.cli.app import app
 from langmem_adapters.cli.terminal import harmless, progress
+from langmem_adapters.encryption import AESGCMCodec, EnvelopeCodec, new_key
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.importing import FileFormat
 from langmem_adapters.inspection import Dates
@@ -222,6 +223,36 @@ def test_stats(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     assert size >= (tmp_path / "memory.db").stat().st_size > 0
     assert counted == {"sessions": "1", "messages": "2", "memories": "2", "experiences of 'capitals'": "1"}
     assert re.search(r"^memories +1$", run("stats", "--url", url).stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("kind", ["plain keys", "an envelope"])
+def test_what_is_encrypted_is_refused_and_not_taken_for_damaged(kind: str, url: str, tmp_path: Path) -> None:
+    keys = AESGCMCodec({"2026": new_key()})
+    codec = keys if kind == "plain keys" else EnvelopeCodec(open_store(url), keys)
+    settings = Settings(url=url, codec=codec)
+    settings.brain("monday", user="ada").add_talk("My bike is in the shed.")
+    settings.brain("titled", user="bob").set_title("The bike")
+    settings.long_term(user="ada").add([Message(role="user", content="A red kite.")])
+    backup = written(tmp_path / "backup.jsonl", "a good one")
+    chat = written(tmp_path / "chat.json", CHAT)
+    questions = written(tmp_path / "questions.json", [{"question": "Which kite?", "evidence": ["A red kite."]}])
+    commands: list[tuple[str | Path, ...]] = [
+        ("show", "monday", "ada"),
+        ("show", "titled", "bob"),
+        ("recall", "kite", "ada"),
+        ("eval", questions, "ada"),
+        ("export", "ada"),
+        ("export", "--output", backup, "ada"),
+        ("export", "monday", "--output", backup, "ada"),
+        ("import", chat, "eve"),
+    ]
+    for *command, user in commands:
+        said = fails(*command, "--url", url, "--user", user)
+        assert said == "what is kept here is encrypted, and commands have no key: use Settings(codec=…)"
+    assert backup.read_text() == "a good one"
+    assert not messages(url, "chat", user="eve")
+    assert "monday" in run("sessions", "--url", url, "--user", "ada").stdout
+    assert run("doctor", "--url", url).exit_code == 0
 
 
 @pytest.mark.parametrize("harm", ["[red]stop[/red]", "\x1b[2J", "\x9b2J", "\u202eabc", "[link=x]", ":boom:", "\ud800"])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 import io
 import json
-import os
 import sys
 import tempfile
-from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated
@@ -42,10 +41,12 @@ from langmem_adapters.cli.commands import (
     Tenant,
     Url,
     User,
+    check_readable,
     existing_settings,
     file_of_settings,
     settings_for,
 )
+from langmem_adapters.cli.output import check_output, replace_file
 from langmem_adapters.cli.terminal import figures, harmless, hits, one_line, progress, say, session_table, spoken, tell
 from langmem_adapters.cli.upkeep import upkeep
 
@@ -79,6 +80,7 @@ def _root(
 
 def _session(settings: Settings, session: str, user: str) -> BrainMemory:
     brain = settings.brain(session, user=user)
+    check_readable(settings, [brain_namespace(brain.scope)])
     if not (brain.count() or settings.store.get(brain_namespace(brain.scope))):
         raise ConfigurationError(f"there is no session {session!r} {_whose(settings, user)}")
     return brain
@@ -127,6 +129,7 @@ def import_(
     transcripts = read_transcripts(file, format_=format_, session=session)
     if user and any(transcript.user is not None for transcript in transcripts):
         raise ConfigurationError("a LoCoMo file makes each conversation a user: leave --user out")
+    check_readable(settings, islice(settings.store.namespaces(("brain", settings.tenant)), 1))
     total = new = 0
     with progress() as bar:
         task = bar.add_task("importing", total=sum(len(transcript.lines) for transcript in transcripts))
@@ -202,6 +205,7 @@ def recall(
         raise ConfigurationError("say whose memory to search: --user, or --session where there is no user")
     settings = existing_settings(url, tenant)
     scope = Scope(tenant=settings.tenant, user=user, session=session)
+    check_readable(settings, [longterm_namespace(scope)])
     if not settings.store.scan(longterm_namespace(scope), limit=0).total:
         say(
             f"There are no memories of {one_line(repr(user or session))}: what is said becomes one once it has left its"
@@ -226,7 +230,9 @@ def eval_(
     if save is not None and not fit:
         raise ConfigurationError("--save writes the weights that --fit finds: give it --fit, too")
     settings, questions = existing_settings(url, tenant), evaluation.read_questions(file)
-    _check_output(settings, save, "the weights")
+    check_output(settings, save, "the weights")
+    users = {question.user or user for question in questions}
+    check_readable(settings, [("longterm", settings.tenant, name) for name in users])
     memory_of = functools.cache(lambda name: settings.long_term(user=name or user))
     found = evaluation.evaluate(memory_of, questions)
     recall = ", ".join(f"recall@{k} {100 * share:.1f} %" for k, share in found.recall.items())
@@ -256,38 +262,15 @@ def export(
         _session(settings, session, user)
     elif not settings.sessions(user=user).count():  # a mistyped user must not replace a good backup by nothing
         raise ConfigurationError(f"there are no sessions {_whose(settings, user)}")
-    _check_output(settings, output, "the export")
+    else:
+        check_readable(settings, (row.namespace for row in settings.store.recent(("brain", settings.tenant, user))))
+    check_output(settings, output, "the export")
     lines = settings.sessions(user=user).export(session)
     if output is None:
         for line in lines:
             typer.echo(line, nl=False)
     else:
-        _replace(output.resolve(), lines)
-
-
-def _check_output(settings: Settings, path: Path | None, what: str) -> None:
-    own = file_of_settings(settings)
-    if path is not None and own is not None and path.resolve() == own.resolve():
-        raise ConfigurationError(f"{path} is the store itself: give {what} a file of its own")
-
-
-def _replace(path: Path, lines: Iterable[bytes]) -> None:
-    """Write beside the file and rename, so that there is never half of one."""
-    if path.exists() and not path.is_file():
-        raise ConfigurationError(f"{path} is not a file that can be replaced")
-    if not path.parent.is_dir():
-        raise ConfigurationError(f"{path.parent} is no folder: make it first")
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with progress() as bar, os.fdopen(descriptor, "wb") as file:
-            for line in bar.track(lines, description="exporting"):
-                file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink()
-        raise
+        replace_file(output.resolve(), lines)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -9,11 +10,23 @@ import typer
 from typer.core import TyperGroup
 
 from langmem_adapters.cli.terminal import ERR, one_line, say
+from langmem_adapters.encryption import is_encrypted
 from langmem_adapters.errors import ConfigurationError, LangmemError, StoreUnavailable
 from langmem_adapters.files.urls import file_of
+from langmem_adapters.keys import Namespace
 from langmem_adapters.settings import Settings
 
-__all__ = ["Commands", "Json", "Tenant", "Url", "User", "existing_settings", "file_of_settings", "settings_for"]
+__all__ = [
+    "Commands",
+    "Json",
+    "Tenant",
+    "Url",
+    "User",
+    "check_readable",
+    "existing_settings",
+    "file_of_settings",
+    "settings_for",
+]
 
 
 class Commands(TyperGroup):
@@ -61,6 +74,16 @@ def existing_settings(url: str | None, tenant: str | None) -> Settings:
     if path is not None and not path.exists():
         raise StoreUnavailable(f"there is no file {path} yet: say with --url where the memory is kept")
     return settings
+
+
+def check_readable(settings: Settings, namespaces: Iterable[Namespace]) -> None:
+    """Raise ConfigurationError where something is encrypted, which would be left out of what is read as damaged."""
+    store = settings.store
+    for namespace in namespaces:
+        ends = [*store.scan(namespace, limit=1).items, *store.scan(namespace, limit=1, reverse=True).items]
+        kept = [item.data for item in ends] or store.get(namespace).values()
+        if any(map(is_encrypted, kept)):
+            raise ConfigurationError("what is kept here is encrypted, and commands have no key: use Settings(codec=…)")
 
 
 def file_of_settings(settings: Settings) -> Path | None:

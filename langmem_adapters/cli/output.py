@@ -1,0 +1,41 @@
+"""Files that commands write: whole, and in the place of nothing that is needed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from langmem_adapters.cli.commands import file_of_settings
+from langmem_adapters.cli.terminal import progress
+from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.settings import Settings
+
+__all__ = ["check_output", "replace_file"]
+
+
+def check_output(settings: Settings, path: Path | None, what: str) -> None:
+    """Raise ConfigurationError where the store itself would be replaced."""
+    own = file_of_settings(settings)
+    if path is not None and own is not None and path.resolve() == own.resolve():
+        raise ConfigurationError(f"{path} is the store itself: give {what} a file of its own")
+
+
+def replace_file(path: Path, lines: Iterable[bytes]) -> None:
+    """Write beside the file and rename, so that there is never half of one."""
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(f"{path} is not a file that can be replaced")
+    if not path.parent.is_dir():
+        raise ConfigurationError(f"{path.parent} is no folder: make it first")
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with progress() as bar, os.fdopen(descriptor, "wb") as file:
+            for line in bar.track(lines, description="exporting"):
+                file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink()
+        raise
