@@ -813,6 +813,28 @@ def test_two_who_rewrap_at_once(any_store: Store) -> None:
     assert EnvelopeCodec(Slow(any_store), both).rewrap() == 0
 
 
+def test_data_keys_are_read_once_a_minute_and_not_with_each_value() -> None:
+    looks: list[Namespace] = []
+
+    class Counting(MemoryStore):
+        def get(self, namespace: Namespace, keys: Any = None) -> dict[str, bytes]:
+            looks.append(namespace)
+            return super().get(namespace, keys)
+
+    clock = FakeClock()
+    codec = EnvelopeCodec(Counting(), AESGCMCodec({"k": OLD}), clock=clock)
+    sealed = codec.encode(b"Noted.")
+    looks.clear()
+    for _ in range(5):
+        assert codec.decode(sealed) == codec.decode(codec.encode(b"Noted.")) == b"Noted."
+    assert looks == []
+    clock.advance(60)
+    codec.encode(b"Noted.")
+    seen = len(looks)
+    codec.encode(b"Noted.")
+    assert len(looks) == seen > 0
+
+
 # --- the keyed index ----------------------------------------------------------------------------------------
 
 
