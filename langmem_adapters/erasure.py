@@ -24,6 +24,7 @@ from langmem_adapters.errors import (
     StoreUnavailable,
 )
 from langmem_adapters.experience.shelf.read_cache import invalidate
+from langmem_adapters.experience.shelf.under_way import outdate
 from langmem_adapters.files.scrubbing import is_listed, named_in, scrub
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import bare
@@ -206,6 +207,7 @@ class _Erasure:
 
     def _drop(self, namespace: Namespace) -> None:
         """Delete a namespace from the store, and from what this process has read of it a moment ago."""
+        outdate(namespace)
         try:
             self.store.clear(namespace)
         finally:

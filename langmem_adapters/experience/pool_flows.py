@@ -15,6 +15,7 @@ from langmem_adapters.experience.policies import score_of
 from langmem_adapters.experience.requests import key_of, searched_by
 from langmem_adapters.experience.savings import Prices, Saved, cost
 from langmem_adapters.experience.shelf.shelf import Shelf
+from langmem_adapters.experience.shelf.under_way import Begun, outdate
 from langmem_adapters.experience.switches import may_read, may_write
 from langmem_adapters.experience.transfer import read_lines
 from langmem_adapters.flow import Flow, step
@@ -154,6 +155,16 @@ class PoolFlows:
         """Count a miss as a hit after all, as this was served."""
         self._own.counts.update({"hits": 1, "misses": -1})
         self._own.saved += cost(experience.metric, self._prices)
+
+    def begun(self, key: str) -> Begun:
+        """Note that something is being made for a key; anew, if it is not looked up: what was begun before is older."""
+        if not may_read():
+            outdate(self._shelf.namespace, [key])
+        return Begun(self._shelf.namespace, key)
+
+    def discard_flow(self, key: str, experience: Experience) -> Flow[None]:
+        """Remove exactly this experience, and not what another has put in its place by now."""
+        yield from step(self._shelf.discard, key, experience.to_bytes())
 
     def supersede_flow(self, key: str) -> Flow[None]:
         """Remove what is kept under a key, where it was to be refreshed and what came in its place is not kept."""

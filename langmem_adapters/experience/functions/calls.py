@@ -104,7 +104,7 @@ class Calls:
             turn.req = self._request(turn.counted)
         if (yield from self._serve(turn)):
             return turn
-        turn.keeps = pool.writes
+        turn.keeps, turn.begun = pool.writes, pool.begun(turn.key)
         with self.held(turn):
             if self._shares and pool.reads and pool.writes:
                 yield from self._board(turn)
@@ -120,12 +120,11 @@ class Calls:
         """Serve from the pool, if that is possible."""
         try:
             experience = yield from self.pool.lookup_flow(turn.key, again=again)
-            if experience is not None and not (yield from self._accepts(turn, experience)):
-                self.pool.withdraw(experience)
-                return False
-            if experience is not None:
+            if experience is not None and (yield from self._accepts(turn, experience)):
                 return (yield from self._read(turn, experience))
-            if self._rules.query_type == "semantic" and not again:
+            if experience is not None:
+                self.pool.withdraw(experience)
+            elif self._rules.query_type == "semantic" and not again:
                 return (yield from self._similar(turn))
         except LangmemError as error:
             self._degrade(error)
@@ -193,7 +192,7 @@ class Calls:
         """Wait for whoever makes the same call, in this process or in another; or become the one who does."""
         until = self._timer() + self._rules.wait
         while turn.flight is None:
-            flight, own = self._flights.join(turn.key, partial(setattr, turn, "flight"))
+            flight, own = self._flights.join(turn.key, partial(setattr, turn, "flight"), turn.begun)
             if own and flight is not None:
                 self._lead(turn, flight)
             elif flight is None or not (yield from flight.wait(max(until - self._timer(), 0.0))):
@@ -253,7 +252,7 @@ class Calls:
             if turn.flight is not None:
                 turn.flight.land(turn.kept.to_bytes() if turn.kept else None)
                 yield from self._give_back(turn.flight)
-            elif turn.kept is not None and (slower := self.in_air(turn.key)) is not None:
+            elif turn.kept and not turn.is_outdated and (slower := self.in_air(turn.key)) is not None:
                 slower.land(turn.kept.to_bytes())  # whoever waits for that one need not wait any longer
 
     def _keep(self, turn: Invocation, value: Any, whole: bool) -> Flow[None]:
@@ -271,8 +270,11 @@ class Calls:
                 metric = decision("metric", lambda: self._rules.metric(seen).model_copy(update=took))
                 req = turn.req if self._keeps_requests else None
                 turn.kept = turn.signed(self.responses.experience(value, req=req, metric=metric))
-                turn.kept = yield from self._create(turn, value, turn.kept)
-                self._counts["stored"] += 1
+                if not turn.is_outdated:
+                    turn.kept = yield from self._create(turn, value, turn.kept)
+                    self._counts["stored"] += 1
+                    if turn.is_outdated:  # by now
+                        yield from self.pool.discard_flow(turn.key, turn.kept)
                 return True
             self._counts["refused"] += 1
         except SerializationError as error:
@@ -337,14 +339,12 @@ class Calls:
             with suppress(RuntimeError):  # the interpreter is shutting down; the lease ends by itself
                 submit(lambda: run(self._give_back(flight)))
 
-    # --- scores
-
     def score_later(self, turn: Invocation) -> None:
         """Have a result scored in the background."""
-        if turn.kept is not None:
+        if turn.kept is not None and not turn.is_outdated:
             self._scoring.begin(Unscored(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))
 
     def ascore_later(self, turn: Invocation) -> None:
         """:meth:`score_later` for an async function: on its event loop, where the scorer needs one."""
-        if turn.kept is not None:
+        if turn.kept is not None and not turn.is_outdated:
             self._scoring.abegin(Unscored(self.pool, turn.key, turn.kept, turn.req, self.responses.shown))

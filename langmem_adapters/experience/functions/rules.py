@@ -11,6 +11,7 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.policies import AtLeast, ContextBuilder, Judge, Scorer, Serializer, asks_async
 from langmem_adapters.experience.pool_flows import QueryType
+from langmem_adapters.experience.shelf.under_way import Begun
 from langmem_adapters.experience.single_flight.flights import Flight
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.validation import check_count, check_function, check_on_error, check_plain
@@ -74,12 +75,18 @@ class Invocation:
     served: bool = False
     value: Any = None
     keeps: bool = False
+    begun: Begun | None = None
     req: Any = None
     made_by: str = ""
     refused: str | None = None
     flight: Flight | None = None
     started: float = 0.0
     kept: Experience | None = None
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether its result was removed, or asked for anew, since it began."""
+        return self.begun is not None and self.begun.is_outdated
 
     def signed(self, experience: Experience) -> Experience:
         """An experience that tells which function made it, where its request is kept, by which others could find it."""

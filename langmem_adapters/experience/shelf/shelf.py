@@ -16,6 +16,7 @@ from langmem_adapters.experience.shelf.eviction import Evicted, Eviction
 from langmem_adapters.experience.shelf.index import ShelfIndex
 from langmem_adapters.experience.shelf.read_cache import ReadCache, invalidate
 from langmem_adapters.experience.shelf.rows import GRAVE, USED, Rows
+from langmem_adapters.experience.shelf.under_way import outdate
 from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Index, Item, Store
 from langmem_adapters.records.paging import PAGE, values_of
@@ -158,6 +159,7 @@ class Shelf:
 
     def delete(self, keys: Sequence[str]) -> int:
         """Remove entries; returns how many there were."""
+        outdate(self.namespace, keys)
         while (found := self.store.get(self.namespace, keys)) and not self._rows.bury(found):
             pass
         self._gone(list(found))
@@ -177,6 +179,7 @@ class Shelf:
     def drop(self, where: Callable[[bytes], bool]) -> int:
         """Remove all entries of which ``where`` is true; returns how many there were."""
         gone = 0
+        outdate(self.namespace)
         for page in self._rows.pages():
             there, values = self._rows.together(page)
             items = [item for item in there if item.id in values and where(values[item.id])]
@@ -195,6 +198,7 @@ class Shelf:
 
     def clear(self) -> None:
         """Remove everything, and what the index has of it."""
+        outdate(self.namespace)
         try:
             self.store.clear(self.namespace)
         finally:

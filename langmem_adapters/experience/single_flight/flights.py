@@ -12,6 +12,7 @@ from concurrent.futures import Future, InvalidStateError, wait
 from contextvars import ContextVar
 
 from langmem_adapters.concurrency.forks import anew_in_child
+from langmem_adapters.experience.shelf.under_way import Begun
 from langmem_adapters.experience.single_flight.leases import Lease, may_wait
 from langmem_adapters.flow import Flow, Step
 
@@ -25,9 +26,10 @@ _leading: ContextVar[frozenset[tuple[int, str]]] = ContextVar("langmem_leading",
 class Flight:
     """One call, the lease under which it is made, and what its followers are told: bytes, or why there are none."""
 
-    def __init__(self, flights: Flights, key: str) -> None:
+    def __init__(self, flights: Flights, key: str, begun: Begun | None) -> None:
         self._flights = flights
         self.key = key
+        self.begun = begun
         self.landed: Future[bytes | None] = Future()
         self.landed.set_running_or_notify_cancel()  # so that a follower that is cancelled does not cancel it
         self.broken_off = False
@@ -100,17 +102,23 @@ class Flights:
         self._lock = threading.RLock()  # garbage may be collected within, and with it a call that nobody has
         self._flights: dict[str, Flight] = {}
 
-    def join(self, key: str, claim: Callable[[Flight | None], object] = bool) -> tuple[Flight | None, bool]:
+    def join(
+        self, key: str, claim: Callable[[Flight | None], object] = bool, begun: Begun | None = None
+    ) -> tuple[Flight | None, bool]:
         """The call for this key, and whether it is the caller's own to make; none, for one inside of that call.
 
+        Of one whose result was removed, or asked for anew, since it was ``begun``, nobody more is told.
         ``claim`` is told of it before anybody may wait for it, as an interrupt may keep the answer; and of none after.
         """
         if (id(self), key) in _leading.get():
             return None, False
         with self._lock:
-            fresh = Flight(self, key)
+            fresh = Flight(self, key, begun)
             claim(fresh)
-            flight = self._flights.setdefault(key, fresh)
+            flight = self._flights.get(key, fresh)
+            if flight.begun is not None and flight.begun.is_outdated:
+                flight = fresh
+            self._flights[key] = flight
         if flight is not fresh:
             claim(None)
         return flight, flight is fresh
@@ -121,7 +129,7 @@ class Flights:
 
     def renew(self, flight: Flight) -> Flight:
         """Let those go who wait for this call: who comes from now on waits for the one that takes its place."""
-        fresh = Flight(self, flight.key)
+        fresh = Flight(self, flight.key, flight.begun)
         fresh.lease, flight.lease = flight.lease, None
         with self._lock:
             if self._flights.get(flight.key) is flight:
