@@ -195,6 +195,39 @@ def test_a_score_whose_event_loop_ends_first_is_counted_as_none(caplog: pytest.L
     assert "was not scored: its event loop ended before" in caplog.text
 
 
+def test_scores_of_other_event_loops_are_not_waited_for_nor_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that was closed goes on with nothing, and one of another thread does not wake this one."""
+    monkeypatch.setattr(background_scoring, "_MOST", 2)
+    hangs = True
+
+    async def scorer(req: int, resp: int) -> int:
+        if hangs:
+            await asyncio.Event().wait()
+        return 9
+
+    @cached(store=MemoryStore(), scorer=scorer)
+    async def f(n: int) -> int:
+        await asyncio.sleep(0)
+        return n
+
+    closed, other = asyncio.new_event_loop(), asyncio.new_event_loop()
+    closed.run_until_complete(f(1))
+    other.run_until_complete(f(2))
+    closed.close()
+    hangs = False
+
+    async def script() -> None:
+        assert await f(3) == 3
+        await asyncio.wait_for(f.cache.aflush(), 10)
+
+    asyncio.run(script())
+    assert score_of(f.cache, 3) == Score(val=9)
+    assert (f.cache.stats()["scored"], f.cache.stats()["unscored"]) == (1, 1)
+    other.run_until_complete(f.cache.aflush())
+    assert (f.cache.stats()["scored"], f.cache.stats()["unscored"]) == (2, 1)
+    other.close()
+
+
 def test_a_score_does_not_go_to_another_result_that_took_the_place() -> None:
     store, release = MemoryStore(), threading.Event()
     values = iter(["first", "second"])

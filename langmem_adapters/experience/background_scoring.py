@@ -63,15 +63,16 @@ class BackgroundScoring:
     def begin(self, kept: Unscored) -> None:
         """Have something scored on a thread of the background."""
         if self._scorer is not None and self._has_room():
-            with suppress(RuntimeError):  # the interpreter is shutting down
-                self._note(submit(lambda: self._apart(kept), lane="scores"))
+            with bypass(), suppress(RuntimeError):  # the interpreter is shutting down
+                self._note(submit(lambda: run(self._score(kept)), lane="scores"))
 
     def abegin(self, kept: Unscored) -> None:
         """:meth:`begin` from an async function: on its event loop, where the scorer needs one."""
         if not asks_async(self._scorer):
             self.begin(kept)
         elif self._has_room():
-            self._note(asyncio.get_running_loop().create_task(self._aapart(kept)))
+            with bypass():
+                self._note(asyncio.get_running_loop().create_task(arun(self._score(kept))))
 
     def stats(self) -> dict[str, int]:
         """How many were scored, and at how many the scorer failed."""
@@ -82,12 +83,18 @@ class BackgroundScoring:
         wait([future for future in list(self._under_way) if isinstance(future, Future)])
 
     async def aflush(self) -> None:
-        """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
-        waiting = [asyncio.wrap_future(each) for each in list(self._under_way)]
+        """:meth:`flush`, without blocking the event loop; also for those that are made on it, and on no other."""
+        here = asyncio.get_running_loop()
+        under_way = [each for each in list(self._under_way) if isinstance(each, Future) or each.get_loop() is here]
+        waiting = [asyncio.wrap_future(each) for each in under_way]
         if waiting:
             await asyncio.wait(waiting)
 
     def _has_room(self) -> bool:
+        if len(self._under_way) >= _MOST:
+            for each in list(self._under_way):
+                if isinstance(each, asyncio.Task) and each.get_loop().is_closed():
+                    self._end(each)
         if len(self._under_way) < _MOST:
             return True
         self._miss(f"{_MOST:,} others wait for the scorer")
@@ -99,19 +106,12 @@ class BackgroundScoring:
 
     def _note(self, scoring: Future[None] | asyncio.Task[None]) -> None:
         self._under_way.add(scoring)
-        scoring.add_done_callback(self._under_way.discard)
+        scoring.add_done_callback(self._end)
 
-    def _apart(self, kept: Unscored) -> None:
-        with bypass():
-            run(self._score(kept))
-
-    async def _aapart(self, kept: Unscored) -> None:
-        try:
-            with bypass():
-                await arun(self._score(kept))
-        except asyncio.CancelledError:
+    def _end(self, scoring: Future[None] | asyncio.Task[None]) -> None:
+        self._under_way.discard(scoring)
+        if scoring.cancelled() or not scoring.done():
             self._miss("its event loop ended before")
-            raise
 
     def _score(self, kept: Unscored) -> Flow[None]:
         pool, key, experience, req, response = kept
