@@ -24,7 +24,7 @@ import tracemalloc
 import typing
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
@@ -676,6 +676,55 @@ class Switch(enum.IntFlag):
     ON = 1
 
 
+def moved(ordered: OrderedDict[str, int]) -> OrderedDict[str, int]:
+    """The same with the first at the end, which only it and no dict knows."""
+    ordered.move_to_end(next(iter(ordered)))
+    return ordered
+
+
+class Form(dict[str, Any]):
+    """Several values by one name, of which the last is shown, as in Django and Werkzeug."""
+
+    def __getitem__(self, name: str) -> Any:
+        return super().__getitem__(name)[-1]
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+    def __deepcopy__(self, memo: Any) -> Form:
+        return Form({name: [*values] for name, values in super().items()})
+
+
+class Pairs(Mapping[str, str]):
+    """The same, kept as pairs."""
+
+    def __init__(self, *pairs: tuple[str, str]) -> None:
+        self.pairs = pairs
+
+    def __getitem__(self, name: str) -> str:
+        return dict(self.pairs)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict(self.pairs))
+
+    def __len__(self) -> int:
+        return len(dict(self.pairs))
+
+
+class Query(Pairs):
+    """All of them by a method of its own, as in Starlette and HTTPX."""
+
+    def multi_items(self) -> list[tuple[str, str]]:
+        return [*self.pairs]
+
+
+class Headers(Pairs):
+    """All of them by the usual one, as in aiohttp."""
+
+    def items(self) -> Any:
+        return [*self.pairs]
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -688,6 +737,12 @@ class Switch(enum.IntFlag):
         (Switch(0), Switch(1)),
         (OrderedDict(a=1, b=2), OrderedDict(b=2, a=1)),
         (OrderedDict(a=1, b=2), {"a": 1, "b": 2}),
+        (moved(OrderedDict(a=1, b=2)), OrderedDict(a=1, b=2)),
+        (Form(a=["1", "2"]), Form(a=["2"])),
+        (Form(a=["1", "2"]), Form(a=["2", "2"])),
+        (Query(("a", "1"), ("a", "2")), Query(("a", "2"))),
+        (Query(("a", "1"), ("a", "2")), Query(("a", "2"), ("a", "1"))),
+        (Headers(("a", "1"), ("a", "2")), Headers(("a", "2"))),
         (Path("a"), Path("b")),
         (Path("a"), "a"),
         (np.arange(4), np.arange(4).astype("f8")),
@@ -702,7 +757,7 @@ class Switch(enum.IntFlag):
     ],
 )
 def test_c4_what_differs_beside_its_words_is_another_argument(one: Any, other: Any) -> None:
-    """An hour that comes twice, another zone with the same offset now, flags without a name, paths, arrays."""
+    """An hour that comes twice, another zone with the same offset now, flags without a name, forms, paths, arrays."""
     assert fingerprint(identity(one)) != fingerprint(identity(other))
     assert fingerprint(identity(one)) == fingerprint(identity(copy.deepcopy(one)))
 

@@ -83,11 +83,20 @@ def _parts(value: Any) -> tuple[Any, ...]:  # noqa: PLR0911 - a line for each ki
 
 
 def _entries(value: Mapping[Any, Any]) -> tuple[Any, ...]:
-    if isinstance(value, OrderedDict):
-        return "in order", [[identity(key), identity(item)] for key, item in value.items()]
-    if all(type(key) is str for key in value):
-        return "mapping", by_name(value)
-    return "pairs", sorted([fingerprint(identity(key)), fingerprint(identity(item))] for key, item in value.items())
+    pairs = _pairs(value)
+    if isinstance(value, OrderedDict) or len({key for key, _ in pairs}) < len(pairs):
+        return "in order", [[identity(key), identity(item)] for key, item in pairs]
+    if all(type(key) is str for key, _ in pairs):
+        return "mapping", by_name(dict(pairs))
+    return "pairs", sorted([fingerprint(identity(key)), fingerprint(identity(item))] for key, item in pairs)
+
+
+def _pairs(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """All that a mapping holds, also of one that has several values by one name, as the query of a URL does."""
+    if isinstance(value, dict) and not isinstance(value, OrderedDict):
+        return list(dict.items(value))  # the items() of Django's and Werkzeug's gives but one of them
+    kind = type(value)
+    return list(getattr(kind, "multi_items", kind.items)(value))  # that of Starlette's and HTTPX's, too
 
 
 def by_name(fields: Mapping[str, Any]) -> dict[str, Any]:
