@@ -102,8 +102,10 @@ class Completer:
 
     def _count(self, response: Any, asked: str, answer: str) -> None:
         usage = getattr(response, "usage_metadata", None) or {}
-        self.stats["tokens_in"] += usage.get("input_tokens") or self._counter(asked)
-        self.stats["tokens_out"] += usage.get("output_tokens") or self._counter(answer)
+        tokens_in = usage.get("input_tokens") or self._counter(asked)
+        tokens_out = usage.get("output_tokens") or self._counter(answer)
+        self.stats["tokens_in"] += tokens_in  # worked out before, as another thread may add its own meanwhile
+        self.stats["tokens_out"] += tokens_out
 
 
 _APART: dict[str, Any] = {"callbacks": []}  # else a chain that streams to its user would stream this too

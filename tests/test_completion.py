@@ -208,6 +208,19 @@ def test_b3_tokens_are_the_models_own_count_or_an_estimate() -> None:
     assert completer.stats == {"calls": 2, "tokens_in": 103, "tokens_out": 8}
 
 
+def test_tokens_of_another_call_that_are_counted_meanwhile_are_not_lost() -> None:
+    others = ["four words are asked"]
+
+    def counter(text: str) -> int:
+        if others:
+            run(completer.ask("", others.pop()))
+        return len(text.split())
+
+    completer = Completer(lambda _: "an answer", counter=counter)
+    run(completer.ask("", "three were asked"))
+    assert completer.stats == {"calls": 2, "tokens_in": 7, "tokens_out": 4}
+
+
 async def test_a_chain_that_streams_to_its_user_does_not_stream_what_the_memory_asks() -> None:
     seen: list[str] = []
 

@@ -7,6 +7,7 @@ import inspect
 import itertools
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from langmem_adapters import open_index
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import ExperiencePool, bypass, refresh
+from langmem_adapters.experience.savings import Saved
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Experience, Metric, Score, Trajectory
 from langmem_adapters.protocols import Store
@@ -260,6 +262,29 @@ def test_stats_say_what_happened(pool: ExperiencePool, clock: FakeClock) -> None
         served(pool, "q")
     counts = {"hits": 2, "misses": 2, "stored": 2, "unreadable": 0, "expired": 1, "evicted": 0}
     assert pool.stats() == {**counts, "saved_seconds": 0.0, "saved_tokens": 0, "saved_money": 0.0}
+
+
+def test_what_one_hit_saves_is_not_lost_where_another_is_counted_in_between() -> None:
+    class Prices(dict[str, tuple[float, float]]):
+        def get(self, *args: Any) -> Any:
+            if others:
+                others.pop()()
+            return super().get(*args)
+
+    pool = ExperiencePool(MemoryStore(), prices=Prices(small=(1.0, 2.0)))
+    metric = Metric(time_cost=2.0, model="small", input_tokens=1_000_000, output_tokens=1_000_000)
+    kept = pool.create(Experience(req="q", resp=1, metric=metric))
+    for count in (pool.hit, pool.withdraw, pool.credit):
+        others = [lambda: on_another_thread(lambda: pool.lookup("q"))]
+        count(kept)
+    assert pool.stats()["hits"] == 4
+    assert pool.saved() == Saved(seconds=8.0, tokens=8_000_000, money=12.0)
+
+
+def on_another_thread(call: Callable[[], object]) -> None:
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
 
 
 def test_writers_of_one_request_leave_one_whole_experience(any_store: Store) -> None:

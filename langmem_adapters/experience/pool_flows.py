@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from langmem_adapters import views
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.policies import score_of
 from langmem_adapters.experience.requests import key_of, searched_by
@@ -55,6 +56,14 @@ class TagStats:
 
     counts: Counter[str] = field(default_factory=Counter)
     saved: Saved = field(default_factory=Saved)
+    _adding: ForkSafeLock = field(default_factory=ForkSafeLock)
+
+    def add(self, saved: Saved, *, hits: int, misses: int) -> None:
+        """Count hits and misses, and what they have saved, of which no other thread's addition is lost."""
+        with self._adding.held():
+            self.counts["hits"] += hits
+            self.counts["misses"] += misses
+            self.saved += saved
 
 
 class PoolFlows:
@@ -143,18 +152,15 @@ class PoolFlows:
 
     def hit(self, experience: Experience) -> None:
         """Count a hit."""
-        self._own.counts["hits"] += 1
-        self._own.saved += cost(experience.metric, self._prices)
+        self._own.add(cost(experience.metric, self._prices), hits=1, misses=0)
 
     def withdraw(self, experience: Experience) -> None:
         """Count a hit as a miss after all, as it was not served."""
-        self._own.counts.update({"hits": -1, "misses": 1})
-        self._own.saved -= cost(experience.metric, self._prices)
+        self._own.add(Saved() - cost(experience.metric, self._prices), hits=-1, misses=1)
 
     def credit(self, experience: Experience) -> None:
         """Count a miss as a hit after all, as this was served."""
-        self._own.counts.update({"hits": 1, "misses": -1})
-        self._own.saved += cost(experience.metric, self._prices)
+        self._own.add(cost(experience.metric, self._prices), hits=1, misses=-1)
 
     def begun(self, key: str) -> Begun:
         """Note that something is being made for a key; anew, if it is not looked up: what was begun before is older."""
