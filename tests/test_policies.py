@@ -271,6 +271,14 @@ def test_rules_score() -> None:
 
 
 @pytest.mark.parametrize(
+    "rules", [[(len, 4)], {"is long": len}, {"is long": (len,)}, {"is long": (len, "4")}, {"is long": (len, True)}]
+)
+def test_rules_that_are_none_are_refused_before_anything_is_scored(rules: Any) -> None:
+    with pytest.raises(ConfigurationError, match="rules are a table by their reasons"):
+        RuleScorer(rules)
+
+
+@pytest.mark.parametrize(
     ("said", "val"),
     [
         ('{"val": 9, "reason": "r"}', 9),

@@ -116,6 +116,8 @@ class RuleScorer:
     """
 
     def __init__(self, rules: dict[str, tuple[Callable[[Any, Any], bool], int]]) -> None:
+        if not (isinstance(rules, dict) and all(map(_is_rule, rules.values()))):
+            raise ConfigurationError("rules are a table by their reasons: of each a function, and the points it costs")
         for reason, (holds, _) in rules.items():
             check_plain(f"the rule {reason!r}", holds)
         self._rules = dict(rules)
@@ -124,6 +126,10 @@ class RuleScorer:
         """Score."""
         broken = {reason: points for reason, (holds, points) in self._rules.items() if not holds(req, resp)}
         return Score(val=max(1, min(_PERFECT, _PERFECT - sum(broken.values()))), reason="; ".join(broken))
+
+
+def _is_rule(rule: Any) -> bool:
+    return isinstance(rule, tuple | list) and len(rule) == 2 and type(rule[1]) is int  # noqa: PLR2004 - as it says
 
 
 def ask(policy: Callable[..., Any], *args: Any) -> Flow[Any]:
