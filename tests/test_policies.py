@@ -709,6 +709,26 @@ async def test_role_zeros_own_method_is_known_by_its_state() -> None:
     assert asked[1][2] == {"state_data": {"current_task": "test"}}
 
 
+def test_an_argument_that_has_the_name_of_a_parameter_counts_beside_it() -> None:
+    calls: list[Any] = []
+
+    @cached(store=MemoryStore(), serializer=lambda **arguments: arguments)
+    def call_tool(*args: Any, **kwargs: Any) -> str:
+        calls.append((args, kwargs))
+        return f"{args} {kwargs}"
+
+    asked: list[dict[str, Any]] = [
+        {"args": {"q": 1}},
+        {"args": {"q": 2}},
+        {"kwargs": {"args": {"q": 1}}},
+        {"args": {"q": 1}, "kwargs": 1},
+        {"q": 1},
+    ]
+    for kwargs in [*asked, *asked]:
+        assert call_tool("search", **kwargs) == f"{('search',)} {kwargs}"
+    assert calls == [(("search",), kwargs) for kwargs in asked]
+
+
 def test_of_a_serializer_that_is_a_function_the_arguments_are_those_of_the_call() -> None:
     @cached(store=MemoryStore(), serializer=lambda req, user="nobody", **rest: [req, user])
     def f(req: str, **kwargs: Any) -> str:

@@ -74,10 +74,14 @@ class Arguments:
         return counted | {name: part(counted[name]) for name, part in self._parts.items() if name in counted}
 
     def as_given(self, counted: Mapping[str, Any]) -> dict[str, Any]:
-        """What counts, as the function itself is called with it: each of ``**kwargs`` by its own name."""
+        """What counts, as the function itself is called with it: each of ``**kwargs`` by its own name.
+
+        Where one has the name of a parameter, as where ``f(*args, **kwargs)`` is called with ``args=``, they stay
+        together: else it would be lost.
+        """
         own = dict(counted)
         others = own.pop(self._others, {})
-        return {**others, **own} if isinstance(others, Mapping) else dict(counted)
+        return {**others, **own} if isinstance(others, Mapping) and not {*others} & {*counted} else dict(counted)
 
     def owner_of(self, bound: inspect.BoundArguments) -> str:
         """The class of a method's object; empty, where that is the one in which the method stands."""
