@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from langmem_adapters.errors import SerializationError, StoreError, StoreUnavailable
+from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.places import Connection, Place, clearing, explained
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -301,6 +301,19 @@ def write_and_remove(database: Database, folder: Path) -> None:
     with database.writing() as connection:
         connection.execute("INSERT INTO t VALUES ('lost')")
         remove(folder / "t.db", "", "-wal", "-shm")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there, nobody can remove the folder")
+def test_a_relative_path_from_a_folder_that_was_removed_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a release's folder may be, from which a server was started."""
+    (tmp_path / "release").mkdir()
+    monkeypatch.chdir(tmp_path / "release")
+    (tmp_path / "release").rmdir()
+    with pytest.raises(ConfigurationError, match=r"^a\.db is nowhere, as the folder .* was removed: give a path"):
+        SQLiteStore("a.db")
+    SQLiteStore(tmp_path / "a.db").write(("a",), put={"k": b"1"})
 
 
 def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

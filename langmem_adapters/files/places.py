@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.errors import StoreError, StoreUnavailable
+from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
 
 __all__ = ["IN_MEMORY", "Connection", "Place", "absolute", "clearing", "explained", "is_missing", "why_not_opened"]
 
@@ -48,7 +48,12 @@ class Connection(sqlite3.Connection):
 
 def absolute(path: Path) -> str:
     """The path from the root; without os.getcwd, which those who look for what blocks an event loop take for that."""
-    return str(path if path.is_absolute() else Path(os.fsdecode(os.getcwdb()), path))  # noqa: PTH109 - same
+    try:
+        return str(path if path.is_absolute() else Path(os.fsdecode(os.getcwdb()), path))  # noqa: PTH109 - same
+    except FileNotFoundError as error:
+        raise ConfigurationError(
+            f"{path} is nowhere, as the folder in which this process works was removed: give a path from the root"
+        ) from error
 
 
 class Place:
