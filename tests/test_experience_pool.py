@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import itertools
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from langmem_adapters import open_index
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import ExperiencePool, bypass, refresh
+from langmem_adapters.experience import pool as module
 from langmem_adapters.experience.savings import Saved
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Experience, Metric, Score, Trajectory
@@ -24,6 +26,7 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 from tests.allocations import traced
+from tests.faults import on_threads
 
 
 @pytest.fixture
@@ -279,6 +282,17 @@ def test_what_one_hit_saves_is_not_lost_where_another_is_counted_in_between() ->
         count(kept)
     assert pool.stats()["hits"] == 4
     assert pool.saved() == Saved(seconds=8.0, tokens=8_000_000, money=12.0)
+
+
+def test_threads_may_ask_for_more_tags_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TAGS", 2)
+    pool, often = ExperiencePool(MemoryStore()), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        got = on_threads(lambda: len([pool.at(f"{threading.get_ident()} {n}") for n in range(2000)]), lambda: None)
+    finally:
+        sys.setswitchinterval(often)
+    assert set(got) == {2000}
 
 
 def on_another_thread(call: Callable[[], object]) -> None:

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from langmem_adapters import views
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.pool_flows import PoolFlows, QueryType, Similar, TagStats
 from langmem_adapters.experience.requests import key_of, text_of
@@ -99,6 +100,7 @@ class ExperiencePool(Shared, PoolFlows):
         self._clock = clock
         self._new_id = new_id
         self._seen: dict[str, TagStats] = {}
+        self._seeing = ForkSafeLock()
         # Seconds are counted by a clock that nobody sets, unless time is given.
         ticks = time.monotonic if clock is time.time else clock
 
@@ -123,9 +125,10 @@ class ExperiencePool(Shared, PoolFlows):
         check_text("tag", tag)
         self.tag = tag
         self._shelf = self._shelf_of(self)
-        self._own = self._seen.setdefault(tag, TagStats())
-        if len(self._seen) > _TAGS:
-            del self._seen[next(iter(self._seen))]
+        with self._seeing.held():
+            self._own = self._seen.setdefault(tag, TagStats())
+            if len(self._seen) > _TAGS:
+                del self._seen[next(iter(self._seen))]
 
     @property
     def store(self) -> Store:
