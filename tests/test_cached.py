@@ -396,6 +396,7 @@ class Lazy:
         (np.array([1, 2]), np.array([[1, 2]])),
         (np.zeros(2, np.int64), np.zeros(2, np.float64)),
         (Lazy(1), Lazy(2)),
+        (Lazy(1), Lazy(True)),
     ],
 )
 def test_values_are_the_same_all_the_way_down_or_not_at_all(one: Any, other: Any) -> None:
@@ -738,6 +739,7 @@ class Headers(Pairs):
         (OrderedDict(a=1, b=2), OrderedDict(b=2, a=1)),
         (OrderedDict(a=1, b=2), {"a": 1, "b": 2}),
         (moved(OrderedDict(a=1, b=2)), OrderedDict(a=1, b=2)),
+        (Lazy(1), Lazy(2)),
         (Form(a=["1", "2"]), Form(a=["2"])),
         (Form(a=["1", "2"]), Form(a=["2", "2"])),
         (Query(("a", "1"), ("a", "2")), Query(("a", "2"))),

@@ -70,7 +70,8 @@ def _parts(value: Any) -> tuple[Any, ...]:  # noqa: PLR0911 - a line for each ki
         own = by_name({**fields_of(value), **(value.model_extra or {})})
         return ("model", own, by_name(value.__pydantic_private__)) if value.__pydantic_private__ else ("model", own)
     if dataclasses.is_dataclass(value):
-        return "dataclass", by_name({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+        names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
+        return "dataclass", by_name({name: getattr(value, name) for name in names})
     if isinstance(value, Mapping):
         return _entries(value)
     if isinstance(value, list | tuple):
