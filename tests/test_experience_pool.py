@@ -182,6 +182,7 @@ def test_all_delete_and_invalidate(pool: ExperiencePool, clock: FakeClock) -> No
     keep(pool, "old", "x", expires_at=clock() - 1)
     assert [found.req for found in pool.all()] == list(range(10))
     assert (pool.delete(0), pool.delete(0)) == (True, False)
+    assert pool.query(1, k=-1) == []
     assert pool.invalidate(lambda experience: experience.exp_type == "failure") == 5 + 1  # the expired one goes, too
     assert [found.req for found in pool.all()] == [2, 4, 6, 8]
     pool.clear()

@@ -43,6 +43,7 @@ from langmem_adapters.providers.tool_calls import renamed
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.faults import CROWD, on_threads
 
 
 class TestSync(SyncCacheTestSuite):
@@ -185,6 +186,19 @@ def test_c9_the_tokens_of_every_generation_of_every_hit_are_saved(keep: float | 
     for saved in (24, 48, 72):
         assert cache.lookup("p", "m") is not None
         assert cache.stats()["saved_tokens"] == saved
+
+
+def test_c9_no_hit_of_a_crowd_of_threads_goes_uncounted() -> None:
+    cache, often = ExperienceCache(store=MemoryStore(), keep=60.0), sys.getswitchinterval()
+    used = answer(usage_metadata={"input_tokens": 5, "output_tokens": 7, "total_tokens": 12})
+    cache.update("p", "m", [used])
+    sys.setswitchinterval(1e-6)
+    try:
+        found = on_threads(lambda: [cache.lookup("p", "m") is not None for _ in range(1500)], lambda: None)
+    finally:
+        sys.setswitchinterval(often)
+    assert found == [[True] * 1500] * CROWD
+    assert (cache.stats()["hits"], cache.stats()["saved_tokens"]) == (1500 * CROWD, 12 * 1500 * CROWD)
 
 
 def test_c5_all_generations_of_an_answer_come_back(any_store: Store) -> None:

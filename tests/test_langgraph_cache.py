@@ -660,3 +660,18 @@ def test_hits_have_saved_what_the_messages_in_them_took() -> None:
         assert cache.stats()["saved_tokens"] == 2 * expected[name][0]
     with pytest.raises(ConfigurationError, match="prices"):
         ExperienceNodeCache("memory:", prices=[1])  # type: ignore[arg-type]
+
+
+def test_what_one_hit_has_saved_is_not_lost_where_another_is_counted_in_between() -> None:
+    class Priced(dict[str, tuple[float, float]]):
+        def get(self, *args: Any) -> Any:
+            if others:
+                cache.get(others.pop())
+            return super().get(*args)
+
+    used: Any = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+    cache: ExperienceNodeCache[Any] = ExperienceNodeCache("memory:", tag="between", prices=Priced(small=(1e6, 2e6)))
+    cache.set({((), "k"): (AIMessage("a", usage_metadata=used, response_metadata={"model": "small"}), None)})
+    others = [[((), "k")]]
+    cache.get([((), "k")])
+    assert (cache.stats()["hits"], cache.stats()["saved_tokens"], cache.stats()["saved_money"]) == (2, 14, 22.0)

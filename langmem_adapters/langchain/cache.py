@@ -20,7 +20,7 @@ from langmem_adapters.experience.policies import age_of, decision
 from langmem_adapters.experience.switches import Switches
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.caching.classes import with_fields
-from langmem_adapters.langchain.caching.costs import metric_of, saved_tokens
+from langmem_adapters.langchain.caching.costs import count_saved, metric_of
 from langmem_adapters.langchain.caching.current import completed
 from langmem_adapters.langchain.caching.generations import read_generations, worth_storing, write_generations
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
@@ -204,7 +204,7 @@ class ExperienceCache(Shared, Switches, Paraphrases, Removal, BaseCache):
             return None  # it is healed where it is read from the store
         if experience is not None and generations is not None:
             self.pool.hit(experience)
-            self._counts["saved_tokens"] += saved_tokens(generations)
+            count_saved(self._counts, generations)
         return generations
 
     def _lookup(self, prompt: str, told: str | None) -> Flow[list[Generation] | None]:
@@ -225,7 +225,7 @@ class ExperienceCache(Shared, Switches, Paraphrases, Removal, BaseCache):
         if generations is None:
             generations = yield from self._look_alike(prompt, told)
         if generations is not None:
-            self._counts["saved_tokens"] += saved_tokens(generations)
+            count_saved(self._counts, generations)
         elif self._is_priced:
             self._begin(key)
         return generations

@@ -14,6 +14,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langmem_adapters.codec import decode, encode
+from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.functions.equality import lost
 from langmem_adapters.experience.savings import Prices, Saved, check, cost
@@ -93,7 +94,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         self._tag = tag
         self._place = ("nodes", tenant, "", tag) if tag else ("nodes", tenant)
         self._prices = prices or {}
-        self._saved = Saved()
+        self._saved, self._saving = Saved(), ForkSafeLock()
         self._on_error = on_error
         self._clock = clock
         self._counts: Counter[str] = Counter()
@@ -152,7 +153,9 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
             self._counts["misses" if entry is None else "hits"] += 1
             if entry is not None:
                 found[namespace, key] = entry[0]
-                self._saved = sum((cost(metric, self._prices) for metric in _taken(entry[0])), self._saved)
+                saved = sum((cost(metric, self._prices) for metric in _taken(entry[0])), Saved())
+                with self._saving.held():
+                    self._saved += saved
         return found
 
     def _read(self, data: bytes, namespace: Namespace) -> tuple[ValueT] | None:

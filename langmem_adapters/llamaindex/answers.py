@@ -199,7 +199,8 @@ class Answers(SingleFlightAnswers):
     def _served(self, turn: Invocation) -> Any:
         kwargs = turn.value.additional_kwargs
         kwargs["cache_key"] = turn.key
-        self._counts["saved_tokens"] += (kwargs["cache_usage"] or {}).get("total_tokens", 0)
+        saved = (kwargs["cache_usage"] or {}).get("total_tokens", 0)
+        self._counts["saved_tokens"] += saved  # known before, as another thread may add its own meanwhile
         return turn.value
 
 

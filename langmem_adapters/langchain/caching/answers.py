@@ -21,7 +21,7 @@ from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.single_flight.asking import RequestArguments, SingleFlightAnswers
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.caching.chunks import as_reported, copied, pieces, whole
-from langmem_adapters.langchain.caching.costs import metric_of, saved_tokens
+from langmem_adapters.langchain.caching.costs import count_saved, metric_of
 from langmem_adapters.langchain.caching.generations import read_generations, worth_storing, write_generations
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.prompt import messages_in
@@ -206,7 +206,7 @@ class Answers(SingleFlightAnswers):
         for generation in generations:
             metadata = generation.message.response_metadata
             metadata["cache_key"] = metadata["cache_key"] or turn.key
-        self._counts["saved_tokens"] += saved_tokens(generations)
+        count_saved(self._counts, generations)
         return generations
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage
@@ -9,7 +10,7 @@ from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.model import Metric
 
-__all__ = ["metric_of", "saved_tokens"]
+__all__ = ["count_saved", "metric_of"]
 
 
 def metric_of(generations: Sequence[Generation]) -> Metric:
@@ -31,8 +32,9 @@ def metric_of(generations: Sequence[Generation]) -> Metric:
     )
 
 
-def saved_tokens(generations: Sequence[Generation]) -> int:
-    """What a served answer took when it was made."""
+def count_saved(counts: Counter[str], generations: Sequence[Generation]) -> None:
+    """Count the tokens that a served answer took when it was made."""
     messages = [generation.message for generation in generations if isinstance(generation, ChatGeneration)]
     used = [message.response_metadata.get("cache_usage") or {} for message in messages]
-    return sum(usage.get("total_tokens") or 0 for usage in used)
+    saved = sum(usage.get("total_tokens") or 0 for usage in used)
+    counts["saved_tokens"] += saved  # known before, as another thread may add its own meanwhile
