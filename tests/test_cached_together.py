@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from langmem_adapters.concurrency import workers as module
 from langmem_adapters.erasure import adelete_user
 from langmem_adapters.experience import refresh
 from langmem_adapters.experience.functions.rules import Invocation
+from langmem_adapters.experience.shelf import under_way
 from langmem_adapters.experience.single_flight.flights import Flight, Flights
 from langmem_adapters.experience.single_flight.leases import Leases
 from langmem_adapters.flow import arun, run
@@ -997,3 +999,21 @@ def test_who_waited_on_a_loop_that_is_closed_is_not_called_any_more(caplog: pyte
     asyncio.run(arun(flight.wait(0.01)))
     flight.land(None)
     assert caplog.records == []  # "exception calling callback", as the loop is closed
+
+
+def test_a_call_that_is_older_than_all_removals_that_are_remembered_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(under_way, "_MOST", 2)
+    monkeypatch.setattr(under_way, "_removals", deque(maxlen=2))
+
+    @cached(store=MemoryStore())
+    def read(name: str, others: list[str]) -> str:
+        for other in others:
+            read.cache.invalidate(other, [])
+        return name
+
+    read("ada", ["grace"])
+    assert read.cache.lookup("ada", ["grace"]) is not None
+    read("ada", ["grace", "alan"])
+    assert read.cache.lookup("ada", ["grace", "alan"]) is None

@@ -7,19 +7,27 @@ and ends after it. This process alone is told; a call that is made in another is
 from __future__ import annotations
 
 import itertools
-import weakref
+from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.keys import Namespace
 
 __all__ = ["Begun", "outdate"]
 
+_MOST = 10_000  # removals that are remembered; what was begun before all of them counts as removed
 
-class _Place:
-    """One key of a namespace, as long as something is made for it."""
 
-    cleared = 0
+class _Removal(NamedTuple):
+    number: int
+    namespace: Namespace
+    keys: frozenset[str] | None  # None: all in or below the namespace
+
+    def concerns(self, namespace: Namespace, key: str) -> bool:
+        if self.keys is None:
+            return namespace[: len(self.namespace)] == self.namespace
+        return namespace == self.namespace and key in self.keys
 
 
 class Begun:
@@ -34,25 +42,22 @@ class Begun:
     """
 
     def __init__(self, namespace: Namespace, key: str) -> None:
-        with _lock.held():
-            self._place = _places.setdefault((namespace, key), _Place())
-            self._number = next(_numbers)
+        self._namespace, self._key, self._number = namespace, key, next(_numbers)
 
     @property
     def is_outdated(self) -> bool:
         """Whether its place was cleared since."""
-        return self._number < self._place.cleared
+        with _lock.held():
+            since = list(itertools.takewhile(lambda removal: removal.number > self._number, reversed(_removals)))
+        return len(since) == _MOST or any(removal.concerns(self._namespace, self._key) for removal in since)
 
 
 def outdate(namespace: Namespace, keys: Sequence[str] | None = None) -> None:
     """Say that what is being made for these keys, or for all in or below a namespace, is: before they are removed."""
     with _lock.held():
-        below = [place for place in _places if place[0][: len(namespace)] == namespace] if keys is None else []
-        for place in (*below, *((namespace, key) for key in keys or ())):
-            if (found := _places.get(place)) is not None:
-                found.cleared = next(_numbers)
+        _removals.append(_Removal(next(_numbers), namespace, None if keys is None else frozenset(keys)))
 
 
 _lock = ForkSafeLock()
 _numbers = itertools.count(1)
-_places: weakref.WeakValueDictionary[tuple[Namespace, str], _Place] = weakref.WeakValueDictionary()
+_removals: deque[_Removal] = deque(maxlen=_MOST)  # the latest at the end
