@@ -27,7 +27,10 @@ try:
 except ImportError:  # pydantic before 2.5
     from json import loads as from_json  # type: ignore[assignment]
 
-__all__ = ["UNORDERED", "decode", "encode", "is_tagged", "parsed", "plain"]
+__all__ = ["SEALED", "UNORDERED", "decode", "encode", "is_tagged", "parsed", "plain"]
+
+SEALED = frozenset((b"\x01", b"\x02"))
+"""What bytes begin with that an encrypting codec wrote, in its two forms; no JSON does."""
 
 UNORDERED = ("dict", "frozenset", "set")
 """The ``$type`` names under which a list is written that is in no order."""

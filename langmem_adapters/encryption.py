@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from langmem_adapters.codec import SEALED
 from langmem_adapters.errors import (
     ConfigurationError,
     Conflict,
@@ -34,7 +35,7 @@ __all__ = ["DATA_KEYS", "AESGCMCodec", "EnvelopeCodec", "is_encrypted", "key_nam
 DATA_KEYS: Namespace = ("sealing", "keys")
 """Where an :class:`EnvelopeCodec` keeps its data keys, encrypted."""
 
-_VERSION, _UNCHECKED = 2, 1
+_VERSION = 2  # 1 had no check of the key
 _KEY, _CHECK, _NONCE, _TAG = 32, 8, 12, 16  # bytes
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _FIRST = "1"
@@ -260,7 +261,7 @@ class EnvelopeCodec:
 def key_name(data: bytes) -> str:
     """The name of the key that encrypted this."""
     start = _header(data)
-    if data[:1] not in {bytes([_VERSION]), bytes([_UNCHECKED])} or len(data) < start + _NONCE + _TAG:
+    if data[:1] not in SEALED or len(data) < start + _NONCE + _TAG:
         remedy = "export what was kept without the codec, and import it with it"
         raise NotSealed(f"a stored value is not encrypted, or not as it is read here: {remedy}")
     return bytes(data[2 : 2 + data[1]]).decode("latin-1")

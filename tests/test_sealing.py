@@ -694,6 +694,19 @@ def test_cryptography_is_needed_for_aes_alone(monkeypatch: pytest.MonkeyPatch) -
 # --- envelopes ----------------------------------------------------------------------------------------------
 
 
+def test_an_encrypted_summary_is_not_replaced_by_who_has_no_codec(any_store: Store) -> None:
+    """What it tells is nowhere else: the messages that it stands for have left."""
+    sealed = BrainMemory(SealedStore(any_store, codec=AESGCMCodec({"k": OLD})), "s", user="ada")
+    sealed.set_summary("We met in Rome.")
+    without = BrainMemory(any_store, "s", user="ada")
+    for act in (without.get_summary, without.context, lambda: without.set_summary("Something else.")):
+        with pytest.raises(SerializationError, match="a stored summary is encrypted: give the store the codec"):
+            act()
+    assert [kept.text for kept in (sealed.get_summary(),) if kept] == ["We met in Rome."]
+    without.clear()
+    assert sealed.get_summary() is None
+
+
 def test_rewrapping_leaves_the_old_key_without_use_and_the_data_untouched(any_store: Store) -> None:
     old, both, new = (AESGCMCodec(keys) for keys in ({"o": OLD}, {"o": OLD, "n": NEW}, {"n": NEW}))
     store = SealedStore(any_store, codec=EnvelopeCodec(any_store, old))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable
 
+from langmem_adapters.codec import SEALED
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message, Summary
@@ -52,9 +53,14 @@ def moved_back(summary: Summary, gone: Collection[str], before: Iterable[str]) -
 
 
 def read_summary(data: bytes | None) -> Summary | None:
-    """A stored summary; None, with a warning, where it is damaged: its messages are then shown as before."""
+    """A stored summary; None, with a warning, where it is damaged: its messages are then shown as before.
+
+    Raises SerializationError where it is encrypted: another would take its place, and what it tells is nowhere else.
+    """
     if data is None:
         return None
+    if data[:1] in SEALED:
+        raise SerializationError("a stored summary is encrypted: give the store the codec that it was written with")
     try:
         return Summary.from_bytes(data)
     except SerializationError as damage:
