@@ -1,14 +1,14 @@
-"""Copy semantics of what stands for a place where things are kept: a copy is the same place."""
+"""What a copy is: of what stands for a place where things are kept, the same place; of data, data of its own."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from typing_extensions import Self
 
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Shared"]
+__all__ = ["Shared", "apart"]
 
 
 class Shared:
@@ -34,3 +34,10 @@ class Shared:
             f"{name} has connections of this process, and cannot be pickled:"
             " keep its URL and names, and make it anew where it is used"
         )
+
+
+def apart(value: Any) -> Any:
+    """A value that stays as it is, whatever is done to a dictionary or list of the other, or to one within it."""
+    if isinstance(value, dict):
+        return {name: apart(part) for name, part in value.items()}
+    return [apart(part) for part in value] if isinstance(value, list) else value

@@ -22,10 +22,11 @@ from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.caching.answers import Answers, Examples, Request
 from langmem_adapters.langchain.caching.chunks import as_reported, pieces
 from langmem_adapters.langchain.caching.classes import with_fields
-from langmem_adapters.langchain.caching.current import as_it_is_now, asking, kept, with_untold
+from langmem_adapters.langchain.caching.current import as_it_is_now, asking, with_untold
 from langmem_adapters.langchain.caching.examples import question_of, with_examples
 from langmem_adapters.langchain.caching.rebinding import replaced_models
 from langmem_adapters.langchain.caching.request import check_whole, request_key
+from langmem_adapters.sharing import apart
 from langmem_adapters.stores import masked_url, unpicklable
 
 __all__ = ["CachedChatModel"]
@@ -330,4 +331,4 @@ def _given(call: Any, run_manager: Any, kwargs: Mapping[str, Any]) -> dict[str, 
     """
     taken = signature_of(call).parameters
     takes = "run_manager" in taken or any(p.kind is p.VAR_KEYWORD for p in taken.values())
-    return {**kept(kwargs), **({"run_manager": run_manager} if takes else {})}
+    return {**apart(kwargs), **({"run_manager": run_manager} if takes else {})}

@@ -22,6 +22,7 @@ from langmem_adapters.model import Message
 from langmem_adapters.providers.finish_reasons import is_cut
 from langmem_adapters.providers.item_ids import without_thought_ids
 from langmem_adapters.providers.tool_calls import called_anew
+from langmem_adapters.sharing import apart
 
 __all__ = [
     "Recording",
@@ -169,20 +170,13 @@ def pieces(response: Any) -> Iterator[Any]:
 
 def _copied(response: Any) -> Any:
     """A response as it is now, whatever its reader does to it."""
-    same = {"additional_kwargs": _apart(response.additional_kwargs)}
+    same = {"additional_kwargs": apart(response.additional_kwargs)}
     if isinstance(response, ChatResponse):
         message = response.message
-        blocks = [block.model_copy(update=_apart(dict(block))) for block in message.blocks]
-        kwargs = _apart(message.additional_kwargs)
+        blocks = [block.model_copy(update=apart(dict(block))) for block in message.blocks]
+        kwargs = apart(message.additional_kwargs)
         same["message"] = message.model_copy(update={"blocks": blocks, "additional_kwargs": kwargs})
     return response.model_copy(update=same)
-
-
-def _apart(value: Any) -> Any:
-    """Dictionaries and lists of one's own, at any depth."""
-    if isinstance(value, dict):
-        return {name: _apart(item) for name, item in value.items()}
-    return [_apart(item) for item in value] if isinstance(value, list) else value
 
 
 class Recording:

@@ -17,8 +17,9 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.values import name_of
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import OF_THE_CALL
+from langmem_adapters.sharing import apart
 
-__all__ = ["as_it_is_now", "asking", "completed", "kept", "with_untold"]
+__all__ = ["as_it_is_now", "asking", "completed", "with_untold"]
 
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
 
@@ -85,13 +86,6 @@ def with_untold(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bo
     return f"{llm_string[:-1]}, ('untold', {seen.untold!r})]" if seen.untold else llm_string
 
 
-def kept(value: Any) -> Any:
-    """A value that stays as it is, whatever is done to a list or mapping of the model, or to one within it."""
-    if isinstance(value, dict):
-        return {name: kept(part) for name, part in value.items()}
-    return [kept(part) for part in value] if isinstance(value, list) else value
-
-
 @dataclass
 class _Seen:
     """What a model was when it was last looked at. It lies in the model, and lives as long; copies take it along."""
@@ -124,10 +118,10 @@ def _seen(model: BaseLanguageModel[Any], *, was_asked: bool = False) -> _Seen:
             before = seen.held
             notes |= {n for n in changed if _may_be_notes(model, n, is_same=now.get(n) is before.get(n))}
         if changed <= notes:
-            held[_SEEN] = new = _Seen(id(model), now, kept(now), notes, seen.untold if notes == seen.notes else None)
+            held[_SEEN] = new = _Seen(id(model), now, apart(now), notes, seen.untold if notes == seen.notes else None)
             return new
     held.pop(_TOLD, None)
-    held[_SEEN] = new = _Seen(id(model), now, kept(now), notes)
+    held[_SEEN] = new = _Seen(id(model), now, apart(now), notes)
     return new
 
 
