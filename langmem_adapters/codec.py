@@ -27,10 +27,7 @@ try:
 except ImportError:  # pydantic before 2.5
     from json import loads as from_json  # type: ignore[assignment]
 
-__all__ = ["SEALED", "UNORDERED", "decode", "encode", "is_tagged", "parsed", "plain"]
-
-SEALED = frozenset((b"\x01", b"\x02"))
-"""What bytes begin with that an encrypting codec wrote, in its two forms; no JSON does."""
+__all__ = ["UNORDERED", "decode", "encode", "is_sealed", "is_tagged", "parsed", "plain"]
 
 UNORDERED = ("dict", "frozenset", "set")
 """The ``$type`` names under which a list is written that is in no order."""
@@ -68,6 +65,11 @@ def parsed(data: bytes | str) -> Any:
         return from_json(data)
     except (ValueError, TypeError):
         return json.loads(data)  # accepts lone surrogates, and more levels
+
+
+def is_sealed(data: bytes) -> bool:
+    """Whether this is what the library's encryption wrote, in one of its two forms: no JSON begins as they do."""
+    return data[:1] in {b"\x01", b"\x02"}
 
 
 def is_tagged(data: bytes) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from langmem_adapters.codec import SEALED
+from langmem_adapters.codec import is_sealed
 from langmem_adapters.errors import (
     ConfigurationError,
     Conflict,
@@ -30,7 +30,7 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 from langmem_adapters.validation import check_store
 
-__all__ = ["DATA_KEYS", "AESGCMCodec", "EnvelopeCodec", "is_encrypted", "key_name", "new_key"]
+__all__ = ["DATA_KEYS", "AESGCMCodec", "EnvelopeCodec", "key_name", "new_key"]
 
 DATA_KEYS: Namespace = ("sealing", "keys")
 """Where an :class:`EnvelopeCodec` keeps its data keys, encrypted."""
@@ -261,18 +261,10 @@ class EnvelopeCodec:
 def key_name(data: bytes) -> str:
     """The name of the key that encrypted this."""
     start = _header(data)
-    if data[:1] not in SEALED or len(data) < start + _NONCE + _TAG:
+    if not is_sealed(data) or len(data) < start + _NONCE + _TAG:
         remedy = "export what was kept without the codec, and import it with it"
         raise NotSealed(f"a stored value is not encrypted, or not as it is read here: {remedy}")
     return bytes(data[2 : 2 + data[1]]).decode("latin-1")
-
-
-def is_encrypted(data: bytes) -> bool:
-    """Whether this is what an :class:`AESGCMCodec` or an :class:`EnvelopeCodec` writes, by its form."""
-    try:
-        return _NAME.fullmatch(key_name(data)) is not None
-    except NotSealed:
-        return False
 
 
 def _header(data: bytes) -> int:

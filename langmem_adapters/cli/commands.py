@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from langmem_adapters.cli.terminal import ERR, one_line, say
-from langmem_adapters.encryption import is_encrypted
+from langmem_adapters.codec import is_sealed
 from langmem_adapters.errors import ConfigurationError, LangmemError, StoreUnavailable
 from langmem_adapters.files.urls import file_of
 from langmem_adapters.keys import Namespace
@@ -82,7 +82,7 @@ def check_readable(settings: Settings, namespaces: Iterable[Namespace]) -> None:
     for namespace in namespaces:
         ends = [*store.scan(namespace, limit=1).items, *store.scan(namespace, limit=1, reverse=True).items]
         kept = [item.data for item in ends] or store.get(namespace).values()
-        if any(map(is_encrypted, kept)):
+        if any(map(is_sealed, kept)):
             raise ConfigurationError("what is kept here is encrypted, and commands have no key: use Settings(codec=…)")
 
 

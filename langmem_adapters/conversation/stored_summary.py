@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable
 
-from langmem_adapters.codec import SEALED
+from langmem_adapters.codec import is_sealed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message, Summary
@@ -59,7 +59,7 @@ def read_summary(data: bytes | None) -> Summary | None:
     """
     if data is None:
         return None
-    if data[:1] in SEALED:
+    if is_sealed(data):
         raise SerializationError("a stored summary is encrypted: give the store the codec that it was written with")
     try:
         return Summary.from_bytes(data)
