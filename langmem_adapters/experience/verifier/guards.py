@@ -15,11 +15,12 @@ from langmem_adapters.experience.verifier.features import FORMS_OF_ONE, MISSPELT
 from langmem_adapters.experience.verifier.forms import same_root
 from langmem_adapters.experience.verifier.guards_figures import numbers, symbols, units
 from langmem_adapters.experience.verifier.guards_manner import degree, manner, plurals, prepositions
-from langmem_adapters.experience.verifier.guards_replaced import all_else_same, details, is_short, words
+from langmem_adapters.experience.verifier.guards_replaced import all_else_same, details, words
 from langmem_adapters.experience.verifier.guards_small_words import (
     complements,
     courtesies,
     differ,
+    is_short,
     links,
     modality,
     persons,

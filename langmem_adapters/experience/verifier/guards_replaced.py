@@ -8,14 +8,13 @@ from itertools import groupby
 from operator import ne
 
 from langmem_adapters.experience.verifier.features import Alignment, edits
-from langmem_adapters.experience.verifier.guards_small_words import differ
+from langmem_adapters.experience.verifier.guards_small_words import differ, is_short
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import ARTICLES, SOFT, STOP, is_past, stem_of
 
-__all__ = ["all_else_same", "details", "is_short", "words"]
+__all__ = ["all_else_same", "details", "words"]
 
 _LONG = 60  # words
-_SHORT = 14  # words; of more than these, some are often replaced or added in passing
 _FEW = 2
 _SHARE = 0.15  # of the words of a text; where more differ, it is told in other words
 _MODALS = frozenset(("can", "could", "should", "will", "would"))
@@ -57,11 +56,12 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 def details(left: Reading, right: Reading, alignment: Alignment) -> str:
     """A long text that is nearly the other's has no other word, but for synonyms and those that say little."""
-    longest = max(len(left.words), len(right.words))
-    most = max(_FEW, int(_SHARE * longest))
+    if is_short(left, right):
+        return ""
+    most = max(_FEW, int(_SHARE * max(len(left.words), len(right.words))))
+    near = edits(left.stems, right.stems, most) <= most
     one, other = (Counter(_SUPPOSING.get(word, word) for word in reading.words) for reading in (left, right))
-    near = longest > _SHORT and edits(left.stems, right.stems, most) <= most
-    if longest <= _SHORT or (not near and one - other and other - one):
+    if not near and one - other and other - one:
         return ""
     if one["which"] - other["which"] == other["what"] - one["what"]:
         one, other = (Counter({**words, "what": 0}) for words in (one, other))
@@ -78,11 +78,6 @@ def details(left: Reading, right: Reading, alignment: Alignment) -> str:
 def _in_another_tense(one: Word, other: Word) -> bool:
     """My visa expired, my visa expires; which other guards see only where no other sentence has a tense."""
     return one.stem == other.stem and is_past(one.text) != is_past(other.text)
-
-
-def is_short(left: Reading, right: Reading) -> bool:
-    """Whether neither text is so long that a word of it may be replaced in passing."""
-    return max(len(left.words), len(right.words)) <= _SHORT
 
 
 def all_else_same(left: Reading, right: Reading) -> bool:

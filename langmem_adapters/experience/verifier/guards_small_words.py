@@ -14,7 +14,7 @@ from langmem_adapters.experience.verifier.features import Alignment
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, named, stem_of
 
-__all__ = ["alone", "complements", "courtesies", "differ", "links", "modality", "persons", "scope", "voice"]
+__all__ = ["alone", "complements", "courtesies", "differ", "is_short", "links", "modality", "persons", "scope", "voice"]
 
 _listed = str.split  # lists of words read better as text
 
@@ -37,7 +37,7 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
         apart = alignment.only_left or alignment.only_right
         moved = "only" in lefts and not apart and _apart(left, right, "only", "only")
         return differ("scope", ["only"], ()) if moved else ""
-    long = max(len(left.words), len(right.words)) > _SHORT
+    long = not is_short(left, right)
     for one in _new(lefts, rights):
         for other in _new(rights, lefts):
             if not (long and _apart(left, right, one, other)):
@@ -71,7 +71,7 @@ _BOUNDS = [
         ("most", "at most|up to|maximum of"),
     )
 ]
-_SHORT = 14  # words
+_SHORT = 14  # words; of more than these, some are often replaced or added in passing
 _SOME = frozenset(("a", "an", "this", "my", "our", "your"))
 _QUANTITIES = named(
     """all every each everyone everybody everything, any anyone anybody anything,
@@ -186,6 +186,11 @@ def differ(what: str, one: Iterable[str], other: Iterable[str]) -> str:
     """A reason: what differs, and in which words; "" where there are none."""
     found = [*sorted(one), *sorted(other)]
     return f"{what} differ: {', '.join(found)}" if found else ""
+
+
+def is_short(left: Reading, right: Reading) -> bool:
+    """Whether neither text is so long that a word of it may be replaced in passing."""
+    return max(len(left.words), len(right.words)) <= _SHORT
 
 
 def _obligations(reading: Reading) -> set[str]:

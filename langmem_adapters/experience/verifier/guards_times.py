@@ -23,13 +23,9 @@ _TIMES = {
     **dict.fromkeys(_listed("is are am do does will"), "is"),
     **dict.fromkeys(_listed("was were did"), "was"),
 }
-_AUXILIARIES = frozenset(
-    _listed(
-        "is are am was were be been being do does did has have had can could may might must shall will would should"
-    )
-)
 _BEING = frozenset(_listed("is are am was were be been being"))
 _MODALS = frozenset(_listed("can could may might must should will would"))
+_AUXILIARIES = _BEING | _HAVING | _MODALS | {"did", "do", "does", "shall"}
 
 
 def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
