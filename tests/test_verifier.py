@@ -83,7 +83,10 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # with pasted texts, code and tables, and what one asks in passing, half of them of 16 words and more. 36 near-misses
 # and 134 paraphrases were served, and the rules of namesakes, of clauses that change places, of what is being done and
 # of quotations came afterwards. "traffic-later" is of that hand, after these: six near-misses and 39 paraphrases were
-# served, of 15 and 29 before these rules, and one of the six was mended.
+# served, of 15 and 29 before these rules, and one of the six was mended. "code" is of a ninth hand that had seen neither
+# rules nor sets: requests about code, data and formulas. 36 near-misses and 103 paraphrases were served, and the guard
+# of snippets came afterwards. "code-later" is of that hand, in other languages and notations, written before that guard:
+# six near-misses and 37 paraphrases were served, of 13 and 34 without it, and three of the six were mended.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "most"),
     [
@@ -104,6 +107,8 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("prompts-later-adversarial", 64, 0),
         ("traffic-adversarial", 458, 7),
         ("traffic-later-adversarial", 88, 5),
+        ("code-adversarial", 320, 1),
+        ("code-later-adversarial", 100, 3),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
@@ -129,6 +134,8 @@ def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
         ("prompts-paraphrases", 40, 30),
         ("traffic-paraphrases", 204, 159),
         ("traffic-later-paraphrases", 52, 39),
+        ("code-paraphrases", 150, 117),
+        ("code-later-paraphrases", 50, 37),
     ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(
@@ -170,7 +177,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("numbers", "Where is order 12345678901234567?", "Where is order 12345678901234568?"),
         ("numbers", "Is it -5 outside?", "Is it 5 outside?"),
         ("numbers", "Is .5 l enough?", "Is 5 l enough?"),
-        ("numbers", "Is $.50 enough?", "Is $50 enough?"),
+        ("snippets", "Is $.50 enough?", "Is $50 enough?"),
         ("numbers", "Is 1,50 a fair price?", "Is 150 a fair price?"),
         ("numbers", "Give me three ideas", "Give me four ideas"),
         ("units", "How far is it in miles?", "How far is it in kilometres?"),
@@ -189,13 +196,13 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("opposites", "Is my employer insured?", "Is my employee insured?"),
         ("opposites", "How do I forget a guy I like?", "How do I forget a girl whom I really like?"),
         ("opposites", "Is a harmful dose possible?", "Is a harmless dose possible?"),
-        ("symbols", "What is 5 + 3?", "What is 5 * 3?"),
+        ("snippets", "What is 5 + 3?", "What is 5 * 3?"),
         ("symbols", "What is 8 - 2?", "What is 8 / 2?"),
-        ("symbols", "Is x > y?", "Is x < y?"),
+        ("snippets", "Is x > y?", "Is x < y?"),
         ("symbols", "What is b - a?", "What is a - b?"),
-        ("symbols", "Is x > y?", "Is y > x?"),
-        ("symbols", "What is a[1:] in Go?", "What is a[:1] in Go?"),
-        ("symbols", "What is a[i][j]?", "What is a[j][i]?"),
+        ("snippets", "Is x > y?", "Is y > x?"),
+        ("snippets", "What is a[1:] in Go?", "What is a[:1] in Go?"),
+        ("snippets", "What is a[i][j]?", "What is a[j][i]?"),
         ("symbols", "Rate this: 😀", "Rate this: 😡"),
         ("symbols", "Which country is 🇦🇺?", "Which country is 🇺🇦?"),
         ("symbols", "What is √16?", "What is 16?"),
@@ -207,14 +214,14 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("symbols", "How much is 100 ₽?", "How much is 100 ₺?"),
         ("symbols", "What is 10! over 8!", "What is 10 over 8"),
         ("symbols", "What is n! in maths", "What is n in maths"),
-        ("symbols", "What does a != b mean?", "What does a = b mean?"),
-        ("symbols", "What does x := 5 do?", "What does x = 5 do?"),
-        ("symbols", "What does => mean?", "What does >= mean?"),
+        ("snippets", "What does a != b mean?", "What does a = b mean?"),
+        ("snippets", "What does x := 5 do?", "What does x = 5 do?"),
+        ("snippets", "What does => mean?", "What does >= mean?"),
         ("symbols", "What does !x do in C?", "What does x do in C?"),
-        ("symbols", "What does a && b do?", "What does a & b do?"),
+        ("snippets", "What does a && b do?", "What does a & b do?"),
         ("symbols", "What does a?.b do?", "What does a.b do?"),
         ("symbols", "What does a ?? b do?", "What does a ? b do?"),
-        ("symbols", "What does [] mean?", "What does () mean?"),
+        ("snippets", "What does [] mean?", "What does () mean?"),
         ("symbols", "What does ; do in SQL?", "What does : do in SQL?"),
         ("symbols", "What is the meaning of #?", "What is the meaning of @?"),
         ("symbols", 'What does "?" mean?', 'What does "." mean?'),
@@ -222,11 +229,11 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("symbols", "Is a 6\u2033 pipe enough?", "Is a 6\u2032 pipe enough?"),
         ("symbols", "What is f'' of x?", "What is f' of x?"),
         ("symbols", "What does ls -l do?", "What does ls -L do?"),
-        ("symbols", r"What does \d match?", r"What does \D match?"),
+        ("snippets", r"What does \d match?", r"What does \D match?"),
         ("symbols", "What does %s print?", "What does %S print?"),
-        ("symbols", "What does [a-z] match?", "What does [A-Z] match?"),
-        ("symbols", "What does a{2} match?", "What does a{2,} match?"),
-        ("symbols", "What is (a, b]?", "What is [a, b)?"),
+        ("snippets", "What does [a-z] match?", "What does [A-Z] match?"),
+        ("snippets", "What does a{2} match?", "What does a{2,} match?"),
+        ("snippets", "What is (a, b]?", "What is [a, b)?"),
         ("symbols", "What does x-- do?", "What does --x do?"),
         ("symbols", "What does @x mean in Ruby?", "What does @@x mean in Ruby?"),
         ("symbols", "What does _x mean?", "What does x_ mean?"),
@@ -234,7 +241,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("code", "Is aB3 a good password?", "Is Ab3 a good password?"),
         ("code", "What does UNION do in SQL?", "What does UNION ALL do in SQL?"),
         ("code", "Is `foo` set here?", "Is `FOO` set here?"),
-        ("symbols", "What does the `-r` flag of cp do?", "What does the `-R` flag of cp do?"),
+        ("snippets", "What does the `-r` flag of cp do?", "What does the `-R` flag of cp do?"),
         ("opposites", "Yes, please delete it.", "No, please don't delete it."),
         ("order", "Is terminal A older than terminal B?", "Is terminal B older than terminal A?"),
         (
@@ -243,7 +250,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
             "The invoice is 240 euros excluding VAT. What is it including VAT, and what with a discount of a tenth?",
         ),
         ("question", "Who is Tom's father?", "Who is Tom the father of?"),
-        ("numbers", "What is 10²?", "What is 102?"),
+        ("snippets", "What is 10²?", "What is 102?"),
         ("numbers", "What is 10₂ in words?", "What is 102 in words?"),
         ("numbers", "Is it \u22125 outside?", "Is it 5 outside?"),
         ("numbers", "Wie viel kosten 1,250 kg?", "Wie viel kosten 1250 kg?"),
@@ -329,7 +336,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("wording", "Translate to French: my dog", "Translate to French: my dogs"),
         ("wording", "Translate to French: the dog", "Translate to French: a dog"),
         ("wording", "Please fix this: he go home", "Please fix this: he goes home"),
-        ("wording", "Check the grammar:\nLet us eat, Ann", "Check the grammar:\nLet us eat Ann"),
+        ("snippets", "Check the grammar:\nLet us eat, Ann", "Check the grammar:\nLet us eat Ann"),
         ("wording", "Rewrite this: it is late and dark", "Rewrite this: it is dark and late"),
         ("wording", "Spell colour", "Spell color"),
         ("wording", "What is the plural of mouse?", "What is the plural of mice?"),
@@ -426,8 +433,8 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
             "Is this sentence right: My son, who sings, is ill",
             "Is this sentence right: My son who sings is ill",
         ),
-        ("symbols", "Is [1, 2,] a list?", "Is [1, 2] a list?"),
-        ("symbols", "Why does print(len(x) fail?", "Why does print(len(x)) fail?"),
+        ("snippets", "Is [1, 2,] a list?", "Is [1, 2] a list?"),
+        ("snippets", "Why does print(len(x) fail?", "Why does print(len(x)) fail?"),
         ("order", "You are the nurse and I am the patient", "You are the patient and I am the nurse"),
         ("order", "A wasp stung my son and my wife is upset", "A wasp stung my wife and my son is upset"),
         (
@@ -485,7 +492,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("words", "Plot the sales as a bar chart", "Plot the sales as a histogram"),
         ("words", "Book a one-way flight to Oslo", "Book a round-trip flight to Oslo"),
         (
-            "details",
+            "words",
             "Extract the name from this message as JSON: I am Ana, order 7, my number is 55, please call back",
             "Extract the order number from this message as JSON: I am Ana, order 7, my number is 55, please call back",
         ),
@@ -750,7 +757,8 @@ def test_what_is_to_be_done_is_asked_with_its_subject_in_the_place_of_who_does_i
 
 def test_a_reason_names_what_differs() -> None:
     assert VERIFIER("Rooms for 5", "Rooms for 6", cosine=0.99).reason == "numbers differ: 5, 6"
-    assert VERIFIER("Is 5 + 3 > 7?", "Is 5 * 3 > 7?", cosine=0.99).reason == "symbols differ: +, *"
+    assert VERIFIER("What is 5 + 3", "What is 5 - 3", cosine=0.99).reason == "symbols differ: +, 5-3"
+    assert VERIFIER("Is 5 + 3 = 7?", "Is 5 * 3 = 7?", cosine=0.99).reason == "snippets differ: 5+3=7, 5*3=7"
     assert VERIFIER("Sum up 3, 3, 7", "Sum up 3, 7, 7", cosine=0.99).reason == "numbers differ: 3, 7"
 
 
@@ -815,7 +823,7 @@ def test_in_another_language_case_punctuation_and_courtesy_do_not_matter(one: st
 def test_what_is_too_long_to_be_compared_passes_only_if_it_is_the_same() -> None:
     long = "word " * LONGEST
     assert VERIFIER(long + "a", long + "b", cosine=1.0).guard == "length"
-    assert VERIFIER(long + "a", long + "\na", cosine=1.0).accepted
+    assert VERIFIER(long + "a", long + "a \n\n", cosine=1.0).accepted
 
 
 def test_one_word_of_a_long_text_is_enough() -> None:

@@ -41,6 +41,7 @@ _KINDS = frozenset({"how to", "why", "how many", "how long", "when", "where", "w
 _OPEN = _KINDS | {"how"}
 _WHERE = frozenset({"how", "when", "where", "who"})
 _OPENING = frozenset(("what", "which", "where"))
+_FEW = 3  # of many, are named
 _listed = str.split  # lists of words read better as text
 _STRANDED = frozenset(("for", "from", "of", "with", "without"))
 _PRONOUNS = frozenset(_listed("i you he she it we they"))
@@ -91,6 +92,18 @@ def code(left: Reading, right: Reading, _: Alignment) -> str:
     small = {word for word in one | other if "`" not in word}
     alike = {word.lower() for word in one} & {word.lower() for word in other} - small
     return differ("code", [word for word in (*one, *other) if word.lower() in alike], ())
+
+
+def snippets(left: Reading, right: Reading, _: Alignment) -> str:
+    """Code, data and formulas must be the same to the sign, in the same order, with their lines and indentation."""
+    one, other = left.snippets, right.snippets
+    if one == other:
+        return ""
+    alone = (
+        [f"{code.strip():.60}" for code in side if code not in also][:_FEW]
+        for side, also in ((one, other), (other, one))
+    )
+    return differ("snippets", *alone) or "snippets differ: their order"
 
 
 def names(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -189,6 +202,7 @@ def additions(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 GUARDS: Mapping[str, Guard] = MappingProxyType(
     {
+        "snippets": snippets,
         "language": language,
         "numbers": numbers,
         "units": units,

@@ -27,7 +27,7 @@ from langmem_adapters.experience.verifier.words import (
     stem_of,
 )
 
-__all__ = ["LONGEST", "Reading", "Word", "read"]
+__all__ = ["LONGEST", "Reading", "Word", "in_plain_signs", "read"]
 
 LONGEST = 2_000  # characters; what is longer is not compared word by word
 _LONGEST_QUESTION = 300  # characters of what may have another wording
@@ -37,7 +37,7 @@ _WORD = re.compile(
     r"[^\W_]+(?:[_.:'#+-]+[^\W_]+)*(?:\+\+|#)?|[&/,?.!;<>=*^+-]"
 )
 _CODE = re.compile(
-    r"`[^`]+`|\b\w+(?:\.\w+)*\([^()\s]*\)|\b\w*[^\W_]_\w+\b|\b__\w+__|\b[a-z][a-z0-9]*[A-Z]\w*|\b[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+\b|"
+    r"`[^`\s]+`|\b\w*[^\W_]_\w+\b|\b__\w+__|\b[a-z][a-z0-9]*[A-Z]\w*|\b[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+\b|"
     r"\b(?!(?:[A-Za-z]\.)+[A-Za-z]\b)[A-Za-z_]\w*(?:::|->|\.)[A-Za-z_]\w+(?:(?:::|->|\.)\w+)*|(?<!\w)--?[a-z][\w-]+|(?<!\w)[/~][\w.-]+(?:/[\w.-]+)+|"
     r"\b[A-Za-z]+\d+\w*\b|\b\w+(?:\+\+|#)(?!\w)"
 )
@@ -109,6 +109,8 @@ class Reading(NamedTuple):
     namesakes: frozenset[tuple[str, bool]]
     """Words that are something else with a capital, and whether they have one."""
     code: frozenset[str]
+    snippets: tuple[str, ...]
+    """Code, data and formulas that were taken out of the text."""
     frame: str
     """Which kind of question it is."""
     english: bool
@@ -121,7 +123,7 @@ class Reading(NamedTuple):
 @lru_cache(maxsize=64)  # a request is compared with several
 def read(text: str) -> Reading:
     """Read a request. Pure."""
-    plain = unicodedata.normalize("NFKC", raised(text[:LONGEST])).translate(_QUOTES).replace('""', '"')
+    plain = in_plain_signs(text[:LONGEST])
     lower = _one_wording(one_spelling(_in_small_letters(plain)))
     said = [word for piece in lower.split() for word in _words_in(piece)]
     words = [word for word in said if word not in POLITE]
@@ -150,12 +152,18 @@ def read(text: str) -> Reading:
         quoted=_quoted(plain),
         namesakes=_namesakes(plain, words),
         code=_code(plain) | _capital_stops(plain),
+        snippets=(),
         frame=_frame(lower.strip()),
         english=english,
         sentences=len(re.findall(r"[.?!](?=\s+\w|\s*$)", plain)),
         courtesies=_courtesies(said) if len(said) > len(words) else frozenset(),
         wording=wording_of(plain),
     )
+
+
+def in_plain_signs(text: str) -> str:
+    """A text with one sign for what is the same: straight quotation marks, and x^2 for x²."""
+    return unicodedata.normalize("NFKC", raised(text)).translate(_QUOTES).replace('""', '"')
 
 
 def _in_small_letters(text: str) -> str:
@@ -266,9 +274,7 @@ def _is_name(word: str) -> bool:
 
 
 def _code(text: str) -> frozenset[str]:
-    """Code and marks; nothing but what stands between backticks has spaces in it."""
-    if "`" in text:
-        return _read_code(text)
+    """Code and marks, none of which has spaces in it."""
     return frozenset(found for piece in text.split() for found in _code_in(piece))
 
 

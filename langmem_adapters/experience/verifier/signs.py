@@ -1,4 +1,4 @@
-"""The signs of a request that are no words, and say something all the same: "5 + 3", "10²", a[i], 6" and 6', 😀."""
+"""The signs of a request that are no words, and say something all the same: "5 + 3", "10²", 6" and 6', 😀."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ _NEAR = 60  # characters in which the two sides of a sign are looked for
 _SYMBOLS = re.compile(
     r"[-:!?&%/]{0,3}[+*^=<>|~\\×÷≤≥≠·]+(?:[/&]|-(?!\d))*|"  # noqa: RUF001 - these signs are meant
     r"(?<=[\d)])\s*[-/](?=\s*[\d(])|(?<=\s)-(?=\s*[\d(])|"
-    r"!(?=[\w=(])|(?:(?<=\d)|(?<![^\W_][^\W_])(?<=[^\W\d_]))!|&{2,}|\?\.(?=\w)|(?<=\s)(?:\?\?|\(\)|\[\]|\{\})|"
+    r"!(?=[\w=(])|(?:(?<=\d)|(?<![^\W_][^\W_])(?<=[^\W\d_]))!|\?\.(?=\w)|(?<=\s)\?\?|"
     r"(?<![^\W_][^\W_])(?<=[^\W\d_])(?:\s+[-/](?=\s+[^\W\d_](?![^\W_]))|/(?=[a-z](?![^\W_])))"  # x - y, x/y
 )
 _EXACT = re.compile(
-    r"https?://[^\s?!,]*[^\s?!,.;:)]|\\\w|%[A-Za-z](?!\w)|(?<![^\s`])--?[A-Za-z]{1,2}(?![\w-])|\b\w--(?!\w)|"
-    r"(?<!\S)(?:@{1,2}|#|/)(?=[a-z_])|(?<!\w)_+[^\W_]|[^\W_]_+(?!\w)|\[[^\[\]\s]{1,20}\]|\{[^{}\s]{1,20}\}|,\s*[]})]"
+    r"https?://\S*[^\s?!,.;:)]|\b[ivIV]+(?:-[ivIV]+)+\b|\b[YyMDdHhms]{2,4}(?:[-/.:][YyMDdHhms]{1,4})+\b|"
+    r"(?:(?<=\s)[.-]+\s+){2,}[.-]+|%[A-Za-z](?!\w)|(?<!\S)--?[A-Za-z]{1,2}(?![\w-])|"
+    r"(?<!\S)(?:@{1,2}|#|/)(?=[a-z_])|(?<!\w)_+[^\W_]|[^\W_]_+(?!\w)"
 )
-"""What counts to the letter: addresses, \\d, %s, options, @x, _x, x_, [a-z], {2}."""
-_BRACKETS = re.compile(r"[\[\]{}]")
-_CALLED = re.compile(r"\w\(")
+"""What counts to the letter: addresses, ii-V-I, YYYY-MM-dd, ... --- ..., %s, options, @x, _x, x_."""
 _DIRECTED = frozenset("-/<>^~")
 _BEFORE, _AFTER = re.compile(r"(\w+)(\s*)$"), re.compile(r"(\s*)(\w+)")
-_SUBSCRIPT = re.compile(r"(?<=[\w\])])(?:\[[^\[\]]*\])+")
 _MAY_BE_SYMBOL = re.compile(r"""[-+*^=<>|~\\×÷≤≥≠·/!?&()\[\]{}@#%_;:"'`]""")  # noqa: RUF001 - these signs are meant
 _MENTIONED = re.compile(r"(?<=\s)[@#;:?!.](?=\s+[a-z\d])|(?<=\s)[@#;:!.](?=\?)")
 _QUOTED_SIGN = re.compile(r"""(?<=["'`])[@#&;:?!.,/_()\[\]{}-]{1,3}(?=["'`])""")
@@ -48,10 +46,8 @@ def symbols(text: str, *, english: bool) -> tuple[str, ...]:
     found = _pictures(text)
     if _MAY_BE_SYMBOL.search(text):
         found += [_sign(text, one) for one in _SYMBOLS.finditer(text)]
-        found += [*_SUBSCRIPT.findall(text), *_QUOTED_SIGN.findall(text), *_EXACT.findall(text)]
-        found += ["".join(_BRACKETS.findall(text))] if _BRACKETS.search(text) else []
+        found += [*_QUOTED_SIGN.findall(text), *_EXACT.findall(text)]
         found += _MENTIONED.findall(text) if english else []
-        found += _unclosed(text) if _CALLED.search(text) else []
         if '"' in text or "'" in text:
             found += [mark.replace("''", '"') for mark in _PRIME.findall(_QUOTATION.sub(" ", text))]
     return tuple(sorted(found))
@@ -61,12 +57,6 @@ def cased_units(text: str) -> frozenset[str]:
     """Units that only a capital tells apart: Mb and MB, mW and MW. In small letters alone, "mb" may be either."""
     bits = {"byte" if found["byte"] else "bit" for found in _BITS.finditer(text)}
     return frozenset(bits.union(_MILLI_OR_MEGA.findall(text)))
-
-
-def _unclosed(text: str) -> list[str]:
-    """The brackets of code that has not as many that open as that close."""
-    more = text.count("(") - text.count(")")
-    return ["(" * more or ")" * -more] if more else []
 
 
 def _pictures(text: str) -> list[str]:

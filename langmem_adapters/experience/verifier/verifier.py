@@ -15,7 +15,8 @@ from langmem_adapters.experience.verifier.arrangement import same_words
 from langmem_adapters.experience.verifier.features import align, features
 from langmem_adapters.experience.verifier.guards import GUARDS, Guard
 from langmem_adapters.experience.verifier.question_weights import QUESTION_BASE, QUESTION_TREES
-from langmem_adapters.experience.verifier.reading import LONGEST, Reading, read
+from langmem_adapters.experience.verifier.reading import LONGEST, Reading, in_plain_signs, read
+from langmem_adapters.experience.verifier.snippets import Parts, parted
 from langmem_adapters.experience.verifier.weights import BASE, LEAST_COSINE, THRESHOLD, TREES
 from langmem_adapters.experience.verifier.words import POLITE
 from langmem_adapters.flow import Flow, arun, run
@@ -53,7 +54,7 @@ class Verifier:
     The guards refuse whatever differs in numbers, names, negation and the like. What passes them gets a score of its
     own, in plain Python, without any model, in less than a millisecond. A text in another language than English, which
     the score knows nothing of, passes only if all its words are the same, in the same order; and so does a text of
-    more than 2,000 characters.
+    more than 2,000 characters. Code, data and formulas must be the same to the sign; for the rest, they are left out.
 
     Args:
         threshold: The score below which nothing is served; see :meth:`~langmem_adapters.ExperiencePool.tune`.
@@ -101,13 +102,15 @@ class Verifier:
 
     def flow(self, request: str, stored: str, cosine: float) -> Flow[Verdict]:
         """Compare two requests, as part of another flow."""
-        if request.split() == stored.split():
-            return Verdict(1.0, "", "")
-        if max(len(request), len(stored)) > LONGEST:
-            return Verdict(0.0, "length", "too long to be compared word by word")
-        if self.judge is None and not cosine >= LEAST_COSINE:  # nor where it is no number
+        near = self.judge is not None or cosine >= LEAST_COSINE  # not where it is no number
+        if not near and request.split() != stored.split():
             return Verdict(0.0, "score", f"cosine {cosine:.2f} is below {LEAST_COSINE:.2f}")
-        left, right = read(request), read(stored)
+        one, other = self._parted(request, stored)
+        if one.prose.split() == other.prose.split() and one.snippets == other.snippets:
+            return Verdict(1.0, "", "")
+        if max(len(one.prose), len(other.prose)) > LONGEST:
+            return Verdict(0.0, "length", "too long to be compared word by word")
+        left, right = (read(part.prose)._replace(snippets=part.snippets) for part in (one, other))
         alignment = align(left.content, right.content)
         for name, guard in self.guards.items():
             if reason := guard(left, right, alignment):
@@ -120,6 +123,12 @@ class Verifier:
             score = yield from _judged(self.judge, request, stored)
         refused = "" if score >= self.threshold else "score"
         return Verdict(score, refused, refused and f"score {score:.2f} is below {self.threshold:.2f}")
+
+    def _parted(self, request: str, stored: str) -> tuple[Parts, Parts]:
+        """What the guard of snippets compares is taken out of what the others read."""
+        if "snippets" not in self.guards:
+            return Parts(request, ()), Parts(stored, ())
+        return parted(in_plain_signs(request), in_plain_signs(stored))
 
     def __repr__(self) -> str:
         return f"Verifier({self.threshold})"
