@@ -279,8 +279,8 @@ class LongTermMemory(Shared):
 
         ask = k if self._reranker is None else self._reranker.candidates(k)
         query = query[:_LONGEST_QUERY]
-        best = (yield from self._begin(query)).best
-        found = yield from step(best, query, ask, wanted, session, explain=explain)
+        search = yield from self._begin(query=query, now=self._clock())
+        found = yield from step(search.best, ask, wanted, session, explain=explain)
         recalled = [Recalled(memories[data], one.score, one.signals if explain else {}) for one, data in found]
         if self._reranker is not None:
             recalled = yield from self._reranker.flow(query, recalled)
@@ -288,8 +288,8 @@ class LongTermMemory(Shared):
 
     def candidates_flow(self, query: str, k: int) -> Flow[dict[str, dict[str, float]]]:
         """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1."""
-        search = yield from self._begin(query := query[:_LONGEST_QUERY])
-        return (yield from step(search.candidates, query, k))
+        search = yield from self._begin(query=query[:_LONGEST_QUERY], now=self._clock())
+        return (yield from step(search.candidates, k))
 
     def known_flow(self, messages: Sequence[Message]) -> Flow[list[bool]]:
         """Of each of these messages, whether the very same is remembered, whatever its index says."""

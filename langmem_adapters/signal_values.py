@@ -187,7 +187,7 @@ class SignalValues:
         return (
             who,
             own,
-            [asked_.meets(turn.at) for turn in turns] if asked_.year or asked_.month else nothing,
+            [asked_.date.meets(turn.at) for turn in turns] if any(asked_.date[:2]) else nothing,
             time if asked_.when else nothing,
             number if asked_.when else nothing,
             number if asked_.how_many else nothing,

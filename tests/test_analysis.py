@@ -61,7 +61,10 @@ def _threes(word: str) -> list[str]:
         ("RUN, Shoe!", ["run", "shoe"]),
         ("ﬁle № ①", ["file", "no", "1"]),
         ("Straße STRASSE", ["strass", "strass"]),
-        ("snake_case gpt4o 4th 3.14", ["snake", "case", "gpt4o", "4th", "3", "14"]),
+        ("snake_case gpt4o 4th 3.14", ["snake", "case", "gpt4o", "4th", "3", "14", "4"]),
+        ("parseHTTPDate loadSettings", ["parsehttpd", "loadset", "pars", "http", "date", "load", "set"]),
+        ("1,250 and 1.250,00", ["1", "250", "and", "1", "250", "00", "1250", "1250"]),
+        ("a 1.250 b 10,20 c 1,2345", ["a", "1", "250", "b", "10", "20", "c", "1", "2345"]),
         ("the café was naïve", ["the", "cafe", "was", "naiv"]),
         ("the cafe\u0301", ["the", "cafe"]),
         ("İstanbul ISTANBUL istanbul", ["istanbul"] * 3),
@@ -81,7 +84,7 @@ def _threes(word: str) -> list[str]:
         ("ｶﾞｽ", ["ガ", "ス", "ガス"]),
         ("한국", ["한", "국", "한국"]),
         ("ราคา", ["รา", "าค", "คา"]),
-        ("iPhone手机15", ["iphon", "手", "机", "手机", "15"]),
+        ("iPhone手机15", ["iphon", "手", "机", "手机", "15", "telephon"]),
         ("co\u00adoperate", ["cooper"]),
         ("ab\u200bcd", ["ab", "cd"]),
         ("love ❤\ufe0f 1\ufe0f\u20e3", ["love", "1"]),
@@ -112,17 +115,17 @@ def test_a_word_of_any_length_gives_a_short_term() -> None:
 
 def test_other_terms_have_another_name() -> None:
     """Where this fails, ANALYZER_ID must rise, so that indexes are built anew."""
-    text = "Running shoes of Zoë, велосипеды ٢٠ دراجتي हिन्दी 故乡 한국 ราคา\nBisikletimi dün götürdüm."
+    text = "Running shoes of Zoë, велосипеды ٢٠ دراجتي हिन्दी 故乡 한국 ราคา 1,250 YouTube\nBisikletimi dün götürdüm."
     terms = " ".join([*analyze(text), *analyze(text.splitlines()[1])])
-    assert (ANALYZER_ID, f"{crc32(terms.encode()):x}") == ("langmem-7", "a2c1271a")
+    assert (ANALYZER_ID, f"{crc32(terms.encode()):x}") == ("langmem-8", "11f1e958")
 
 
 @given(st.text())
-def test_any_text_can_be_analysed_and_case_does_not_matter(text: str) -> None:
+def test_any_text_can_be_analysed_and_twice_the_text_has_each_term_twice(text: str) -> None:
     terms = analyze(text)
     assert all(terms)
     assert not any(character.isspace() for term in terms for character in term)
-    assert analyze(f"{text}\n{text}") == terms * 2
+    assert sorted(analyze(f"{text}\n{text}")) == sorted(terms * 2)
 
 
 @given(st.from_regex(r"[a-z]{1,20}", fullmatch=True))

@@ -96,11 +96,11 @@ def test_marks_are_read_in_no_time_however_many_a_text_has(many: str) -> None:
     ],
 )
 def test_a_date_in_a_query_meets_the_time_of_a_message(query: str, at_: float | None, fits: float) -> None:
-    assert asked(query).meets(at_) == fits
+    assert asked(query).date.meets(at_) == fits
 
 
 def test_a_day_is_met_best_on_the_day_after() -> None:
-    query = asked("What did you do on May 9, 2023?")
+    query = asked("What did you do on May 9, 2023?").date
     fits = [query.meets(at(2023, 5, day)) for day in (8, 10, 14, 28)]
     assert fits[1] == max(fits)
     assert fits[1] > fits[2] > fits[3] > 0

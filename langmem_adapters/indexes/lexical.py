@@ -26,6 +26,7 @@ from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer
 from langmem_adapters.language.dates import date_words, spoken_date_words
 from langmem_adapters.language.features import marks, named
 from langmem_adapters.language.little_words import little_words
+from langmem_adapters.language.query_dates import apart
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Evidence, Position
 from langmem_adapters.sharing import Shared
@@ -229,13 +230,16 @@ class LexicalIndex(Shared):
         return Row(document, counts, marks(said))
 
     def _query_terms(self, query: str) -> dict[str, float]:
-        """The terms of a query, and how often it has each; what says little in its language counts for little."""
-        query = _cut(query)
+        """The terms of a query, and how often it has each; what says little in its language counts for little.
+
+        A date that it names is there in the words that a document of that date has.
+        """
+        query, dated = apart(_cut(query))
         terms = self._analyzer(query)
         counts: dict[str, float] = {**Counter([term for term in terms if term not in self._stop_words] or terms)}
         if words := little_words(query):
             counts |= {term: _LITTLE * counts[term] for term in self._analyzer(" ".join(words)) if term in counts}
-        return counts
+        return dict.fromkeys(self._analyzer(dated), 1.0) | counts if dated else counts
 
     def _weighed(
         self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]

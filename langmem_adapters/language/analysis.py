@@ -17,9 +17,9 @@ from langmem_adapters.language.inflection import inflects, parts
 __all__ = ["ANALYZER_ID", "STOP_WORDS", "Analyzer", "analyze", "matching", "only_parts", "stem", "uninflected"]
 
 Analyzer = Callable[[str], list[str]]
-"""Turns a text into terms, in order and with repetitions. It must be pure: the same text, the same terms."""
+"""Turns a text into terms, in any order, with repetitions. It must be pure: the same text, the same terms."""
 
-ANALYZER_ID = "langmem-7"
+ANALYZER_ID = "langmem-8"
 """The version of :func:`analyze`. It changes with every change of a document's terms, so that indexes are rebuilt."""
 
 _LONGEST = 64  # characters of a word; what is longer is no word but data, and its beginning finds it
@@ -34,10 +34,31 @@ def analyze(text: str) -> list[str]:
     (:func:`stem`), and those of one English family give one stem; words of other alphabets are kept. Words that are not
     English also give the parts that their other forms have (:mod:`langmem_adapters.language.inflection`). Han, kana and
     hangul give every character and every pair of neighbours; Thai, Lao, Khmer and Burmese, whose characters mean little
-    alone, give the pairs.
+    alone, give the pairs. A name in inner capitals also gives its words, a number in groups the whole of it, and a
+    place in a row its number: loadSettings, 1,250, 4th.
     """
-    text = _folded(text)
-    return _terms(text, inflected=inflects(text))
+    folded = _folded(text)
+    return [*_terms(folded, inflected=inflects(folded)), *map(_word, _written_otherwise(text))]
+
+
+_INNER_CAPITAL, _FIGURE = re.compile("[a-z][A-Z]"), re.compile("[0-9]")
+_HUMPED = re.compile(r"\b[A-Za-z]*[a-z][A-Z][A-Za-z]*")
+_HUMP = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}(?![a-z])|[A-Z]{2,}(?=[A-Z][a-z])")
+_GROUPED = re.compile(
+    r"(?<![\w.,])[0-9]{1,3}(?:(?:[,'\u2019\u00a0\u202f][0-9]{3})+(?![\w,])|(?:\.[0-9]{3})+(?=,[0-9]))"
+)
+_ORDINAL = re.compile(r"\b([0-9]+)(?:st|nd|rd|th)\b")
+
+
+def _written_otherwise(text: str) -> list[str]:
+    """What others write for some words of a text: "load" and "settings", 1250, 4."""
+    found: list[str] = []
+    if _INNER_CAPITAL.search(text):
+        found += [hump.lower() for name in _HUMPED.findall(text) for hump in _HUMP.findall(name)]
+    if _FIGURE.search(text):
+        found += [re.sub("[^0-9]", "", number) for number in _GROUPED.findall(text)]
+        found += _ORDINAL.findall(text)
+    return found
 
 
 def _folded(text: str) -> str:
@@ -136,7 +157,10 @@ def matching(query: str, text: str) -> list[tuple[int, int]]:
     terms = terms - STOP_WORDS or terms
     inflected = inflects(_folded(text))
     words = "".join([" " if _LETTERS[ord(letter)] == " " and letter not in "'\u2019" else letter for letter in text])
-    shown = ((found.span(), _terms(_folded(found[0]), inflected=inflected)) for found in _SHOWN.finditer(words))
+    shown = (
+        (found.span(), [*_terms(_folded(found[0]), inflected=inflected), *map(_word, _written_otherwise(found[0]))])
+        for found in _SHOWN.finditer(words)
+    )
     return [span for span, said in shown if not terms.isdisjoint(said)]
 
 

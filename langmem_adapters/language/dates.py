@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import math
 import re
+from calendar import monthrange
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
+from typing import NamedTuple
 
-__all__ = ["DAYS", "MONTHS", "date_words", "day_of", "spoken_date_words"]
+__all__ = ["DAYS", "ISO_DATE", "MONTHS", "Span", "date_words", "day_of", "span", "spoken", "spoken_date_words"]
 
 MONTHS = tuple(
     """january february march april may june july august september october november december""".split()  # noqa: SIM905
 )
 DAYS = tuple("""monday tuesday wednesday thursday friday saturday sunday""".split())  # noqa: SIM905
+
+ISO_DATE = r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b"
+"""A pattern of a day, or of a month, in figures."""
+
+_ISO = re.compile(ISO_DATE)
 
 _NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
 # What others said, on a day of their own: between quotation marks, or in lines that a mail quotes.
@@ -57,20 +65,54 @@ def spoken_date_words(text: str, at: float | None) -> str:
     """The words that a text's own date does not have, of the dates it names by how far they lie from that date.
 
     A day gives all its words; a week, whose days are not known, its months and years; a month and a year give
-    themselves. What is quoted was said on another day, and gives nothing.
+    themselves. What is quoted was said on another day, and gives nothing. Dates in figures, as ISO 8601 writes them,
+    give their words whatever the date is.
 
     >>> spoken_date_words("I saw him two months ago, and yesterday.", at=1683547200.0)  # Monday, 8 May 2023
     'march sunday 7'
     """
     said = day_of(at)
-    if said is None:
-        return ""
-    text = " ".join(_QUOTED.sub(" . ", text).lower().split())
     words: dict[str, None] = {}
-    for unit, by in _spoken(text):
-        words |= dict.fromkeys(_moved(said, unit, by))
-    own = _day(said)
+    for span in (*_in_figures(text), *(spoken(text, said) if said else ())):
+        words |= dict.fromkeys(span.words())
+    own = _day(said) if said else []
     return " ".join(word for word in words if word not in own)
+
+
+def _in_figures(text: str) -> Iterator[Span]:
+    for year, month, day in _ISO.findall(text):
+        with suppress(ValueError):  # there is no such day
+            first = date(int(year), int(month), int(day or 1))
+            yield Span("day" if day else "month", first, first)
+
+
+class Span(NamedTuple):
+    """Days that are spoken of as a day, a week, a weekend, a month or a year."""
+
+    unit: str
+    first: date
+    last: date
+
+    def words(self) -> list[str]:
+        """What names it."""
+        if self.unit == "year":
+            return [str(self.first.year)]
+        if self.unit == "day":
+            return _day(self.first)
+        return [word for day in (self.first, self.last) for word in _day(day)[2:]]
+
+    def iso(self) -> str:
+        """It as ISO 8601 writes it: 2023-05-07, 2023-05-01/2023-05-07, 2023-05 or 2023."""
+        if self.unit in {"month", "year"}:
+            return self.first.isoformat()[: len("2023-05" if self.unit == "month" else "2023")]
+        return self.first.isoformat() if self.unit == "day" else f"{self.first.isoformat()}/{self.last.isoformat()}"
+
+
+def spoken(text: str, said: date) -> Iterator[Span]:
+    """The dates that a text names by how far they lie from the day on which it is said."""
+    for unit, by in _spoken(" ".join(_QUOTED.sub(" . ", text).lower().split())):
+        with suppress(OverflowError, ValueError):  # before the year 1, or after 9999
+            yield span(said, unit, by)
 
 
 def _spoken(text: str) -> Iterator[tuple[str, int]]:
@@ -85,28 +127,22 @@ def _spoken(text: str) -> Iterator[tuple[str, int]]:
         yield ("day", _BY[day]) if day else (unit, ("last", "this", "next").index(which) - 1)
 
 
-def _moved(said: date, unit: str, by: int) -> list[str]:
-    """The words of the day, week, month or year that lies so many from a date; none before the year 1 or after 9999."""
-    try:
-        return _words_of(said, unit, by)
-    except (OverflowError, ValueError):
-        return []
-
-
-def _words_of(said: date, unit: str, by: int) -> list[str]:
+def span(said: date, unit: str, by: int) -> Span:
+    """The day, week, month or year that lies so many from a date. Raises ValueError or OverflowError for none."""
     if unit == "year":
-        return [str(said.replace(year=said.year + by, day=1).year)]
+        year = said.year + by
+        return Span("year", date(year, 1, 1), date(year, 12, 31))
     if unit == "month":
         year, month = divmod(12 * said.year + said.month - 1 + by, 12)
-        return [MONTHS[month], str(date(year, 1, 1).year)]
+        return Span("month", date(year, month + 1, 1), date(year, month + 1, monthrange(year, month + 1)[1]))
     if unit in {"week", "weekend"}:
         monday = said + timedelta(days=7 * by - said.weekday())
-        first, last = (monday + timedelta(days=day) for day in ((0, 6) if unit == "week" else (5, 6)))
-        return [word for day in (first, last) for word in _day(day)[2:]]
+        return Span(unit, monday + timedelta(days=5 if unit == "weekend" else 0), monday + timedelta(days=6))
     if unit in DAYS:
         ahead = (DAYS.index(unit) - said.weekday()) % 7  # 0 to 6; another week where that is not the one meant
         by = ahead - 7 if by < 0 else ahead or 7 * by
-    return _day(said + timedelta(days=by))
+    day = said + timedelta(days=by)
+    return Span("day", day, day)
 
 
 def _day(day: date) -> list[str]:

@@ -6,13 +6,13 @@ the rest are English words, and a text that has none of them has none of these c
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection
 from typing import NamedTuple
 
 from langmem_adapters.language.analysis import STOP_WORDS
-from langmem_adapters.language.dates import DAYS, MONTHS, day_of
+from langmem_adapters.language.dates import DAYS, MONTHS
+from langmem_adapters.language.query_dates import NamedDate, named_date
 
 __all__ = [
     "ASKS",
@@ -49,9 +49,6 @@ _ASKING = "?\uff1f\u061f"
 _WORD = re.compile(r"[\w']+")
 _ENDS_WITH_QUESTION = re.compile(rf"[{_ASKING}]\W*(?:\[[^\]]*\]\s*)?\Z")
 _CAPITALISED = re.compile(r"(?<=[^.!?\s]\s)[A-Z][a-z]+")
-_ISO_DATE = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
-_YEAR = re.compile(r"(?:19|20)\d\d")
-_DAY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?")
 _SHORTEST_NAME = 3  # letters of a short form, as Mel for Melanie
 _END = 500  # characters in which a text may end with a question: of many marks, each is looked at to the end
 
@@ -68,40 +65,20 @@ def marks(text: str) -> int:
 
 
 class QueryFeatures(NamedTuple):
-    """What a query is after: a time, a number, a person or place; and the date that it names, 0 for what is open."""
+    """What a query is after: a time, a number, a person or place; and the date that it names."""
 
     when: bool = False
     how_many: bool = False
     who: bool = False
-    year: int = 0
-    month: int = 0
-    day: int = 0
-
-    def meets(self, at: float | None) -> float:
-        """How well a Unix time fits the date, from 0 to 1. Who speaks of a day does it on that day or soon after."""
-        said = day_of(at) if self.year or self.month else None
-        if said is None or (self.year and said.year != self.year) or (self.month and said.month != self.month):
-            return 0.0
-        return 0.4 + 0.6 * math.exp(-abs(said.day - self.day - 1) / 3) if self.day else 1.0
+    date: NamedDate = NamedDate()
 
 
 def asked(query: str) -> QueryFeatures:
     """Read a query."""
-    words = _WORD.findall(query.lower().replace("\u2019", "'"))
-    has = set(words)
-    year, month, day = _date(query, words)
+    has = set(_WORD.findall(query.lower().replace("\u2019", "'")))
     when = bool(has & _WHEN) or bool(has & {"date", "month", "year"} and has & {"what", "which"})
     how_many = ("how" in has and bool(has & _COUNTED)) or bool(has & _HOW_MANY)
-    return QueryFeatures(when, how_many, bool(has & _WHO), year, month, day)
-
-
-def _date(query: str, words: list[str]) -> tuple[int, int, int]:
-    if iso := _ISO_DATE.search(query):
-        return int(iso[1]), int(iso[2]), int(iso[3] or 0)
-    months = [MONTHS.index(word) + 1 for word in words if word in MONTHS]
-    years = [int(word) for word in words if _YEAR.fullmatch(word)]
-    days = [int(day[1]) for day in map(_DAY.fullmatch, words) if day] if months else []
-    return years[0] if years else 0, months[0] if months else 0, days[0] if days else 0
+    return QueryFeatures(when, how_many, bool(has & _WHO), named_date(query))
 
 
 def named(query: str, speakers: Collection[str]) -> tuple[frozenset[str], str]:

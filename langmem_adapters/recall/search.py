@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from langmem_adapters.flow import Flow
-from langmem_adapters.keys import Namespace
+from langmem_adapters.language.query_dates import with_dates
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import ConversationIndex, Evidence, Index
 from langmem_adapters.recall.vectors import VectorQuery, VectorRecall
@@ -22,7 +22,13 @@ _NOWHERE = 0.5  # the score of a cosine of 0
 
 
 def searching(
-    records: Records, index: Index, semantic: VectorRecall | None, signals: Mapping[str, Signal], query: str
+    records: Records,
+    index: Index,
+    semantic: VectorRecall | None,
+    signals: Mapping[str, Signal],
+    *,
+    query: str,
+    now: float,
 ) -> Flow[Search]:
     """Begin a search for a query: of an embedder that can be awaited, its vector is asked for here.
 
@@ -32,33 +38,44 @@ def searching(
         semantic: Finds by meaning, if anything does.
         signals: The weights of what tells that a memory fits.
         query: What is looked for.
+        now: When it is asked, in Unix seconds: "yesterday" is the day before.
     """
     vectors = None if semantic is None else semantic.query()
+    search = Search(records, index, vectors, signals, query=query, now=now)
     if vectors is not None:
-        yield from vectors.ahead(lambda: _said(index, records.namespace, query))
-    return Search(records, index, vectors, signals)
-
-
-def _said(index: Index, namespace: Namespace, query: str) -> str:
-    """What of a query is embedded."""
-    return index.nameless(namespace, query) if isinstance(index, ConversationIndex) else query
+        yield from vectors.ahead(search.said)
+    return search
 
 
 class Search:
     """One search, from an index that is up to date. Blocking; meant for a flow's steps."""
 
     def __init__(
-        self, records: Records, index: Index, vectors: VectorQuery | None, signals: Mapping[str, Signal]
+        self,
+        records: Records,
+        index: Index,
+        vectors: VectorQuery | None,
+        signals: Mapping[str, Signal],
+        *,
+        query: str,
+        now: float,
     ) -> None:
         self._records = records
         self._index = index
         self._conversations = index if isinstance(index, ConversationIndex) else None
         self._vectors = vectors
         self._signals = signals
+        self._query = query
+        self._dated = with_dates(query, now)
         self._near: dict[str, float] = {}  # how near what was looked at is in meaning, by id
 
+    def said(self) -> str:
+        """What of the query is embedded."""
+        index = self._conversations
+        return self._query if index is None else index.nameless(self._records.namespace, self._query)
+
     def best(
-        self, query: str, k: int, wanted: Callable[[str, bytes], bool], thread: str, *, explain: bool
+        self, k: int, wanted: Callable[[str, bytes], bool], thread: str, *, explain: bool
     ) -> list[tuple[Ranked, bytes]]:
         """The ``k`` best of the wanted records with their data, best first.
 
@@ -69,59 +86,59 @@ class Search:
         """
 
         def best() -> list[tuple[Ranked, bytes]]:
-            return self._best(query, k, wanted, thread, explain=explain)
+            return self._best(k, wanted, thread, explain=explain)
 
         return steadily(self._records.follow, self._index, self._records.namespace, best)
 
     def _best(
-        self, query: str, k: int, wanted: Callable[[str, bytes], bool], thread: str, *, explain: bool
+        self, k: int, wanted: Callable[[str, bytes], bool], thread: str, *, explain: bool
     ) -> list[tuple[Ranked, bytes]]:
         index, choice = self._conversations, FilteredReader(self._records.get, wanted)
         if index is None:
-            return choice.best(lambda ask: self._by_scores(query, ask), k)
+            return choice.best(self._by_scores, k)
         ask = k + SPARE
-        nearest = self._nearest(index, query, ask)
-        evidence = self._gathered(index, query, ask, nearest)
+        nearest = self._nearest(ask)
+        evidence = self._gathered(index, ask, nearest)
         hits = self._ranked(evidence, ask, explain=explain)
         found = choice.first(hits, k)
         if evidence is None or len(found) == k or len(hits) < ask:
             return found
-        said = evidence.query
-        also = self._inside(index, said, thread, ask, choice) if thread else self._among(index, said, ask, choice)
-        evidence = self._gathered(index, query, ask, [*nearest, *also])
+        words = evidence.query
+        also = self._inside(index, words, thread, ask, choice) if thread else self._among(index, words, ask, choice)
+        evidence = self._gathered(index, ask, [*nearest, *also])
         most = len(evidence.candidates) if evidence else 0
         return choice.first(self._ranked(evidence, most, explain=explain), k)
 
     def _ranked(self, evidence: Evidence | None, k: int, *, explain: bool) -> list[Ranked]:
         if evidence is None:
             return []
-        return ranked(evidence, self._near, self._signals, k, max_sim=self._max_sim(evidence), explain=explain)
+        return ranked(evidence, self._near, self._signals, k, max_sim=self._max_sim(), explain=explain)
 
-    def _max_sim(self, evidence: Evidence) -> MaxSim | None:
+    def _max_sim(self) -> MaxSim | None:
         semantic = self._vectors
         if semantic is None or not semantic.piecewise:
             return None
-        return lambda before: semantic.max_sim(evidence.query, before)
+        return lambda before: semantic.max_sim(self.said(), before)
 
-    def _among(self, index: ConversationIndex, said: str, k: int, choice: FilteredReader) -> list[str]:
+    def _among(self, index: ConversationIndex, words: str, k: int, choice: FilteredReader) -> list[str]:
         """The best of the wanted by words, and those nearest in meaning."""
         namespace, semantic = self._records.namespace, self._vectors
-        found = choice.best(lambda ask: index.search(namespace, said, ask), k)
+        found = choice.best(lambda ask: index.search(namespace, words, ask), k)
         if semantic is not None:
-            found += choice.best(lambda ask: _near(semantic.search(said, ask)), k)
+            found += choice.best(lambda ask: _near(semantic.search(self.said(), ask)), k)
         return [hit.id for hit, _ in found]
 
-    def _inside(self, index: ConversationIndex, said: str, thread: str, k: int, choice: FilteredReader) -> list[str]:
+    def _inside(self, index: ConversationIndex, words: str, thread: str, k: int, choice: FilteredReader) -> list[str]:
         """The same, where all of them were said in one thread: nothing else is looked at."""
-        there = index.within(self._records.namespace, said, thread)
+        there = index.within(self._records.namespace, words, thread)
         found = choice.first([hit for hit in there if hit.score], k)
         if self._vectors is not None:
-            scores = self._vectors.score(said, [hit.id for hit in there])
+            scores = self._vectors.score(self.said(), [hit.id for hit in there])
             hits = [Hit(id_, score) for id_, score in sorted(scores.items(), key=lambda one: (-one[1], one[0]))]
             found += choice.first(_near(hits), k)
         return [hit.id for hit, _ in found]
 
-    def candidates(self, query: str, k: int) -> dict[str, dict[str, float]]:
+    def candidates(self, k: int) -> dict[str, dict[str, float]]:
         """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1.
 
         An index that knows of words only has none.
@@ -130,25 +147,25 @@ class Search:
         index = self._conversations
         if index is None:
             return {}
-        evidence = self._gathered(index, query, k, self._nearest(index, query, k))
-        return candidates(evidence, self._near, max_sim=self._max_sim(evidence)) if evidence else {}
+        evidence = self._gathered(index, k, self._nearest(k))
+        return candidates(evidence, self._near, max_sim=self._max_sim()) if evidence else {}
 
-    def _nearest(self, index: ConversationIndex, query: str, k: int) -> list[str]:
+    def _nearest(self, k: int) -> list[str]:
         if self._vectors is not None:
-            said = index.nameless(self._records.namespace, query)
-            self._near = {hit.id: hit.score for hit in self._vectors.search(said, max(k, _POOL // 2))}
+            self._near = {hit.id: hit.score for hit in self._vectors.search(self.said(), max(k, _POOL // 2))}
         return list(self._near)
 
-    def _gathered(self, index: ConversationIndex, query: str, k: int, also: Sequence[str]) -> Evidence | None:
+    def _gathered(self, index: ConversationIndex, k: int, also: Sequence[str]) -> Evidence | None:
         """What is known of what may be meant, and of these others ``also``; how near it is in meaning is noted."""
-        evidence = index.gather(self._records.namespace, query, max(k, _POOL), also)
+        evidence = index.gather(self._records.namespace, self._dated, max(k, _POOL), also)
         if evidence is not None and self._vectors is not None:
             ids = [turn.id for turn in evidence.turns.values() if turn.id not in self._near]
-            self._near |= self._vectors.score(evidence.query, ids)
+            self._near |= self._vectors.score(self.said(), ids)
         return evidence
 
-    def _by_scores(self, query: str, k: int) -> list[Ranked]:
+    def _by_scores(self, k: int) -> list[Ranked]:
         """An index that knows of words only: half of a score comes from it, and half from the meaning."""
+        query = self._query
         found = {hit.id: hit.score for hit in self._index.search(self._records.namespace, query, k)}
         if self._vectors is None:
             return [Ranked(id_, score, {"words": score}) for id_, score in found.items()]

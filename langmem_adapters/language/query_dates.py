@@ -1,0 +1,186 @@
+"""Dates that a query names: "March 4th", "2026-03-04", "am 4. März", and, by the time it is asked, "yesterday".
+
+ISO dates are read in any language, months and "yesterday" in a few. The words of what is found are English, as those of
+a message's own date are, so that a query in any language finds it. Days are those of UTC.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from contextlib import suppress
+from datetime import date, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+
+from langmem_adapters.language.dates import ISO_DATE, MONTHS, Span, day_of, span, spoken
+
+__all__ = ["NamedDate", "apart", "named_date", "with_dates"]
+
+_LONGEST = 300  # characters of a query that speaks of the time at which it is asked: a longer one was pasted
+_listed = str.split  # lists of words read better as text
+_MONTH_WORDS = (  # in German, French, Spanish, Italian, Portuguese, Dutch and Russian, and as they are cut short
+    "jan januar jänner janvier enero gennaio janeiro januari января январе январь",
+    "feb februar février febrero febbraio fevereiro februari февраля феврале февраль",
+    "mar märz maerz mars marzo março maart марта марте март",
+    "apr avril abril aprile апреля апреле апрель",
+    "mai mayo maggio maio mei мая мае май",
+    "jun juni juin junio giugno junho июня июне июнь",
+    "jul juli juillet julio luglio julho июля июле июль",
+    "aug août agosto augustus августа августе август",
+    "sep sept septembre septiembre settembre setembro сентября сентябре сентябрь",
+    "oct okt oktober octobre octubre ottobre outubro октября октябре октябрь",
+    "nov novembre noviembre novembro ноября ноябре ноябрь",
+    "dec dez dezember décembre diciembre dicembre dezembro декабря декабре декабрь",
+)
+_MONTH_OF = {
+    word: n for n, words in enumerate(zip(MONTHS, _MONTH_WORDS, strict=True), 1) for word in _listed(" ".join(words))
+}
+_OTHERWISE = frozenset(_listed("may march mar mars mai mei mayo jan jun sep dec"))  # mean a month in few places
+_BEFORE_A_MONTH = frozenset(_listed("in of since until till by during last next this early late im en au em nel"))
+_DAYS_FROM_NOW = {
+    **dict.fromkeys(_listed("today tonight heute aujourd'hui hoy oggi hoje vandaag сегодня"), 0),
+    **dict.fromkeys(_listed("gestern ayer ieri ontem gisteren вчера"), -1),
+    **dict.fromkeys(_listed("vorgestern anteayer eergisteren позавчера"), -2),
+    **dict.fromkeys(_listed("demain domani amanhã завтра"), 1),
+}
+_RELATIVE = frozenset((*_DAYS_FROM_NOW, *_listed("ago now last this next day yesterday tomorrow hier"))).union(
+    _listed("letzte letzten mois semaine semana mes mese settimana vorige")
+)
+_OF_THE_DAY = frozenset(_listed("morning afternoon evening"))
+_FRENCH = frozenset(_listed("ai as avons avez ont était avait"))  # "hier" is "here" in German and Dutch
+_UNSPACED = {"昨日": -1, "昨天": -1, "今日": 0, "今天": 0, "明日": 1, "明天": 1, "어제": -1, "오늘": 0, "내일": 1}
+_LAST = re.compile(
+    r"\b(?:letzten? (?:(woche)|monat)|(?:(semaine)|mois) derni(?:ère|er)|(?:(semana)|mes|mês) pass?ad[ao]|"
+    r"(?:(settimana)|mese) scors[ao]|vorige (?:(week)|maand)|прошл(?:ой (неделе)|ом месяце))\b"
+)
+_IN_FIGURES = re.compile(rf"{ISO_DATE}(?:/{ISO_DATE})?|\b(\d\d?)\.\s?(\d\d?)\.((?:19|20)\d\d)\b")
+_EAST_ASIAN = re.compile(r"(?:((?:19|20)\d\d)\s?[年년]\s?)?(\d\d?)\s?[月월](?:\s?(\d\d?)\s?[日号일])?")
+_WORD = re.compile(r"[\w']+")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_DAY = re.compile(r"([12]?\d|3[01])(?:st|nd|rd|th|er|º)?")
+_BETWEEN = frozenset(("of", "the", "de"))  # "the 4th of March", "4 de marzo"
+
+
+class NamedDate(NamedTuple):
+    """A date that a query names; 0 for what is open."""
+
+    year: int = 0
+    month: int = 0
+    day: int = 0
+    days: int = 1
+    """How many there are of them, from that one on."""
+
+    def words(self) -> str:
+        """What a message of that date has among its words."""
+        if self.days > 1:
+            first = date(self.year, self.month, self.day)
+            there = [first + timedelta(days=n) for n in range(self.days)]
+            months = dict.fromkeys((MONTHS[day.month - 1], str(day.year)) for day in there)
+            return " ".join([*(str(day.day) for day in there), *(word for month in months for word in month)])
+        day, month, year = (
+            self.day and str(self.day),
+            self.month and MONTHS[self.month - 1],
+            self.year and str(self.year),
+        )
+        return " ".join(word for word in (day, month, year) if word)
+
+    def meets(self, at: float | None) -> float:
+        """How well a Unix time fits, from 0 to 1. Who speaks of a day does it on that day or soon after."""
+        said = day_of(at) if self.year or self.month else None
+        if said is None or (self.days == 1 and not self._is_in_month(said)):
+            return 0.0
+        if self.days > 1:
+            late = (said - date(self.year, self.month, self.day)).days
+            return 0.0 if late < 0 else math.exp(-max(0, late - self.days) / 3)
+        return 0.4 + 0.6 * math.exp(-abs(said.day - self.day - 1) / 3) if self.day else 1.0
+
+    def _is_in_month(self, said: date) -> bool:
+        return self.year in {0, said.year} and self.month in {0, said.month}
+
+
+@lru_cache(maxsize=64)  # a search asks several times
+def named_date(query: str) -> NamedDate:
+    """Read the date that a query names, the first one if there are several."""
+    return _in_figures(query) or _in_words(query)
+
+
+def apart(query: str) -> tuple[str, str]:
+    """A query without the dates that it names in figures alone, and the words of the one that it names at all."""
+    return _IN_FIGURES.sub(" ", query), named_date(query).words()
+
+
+def with_dates(query: str, now: float) -> str:
+    """A query with the dates behind it, in figures, that it names by how far they lie from the time it is asked.
+
+    >>> with_dates("What did I do yesterday?", now=1683547200.0)  # Monday, 8 May 2023
+    'What did I do yesterday? 2023-05-07'
+    """
+    today = day_of(now)
+    said = query.lower()
+    if today is None or len(query) > _LONGEST or (_RELATIVE.isdisjoint(_WORD.findall(said)) and said.isascii()):
+        return query
+    if any(named_date(query)[:3]):
+        return query
+    found = next(spoken(query, today), None) or _spoken_elsewhere(said, today)
+    return f"{query} {found.iso()}" if found else query
+
+
+def _spoken_elsewhere(query: str, today: date) -> Span | None:
+    """The day that "today" is, and what is spoken of in other languages than English."""
+    words = _WORD.findall(query.replace("\u2019", "'"))
+    by = next((_DAYS_FROM_NOW[word] for word in words if word in _DAYS_FROM_NOW), None)
+    if by is None and any(f"this {part}" in query for part in _OF_THE_DAY):
+        by = 0
+    if by is None and "hier" in words and not _FRENCH.isdisjoint(re.split(r"[\W_]+", query)):
+        by = -1
+    if by is None:
+        by = next((by for word, by in _UNSPACED.items() if word in query), None)
+    if by is not None:
+        return span(today, "day", by)
+    last = _LAST.search(query)
+    return span(today, "week" if any(last.groups()) else "month", -1) if last else None
+
+
+def _in_figures(query: str) -> NamedDate | None:
+    if not (found := _IN_FIGURES.search(query)):
+        return None if query.isascii() else _in_east_asia(query)
+    year, month, day, *last, other_day, other_month, other_year = (int(part or 0) for part in found.groups())
+    if other_year:
+        return NamedDate(other_year, other_month, other_day) if other_month <= len(MONTHS) else None
+    if month > len(MONTHS):
+        return None
+    with suppress(ValueError):  # there is no such day
+        days = (date(*last) - date(year, month, day)).days + 1
+        return NamedDate(year, month, day, days) if days > 1 else NamedDate(year, month, day)
+    return NamedDate(year, month, day)
+
+
+def _in_east_asia(query: str) -> NamedDate | None:
+    found = _EAST_ASIAN.search(query)
+    if not found or not 0 < int(found[2]) <= len(MONTHS):
+        return None
+    return NamedDate(int(found[1] or 0), int(found[2]), int(found[3] or 0))
+
+
+def _in_words(query: str) -> NamedDate:
+    words = _WORD.findall(query.lower().replace("\u2019", "'"))
+    years = [int(word) for word in words if _YEAR.fullmatch(word)]
+    year = years[0] if years else 0
+    for n, word in enumerate(words):
+        if word in _MONTH_OF:
+            day = _day_beside(words, n)
+            sure = word not in _OTHERWISE or not _BEFORE_A_MONTH.isdisjoint(words[max(0, n - 1) : n])
+            if day or sure or (years and words[n + 1 : n + 2] == [str(year)]):
+                return NamedDate(year, _MONTH_OF[word], day or _any_day(words))
+    return NamedDate(year)
+
+
+def _day_beside(words: list[str], n: int) -> int:
+    before = [word for word in words[:n] if word not in _BETWEEN][-1:]
+    after = [word for word in words[n + 1 :] if word not in _BETWEEN][:1]
+    return _any_day([*before, *after])
+
+
+def _any_day(words: list[str]) -> int:
+    return next((int(day[1]) for word in words if (day := _DAY.fullmatch(word))), 0)
