@@ -83,10 +83,10 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # with pasted texts, code and tables, and what one asks in passing, half of them of 16 words and more. 36 near-misses
 # and 134 paraphrases were served, and the rules of namesakes, of clauses that change places, of what is being done and
 # of quotations came afterwards. "traffic-later" is of that hand, after these: six near-misses and 39 paraphrases were
-# served, of 15 and 29 before these rules, and one of the six was mended. "code" is of a ninth hand that had seen neither
-# rules nor sets: requests about code, data and formulas. 36 near-misses and 103 paraphrases were served, and the guard
-# of snippets came afterwards. "code-later" is of that hand, in other languages and notations, written before that guard:
-# six near-misses and 37 paraphrases were served, of 13 and 34 without it, and three of the six were mended.
+# served, of 15 and 29 before these rules, and one of the six was mended. "code" is of a ninth hand that had seen
+# neither rules nor sets: requests about code, data and formulas. 36 near-misses and 103 paraphrases were served, and
+# the guard of snippets came afterwards. "code-later" is of that hand, in other languages and notations, written before
+# that guard: six near-misses and 37 paraphrases were served, of 13 and 34 without it, and three of the six mended.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "most"),
     [

@@ -27,6 +27,7 @@ from langmem_adapters.language.dates import date_words, spoken_date_words
 from langmem_adapters.language.features import marks, named
 from langmem_adapters.language.little_words import little_words
 from langmem_adapters.language.query_dates import apart
+from langmem_adapters.language.respelling import respelt
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Evidence, Position
 from langmem_adapters.sharing import Shared
@@ -100,6 +101,7 @@ class LexicalIndex(Shared):
         self._analyzer = analyzer
         self._analyzer_id = analyzer_id
         self._parts_of: Callable[[str], Collection[str]] = only_parts if analyzer is analyze else _no_parts
+        self._respelt = respelt if analyzer is analyze else _no_slips
         self._stop_words = frozenset(stop_words)
         self._k1 = k1
         self._b = b
@@ -161,7 +163,7 @@ class LexicalIndex(Shared):
             corpus = self._corpus(connection, name)
             if corpus is None:
                 return []
-            weighed = weigh(connection, corpus, terms)
+            weighed = self._meant(connection, corpus, query, terms)
             return _hits(connection, weighed, within(connection, self._kept, corpus, weighed, thread))
 
     def nameless(self, namespace: Namespace, query: str) -> str:
@@ -245,12 +247,23 @@ class LexicalIndex(Shared):
         self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]
     ) -> list[Term]:
         """The terms of a query with their weights, without parts of words that are everywhere, unless all are."""
-        weighed = weigh(connection, corpus, terms)
+        weighed = self._meant(connection, corpus, query, terms)
         if all(term.frequency <= _FREQUENT for term in weighed):
             return weighed
         parts = set(map(to_bytes, self._parts_of(_cut(query))))
         rare = [term for term in weighed if term.frequency <= _FREQUENT or term.term not in parts]
         return rare if any(term.frequency for term in rare) else weighed
+
+    def _meant(self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]) -> list[Term]:
+        """The terms of a query with their weights; for one that is nowhere, those for which it may be a slip."""
+        weighed = weigh(connection, corpus, terms)
+        unknown = {to_text(term.term) for term in weighed if not term.frequency}
+        slips = self._respelt(_cut(query), unknown) if unknown else {}
+        for term, others in slips.items():
+            meant = weigh(connection, corpus, dict.fromkeys(others - terms.keys(), _SLIP * terms[term]))
+            there = [one for one in meant if one.frequency]
+            weighed += there if len(there) <= _FEW else ()
+        return weighed
 
     def _corpus(self, connection: sqlite3.Connection, name: str) -> Corpus | None:
         """A namespace's statistics; None, where it has no words."""
@@ -277,11 +290,17 @@ class LexicalIndex(Shared):
 
 
 _LITTLE = 0.1  # of another word
+_SLIP = 0.5  # of a word that is there as it was typed
+_FEW = 3  # words for which another may be a slip: one of many is no guess
 _FREQUENT = 1000  # documents: reading so many takes long, and what is in more of them tells little beside whole words
 
 
 def _no_parts(_text: str) -> Collection[str]:
     return ()
+
+
+def _no_slips(_query: str, _unknown: Collection[str]) -> dict[str, frozenset[str]]:
+    return {}
 
 
 class _ParsedQuery(NamedTuple):

@@ -14,7 +14,18 @@ from functools import lru_cache
 from langmem_adapters.language.english import BASES, SPELLINGS, STOP_WORDS
 from langmem_adapters.language.inflection import inflects, parts
 
-__all__ = ["ANALYZER_ID", "STOP_WORDS", "Analyzer", "analyze", "matching", "only_parts", "stem", "uninflected"]
+__all__ = [
+    "ANALYZER_ID",
+    "STOP_WORDS",
+    "Analyzer",
+    "analyze",
+    "matching",
+    "only_parts",
+    "stem",
+    "term_of",
+    "uninflected",
+    "words_of",
+]
 
 Analyzer = Callable[[str], list[str]]
 """Turns a text into terms, in any order, with repetitions. It must be pure: the same text, the same terms."""
@@ -38,7 +49,7 @@ def analyze(text: str) -> list[str]:
     place in a row its number: loadSettings, 1,250, 4th.
     """
     folded = _folded(text)
-    return [*_terms(folded, inflected=inflects(folded)), *map(_word, _written_otherwise(text))]
+    return [*_terms(folded, inflected=inflects(folded)), *map(term_of, _written_otherwise(text))]
 
 
 _INNER_CAPITAL, _FIGURE = re.compile("[a-z][A-Z]"), re.compile("[0-9]")
@@ -76,12 +87,17 @@ def _terms(text: str, *, inflected: bool) -> list[str]:
         elif inflected:
             terms += _forms(word[:_LONGEST], inflected=True)
         else:
-            terms.append(_word(word[:_LONGEST]))
+            terms.append(term_of(word[:_LONGEST]))
     return terms
 
 
 def _words(text: str) -> list[str]:
     return _CLITIC.sub(" ", text).translate(_LETTERS).split()
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, in lower case, before anything else becomes of them."""
+    return _words(_folded(text))
 
 
 def only_parts(text: str) -> frozenset[str]:
@@ -158,7 +174,7 @@ def matching(query: str, text: str) -> list[tuple[int, int]]:
     inflected = inflects(_folded(text))
     words = "".join([" " if _LETTERS[ord(letter)] == " " and letter not in "'\u2019" else letter for letter in text])
     shown = (
-        (found.span(), [*_terms(_folded(found[0]), inflected=inflected), *map(_word, _written_otherwise(found[0]))])
+        (found.span(), [*_terms(_folded(found[0]), inflected=inflected), *map(term_of, _written_otherwise(found[0]))])
         for found in _SHOWN.finditer(words)
     )
     return [span for span, said in shown if not terms.isdisjoint(said)]
@@ -181,7 +197,8 @@ def _unaccented(word: str) -> str:
 
 
 @lru_cache(maxsize=1 << 16)
-def _word(word: str) -> str:
+def term_of(word: str) -> str:
+    """The term that stands for a word in lower case."""
     if not word.isascii():
         word = _unaccented(word)[:_LONGEST]
     if word in STOP_WORDS or not (word.isascii() and word.isalpha()):
@@ -194,7 +211,7 @@ def _word(word: str) -> str:
 @lru_cache(maxsize=1 << 16)
 def _forms(word: str, *, inflected: bool) -> tuple[str, ...]:
     """The word as a term, and its parts; a stop word has none."""
-    whole = _word(word)
+    whole = term_of(word)
     plain = word if word.isascii() else _unaccented(word)[:_LONGEST]
     beside = () if whole in STOP_WORDS else parts(plain, inflected=inflected)
     return tuple(dict.fromkeys((whole, *beside)))

@@ -4,9 +4,10 @@ Every conversation becomes a user, as ``langmem-adapters import`` does it, and e
 searched for among that user's memories. Recall@k of a question is the share of its evidence turns among the first
 k memories; a memory stands for every turn that said the same. MRR looks at the first 20.
 
-``--embedder minilm`` measures once more with all-MiniLM-L6-v2 beside the words (the extra ``bench``). ``--peers`` also
-measures what of LlamaIndex is installed, over the same turns with their speakers; those that need vectors share the
-embedder. Times are the processor's, on the thread that searches, with the query embedded already.
+``--embedder minilm`` measures once more with all-MiniLM-L6-v2 beside the words (the extra ``bench``), ``--slips`` with
+a word of each question mistyped. ``--peers`` also measures what of LlamaIndex is installed, over the same turns with
+their speakers; those that need vectors share the embedder. Times are the processor's, on the thread that searches, with
+the query embedded already.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import random
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 from langmem_adapters import LongTermMemory, Message, open_index, open_store
@@ -26,6 +29,7 @@ from langmem_adapters.embedding import Embedder
 from langmem_adapters.evaluation import CUTS, Evaluation, Question, evaluate, read_questions
 from langmem_adapters.importing import Transcript, read_transcripts
 from langmem_adapters.indexes import open_vectors
+from langmem_adapters.language.analysis import STOP_WORDS
 from langmem_adapters.protocols import SemanticIndex
 from tests.benchmarks import recall_peers
 
@@ -37,8 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("path", type=Path, help="the LoCoMo file, plain or gzipped")
     parser.add_argument("--embedder", choices=["minilm"], help="measure once more with vectors")
     parser.add_argument("--peers", action="store_true", help="measure LlamaIndex too")
+    parser.add_argument("--slips", action="store_true", help="mistype a word of each question")
     given = parser.parse_args(arguments)
     transcripts, asked = read_transcripts(given.path, format_="locomo"), read_questions(given.path)
+    if given.slips:
+        rng = random.Random(1)
+        asked = [question._replace(text=mistyped(question.text, rng)) for question in asked]
     model = minilm() if given.embedder else None
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -73,6 +81,24 @@ def once(model: Any) -> Embed:
         return [known[text] for text in texts]
 
     return embed
+
+
+def mistyped(text: str, rng: random.Random) -> str:
+    """A text with a letter less, twice, turned or another in one of its longer words, if one is in small letters."""
+    words = text.split()
+    long = [n for n, word in enumerate(words) if word.isalpha() and word.islower() and word not in STOP_WORDS]
+    long = [n for n in long if len(words[n]) >= 5]
+    if not long:
+        return text
+    n = rng.choice(long)
+    word, at = words[n], rng.randrange(1, len(words[n]) - 1)
+    ways = (
+        word[:at] + word[at + 1 :],
+        word[:at] + word[at] + word[at:],
+        word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+        word[:at] + rng.choice(ascii_lowercase) + word[at + 1 :],
+    )
+    return " ".join([*words[:n], rng.choice(ways), *words[n + 1 :]])
 
 
 def fill(
