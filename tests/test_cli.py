@@ -192,17 +192,12 @@ def test_eval(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     fitted = run("eval", file, "--url", url, "--user", "ada", "--fit", "--save", weights).stdout
     assert re.search(r"becomes [\d.]+: (better|no clear difference|worse)\n", fitted)
     LongTermMemory(ada.store, open_index(url), user="ada", weights=json.loads(weights.read_text()))
-    assert "line 1" in fails("eval", _written(tmp_path / "wrong.jsonl", "{"), "--url", url, "--user", "ada")
+    assert "line 1" in fails("eval", written(tmp_path / "wrong.jsonl", "{"), "--url", url, "--user", "ada")
     assert "--fit" in fails("eval", file, "--url", url, "--user", "ada", "--save", tmp_path / "none.json")
     own = tmp_path / "memory.db"
     said = fails("eval", file, "--url", url, "--user", "ada", "--fit", "--save", own)
     assert said == f"{own} is the store itself: give the weights a file of its own"
     assert ada.count() == 2
-
-
-def _written(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
 
 
 def test_recall_of_a_session_without_a_user(url: str) -> None:

@@ -36,12 +36,7 @@ from langmem_adapters.llamaindex import from_message as to_llamaindex
 from langmem_adapters.metagpt import METAGPT
 from langmem_adapters.model import Message
 from tests.allocations import traced
-from tests.test_cli import fails, messages, run
-
-
-def written(path: Path, content: Any) -> Path:
-    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    return path
+from tests.test_cli import fails, messages, run, written
 
 
 def only(path: Path, **settings: Any) -> list[Message]:

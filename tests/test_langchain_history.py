@@ -133,15 +133,6 @@ def test_a2_a_damaged_row_does_not_take_the_session_along(any_store: Store, capl
     assert "kept" not in caplog.text
 
 
-def test_a4_order_of_a_batch_and_of_single_writes_under_a_frozen_clock(any_store: Store) -> None:
-    brain = BrainMemory(any_store, "session", clock=lambda: 1.0)
-    ours = BrainChatMessageHistory(brain=brain)
-    ours.add_messages([HumanMessage(str(n)) for n in range(1000)])
-    for n in range(1000, 1200):
-        ours.add_message(HumanMessage(str(n)))
-    assert [message.content for message in ours.messages] == [str(n) for n in range(1200)]
-
-
 async def test_a5_async_twins_do_the_same(any_store: Store) -> None:
     ours = history(any_store)
     await ours.aadd_messages(EVERY_CLASS)
@@ -756,13 +747,6 @@ def test_sessions_users_and_tenants_are_kept_apart(any_store: Store) -> None:
     for session, user, tenant in scopes:
         found = BrainChatMessageHistory(session, store=any_store, user=user, tenant=tenant).messages
         assert [m.content for m in found] == [f"{session}/{user}/{tenant}"]
-
-
-def test_ten_kilobytes_of_session_id(any_store: Store) -> None:
-    name = "日本語/:*{}\0" * 1200
-    BrainChatMessageHistory(name, store=any_store).add_user_message("hello")
-    assert len(BrainChatMessageHistory(name, store=any_store).messages) == 1
-    assert BrainChatMessageHistory(name[:-1], store=any_store).messages == []
 
 
 @pytest.mark.parametrize(

@@ -181,19 +181,6 @@ def test_a_new_thread_of_the_same_session_is_shown_what_was_said_before() -> Non
     assert texts(model.seen[-1]) == ["one", "ok: one", "two", "ok: two", "three", "ok: three", "four"]
 
 
-def test_a_client_that_sends_the_whole_conversation_each_time() -> None:
-    model, ours = Scripted(), memory()
-    agent = create_agent(model, middleware=[ours])
-    transcript: list[tuple[str, str]] = []
-    for _ in range(4):
-        transcript.append(("user", "yes"))
-        turn: Any = {"messages": list(transcript)}
-        found = agent.invoke(turn, **of("ada", "s"))
-        transcript.append(("assistant", found["messages"][-1].text))
-    assert texts(ours.brain("s", user="ada").messages()) == ["yes", "ok: yes"] * 4
-    assert texts(model.seen[-1]) == ["yes", "ok: yes"] * 3 + ["yes"]
-
-
 def test_a_cleared_session_leaves_the_thread_as_it_is() -> None:
     model, ours = Scripted(), memory()
     agent = create_agent(model, middleware=[ours], checkpointer=InMemorySaver())

@@ -48,6 +48,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.testing import FakeClock
 from tests.agents import Scripted
+from tests.faults import Slow
 from tests.loops import ticking
 from tests.servers import RedisServer
 
@@ -1145,14 +1146,8 @@ def test_a_batch_is_all_or_nothing_in_a_namespace() -> None:
 # --- async, restart, size -----------------------------------------------------------------------------------
 
 
-class _Slow(MemoryStore):
-    def get(self, *args: Any) -> dict[str, bytes]:
-        time.sleep(0.05)
-        return super().get(*args)
-
-
 async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:
-    store = make(_Slow())
+    store = make(Slow())
     await store.aput(ADA, "k", {"text": "shed"})
     async with ticking() as late:
         found = await asyncio.gather(*(store.asearch(ADA, query="shed") for _ in range(10)))

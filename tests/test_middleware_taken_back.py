@@ -351,14 +351,6 @@ def test_what_others_said_stays_in_view() -> None:
     assert "mine" in other.shown
 
 
-def test_without_a_saver_nothing_is_taken_back() -> None:
-    ours, model = BrainMemoryMiddleware(store=MemoryStore()), Scripted(answer=counting())
-    agent = create_agent(model, middleware=[ours])
-    for n in range(3):
-        ask(agent, HumanMessage(f"q{n}", id="msg-0"))
-    assert texts(model.seen[-1]) == ["q0", "answer 1", "q1", "answer 2", "q2"]
-
-
 async def test_the_same_without_blocking() -> None:
     chat = Chat()
     await aask(chat.agent, "q1")

@@ -204,12 +204,6 @@ def test_a_store_of_ones_own_is_counted_too() -> None:
             wrong()
 
 
-def test_the_size_of_a_file_is_that_on_the_disk(tmp_path: Path) -> None:
-    store = SQLiteStore(tmp_path / "one.db")
-    store.append(NS, [("a", b"x" * 100_000)])
-    assert store.stats().size == sum(file.stat().st_size for file in tmp_path.iterdir())
-
-
 # --- dates --------------------------------------------------------------------------------------------------
 
 
@@ -919,13 +913,6 @@ def test_empty_space_and_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sqlite_report, "_LONG_WAL", -1)
     store.append(NS, [("a", b"")])
     assert any("write-ahead log" in line for line in said(list(store.examine()), "file"))
-    store.close()
-
-
-def test_the_default_store_is_examined(tmp_path: Path) -> None:
-    store = open_store(f"sqlite:///{tmp_path}/one.db")
-    store.append(NS, [("a", b'{"v": 1, "role": "user"}')])
-    assert {finding.level for finding in Checkup(store).examine()} == {"ok"}
     store.close()
 
 
