@@ -183,12 +183,7 @@ def test_what_has_to_go_goes_from_the_semantic_mode_too(any_store: Store, index:
     kept = any_store.get(("experience", "", "", "langchain"))  # a look-up would tidy up by itself
     left = [word for word in WORDS if request_key(prompt(f"Where is the {word}?"), "m") in kept]
     assert 0 < len(left) <= 3
-    texts = {
-        data.decode()
-        for namespace in any_store.namespaces(("experience", "", "", "langchain", "semantic"))
-        for data in any_store.get(namespace).values()
-    }
-    assert {word for word in WORDS for text in texts if word in text} == set(left)
+    assert {word for word in WORDS for text in texts_of(any_store) if word in text} == set(left)
     for word in WORDS:
         assert said(cache.lookup(prompt(f"The {word}, where is it?"), "m")) == (word if word in left else None)
     (namespace,) = any_store.namespaces(("experience", "", "", "langchain", "semantic"))

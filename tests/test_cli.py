@@ -291,15 +291,7 @@ def test_progress_is_for_terminals(tmp_path: Path) -> None:
     assert pipe.getvalue() == ""
     ours, theirs = pty.openpty()
     file = written(tmp_path / "chat.json", CHAT)
-    command = [
-        sys.executable,
-        "-m",
-        "langmem_adapters",
-        "import",
-        str(file),
-        "--url",
-        f"sqlite:///{tmp_path}/m.db",
-    ]
+    command = [sys.executable, "-m", "langmem_adapters", "import", str(file), "--url", f"sqlite:///{tmp_path}/m.db"]
     environment = {**os.environ, "TERM": "xterm"}
     subprocess.run(command, stderr=theirs, stdout=subprocess.PIPE, cwd=ROOT, check=True, timeout=60, env=environment)
     assert b"importing" in os.read(ours, 65536)

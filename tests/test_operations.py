@@ -535,6 +535,17 @@ async def test_all_is_moved(make: Callable[[str], Any], target: Any, clock: Fake
     assert (again.copied, again.differing) == (0, [])
 
 
+def interrupted_at(number: int) -> Callable[[bool], None]:
+    """A report that breaks a migration off at the n-th namespace."""
+    left = iter(range(1, number))
+
+    def report(_: bool) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    return report
+
+
 class Failing:
     """A store that fails in the n-th of its writes, before or after it was made."""
 
@@ -641,13 +652,8 @@ def test_what_changes_between_two_runs_is_carried_over(make: Callable[[str], Any
     fill(source, clock)
     brain = BrainMemory(source, "s3", user="ada", ttl=9000, clock=clock)
 
-    def interrupt(_: bool, left: list[int] = [8]) -> None:  # noqa: B006 - counts
-        left[0] -= 1
-        if not left[0]:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        Migration(source, target, report=interrupt).run()
+        Migration(source, target, report=interrupted_at(8)).run()
     brain.clear()
     brain.add_talk("Anew.")
     Sessions(source, user="ada").delete_session("s1")
@@ -681,11 +687,8 @@ def test_what_was_written_while_it_was_copied_may_be_replaced_later(clock: FakeC
     source.append(NS, [("a", b"1")])
     changing: Any = Changing(source, 3, lambda store: store.append(NS, [("b", b"2")]))
 
-    def interrupt(_: bool) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        Migration(changing, target, report=interrupt).run()
+        Migration(changing, target, report=interrupted_at(1)).run()
     assert [item.id for item in target.scan(NS).items] == ["a", "b"]
     source.write(NS, remove=source.scan(NS).items[:1])
     assert Migration(source, target).run().differing == []
@@ -697,13 +700,8 @@ def test_what_the_source_has_lost_stays_if_somebody_writes_to_it_in_the_target(c
     for name in ("own", "gone"):
         source.append(("brain", name), [("a", b"1")])
 
-    def interrupt(_: bool, left: list[int] = [2]) -> None:  # noqa: B006 - counts
-        left[0] -= 1
-        if not left[0]:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        Migration(source, target, report=interrupt).run()
+        Migration(source, target, report=interrupted_at(2)).run()
     target.append(("brain", "own"), [("b", b"2")])
     source.clear(("brain", "own"))
     source.clear(("brain", "gone"))

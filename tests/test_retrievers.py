@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import ConfigurableField
 from langchain_tests.integration_tests import RetrieversIntegrationTests
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock, ToolCallBlock
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ToolCallBlock
 from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor import LongContextReorder, SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -121,14 +121,10 @@ async def test_e1_ten_retrievals_run_beside_each_other(kind: str) -> None:
     assert all(nodes[0].text == SAID[0] for nodes in found)
 
 
-def test_a_query_engine_and_a_fusion_retriever_take_it(any_store: Store) -> None:
+def test_a_fusion_retriever_takes_it(any_store: Store) -> None:
     retriever = LlamaIndexRetriever(long_term(any_store))
     fused = QueryFusionRetriever([retriever], llm=MockLLM(), num_queries=1, similarity_top_k=2, use_async=False)
     assert fused.retrieve("bike")[0].text == SAID[0]
-    engine = RetrieverQueryEngine(retriever, get_response_synthesizer(llm=MockLLM()))
-    answer = engine.query("bike")
-    assert SAID[0] in str(answer)
-    assert answer.source_nodes[0].text == SAID[0]
 
 
 _users = st.sampled_from(["ada", "bob", "a", "", "ada/bob"])
@@ -405,6 +401,7 @@ def test_postprocessors_stand_on_top_in_a_query_engine(any_store: Store) -> None
     engine = RetrieverQueryEngine(retriever, get_response_synthesizer(llm=MockLLM()), node_postprocessors=processors)
     answer = engine.query("bike")
     assert [node.text for node in answer.source_nodes] == ["bike bike bike"]
+    assert "bike bike bike" in str(answer)
     assert "much else" not in str(answer)
 
 
@@ -558,6 +555,15 @@ def test_recall_never_repeats_the_window_and_is_never_stored_again(any_store: St
 _PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
+CHATS = [
+    ChatMessage(role="system", content="Be kind."),
+    ChatMessage(role="user", blocks=[TextBlock(text="What is this?"), ImageBlock(image=base64.b64decode(_PICTURE))]),
+    ChatMessage(role="assistant", blocks=[ToolCallBlock(tool_call_id="c1", tool_name="look", tool_kwargs={"x": 1})]),
+    ChatMessage(role="tool", content="a cat", additional_kwargs={"tool_call_id": "c1"}),
+    ChatMessage(role="assistant", content="It is a cat."),
+]
+
+
 def test_what_langchain_wrote_is_read_through_llamaindex(any_store: Store) -> None:
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_PICTURE}"}}
     BrainChatMessageHistory("session", store=any_store).add_messages(
@@ -569,49 +575,15 @@ def test_what_langchain_wrote_is_read_through_llamaindex(any_store: Store) -> No
             AIMessage("It is a cat."),
         ]
     )
-    found = [from_message(message) for message in BrainMemory(any_store, "session").messages()]
-    roles = [message.role for message in found]
-    assert roles == [
-        MessageRole.SYSTEM,
-        MessageRole.USER,
-        MessageRole.ASSISTANT,
-        MessageRole.TOOL,
-        MessageRole.ASSISTANT,
-    ]
-    text, image = found[1].blocks
-    assert text == TextBlock(text="What is this?")
-    assert isinstance(image, ImageBlock)
-    assert image.resolve_image(as_base64=True).read() == _PICTURE.encode()
-    (call,) = [block for block in found[2].blocks if isinstance(block, ToolCallBlock)]
-    assert (call.tool_call_id, call.tool_name, call.tool_kwargs) == ("c1", "look", {"x": 1})
-    assert found[3].additional_kwargs["tool_call_id"] == "c1"
-    assert found[4].content == "It is a cat."
+    assert [from_message(message) for message in BrainMemory(any_store, "session").messages()] == CHATS
     assert [node.text for node in BrainRetriever("session", store=any_store).retrieve("cat")] == ["It is a cat."]
 
 
 def test_what_llamaindex_wrote_is_read_through_langchain(any_store: Store) -> None:
-    chats = [
-        ChatMessage(role="system", content="Be kind."),
-        ChatMessage(
-            role="user", blocks=[TextBlock(text="What is this?"), ImageBlock(image=base64.b64decode(_PICTURE))]
-        ),
-        ChatMessage(
-            role="assistant",
-            blocks=[ToolCallBlock(tool_call_id="c1", tool_name="look", tool_kwargs={"x": 1})],
-        ),
-        ChatMessage(role="tool", content="a cat", additional_kwargs={"tool_call_id": "c1"}),
-        ChatMessage(role="assistant", content="It is a cat."),
-    ]
     brain = BrainMemory(any_store, "session")
-    brain.add_messages([to_message(chat) for chat in chats])
-    assert [from_message(message) for message in brain.messages()] == chats
+    brain.add_messages([to_message(chat) for chat in CHATS])
+    assert [from_message(message) for message in brain.messages()] == CHATS
     found = BrainChatMessageHistory("session", store=any_store).messages
     assert [message.type for message in found] == ["system", "human", "ai", "tool", "ai"]
-    _, image = found[1].content_blocks
-    assert image["type"] == "image"
-    assert image["base64"] == _PICTURE
-    assert isinstance(found[2], AIMessage)
-    assert found[2].tool_calls == [{"name": "look", "args": {"x": 1}, "id": "c1", "type": "tool_call"}]
-    assert isinstance(found[3], ToolMessage)
-    assert found[3].tool_call_id == "c1"
-    assert found[4].text == "It is a cat."
+    assert found[1].content_blocks[1]["type"] == "image"
+    assert found[2].tool_calls[0]["id"] == found[3].tool_call_id == "c1"  # type: ignore[attr-defined]

@@ -135,10 +135,9 @@ def test_it_is_opt_in(any_store: Store) -> None:
     assert "semantic_hits" not in cache.stats()
 
 
-def test_the_exact_answer_goes_first_and_nothing_is_embedded_for_it(any_store: Store) -> None:
+def test_the_exact_answer_goes_first_and_nothing_is_embedded_for_it(build: Callable[..., ExperienceCache]) -> None:
     embedder = Failing()
-    index = open_vectors("memory:", Embedder(embedder, name="f"))
-    cache = ExperienceCache(store=any_store, semantic=SemanticMode(index=index))
+    cache = build(index=open_vectors("memory:", Embedder(embedder, name="f")))
     cache.update(prompt(ASKED), "m", answer("first"))
     cache.update(prompt(ALIKE), "m", answer("second"))
     embedder.broken = True
@@ -538,11 +537,12 @@ def test_an_answer_is_kept_though_the_script_is_over(
     assert content(cache.lookup(prompt(ALIKE), "m")) == "Take a course."
 
 
-def test_an_embedder_that_fails_leaves_the_exact_cache(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_embedder_that_fails_leaves_the_exact_cache(
+    build: Callable[..., ExperienceCache], caplog: pytest.LogCaptureFixture
+) -> None:
     embedder = Failing()
     embedder.broken = True
-    index = open_vectors("memory:", Embedder(embedder, name="f"))
-    cache = ExperienceCache(store=any_store, semantic=SemanticMode(index=index))
+    cache = build(index=open_vectors("memory:", Embedder(embedder, name="f")))
     cache.update(prompt(ASKED), "m", answer())
     for _ in range(3):
         assert cache.lookup(prompt(ALIKE), "m") is None
@@ -567,11 +567,10 @@ def test_a_question_that_cannot_be_kept_leaves_its_answer(index: VectorIndex) ->
     assert [cache.stats()[name] for name in ("scored", "errors", "semantic_errors")] == [1, 0, 1]
 
 
-def test_on_error_raise_raises(any_store: Store) -> None:
+def test_on_error_raise_raises(build: Callable[..., ExperienceCache]) -> None:
     embedder = Failing()
     embedder.broken = True
-    index = open_vectors("memory:", Embedder(embedder, name="f"))
-    cache = ExperienceCache(store=any_store, semantic=SemanticMode(index=index), on_error="raise")
+    cache = build(index=open_vectors("memory:", Embedder(embedder, name="f")), on_error="raise")
     cache.update(prompt(ASKED), "m", answer())
     with pytest.raises(ModelError):
         cache.lookup(prompt(ALIKE), "m")
