@@ -382,14 +382,6 @@ def test_an_interrupted_export_leaves_no_file(url: str, tmp_path: Path, earlier:
     assert [path.read_text() for path in folder.iterdir()] == ([earlier] if earlier else [])
 
 
-def test_jsonl_messages_without_ids_are_added_once(url: str, tmp_path: Path) -> None:
-    line = json.dumps({"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": "user", "content": "Hi"}})
-    file = written(tmp_path / "chat.jsonl", f"{line}\n\n{line}\n")
-    assert run("import", file, "--url", url).stdout == "2 of 2 messages were new, in 1 sessions.\n"
-    assert run("import", file, "--url", url).stdout.startswith("0 of 2 messages were new")
-    assert [message.content for message in messages(url, "s")] == ["Hi", "Hi"]
-
-
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize(
     "shape",

@@ -17,7 +17,6 @@ from langchain.agents import create_agent
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (
     AIMessage,
-    AIMessageChunk,
     BaseMessage,
     ChatMessage,
     FunctionMessage,
@@ -25,7 +24,6 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
-from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
@@ -99,21 +97,6 @@ def test_a1_in_a_fresh_process(tmp_path: Path) -> None:
         "sys.exit(H('session', url=sys.argv[1]).messages != EVERY_CLASS)"
     )
     assert subprocess.run([sys.executable, "-c", code, url], check=False).returncode == 0
-
-
-def test_a1_a_streamed_chunk_comes_back_as_the_whole_message(any_store: Store) -> None:
-    chunks = [
-        AIMessageChunk(content="Hel", id="r1"),
-        AIMessageChunk(content="lo", id="r1"),
-        AIMessageChunk(content="", id="r1", tool_call_chunks=[{"name": "f", "args": '{"a"', "id": "c1", "index": 0}]),
-        AIMessageChunk(content="", id="r1", tool_call_chunks=[{"name": None, "args": ": 1}", "id": None, "index": 0}]),
-    ]
-    whole = add_ai_message_chunks(*chunks)
-    history(any_store).add_message(whole)
-    (found,) = history(any_store).messages
-    assert type(found) is AIMessage
-    assert found.content == "Hello"
-    assert found.tool_calls == [{"name": "f", "args": {"a": 1}, "id": "c1", "type": "tool_call"}]
 
 
 def test_a2_a_damaged_row_does_not_take_the_session_along(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:

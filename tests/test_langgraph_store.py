@@ -235,18 +235,12 @@ def test_nonsense_is_refused_before_anything_is_written(op: Any) -> None:
     assert everything(store) == {(BOB, "k"): {}}
 
 
-def test_settings_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="not both"):
-        LongTermStore("memory:", store=MemoryStore())
-    with pytest.raises(ConfigurationError, match="list of paths"):
-        make(MemoryStore(), fields="text")
-    with pytest.raises(ConfigurationError, match="minutes above 0"):
-        make(MemoryStore(), ttl={"default_ttl": -1})
-
-
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
+        ({"url": "memory:"}, "not both"),
+        ({"fields": "text"}, "list of paths"),
+        ({"ttl": {"default_ttl": -1}}, "minutes above 0, not -1$"),
         ({"index": "memory:"}, r"open_vectors\(url, embedder\) gives, or a dictionary with \"embed\", not str$"),
         ({"index": {"dims": 3, "fields": ["text"]}}, "needs an embedding model"),
         ({"index": {"embed": toy(), "distance_type": "l2"}}, "has no distance_type, but dims, embed, fields$"),

@@ -65,6 +65,9 @@ def make(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) -> It
         yield build
 
 
+make_target = make  # once more, for stores of each kind beside those of each other
+
+
 @pytest.fixture
 def store(make: Callable[[str], Any]) -> Any:
     return make("one")
@@ -502,18 +505,9 @@ def fill(store: Any, clock: FakeClock) -> None:
     WorkingMemory(store, ttl=None, clock=clock).store("c", {"k": 1})
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
-def target(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock, redis_server: RedisServer, key_prefix: str
-) -> Iterator[Any]:
-    if request.param == "memory":
-        store: Store = MemoryStore(clock=clock)
-    elif request.param == "sqlite":
-        store = SQLiteStore(tmp_path / "target.db", clock=clock)
-    else:
-        store = RedisStore(redis_server.url(), prefix=f"{key_prefix}target:", clock=clock)
-    yield store
-    store.close()
+@pytest.fixture
+def target(make_target: Callable[[str], Any]) -> Any:
+    return make_target("target")
 
 
 async def test_all_is_moved(make: Callable[[str], Any], target: Any, clock: FakeClock) -> None:

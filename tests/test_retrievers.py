@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from typing import Any, cast
 
@@ -11,11 +10,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import ConfigurableField
 from langchain_tests.integration_tests import RetrieversIntegrationTests
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ToolCallBlock
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor import LongContextReorder, SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -27,9 +25,8 @@ from llama_index.core.vector_stores.types import FilterCondition, FilterOperator
 from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, open_index
-from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.langchain import LongTermRetriever as LangChainRetriever
-from langmem_adapters.llamaindex import BrainChatStore, BrainRetriever, from_message, to_message
+from langmem_adapters.llamaindex import BrainChatStore, BrainRetriever
 from langmem_adapters.llamaindex import LongTermRetriever as LlamaIndexRetriever
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.protocols import Store
@@ -548,42 +545,3 @@ def test_recall_never_repeats_the_window_and_is_never_stored_again(any_store: St
     distinct = {f"Question {n} about the shed" for n in range(50)} | {"Behind the house, as you said."}
     assert set(texts) == distinct
     assert memory.count() <= len(distinct)
-
-
-# --- one memory, two frameworks -----------------------------------------------------------------------------
-
-_PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-
-
-CHATS = [
-    ChatMessage(role="system", content="Be kind."),
-    ChatMessage(role="user", blocks=[TextBlock(text="What is this?"), ImageBlock(image=base64.b64decode(_PICTURE))]),
-    ChatMessage(role="assistant", blocks=[ToolCallBlock(tool_call_id="c1", tool_name="look", tool_kwargs={"x": 1})]),
-    ChatMessage(role="tool", content="a cat", additional_kwargs={"tool_call_id": "c1"}),
-    ChatMessage(role="assistant", content="It is a cat."),
-]
-
-
-def test_what_langchain_wrote_is_read_through_llamaindex(any_store: Store) -> None:
-    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_PICTURE}"}}
-    BrainChatMessageHistory("session", store=any_store).add_messages(
-        [
-            SystemMessage("Be kind."),
-            HumanMessage([{"type": "text", "text": "What is this?"}, picture]),
-            AIMessage("", tool_calls=[{"name": "look", "args": {"x": 1}, "id": "c1"}]),
-            ToolMessage("a cat", tool_call_id="c1"),
-            AIMessage("It is a cat."),
-        ]
-    )
-    assert [from_message(message) for message in BrainMemory(any_store, "session").messages()] == CHATS
-    assert [node.text for node in BrainRetriever("session", store=any_store).retrieve("cat")] == ["It is a cat."]
-
-
-def test_what_llamaindex_wrote_is_read_through_langchain(any_store: Store) -> None:
-    brain = BrainMemory(any_store, "session")
-    brain.add_messages([to_message(chat) for chat in CHATS])
-    assert [from_message(message) for message in brain.messages()] == CHATS
-    found = BrainChatMessageHistory("session", store=any_store).messages
-    assert [message.type for message in found] == ["system", "human", "ai", "tool", "ai"]
-    assert found[1].content_blocks[1]["type"] == "image"
-    assert found[2].tool_calls[0]["id"] == found[3].tool_call_id == "c1"  # type: ignore[attr-defined]

@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel, FakeListChatModel, GenericFakeChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, Generation
-from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 
 from langmem_adapters import ConfigurationError, Experience, ModelError, StoreUnavailable
 from langmem_adapters.embedding import Embedder
@@ -295,30 +292,6 @@ def test_thoughts_beside_an_answer_do_not_keep_it_from_being_served(build: Calla
     said = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Take a course."}]
     cache.update(prompt(ASKED), "m", [ChatGeneration(message=AIMessage(said))])  # type: ignore[arg-type]
     assert content(cache.lookup(prompt(ALIKE), "m")) == said
-
-
-def test_d3_an_agent_runs_its_tool_again_for_the_next_thread(build: Callable[..., ExperienceCache]) -> None:
-    ran: list[int] = []
-
-    @tool
-    def clock() -> str:
-        """Tell the time."""
-        ran.append(len(ran))
-        return f"t{len(ran)}"
-
-    class Model(GenericFakeChatModel):
-        def bind_tools(self, *_: Any, **__: Any) -> Any:
-            return self
-
-    said: list[AIMessage | str] = []
-    for n in (1, 2):
-        call = {"name": "clock", "args": {}, "id": f"c{n}"}
-        said += [AIMessage("", tool_calls=[call]), AIMessage(f"It is t{n}.")]
-    agent = create_agent(Model(messages=iter(said), cache=build()), [clock], checkpointer=InMemorySaver())
-    for n, question in enumerate((ASKED, ALIKE), start=1):
-        state = agent.invoke({"messages": [HumanMessage(question)]}, {"configurable": {"thread_id": str(n)}})
-        assert state["messages"][-1].content == f"It is t{n}."
-    assert len(ran) == 2
 
 
 # --- switches, judges, forgetting ---------------------------------------------------------------------------
