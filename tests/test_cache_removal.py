@@ -153,23 +153,6 @@ def test_a_request_that_says_nothing_is_refused_and_removes_nothing(any_store: S
 # --- bounds
 
 
-def test_no_more_entries_are_kept_than_was_said(any_store: Store) -> None:
-    cache = ExperienceCache(store=any_store, max_entries=5)
-    for n in range(40):
-        cache.update(f"p{n}", "m", answer(str(n)))
-        assert cache.pool.count() <= 5
-    assert said(cache.lookup("p39", "m")) == "39"
-    assert cache.stats()["evicted"] == 40 - cache.pool.count()
-
-
-def test_no_more_bytes_are_kept_than_was_said(any_store: Store) -> None:
-    cache = ExperienceCache(store=any_store, max_bytes=3000)
-    for n in range(30):
-        cache.update(f"p{n}", "m", answer("x" * 500))
-    kept = any_store.get(("experience", "", "", "langchain"))
-    assert 0 < sum(len(data) for key, data in kept.items() if "\0" not in key) <= 3000
-
-
 @pytest.mark.parametrize("bounds", [{"max_entries": 0}, {"max_bytes": 0}])
 def test_bounds_are_above_nothing(any_store: Store, bounds: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="max_"):

@@ -330,16 +330,6 @@ def test_a_failed_run_leaves_no_half_of_a_turn_and_is_made_up_for() -> None:
     assert texts(ours.brain("s", user="ada").messages()) == ["one", "ok: one", "two", "ok: two"]
 
 
-def test_a_thread_that_was_there_before_the_middleware_is_recorded_once() -> None:
-    model, saver, ours = Scripted(), InMemorySaver(), memory()
-    ask(create_agent(model, checkpointer=saver), "one")
-    agent = create_agent(model, middleware=[ours], checkpointer=saver)
-    ask(agent, "two")
-    ask(agent, "three")
-    said = [text for word in ("one", "two", "three") for text in (word, f"ok: {word}")]
-    assert texts(ours.brain("s", user="ada").messages()) == said
-
-
 def test_compacted_messages_do_not_come_back_from_the_thread() -> None:
     model, ours = Scripted(), memory(model=summarise, summarize_at=60, summarize_in="inline")
     agent = create_agent(model, middleware=[ours], checkpointer=InMemorySaver())

@@ -248,6 +248,7 @@ def test_a_thread_that_had_no_memory_until_now() -> None:
     for n in (2, 3):
         chat.ask(f"q{n}")
     assert chat.shown == ["q0", "answer 1", "q1", "answer 2", "q2", "answer 3", "q3"]
+    assert chat.stored == [*chat.shown, "answer 4"]
 
 
 def test_an_edited_message_in_the_thread_itself() -> None:
