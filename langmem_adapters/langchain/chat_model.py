@@ -319,7 +319,7 @@ def _answers(cache: ExperienceCache, wait: float, output_version: str | None) ->
 
 def _shown(messages: list[BaseMessage], told: Request | None) -> list[BaseMessage]:
     """What the model is shown of a request: with examples, where some were put into it."""
-    return messages if told is None else with_examples(messages, told[-1])
+    return messages if told is None else with_examples(messages, told[-1])  # a plain tuple, once it has examples
 
 
 def _result(generations: list[ChatGeneration]) -> ChatResult:
