@@ -146,12 +146,9 @@ class _Manager:
 
     def _store(self, source: Any) -> Flow[str]:
         given = _read(source, data_for="store")
-        yield from self._kept(given, given.texts, given.metadata)
+        newest, keep = given.texts[-self._keep :], self._keep
+        yield from self._memory.store_flow(given.conversation_id, newest, given.memory_type, given.metadata, keep=keep)
         return given.key
-
-    def _kept(self, given: _Input, texts: list[str], metadata: dict[str, Any] | None) -> Flow[None]:
-        place, newest = (given.conversation_id, given.memory_type), texts[-self._keep :]
-        yield from self._memory.store_flow(place[0], newest, place[1], metadata, keep=self._keep)
 
     def _retrieve(self, source: Any) -> Flow[list[Any]]:
         given = _read(source)

@@ -293,10 +293,10 @@ class _Erasure:
 def _counted(store: Store, namespace: Namespace) -> Counter[str]:
     """What is in a namespace of the store, by keys alone: it may be encrypted."""
     kind = namespace[0]
-    page = store.scan(namespace, limit=0)
-    keys = list(store.get(namespace)) if kind != "working" else []
+    total = store.scan(namespace, limit=0).total
     if kind == "working":
-        return Counter(working=page.total)
+        return Counter(working=total)
+    keys = list(store.get(namespace))
     if kind == "longterm":
         return Counter(memories=sum("\0" not in key for key in keys))  # beside them there is a mark, with a NUL
     if kind == "experience":
@@ -307,6 +307,6 @@ def _counted(store: Store, namespace: Namespace) -> Counter[str]:
         # Beside items, whose keys are encoded names, there is a census; the tree has no items.
         return Counter(items=sum(namespace[2] == "items" and key.endswith("/") for key in keys))
     facts = sum(key.startswith(KNOWLEDGE) for key in keys)
-    exists, summary = int(bool(page.total or keys)), int(SUMMARY in keys)
-    messages = page.total + sum(key.startswith(ARCHIVE) for key in keys)
+    exists, summary = int(bool(total or keys)), int(SUMMARY in keys)
+    messages = total + sum(key.startswith(ARCHIVE) for key in keys)
     return Counter(sessions=exists, messages=messages, knowledge=facts, summaries=summary)

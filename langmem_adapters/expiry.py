@@ -83,6 +83,14 @@ class Expiring:
         yield from step(self._store.write, self._namespace, ttl=ttl, **change)
         yield from self._carry_along(ttl)
 
+    def try_write(self, **change: Any) -> Flow[bool]:
+        """:meth:`write`; False, where another writer was quicker and nothing has changed."""
+        try:
+            yield from self.write(**change)
+        except Conflict:
+            return False
+        return True
+
     def scan(self, *, keys: Sequence[str] = (), **bounds: Any) -> Flow[Page]:
         """:meth:`Store.scan`."""
         page = yield from step(self._store.scan, self._namespace, keys=[*keys, *self._keys], **bounds)

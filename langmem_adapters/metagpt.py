@@ -16,7 +16,7 @@ from langmem_adapters.codec import decode, encode, plain
 from langmem_adapters.conversation.log import brain_namespace, entry_id
 from langmem_adapters.conversation.session import KNOWLEDGE, behind_known
 from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary
-from langmem_adapters.errors import Conflict, SerializationError
+from langmem_adapters.errors import SerializationError
 from langmem_adapters.expiry import Expiring
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
@@ -98,11 +98,8 @@ def import_flow(session: Expiring, blob: str | bytes) -> Flow[int]:
         if after == before:
             return 0
         put[METAGPT] = encode(after.model_dump())
-        try:
-            yield from session.write(put=put, append=entries, guard={key: values.get(key) for key in put})
-        except Conflict:
-            continue  # somebody else imports, or summarises, at this moment
-        return len(entries)
+        if (yield from session.try_write(put=put, append=entries, guard={key: values.get(key) for key in put})):
+            return len(entries)  # else somebody else imports, or summarises, at this moment
 
 
 def _parse(blob: str | bytes) -> _Memory:

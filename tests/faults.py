@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from langmem_adapters import StoreUnavailable
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 
-__all__ = ["CROWD", "Down", "Overtaken", "Refusing", "Unplugged", "on_threads"]
+__all__ = ["CROWD", "Down", "Overtaken", "Refusing", "Slow", "Unplugged", "on_threads"]
 
 CROWD = 50
 """Callers at once."""
@@ -34,6 +35,18 @@ class Refusing(MemoryStore):
         if self.reason:
             raise StoreUnavailable(self.reason)
         super().write(*args, **kwargs)
+
+
+class Slow(MemoryStore):
+    """A store that takes its time to read values."""
+
+    def __init__(self, seconds: float = 0.05) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def get(self, *args: Any, **kwargs: Any) -> dict[str, bytes]:
+        time.sleep(self.seconds)
+        return super().get(*args, **kwargs)
 
 
 class Overtaken:

@@ -32,9 +32,7 @@ from pydantic import create_model
 from langmem_adapters import WorkingMemory, arshai, open_store, stores
 from langmem_adapters.arshai import InMemoryManager, MemoryText, RedisWorkingMemoryManager
 from langmem_adapters.errors import ConfigurationError, StoreUnavailable
-from langmem_adapters.keys import Namespace
-from langmem_adapters.protocols import Page, Store
-from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.protocols import Store
 from langmem_adapters.testing import FakeClock
 from langmem_adapters.working import TWELVE_HOURS
 from tests.interleaved_world import Part, World, processes
@@ -284,22 +282,6 @@ def test_an_update_of_nothing_changes_nothing(manager: Any, host: Host, caplog: 
     assert manager.retrieve(host.input()) == []
 
 
-def test_an_update_brings_nothing_back_that_was_deleted_meanwhile(host: Host) -> None:
-    class Overtaken(MemoryStore):
-        looks = 0
-
-        def scan(self, namespace: Namespace, **bounds: Any) -> Page:
-            self.looks += 1
-            if self.looks == 2:
-                self.clear(namespace)
-            return super().scan(namespace, **bounds)
-
-    manager = arshai._Manager(Overtaken(), TWELVE_HOURS, time.time)
-    manager.store(host.input("private"))
-    manager.update(host.input("a", "b"))
-    assert manager.retrieve(host.input()) == []
-
-
 @pytest.mark.parametrize("other", ["delete", "expire", "retrieve", "update"])
 def test_an_update_of_several_texts_is_there_at_once_or_not_at_all(other: str, host: Host) -> None:
     def manager(world: World) -> Any:
@@ -323,7 +305,8 @@ def test_an_update_of_several_texts_is_there_at_once_or_not_at_all(other: str, h
     def check(outcome: Outcome) -> None:
         outcome.done()
         found = read(outcome.store)
-        assert len({*found} & {"a", "b"}) == 2 or not found or other == "update"
+        assert len({*found} & {"a", "b"}) == 2 or other == "update" or not found
+        assert other not in {"delete", "expire"} or not found
         assert other != "update" or len(found) == 2
         assert other != "retrieve" or outcome.results[1] in (["old"], ["b", "a"])
 

@@ -153,23 +153,6 @@ def test_a_request_that_says_nothing_is_refused_and_removes_nothing(any_store: S
 # --- bounds
 
 
-def test_no_more_entries_are_kept_than_was_said(any_store: Store) -> None:
-    cache = ExperienceCache(store=any_store, max_entries=5)
-    for n in range(40):
-        cache.update(f"p{n}", "m", answer(str(n)))
-        assert cache.pool.count() <= 5
-    assert said(cache.lookup("p39", "m")) == "39"
-    assert cache.stats()["evicted"] == 40 - cache.pool.count()
-
-
-def test_no_more_bytes_are_kept_than_was_said(any_store: Store) -> None:
-    cache = ExperienceCache(store=any_store, max_bytes=3000)
-    for n in range(30):
-        cache.update(f"p{n}", "m", answer("x" * 500))
-    kept = any_store.get(("experience", "", "", "langchain"))
-    assert 0 < sum(len(data) for key, data in kept.items() if "\0" not in key) <= 3000
-
-
 @pytest.mark.parametrize("bounds", [{"max_entries": 0}, {"max_bytes": 0}])
 def test_bounds_are_above_nothing(any_store: Store, bounds: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="max_"):
@@ -183,12 +166,7 @@ def test_what_has_to_go_goes_from_the_semantic_mode_too(any_store: Store, index:
     kept = any_store.get(("experience", "", "", "langchain"))  # a look-up would tidy up by itself
     left = [word for word in WORDS if request_key(prompt(f"Where is the {word}?"), "m") in kept]
     assert 0 < len(left) <= 3
-    texts = {
-        data.decode()
-        for namespace in any_store.namespaces(("experience", "", "", "langchain", "semantic"))
-        for data in any_store.get(namespace).values()
-    }
-    assert {word for word in WORDS for text in texts if word in text} == set(left)
+    assert {word for word in WORDS for text in texts_of(any_store) if word in text} == set(left)
     for word in WORDS:
         assert said(cache.lookup(prompt(f"The {word}, where is it?"), "m")) == (word if word in left else None)
     (namespace,) = any_store.namespaces(("experience", "", "", "langchain", "semantic"))

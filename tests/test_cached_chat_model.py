@@ -1158,6 +1158,8 @@ def test_an_outage_of_the_store_does_not_touch_the_call(way: str, caplog: pytest
     assert [record.message for record in caplog.records] == [
         "the model call goes on without its cache: StoreUnavailable: nobody answers"
     ]
+    with pytest.raises(StoreUnavailable):
+        WAYS[way](CachedChatModel(Scripted(), ExperienceCache(store=Down(), on_error="raise")))
 
 
 def test_c8_one_asks_for_all_while_the_store_is_away() -> None:
@@ -1174,13 +1176,6 @@ def test_c8_one_asks_for_all_while_the_store_is_away() -> None:
     ages = [message.response_metadata["cache_age"] for message in got if "cache" in message.response_metadata]
     assert len(ages) == CROWD - 1
     assert max(ages) < 60
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_an_outage_is_raised_if_that_is_wanted(way: str) -> None:
-    model = CachedChatModel(Scripted(), ExperienceCache(store=Down(), on_error="raise"))
-    with pytest.raises(StoreUnavailable):
-        WAYS[way](model)
 
 
 def test_an_answer_that_cannot_be_stored_is_given_and_not_kept() -> None:
@@ -1532,16 +1527,6 @@ def test_wrong_settings_are_told() -> None:
     with pytest.raises(AttributeError, match="no_such"):
         cached.no_such  # noqa: B018
     assert cached.responses == ["a"]
-
-
-def test_a_store_of_an_own_file_outlives_the_process_object(tmp_path: Path) -> None:
-    asked = []
-    for _ in range(2):
-        inner = Scripted()
-        model = CachedChatModel(inner, ExperienceCache(store=SQLiteStore(tmp_path / "a.db")))
-        assert streamed(model).content == "Hello there!"
-        asked.append(inner.asked)
-    assert asked == [1, 0]
 
 
 def test_a_model_of_generators_is_asked_once() -> None:

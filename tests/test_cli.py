@@ -192,17 +192,12 @@ def test_eval(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     fitted = run("eval", file, "--url", url, "--user", "ada", "--fit", "--save", weights).stdout
     assert re.search(r"becomes [\d.]+: (better|no clear difference|worse)\n", fitted)
     LongTermMemory(ada.store, open_index(url), user="ada", weights=json.loads(weights.read_text()))
-    assert "line 1" in fails("eval", _written(tmp_path / "wrong.jsonl", "{"), "--url", url, "--user", "ada")
+    assert "line 1" in fails("eval", written(tmp_path / "wrong.jsonl", "{"), "--url", url, "--user", "ada")
     assert "--fit" in fails("eval", file, "--url", url, "--user", "ada", "--save", tmp_path / "none.json")
     own = tmp_path / "memory.db"
     said = fails("eval", file, "--url", url, "--user", "ada", "--fit", "--save", own)
     assert said == f"{own} is the store itself: give the weights a file of its own"
     assert ada.count() == 2
-
-
-def _written(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
 
 
 def test_recall_of_a_session_without_a_user(url: str) -> None:
@@ -296,15 +291,7 @@ def test_progress_is_for_terminals(tmp_path: Path) -> None:
     assert pipe.getvalue() == ""
     ours, theirs = pty.openpty()
     file = written(tmp_path / "chat.json", CHAT)
-    command = [
-        sys.executable,
-        "-m",
-        "langmem_adapters",
-        "import",
-        str(file),
-        "--url",
-        f"sqlite:///{tmp_path}/m.db",
-    ]
+    command = [sys.executable, "-m", "langmem_adapters", "import", str(file), "--url", f"sqlite:///{tmp_path}/m.db"]
     environment = {**os.environ, "TERM": "xterm"}
     subprocess.run(command, stderr=theirs, stdout=subprocess.PIPE, cwd=ROOT, check=True, timeout=60, env=environment)
     assert b"importing" in os.read(ours, 65536)
@@ -393,14 +380,6 @@ def test_an_interrupted_export_leaves_no_file(url: str, tmp_path: Path, earlier:
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "File too large" in done.stderr
     assert [path.read_text() for path in folder.iterdir()] == ([earlier] if earlier else [])
-
-
-def test_jsonl_messages_without_ids_are_added_once(url: str, tmp_path: Path) -> None:
-    line = json.dumps({"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": "user", "content": "Hi"}})
-    file = written(tmp_path / "chat.jsonl", f"{line}\n\n{line}\n")
-    assert run("import", file, "--url", url).stdout == "2 of 2 messages were new, in 1 sessions.\n"
-    assert run("import", file, "--url", url).stdout.startswith("0 of 2 messages were new")
-    assert [message.content for message in messages(url, "s")] == ["Hi", "Hi"]
 
 
 @pytest.mark.parametrize("compress", [False, True])

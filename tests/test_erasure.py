@@ -352,30 +352,6 @@ class Refusing(LexicalIndex):
         super().clear(namespace)
 
 
-class Beside(MemoryStore):
-    """While a node of the tree is looked at, somebody adds an item of another user."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.then: Callable[[], None] | None = None
-
-    def write(self, namespace: Namespace, **change: Any) -> None:
-        if self.then is not None and namespace == ("langgraph", "", "tree", "memories"):
-            then, self.then = self.then, None
-            then()
-        super().write(namespace, **change)
-
-
-def test_an_item_that_another_adds_meanwhile_is_listed() -> None:
-    store = Beside()
-    items = LongTermStore(store=store)
-    items.put(("memories", "ada"), "k", {"a": "b"})
-    store.then = lambda: items.put(("memories", "bob"), "k", {"a": "b"})
-    delete_user(store, user="ada")
-    assert store.then is None
-    assert items.list_namespaces() == [("memories", "bob")]
-
-
 # --- LangGraph ----------------------------------------------------------------------------------------------
 
 

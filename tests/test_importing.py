@@ -36,12 +36,7 @@ from langmem_adapters.llamaindex import from_message as to_llamaindex
 from langmem_adapters.metagpt import METAGPT
 from langmem_adapters.model import Message
 from tests.allocations import traced
-from tests.test_cli import fails, messages, run
-
-
-def written(path: Path, content: Any) -> Path:
-    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    return path
+from tests.test_cli import fails, run, written
 
 
 def only(path: Path, **settings: Any) -> list[Message]:
@@ -271,15 +266,6 @@ def test_what_was_spoken_to_chatgpt_is_what_was_said(tmp_path: Path) -> None:
     assert spoken.messages()[0].metadata == {"content_type": "multimodal_text", "parts": [heard, recording]}
 
 
-def test_chatgpt_by_the_command_line(tmp_path: Path, url: str) -> None:
-    file = written(tmp_path / "conversations.json", [talk(node("q", "root"), node("a", "q", "assistant"))])
-    for new in (2, 0):
-        said = run("import", file, "--url", url, "--user", "ada").stdout
-        assert said == f"{new} of 2 messages were new, in 1 sessions.\n"
-    assert [message.text for message in messages(url, "talk-1", "ada")] == ["says q", "says a"]
-    assert "A talk" in run("sessions", "--url", url, "--user", "ada").stdout
-
-
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
@@ -342,11 +328,8 @@ def test_metagpts_collections_are_sessions(tmp_path: Path, url: str) -> None:
     assert second.metadata[METAGPT]["sent_from"] == "Mike"
     assert "metagpt.actions" not in sys.modules
     assert {each: each.read_bytes() for each in path.rglob("*") if each.is_file()} == before
-
     for new in (2, 0):
-        said = run("import", path, "--long-term", "--url", url, "--user", "ada").stdout
-        assert said == f"{new} of 2 messages were new, in 1 sessions.\n"
-    assert "first bike" in run("recall", "bike", "--url", url, "--user", "ada").stdout
+        assert run("import", path, "--url", url).stdout == f"{new} of 2 messages were new, in 1 sessions.\n"
 
 
 def test_a_large_collection_is_read_whole(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from langchain.agents import create_agent
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (
     AIMessage,
-    AIMessageChunk,
     BaseMessage,
     ChatMessage,
     FunctionMessage,
@@ -25,7 +24,6 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
-from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
@@ -101,21 +99,6 @@ def test_a1_in_a_fresh_process(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code, url], check=False).returncode == 0
 
 
-def test_a1_a_streamed_chunk_comes_back_as_the_whole_message(any_store: Store) -> None:
-    chunks = [
-        AIMessageChunk(content="Hel", id="r1"),
-        AIMessageChunk(content="lo", id="r1"),
-        AIMessageChunk(content="", id="r1", tool_call_chunks=[{"name": "f", "args": '{"a"', "id": "c1", "index": 0}]),
-        AIMessageChunk(content="", id="r1", tool_call_chunks=[{"name": None, "args": ": 1}", "id": None, "index": 0}]),
-    ]
-    whole = add_ai_message_chunks(*chunks)
-    history(any_store).add_message(whole)
-    (found,) = history(any_store).messages
-    assert type(found) is AIMessage
-    assert found.content == "Hello"
-    assert found.tool_calls == [{"name": "f", "args": {"a": 1}, "id": "c1", "type": "tool_call"}]
-
-
 def test_a2_a_damaged_row_does_not_take_the_session_along(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
     ours = history(any_store)
     ours.add_messages([HumanMessage("one"), AIMessage("two")])
@@ -131,15 +114,6 @@ def test_a2_a_damaged_row_does_not_take_the_session_along(any_store: Store, capl
     assert "damaged" in caplog.text
     assert "usage_metadata" in caplog.text
     assert "kept" not in caplog.text
-
-
-def test_a4_order_of_a_batch_and_of_single_writes_under_a_frozen_clock(any_store: Store) -> None:
-    brain = BrainMemory(any_store, "session", clock=lambda: 1.0)
-    ours = BrainChatMessageHistory(brain=brain)
-    ours.add_messages([HumanMessage(str(n)) for n in range(1000)])
-    for n in range(1000, 1200):
-        ours.add_message(HumanMessage(str(n)))
-    assert [message.content for message in ours.messages] == [str(n) for n in range(1200)]
 
 
 async def test_a5_async_twins_do_the_same(any_store: Store) -> None:
@@ -756,13 +730,6 @@ def test_sessions_users_and_tenants_are_kept_apart(any_store: Store) -> None:
     for session, user, tenant in scopes:
         found = BrainChatMessageHistory(session, store=any_store, user=user, tenant=tenant).messages
         assert [m.content for m in found] == [f"{session}/{user}/{tenant}"]
-
-
-def test_ten_kilobytes_of_session_id(any_store: Store) -> None:
-    name = "日本語/:*{}\0" * 1200
-    BrainChatMessageHistory(name, store=any_store).add_user_message("hello")
-    assert len(BrainChatMessageHistory(name, store=any_store).messages) == 1
-    assert BrainChatMessageHistory(name[:-1], store=any_store).messages == []
 
 
 @pytest.mark.parametrize(

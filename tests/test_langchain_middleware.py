@@ -181,19 +181,6 @@ def test_a_new_thread_of_the_same_session_is_shown_what_was_said_before() -> Non
     assert texts(model.seen[-1]) == ["one", "ok: one", "two", "ok: two", "three", "ok: three", "four"]
 
 
-def test_a_client_that_sends_the_whole_conversation_each_time() -> None:
-    model, ours = Scripted(), memory()
-    agent = create_agent(model, middleware=[ours])
-    transcript: list[tuple[str, str]] = []
-    for _ in range(4):
-        transcript.append(("user", "yes"))
-        turn: Any = {"messages": list(transcript)}
-        found = agent.invoke(turn, **of("ada", "s"))
-        transcript.append(("assistant", found["messages"][-1].text))
-    assert texts(ours.brain("s", user="ada").messages()) == ["yes", "ok: yes"] * 4
-    assert texts(model.seen[-1]) == ["yes", "ok: yes"] * 3 + ["yes"]
-
-
 def test_a_cleared_session_leaves_the_thread_as_it_is() -> None:
     model, ours = Scripted(), memory()
     agent = create_agent(model, middleware=[ours], checkpointer=InMemorySaver())
@@ -341,16 +328,6 @@ def test_a_failed_run_leaves_no_half_of_a_turn_and_is_made_up_for() -> None:
     assert texts(ours.brain("s", user="ada").messages()) == ["one", "ok: one"]
     ask(agent, "two")
     assert texts(ours.brain("s", user="ada").messages()) == ["one", "ok: one", "two", "ok: two"]
-
-
-def test_a_thread_that_was_there_before_the_middleware_is_recorded_once() -> None:
-    model, saver, ours = Scripted(), InMemorySaver(), memory()
-    ask(create_agent(model, checkpointer=saver), "one")
-    agent = create_agent(model, middleware=[ours], checkpointer=saver)
-    ask(agent, "two")
-    ask(agent, "three")
-    said = [text for word in ("one", "two", "three") for text in (word, f"ok: {word}")]
-    assert texts(ours.brain("s", user="ada").messages()) == said
 
 
 def test_compacted_messages_do_not_come_back_from_the_thread() -> None:

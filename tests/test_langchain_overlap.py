@@ -31,6 +31,14 @@ def words(messages: list[Message]) -> str:
 @pytest.mark.parametrize(
     ("history", "thread", "by", "count"),
     [
+        ("", "A", "answers", 0),
+        ("A", "A", "answers", 1),  # an unanswered question that is sent again
+        ("A a", "A", "answers", 0),  # the same question again is a new one
+        ("A a", "A a A", "answers", 2),
+        ("A a", "B", "answers", 0),
+        ("A a", "X x a C", "answers", 0),  # an answer alone is no proof
+        ("A a B b", "B b C", "answers", 2),  # the thread begins within the history
+        ("B b", "A a B b C", "answers", 4),  # the window of the history lies within the thread
         ("A ! a", "A a B", "answers", 2),  # the client does not show calls
         ("A ! a", "A ! B", "answers", 3),  # or nothing but the call
         ("A !", "A B", "answers", 1),  # nothing was said
@@ -77,6 +85,11 @@ def test_ids_count_where_the_words_are_the_same(history: str, thread: str, count
     assert known(said(history, "m"), said(thread, "m")) == count
     assert known_by_id(said(history, "m"), said(thread, "n"), Summary(text="", covers="n0")) == 1
     assert known_by_id(said(history), said(thread)) == 0
+
+
+def test_a_summary_is_known_by_the_message_that_it_ends_at() -> None:
+    assert known([], said("A a B", "m"), Summary(text="", covers="m1")) == 2
+    assert known([], said("A"), Summary(text="")) == 0
 
 
 def test_who_gives_back_ids_gives_back_answers() -> None:

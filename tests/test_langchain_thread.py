@@ -20,10 +20,8 @@ from langmem_adapters.langchain import (
     athread_to_history,
     history_to_thread,
     thread_to_history,
-    to_message,
 )
-from langmem_adapters.langchain.threads.overlap import joined, known
-from langmem_adapters.model import Summary
+from langmem_adapters.langchain.threads.overlap import joined
 from langmem_adapters.protocols import Store
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
@@ -206,31 +204,6 @@ def words(text: str, *, ids: bool = True) -> list[Message]:
         Message(id=f"{n}{letter}" if ids else "", role="user" if letter.isupper() else "assistant", content=letter)
         for n, letter in enumerate(text)
     ]
-
-
-@pytest.mark.parametrize(
-    ("history", "thread", "count"),
-    [
-        ("", "A", 0),
-        ("Aa", "A", 0),  # the same question again is a new one
-        ("Aa", "AaA", 2),
-        ("AaAa", "AaAaA", 4),
-        ("AaBb", "BbC", 2),  # the thread begins within the history
-        ("Bb", "AaBbC", 4),  # the window of the history lies within the thread
-        ("A", "A", 1),  # an unanswered question that is sent again
-        ("Aa", "B", 0),
-        ("Aa", "XxaC", 0),  # an answer alone is no proof
-    ],
-)
-def test_known_by_content(history: str, thread: str, count: int) -> None:
-    assert known(words(history, ids=False), words(thread, ids=False)) == count
-
-
-def test_known_by_id_or_by_the_summary() -> None:
-    thread = [to_message(message) for message in SAID]
-    assert known(thread[:2], [thread[1], *thread[2:]]) == 1
-    assert known([], thread, Summary(text="", covers="a1")) == 2
-    assert known([], [Message(role="user", content="x")], Summary(text="")) == 0
 
 
 @given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 5), st.booleans())

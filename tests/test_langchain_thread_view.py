@@ -13,9 +13,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langmem_adapters.langchain import BrainMemoryMiddleware
-from langmem_adapters.langchain.caching.storable import legible
 from langmem_adapters.langchain.threads import view
 from langmem_adapters.langchain.threads.overlap import joined
+from langmem_adapters.langchain.threads.storable import legible
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 from tests.agents import Scripted

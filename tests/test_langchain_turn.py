@@ -125,13 +125,6 @@ def test_a9_break_after_three_chunks(history: BrainChatMessageHistory, parser: S
     assert len(history.messages) == 4
 
 
-def test_a9_an_error_in_the_middle(history: BrainChatMessageHistory) -> None:
-    model = _Scripted(chunks=["In ", "the ", ValueError("the model broke")])
-    with pytest.raises(ValueError, match="the model broke"):
-        ask(history, PROMPT | model, "Where is my bike?")
-    assert told(history) == [("human", "Where is my bike?", False), ("ai", "In the ", True)]
-
-
 async def test_a9_a_cancelled_task(history: BrainChatMessageHistory) -> None:
     model = _Scripted(chunks=["In ", "the "])
     seen: list[str] = []
@@ -151,13 +144,6 @@ async def test_a9_a_cancelled_task(history: BrainChatMessageHistory) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert told(history) == [("human", "Where is my bike?", False), ("ai", "In the ", True)]
-
-
-def test_an_empty_stream(history: BrainChatMessageHistory) -> None:
-    with history.record_turn(HumanMessage("Hello?", name="Ada")) as turn:
-        assert list(turn.watch(iter(()))) == []
-    assert told(history) == [("human", "Hello?", False)]
-    assert history.messages[0].name == "Ada"
 
 
 def test_the_mark_comes_back_equal(history: BrainChatMessageHistory) -> None:

@@ -8,7 +8,6 @@ import enum
 import functools
 import json
 import logging
-import time
 import typing
 import uuid
 from collections import deque
@@ -42,6 +41,7 @@ from langmem_adapters.langgraph import ExperienceNodeCache
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
+from tests.faults import Slow
 from tests.loops import ticking
 
 NS = ("node", "a")
@@ -475,13 +475,6 @@ def test_each_key_that_is_asked_for_is_a_hit_or_a_miss_and_an_entry_whose_time_i
     assert [cache.stats()[name] for name in ("hits", "misses", "unreadable")] == [3, 2, 0]
 
 
-def test_what_has_expired_already_is_not_written(any_store: Store) -> None:
-    cache: Any = ExperienceNodeCache(store=any_store, on_error="raise")
-    cache.set({KEY: (1, 0), (NS, "good"): (2, 5)})
-    assert cache.get([KEY, (NS, "good")]) == {(NS, "good"): 2}
-    assert cache.stats()["stored"] == 1
-
-
 class Speaks:
     """A node that is an object, as LangGraph takes it."""
 
@@ -592,7 +585,7 @@ class _Json:
 
 @pytest.mark.parametrize("newer", [("new", 0), ("new", -1), ({"f": print}, None)], ids=["now", "before", "unwritable"])
 def test_an_answer_that_is_not_kept_takes_the_older_one_away(any_store: Store, newer: tuple[Any, int | None]) -> None:
-    cache: ExperienceNodeCache[Any] = ExperienceNodeCache(store=any_store)
+    cache: ExperienceNodeCache[Any] = ExperienceNodeCache(store=any_store, on_error="raise")
     key = (("node",), "key")
     cache.set({key: ("old", 60), (("node",), "other"): ("kept", 60)})
     cache.set({key: newer})
@@ -607,14 +600,8 @@ def test_what_would_never_be_read_again_is_refused(caplog: pytest.LogCaptureFixt
     assert "its serializer writes json, which is not read again" in caplog.text
 
 
-class _Slow(MemoryStore):
-    def get(self, *args: Any) -> dict[str, bytes]:
-        time.sleep(0.05)
-        return super().get(*args)
-
-
 async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:
-    cache: Any = ExperienceNodeCache(store=_Slow())
+    cache: Any = ExperienceNodeCache(store=Slow())
     await cache.aset({KEY: (1, None)})
     async with ticking() as late:
         assert await asyncio.gather(*(cache.aget([KEY]) for _ in range(10))) == [{KEY: 1}] * 10

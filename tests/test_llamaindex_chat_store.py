@@ -197,12 +197,6 @@ async def test_e5_memory_flushes_into_the_archive_by_status(any_store: Store) ->
     assert await mine.aget_all() == []
 
 
-async def test_e5_twenty_concurrent_puts_lose_nothing(any_store: Store) -> None:
-    mine = memory(any_store)
-    await asyncio.gather(*(mine.aput(message) for message in said(*map(str, range(20)))))
-    assert sorted(map(str, texts(await mine.aget())), key=int) == [str(n) for n in range(20)]
-
-
 async def test_e5_twenty_concurrent_puts_lose_nothing_while_the_oldest_leave(any_store: Store) -> None:
     mine = memory(any_store, token_limit=20, token_flush_size=2)
     await asyncio.gather(*(mine.aput(message) for message in said(*map(str, range(20)))))

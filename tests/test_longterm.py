@@ -576,16 +576,6 @@ def test_rebuild_and_flush_report_what_they_did(memory: LongTermMemory, index: L
     assert len(index.search(namespace, "bike", 10)) == 3
 
 
-def test_a_lost_index_is_made_anew_by_itself(any_store: Store, tmp_path: Path) -> None:
-    for n in range(2):
-        index = LexicalIndex(tmp_path / f"index-{n}.db")  # the second begins with nothing, as after rm
-        memory = LongTermMemory(any_store, index, user="ada")
-        if n == 0:
-            memory.add([user("My bike is red.")])
-        assert texts(memory.search("bike")) == ["My bike is red."]
-        index.close()
-
-
 def test_an_index_follows_a_store_that_was_cleared_elsewhere(
     memory: LongTermMemory, any_store: Store, index: LexicalIndex
 ) -> None:

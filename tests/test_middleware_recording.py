@@ -23,8 +23,8 @@ from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import words_of
 from langmem_adapters.flow import run
 from langmem_adapters.langchain import BrainMemoryMiddleware, from_message, thread_to_history, to_message
-from langmem_adapters.langchain.caching.storable import legible, storable
 from langmem_adapters.langchain.threads.recording import first_new
+from langmem_adapters.langchain.threads.storable import legible, storable
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore

@@ -248,6 +248,7 @@ def test_a_thread_that_had_no_memory_until_now() -> None:
     for n in (2, 3):
         chat.ask(f"q{n}")
     assert chat.shown == ["q0", "answer 1", "q1", "answer 2", "q2", "answer 3", "q3"]
+    assert chat.stored == [*chat.shown, "answer 4"]
 
 
 def test_an_edited_message_in_the_thread_itself() -> None:
@@ -349,14 +350,6 @@ def test_what_others_said_stays_in_view() -> None:
     other.ask("theirs again")
     assert other.shown[-1] == "theirs again"
     assert "mine" in other.shown
-
-
-def test_without_a_saver_nothing_is_taken_back() -> None:
-    ours, model = BrainMemoryMiddleware(store=MemoryStore()), Scripted(answer=counting())
-    agent = create_agent(model, middleware=[ours])
-    for n in range(3):
-        ask(agent, HumanMessage(f"q{n}", id="msg-0"))
-    assert texts(model.seen[-1]) == ["q0", "answer 1", "q1", "answer 2", "q2"]
 
 
 async def test_the_same_without_blocking() -> None:

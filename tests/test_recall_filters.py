@@ -287,13 +287,6 @@ def test_a_filter_for_what_is_no_session_finds_none(named: Any) -> None:
         assert retrieved(memory, both(MetadataFilter(key="session", value=named))) == []
 
 
-def test_two_filters_that_name_two_sessions_find_nothing() -> None:
-    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
-    memory.add([say("A bike.")], session="a")
-    memory.add([say("A bike, too.")], session="b")
-    assert LangChainRetriever(memory=memory, filter={"session": "a"}).invoke("bike", filter={"session": "b"}) == []
-
-
 def test_a_fair_share_takes_its_part() -> None:
     store = CountingStore()
     memory = LongTermMemory(store, open_index("memory:"), user="ada")

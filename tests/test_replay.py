@@ -143,11 +143,6 @@ def test_a_question_asks_for_no_summary() -> None:
     assert len(prompts) == found["x"].summaries
 
 
-def test_weights_of_ones_own_are_those_of_the_search() -> None:
-    with pytest.raises(ConfigurationError, match="no_such_signal"):
-        replay(talk(3), {"x": Configuration(recall_k=1, weights={"no_such_signal": 1.0})})
-
-
 def test_a_summary_that_fails_is_counted() -> None:
     def model(prompt: str) -> str:
         raise OSError(prompt)
@@ -464,6 +459,7 @@ def test_settings_that_do_not_go_together(settings_: dict[str, Any], said: str) 
         (talk(2), {"configurations": {}}, "at least one configuration"),
         (talk(2), {"configurations": {"x": Configuration(summarize_at=9)}}, "needs a model="),
         (talk(2), {"configurations": {"x": Configuration(memory_k=0)}}, "memory_k"),
+        (talk(2), {"configurations": {"x": Configuration(recall_k=1, weights={"no_such": 1.0})}}, "no_such"),
         (talk(2), {"questions": [ask("?", "m0", whose="eve")]}, "names one of the users"),
         (
             [*support("a"), Transcript("ada", "s", [line(user("a"), "s")])],

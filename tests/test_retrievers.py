@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from typing import Any, cast
 
@@ -11,11 +10,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import ConfigurableField
 from langchain_tests.integration_tests import RetrieversIntegrationTests
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock, ToolCallBlock
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor import LongContextReorder, SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -27,13 +25,13 @@ from llama_index.core.vector_stores.types import FilterCondition, FilterOperator
 from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, open_index
-from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.langchain import LongTermRetriever as LangChainRetriever
-from langmem_adapters.llamaindex import BrainChatStore, BrainRetriever, from_message, to_message
+from langmem_adapters.llamaindex import BrainChatStore, BrainRetriever
 from langmem_adapters.llamaindex import LongTermRetriever as LlamaIndexRetriever
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.faults import Slow
 from tests.loops import ticking
 
 SAID = [
@@ -104,15 +102,9 @@ def test_llamaindex_nodes_are_scored_and_best_first(any_store: Store) -> None:
     assert "message_id" not in nodes[0].node.get_content("llm")  # type: ignore[arg-type]
 
 
-class _SlowStore(MemoryStore):
-    def get(self, *args: Any) -> dict[str, bytes]:
-        time.sleep(0.2)
-        return super().get(*args)
-
-
 @pytest.mark.parametrize("kind", ["brain", "long-term"])
 async def test_e1_ten_retrievals_run_beside_each_other(kind: str) -> None:
-    store = _SlowStore()
+    store = Slow(0.2)
     if kind == "brain":
         BrainMemory(store, "session").add_talk(SAID[0])
         retriever: Any = BrainRetriever("session", store=store)
@@ -126,32 +118,16 @@ async def test_e1_ten_retrievals_run_beside_each_other(kind: str) -> None:
     assert all(nodes[0].text == SAID[0] for nodes in found)
 
 
-def test_a_query_engine_and_a_fusion_retriever_take_it(any_store: Store) -> None:
+def test_a_fusion_retriever_takes_it(any_store: Store) -> None:
     retriever = LlamaIndexRetriever(long_term(any_store))
     fused = QueryFusionRetriever([retriever], llm=MockLLM(), num_queries=1, similarity_top_k=2, use_async=False)
     assert fused.retrieve("bike")[0].text == SAID[0]
-    engine = RetrieverQueryEngine(retriever, get_response_synthesizer(llm=MockLLM()))
-    answer = engine.query("bike")
-    assert SAID[0] in str(answer)
-    assert answer.source_nodes[0].text == SAID[0]
 
 
 _users = st.sampled_from(["ada", "bob", "a", "", "ada/bob"])
 _words = st.lists(st.sampled_from(["shed", "bike", "house", "dog", "故乡", "the"]), min_size=1, max_size=4).map(
     " ".join
 )
-
-
-@given(st.lists(st.tuples(_users.filter(bool), _words), max_size=12), _users.filter(bool), _words, st.integers(1, 20))
-def test_e2_no_node_is_another_users(said: list[tuple[str, str]], user: str, query: str, k: int) -> None:
-    store, index = MemoryStore(), open_index("memory:")
-    for who, text in said:
-        LongTermMemory(store, index, user=who).add([Message(role="user", content=text, name=who)])
-    memory = LongTermMemory(store, index, user=user)
-    nodes = LlamaIndexRetriever(memory, similarity_top_k=k).retrieve(query)
-    assert {node.metadata["name"] for node in nodes} <= {user}
-    assert len(nodes) <= k
-    assert all(node.score is not None and 0 < node.score <= 1 for node in nodes)
 
 
 def test_e2_two_retrievers_on_one_store_and_index_do_not_mix() -> None:
@@ -422,6 +398,7 @@ def test_postprocessors_stand_on_top_in_a_query_engine(any_store: Store) -> None
     engine = RetrieverQueryEngine(retriever, get_response_synthesizer(llm=MockLLM()), node_postprocessors=processors)
     answer = engine.query("bike")
     assert [node.text for node in answer.source_nodes] == ["bike bike bike"]
+    assert "bike bike bike" in str(answer)
     assert "much else" not in str(answer)
 
 
@@ -439,7 +416,7 @@ async def test_e2_two_sessions_on_one_retriever_object_do_not_mix() -> None:
 
 @pytest.mark.parametrize("host", ["langchain", "llamaindex"])
 async def test_e1_the_loop_goes_on_while_a_search_is_slow(host: str) -> None:
-    memory = long_term(_SlowStore())
+    memory = long_term(Slow(0.2))
     memory.flush()
     retriever: Any = LangChainRetriever(memory=memory) if host == "langchain" else LlamaIndexRetriever(memory)
     search = retriever.ainvoke if host == "langchain" else retriever.aretrieve
@@ -568,67 +545,3 @@ def test_recall_never_repeats_the_window_and_is_never_stored_again(any_store: St
     distinct = {f"Question {n} about the shed" for n in range(50)} | {"Behind the house, as you said."}
     assert set(texts) == distinct
     assert memory.count() <= len(distinct)
-
-
-# --- one memory, two frameworks -----------------------------------------------------------------------------
-
-_PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-
-
-def test_what_langchain_wrote_is_read_through_llamaindex(any_store: Store) -> None:
-    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_PICTURE}"}}
-    BrainChatMessageHistory("session", store=any_store).add_messages(
-        [
-            SystemMessage("Be kind."),
-            HumanMessage([{"type": "text", "text": "What is this?"}, picture]),
-            AIMessage("", tool_calls=[{"name": "look", "args": {"x": 1}, "id": "c1"}]),
-            ToolMessage("a cat", tool_call_id="c1"),
-            AIMessage("It is a cat."),
-        ]
-    )
-    found = [from_message(message) for message in BrainMemory(any_store, "session").messages()]
-    roles = [message.role for message in found]
-    assert roles == [
-        MessageRole.SYSTEM,
-        MessageRole.USER,
-        MessageRole.ASSISTANT,
-        MessageRole.TOOL,
-        MessageRole.ASSISTANT,
-    ]
-    text, image = found[1].blocks
-    assert text == TextBlock(text="What is this?")
-    assert isinstance(image, ImageBlock)
-    assert image.resolve_image(as_base64=True).read() == _PICTURE.encode()
-    (call,) = [block for block in found[2].blocks if isinstance(block, ToolCallBlock)]
-    assert (call.tool_call_id, call.tool_name, call.tool_kwargs) == ("c1", "look", {"x": 1})
-    assert found[3].additional_kwargs["tool_call_id"] == "c1"
-    assert found[4].content == "It is a cat."
-    assert [node.text for node in BrainRetriever("session", store=any_store).retrieve("cat")] == ["It is a cat."]
-
-
-def test_what_llamaindex_wrote_is_read_through_langchain(any_store: Store) -> None:
-    chats = [
-        ChatMessage(role="system", content="Be kind."),
-        ChatMessage(
-            role="user", blocks=[TextBlock(text="What is this?"), ImageBlock(image=base64.b64decode(_PICTURE))]
-        ),
-        ChatMessage(
-            role="assistant",
-            blocks=[ToolCallBlock(tool_call_id="c1", tool_name="look", tool_kwargs={"x": 1})],
-        ),
-        ChatMessage(role="tool", content="a cat", additional_kwargs={"tool_call_id": "c1"}),
-        ChatMessage(role="assistant", content="It is a cat."),
-    ]
-    brain = BrainMemory(any_store, "session")
-    brain.add_messages([to_message(chat) for chat in chats])
-    assert [from_message(message) for message in brain.messages()] == chats
-    found = BrainChatMessageHistory("session", store=any_store).messages
-    assert [message.type for message in found] == ["system", "human", "ai", "tool", "ai"]
-    _, image = found[1].content_blocks
-    assert image["type"] == "image"
-    assert image["base64"] == _PICTURE
-    assert isinstance(found[2], AIMessage)
-    assert found[2].tool_calls == [{"name": "look", "args": {"x": 1}, "id": "c1", "type": "tool_call"}]
-    assert isinstance(found[3], ToolMessage)
-    assert found[3].tool_call_id == "c1"
-    assert found[4].text == "It is a cat."

@@ -369,16 +369,6 @@ def test_lines_without_ids_are_added_once(any_store: Store) -> None:
     assert [message.text for message in BrainMemory(any_store, "s").messages()] == ["yes", "yes"]
 
 
-def test_an_imported_session_expires_as_told() -> None:
-    source, clock = MemoryStore(), FakeClock()
-    BrainMemory(source, "s").add_talk("Hello")
-    store = MemoryStore(clock=clock)
-    sessions = Sessions(store, ttl=60)
-    sessions.import_(Sessions(source).export())
-    clock.advance(60)
-    assert names(sessions) == []
-
-
 def test_a_damaged_row_is_exported_as_far_as_it_can_be_read(any_store: Store) -> None:
     rows = [("1", b"\xff"), ("2", b'{"v":1,"id":"2","role":"user","content":"kept","tool_calls":5}')]
     any_store.append(brain_namespace(Scope(session="s")), rows)

@@ -169,14 +169,6 @@ def test_b3_a_model_that_says_too_much_does_not_make_the_next_prompt_grow(
     assert max(approximate_tokens(prompt) for prompt in model.prompts[:-1]) < 600
 
 
-@pytest.mark.parametrize("answer", ["", "I'm sorry, I can't help with that.", "Error code: 429 - too many requests"])
-def test_b2_no_answer_and_a_refusal_are_a_model_error_and_counted(answer: str) -> None:
-    completer = Completer(Scripted(answer))
-    with pytest.raises(ModelError):
-        run(Summarizer(completer).flow("so far", said("Hello")))
-    assert (completer.stats["calls"], completer.stats["failures"]) == (1, 1)
-
-
 class Chat(Scripted):
     """The same as a chat model would be asked."""
 

@@ -17,7 +17,7 @@ from langmem_adapters.conversation.tombstones import (
     with_deleted,
     with_departed,
 )
-from langmem_adapters.errors import ConfigurationError, Conflict
+from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.expiry import Expiring, Refresh
 from langmem_adapters.flow import Flow
 from langmem_adapters.keys import Namespace, fingerprint
@@ -200,17 +200,15 @@ class SessionLog:
             if not (back or others):
                 return 0
             again = {n: self._entry(message) for n, message in others.items()} | {n: entries[n] for n in later}
-            try:
-                yield from self.session.write(
-                    # so nobody removes them where they were
-                    put=with_departed(values, [there[ids[n]][1] for n in later]) if later else {},
-                    remove=[there[ids[n]][0] for n in back + later],
-                    append=[again[n] for n in sorted(again)],
-                    guard=unchanged(values),
-                )
-            except Conflict:
-                continue
-            return len(others)
+            done = yield from self.session.try_write(
+                # so nobody removes them where they were
+                put=with_departed(values, [there[ids[n]][1] for n in later]) if later else {},
+                remove=[there[ids[n]][0] for n in back + later],
+                append=[again[n] for n in sorted(again)],
+                guard=unchanged(values),
+            )
+            if done:
+                return len(others)
 
     def _look(self, ids: Collection[str]) -> Flow[tuple[list[tuple[Item, Message]], dict[str, bytes]]]:
         """The entries of these ids, newest first, and the values by which one sees whether others change them."""
@@ -267,13 +265,10 @@ class SessionLog:
         first = readable((yield from self.scan(limit=1)).items)
         created = {CREATED: encode(first[0][1].created_at if first else None)}
         begun = {**values, **created}
-        try:
-            yield from self.session.write(put=created, guard=unchanged(values))
+        if (yield from self.session.try_write(put=created, guard=unchanged(values))):
             if (yield from self.scan(after=items[0].seq - 1, limit=1)).items == items[:1]:
                 return begun
-            yield from self.session.write(delete=[CREATED], guard=unchanged(begun))
-        except Conflict:
-            pass  # others were quicker
+            yield from self.session.try_write(delete=[CREATED], guard=unchanged(begun))
         return None
 
     def _take_back(
@@ -317,12 +312,8 @@ class SessionLog:
         if begun is None:
             return False
         put = {**(put or {}), **(with_departed(values, (message for _, message in gone)) if remove else {})}
-        try:
-            removed = items if remove else []
-            yield from self.session.write(put=put, delete=delete, remove=removed, guard=unchanged(begun))
-        except Conflict:
-            return False
-        return True
+        removed = items if remove else []
+        return (yield from self.session.try_write(put=put, delete=delete, remove=removed, guard=unchanged(begun)))
 
     def scan(self, **bounds: Any) -> Flow[Page]:
         """Read the log; ``bounds`` as in :meth:`Store.scan`."""

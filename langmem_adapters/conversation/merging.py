@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import operator
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from langmem_adapters.conversation.export_lines import Line, dump
@@ -19,7 +18,7 @@ from langmem_adapters.conversation.tombstones import (
     have_been_deleted,
     have_departed,
 )
-from langmem_adapters.errors import Conflict, SerializationError
+from langmem_adapters.errors import SerializationError
 from langmem_adapters.expiry import EXPIRES, Expiring
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import Namespace
@@ -90,8 +89,7 @@ class Merge:
                 _log.warning("an imported summary is left out: the session has messages of which it does not tell")
                 return
             guard = {SUMMARY: None, DEPARTED: values.get(DEPARTED)}  # where it ends must not have left meanwhile
-            with suppress(Conflict):
-                yield from self._session.write(put={SUMMARY: summary}, guard=guard)
+            yield from self._session.try_write(put={SUMMARY: summary}, guard=guard)
 
     def _look(self, summary: bytes | None) -> Flow[tuple[dict[str, bytes], bool]]:
         """The session's messages of these ids, and whether the summary would hide another one."""
@@ -133,13 +131,12 @@ class Merge:
             append = [entry for entry, gone in zip(entries, left, strict=True) if not (gone or entry[0] in archived)]
             if not append:
                 return 0
-            try:  # what is deleted, archived or summarised at this moment must not come back
-                yield from self._session.write(append=append, guard={key: values.get(key) for key in _LEFT})
-            except Conflict:
-                continue
-            new = {id_ for id_, _ in append} - self._known
-            self._known |= new
-            return len(new)
+            # What is deleted, archived or summarised at this moment must not come back.
+            guard = {key: values.get(key) for key in _LEFT}
+            if (yield from self._session.try_write(append=append, guard=guard)):
+                new = {id_ for id_, _ in append} - self._known
+                self._known |= new
+                return len(new)
 
     def _entry(self, message: dict[str, Any], held: dict[str, bytes]) -> tuple[str, bytes]:
         id_, data = entry_id(message["id"]), dump(message)
@@ -188,11 +185,8 @@ class Merge:
             if not put:
                 return
             guard = {key: known.get(key) for key in (ARCHIVED, DELETED, *put)}
-            try:
-                yield from self._session.write(put=put, guard=guard)
-            except Conflict:
-                continue  # another writer was quicker
-            return
+            if (yield from self._session.try_write(put=put, guard=guard)):
+                return
 
 
 def _deleted(ids: list[str], values: Mapping[str, bytes], brought: Mapping[str, bytes]) -> list[bool]:

@@ -11,7 +11,7 @@ from langmem_adapters import text
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.conversation.log import CREATED, PAGE, WATCHED, SessionLog, readable
 from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary, said_in
-from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message, Recalled, Summary, salvage
 from langmem_adapters.protocols import Item
@@ -167,11 +167,8 @@ class Conversation(SessionLog):
         while entries:
             values = yield from self.session.get(None)
             put = behind_known(values, entries)
-            try:
-                yield from self.session.write(put=put, guard=dict.fromkeys(put))
-            except Conflict:
-                continue  # another writer took these places
-            return
+            if (yield from self.session.try_write(put=put, guard=dict.fromkeys(put))):
+                return  # else another writer took these places
 
     def get_knowledge(self) -> Flow[list[Message]]:
         """The facts, oldest first."""
@@ -186,11 +183,9 @@ class Conversation(SessionLog):
             values = yield from self.session.get([SUMMARY])
             old = read_summary(values.get(SUMMARY)) if summary else None
             new = (old or Summary(text="")).model_copy(update={"text": summary, "updated_at": self._clock()})
-            try:
-                yield from self.session.write(put={SUMMARY: new.to_bytes()}, guard={SUMMARY: values.get(SUMMARY)})
-            except Conflict:
-                continue  # it was replaced at this moment
-            return
+            guard = {SUMMARY: values.get(SUMMARY)}
+            if (yield from self.session.try_write(put={SUMMARY: new.to_bytes()}, guard=guard)):
+                return  # else it was replaced at this moment
 
     def set_title(self, title: str) -> Flow[None]:
         """Replace the title."""
@@ -206,12 +201,9 @@ class Conversation(SessionLog):
         after = newest[0].seq - 1 if newest else 0
         page = yield from self.scan(after=after, limit=1, keys=[TITLE, *WATCHED])
         begun = (yield from self.begun(newest, page.values)) if page.items == newest else None
-        try:
-            if begun is not None and TITLE not in begun:
-                guard = {TITLE: None, CREATED: begun.get(CREATED)}
-                yield from self.session.write(put={TITLE: encode(title)}, guard=guard)
-        except Conflict:
-            pass
+        if begun is not None and TITLE not in begun:
+            guard = {TITLE: None, CREATED: begun.get(CREATED)}
+            yield from self.session.try_write(put={TITLE: encode(title)}, guard=guard)
         return (yield from self.get_title())
 
     def get_summary(self) -> Flow[Summary | None]:

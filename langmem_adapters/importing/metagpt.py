@@ -62,11 +62,10 @@ def read_collections(path: Path) -> list[Transcript]:
         if not (copy / "chroma.sqlite3").is_file():
             raise SerializationError("there is no Chroma database in this folder")
         try:
-            client = chromadb.PersistentClient(str(copy), Settings(anonymized_telemetry=False))
-            names = sorted(getattr(each, "name", str(each)) for each in client.list_collections())
+            client: Any = chromadb.PersistentClient(str(copy), Settings(anonymized_telemetry=False))
+            names = sorted(each.name for each in client.list_collections())
             entries = {name: _entries(client.get_collection(name, embedding_function=None)) for name in names}
-            if hasattr(client, "close"):  # early versions have none
-                client.close()
+            client.close()
         except (ChromaError, ValueError, RuntimeError) as error:
             raise SerializationError(f"Chroma cannot read it ({type(error).__name__})") from error
     found = [_session(name, each) for name, each in entries.items()]

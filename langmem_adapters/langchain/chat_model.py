@@ -10,7 +10,7 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackMana
 from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import BaseMessage
-from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from pydantic import Field, PrivateAttr
 from typing_extensions import Self
@@ -19,7 +19,7 @@ from langmem_adapters.annotations import signature_of
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.single_flight.asking import CachedModel
 from langmem_adapters.langchain.cache import ExperienceCache
-from langmem_adapters.langchain.caching.answers import Answers, Examples, Request
+from langmem_adapters.langchain.caching.answers import Answers, Request
 from langmem_adapters.langchain.caching.chunks import as_reported, pieces
 from langmem_adapters.langchain.caching.classes import with_fields
 from langmem_adapters.langchain.caching.current import as_it_is_now, asking, with_untold
@@ -123,15 +123,14 @@ class CachedChatModel(CachedModel, BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        def ask(examples: Examples) -> ChatResult:
+        def ask(told: Request | None) -> ChatResult:
             if limiter := self.wrapped.rate_limiter:
                 limiter.acquire(blocking=True)
             call = self.wrapped._generate  # noqa: SLF001 - what a chat model implements
             with asking(self.wrapped):
-                return call(with_examples(messages, examples), stop=stop, **_given(call, run_manager, kwargs))
+                return call(_shown(messages, told), stop=stop, **_given(call, run_manager, kwargs))
 
-        request = self._request(messages, stop, kwargs)
-        return self._answers.invoke(request, ask) if request else ask(())
+        return self._answers.invoke(self._request(messages, stop, kwargs), ask, _result)
 
     async def _agenerate(
         self,
@@ -140,15 +139,14 @@ class CachedChatModel(CachedModel, BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        async def ask(examples: Examples) -> ChatResult:
+        async def ask(told: Request | None) -> ChatResult:
             if limiter := self.wrapped.rate_limiter:
                 await limiter.aacquire(blocking=True)
             call = self.wrapped._agenerate  # noqa: SLF001 - what a chat model implements
             with asking(self.wrapped):
-                return await call(with_examples(messages, examples), stop=stop, **_given(call, run_manager, kwargs))
+                return await call(_shown(messages, told), stop=stop, **_given(call, run_manager, kwargs))
 
-        request = self._request(messages, stop, kwargs)
-        return await (self._answers.ainvoke(request, ask) if request else ask(()))
+        return await self._answers.ainvoke(self._request(messages, stop, kwargs), ask, _result)
 
     def _stream(
         self,
@@ -162,15 +160,15 @@ class CachedChatModel(CachedModel, BaseChatModel):
             yield from pieces(as_reported(result, self.output_version)[0])
             return
 
-        def ask(examples: Examples) -> Iterator[ChatGenerationChunk]:
+        def ask(told: Request | None) -> Iterator[ChatGenerationChunk]:
             if limiter := self.wrapped.rate_limiter:
                 limiter.acquire(blocking=True)
             call = self.wrapped._stream  # noqa: SLF001 - what a chat model implements
             with asking(self.wrapped):
-                yield from call(with_examples(messages, examples), stop=stop, **_given(call, run_manager, kwargs))
+                yield from call(_shown(messages, told), stop=stop, **_given(call, run_manager, kwargs))
 
         request = None if self._gives_several(kwargs) else self._request(messages, stop, kwargs)
-        yield from self._answers.stream(request, ask) if request else ask(())
+        yield from self._answers.stream(request, ask)
 
     async def _astream(
         self,
@@ -185,17 +183,16 @@ class CachedChatModel(CachedModel, BaseChatModel):
                 yield piece
             return
 
-        async def ask(examples: Examples) -> AsyncIterator[ChatGenerationChunk]:
+        async def ask(told: Request | None) -> AsyncIterator[ChatGenerationChunk]:
             if limiter := self.wrapped.rate_limiter:
                 await limiter.aacquire(blocking=True)
             call = self.wrapped._astream  # noqa: SLF001 - what a chat model implements
-            shown = with_examples(messages, examples)
             with asking(self.wrapped):
-                async for chunk in call(shown, stop=stop, **_given(call, run_manager, kwargs)):
+                async for chunk in call(_shown(messages, told), stop=stop, **_given(call, run_manager, kwargs)):
                     yield chunk
 
         request = None if self._gives_several(kwargs) else self._request(messages, stop, kwargs)
-        async for chunk in self._answers.astream(request, ask) if request else ask(()):
+        async for chunk in await self._answers.astream(request, ask):
             yield chunk
 
     def _request(
@@ -318,6 +315,15 @@ def _answers(cache: ExperienceCache, wait: float, output_version: str | None) ->
         output_version=output_version,
         wait=wait,
     )
+
+
+def _shown(messages: list[BaseMessage], told: Request | None) -> list[BaseMessage]:
+    """What the model is shown of a request: with examples, where some were put into it."""
+    return messages if told is None else with_examples(messages, told[-1])  # a plain tuple, once it has examples
+
+
+def _result(generations: list[ChatGeneration]) -> ChatResult:
+    return ChatResult(generations=generations)
 
 
 def _implements(model: BaseChatModel, method: str) -> bool:

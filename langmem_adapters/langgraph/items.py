@@ -137,16 +137,16 @@ class NamespaceItems:
     def find(self, query: str, k: int, wanted: Callable[[StoredItem], bool]) -> list[tuple[str, float, StoredItem]]:
         """The ``k`` best of the wanted items as (key, score, item), best first."""
         now = self._clock()
+        items: dict[bytes, StoredItem] = {}
 
-        def is_wanted(_key: str, data: bytes) -> bool:
+        def is_wanted(_: str, data: bytes) -> bool:
             item = StoredItem.from_bytes(data)
-            return item is not None and item.is_there(now) and wanted(item)
+            if item is None or not (item.is_there(now) and wanted(item)):
+                return False
+            items[data] = item
+            return True
 
-        found = [
-            (_key(name), score, StoredItem.from_bytes(data))
-            for name, score, data in self._records.search(query, k, is_wanted)
-        ]
-        return [(key, score, item) for key, score, item in found if item is not None]
+        return [(_key(name), score, items[data]) for name, score, data in self._records.search(query, k, is_wanted)]
 
     def put(self, changes: Mapping[str, StoredItem | None]) -> None:
         """Add, replace and (None) remove items, all or none. One that was there keeps when it was created."""

@@ -30,6 +30,25 @@ from langmem_adapters.stores import cache_store, masked_url, unpicklable
 __all__ = ["CachedLLM"]
 
 
+Way = Callable[..., Any]
+
+
+def _serving(response: Any) -> Way:
+    return lambda *_, **__: response
+
+
+def _aserving(response: Any) -> Way:
+    async def serve(*_: Any, **__: Any) -> Any:
+        return response
+
+    return serve
+
+
+def _told(callback: Way, serving: Way, llm: LLM, request: Any, **kwargs: Any) -> Way:
+    """Gives a response, and tells callbacks and events of it as a model does that made it."""
+    return lambda response: callback()(serving(response))(llm, request, **kwargs)
+
+
 class CachedLLM(CachedModel, StructuredPrediction, LLM):
     """A model with its cache (implements ``llama_index.core.llms.LLM``; of a FunctionCallingLLM, that).
 
@@ -166,52 +185,53 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
         """Chat, or serve."""
-        asked = self._asked(chat_key, last_said(messages), messages, kwargs)
-        told = _told(llm_chat_callback, self, messages, **kwargs)
-        return self._answers.invoke(asked, lambda: self._wrapped.chat(messages, **kwargs), told)
+        return self._answers.invoke(*self._chat(self._wrapped.chat, messages, kwargs))
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         """Complete, or serve."""
-        asked = self._asked(completion_key, prompt, prompt, formatted, kwargs)
-        told = _told(llm_completion_callback, self, prompt, formatted=formatted, **kwargs)
-        return self._answers.invoke(asked, lambda: self._wrapped.complete(prompt, formatted, **kwargs), told)
+        return self._answers.invoke(*self._completion(self._wrapped.complete, prompt, formatted, kwargs))
 
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
         """Chat in a stream, or serve."""
-        asked = self._asked(chat_key, last_said(messages), messages, kwargs)
-        told = _told(llm_chat_callback, self, messages, **kwargs)
-        return self._answers.stream(asked, lambda: self._wrapped.stream_chat(messages, **kwargs), told)
+        return self._answers.stream(*self._chat(self._wrapped.stream_chat, messages, kwargs))
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         """Complete in a stream, or serve."""
-        asked = self._asked(completion_key, prompt, prompt, formatted, kwargs)
-        told = _told(llm_completion_callback, self, prompt, formatted=formatted, **kwargs)
-        return self._answers.stream(asked, lambda: self._wrapped.stream_complete(prompt, formatted, **kwargs), told)
+        return self._answers.stream(*self._completion(self._wrapped.stream_complete, prompt, formatted, kwargs))
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
         """:meth:`chat`, without blocking the event loop."""
-        asked = self._asked(chat_key, last_said(messages), messages, kwargs)
-        told = _atold(llm_chat_callback, self, messages, **kwargs)
-        return await self._answers.ainvoke(asked, lambda: self._wrapped.achat(messages, **kwargs), told)
+        return await self._answers.ainvoke(*self._chat(self._wrapped.achat, messages, kwargs, _aserving))
 
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         """:meth:`complete`, without blocking the event loop."""
-        asked = self._asked(completion_key, prompt, prompt, formatted, kwargs)
-        told = _atold(llm_completion_callback, self, prompt, formatted=formatted, **kwargs)
-        return await self._answers.ainvoke(asked, lambda: self._wrapped.acomplete(prompt, formatted, **kwargs), told)
+        asked = self._completion(self._wrapped.acomplete, prompt, formatted, kwargs, _aserving)
+        return await self._answers.ainvoke(*asked)
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
         """:meth:`stream_chat`, without blocking the event loop."""
-        asked = self._asked(chat_key, last_said(messages), messages, kwargs)
-        told = _atold(llm_chat_callback, self, messages, **kwargs)
-        return await self._answers.astream(asked, lambda: self._wrapped.astream_chat(messages, **kwargs), told)
+        return await self._answers.astream(*self._chat(self._wrapped.astream_chat, messages, kwargs, _aserving))
 
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         """:meth:`stream_complete`, without blocking the event loop."""
+        asked = self._completion(self._wrapped.astream_complete, prompt, formatted, kwargs, _aserving)
+        return await self._answers.astream(*asked)
+
+    def _chat(
+        self, ask: Way, messages: Sequence[ChatMessage], kwargs: dict[str, Any], serving: Way = _serving
+    ) -> tuple[KeyedRequest | None, Way, Way]:
+        """What is asked in a chat, what asks it, and what gives a kept answer."""
+        asked = self._asked(chat_key, last_said(messages), messages, kwargs)
+        give = _told(llm_chat_callback, serving, self, messages, **kwargs)
+        return asked, lambda _: ask(messages, **kwargs), give
+
+    def _completion(
+        self, ask: Way, prompt: str, formatted: bool, kwargs: dict[str, Any], serving: Way = _serving
+    ) -> tuple[KeyedRequest | None, Way, Way]:
+        """:meth:`_chat` of a completion."""
         asked = self._asked(completion_key, prompt, prompt, formatted, kwargs)
-        told = _atold(llm_completion_callback, self, prompt, formatted=formatted, **kwargs)
-        ask = self._wrapped.astream_complete
-        return await self._answers.astream(asked, lambda: ask(prompt, formatted, **kwargs), told)
+        give = _told(llm_completion_callback, serving, self, prompt, formatted=formatted, **kwargs)
+        return asked, lambda _: ask(prompt, formatted, **kwargs), give
 
     def _asked(self, make: Callable[..., str], question: str, *request: Any) -> KeyedRequest | None:
         try:
@@ -281,27 +301,3 @@ def _key_of(hit: Response) -> str:
     if not isinstance(key, str):
         raise ConfigurationError("this response did not come from a cache: it has no cache_key in additional_kwargs")
     return key
-
-
-def _told(callback: Callable[[], Any], llm: LLM, request: Any, **kwargs: Any) -> Callable[[Any], Any]:
-    """Gives a response, and tells callbacks and events of it as a model does that made it."""
-
-    def give(response: Any) -> Any:
-        def serve(*_: Any, **__: Any) -> Any:
-            return response
-
-        return callback()(serve)(llm, request, **kwargs)
-
-    return give
-
-
-def _atold(callback: Callable[[], Any], llm: LLM, request: Any, **kwargs: Any) -> Callable[[Any], Any]:
-    """:func:`_told` for coroutine functions."""
-
-    async def give(response: Any) -> Any:
-        async def serve(*_: Any, **__: Any) -> Any:
-            return response
-
-        return await callback()(serve)(llm, request, **kwargs)
-
-    return give

@@ -17,7 +17,7 @@ from langmem_adapters.codec import decode, encode
 from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, MOVES, WATCHED, unchanged
 from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, moved_back, read_summary
 from langmem_adapters.conversation.tombstones import with_deleted
-from langmem_adapters.errors import Conflict, SerializationError
+from langmem_adapters.errors import SerializationError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_message
 from langmem_adapters.model import Message, salvage
@@ -157,11 +157,8 @@ class ChatSession:
             begun = yield from self._log.begun(page.items, page.values)
             if begun is None:
                 continue
-            try:
-                yield from self._session.write(put=put, guard=unchanged(begun), **change)
-            except Conflict:
-                continue
-            return page
+            if (yield from self._session.try_write(put=put, guard=unchanged(begun), **change)):
+                return page
 
 
 def _entry(message: Message) -> tuple[str, bytes]:

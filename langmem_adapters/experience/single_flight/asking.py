@@ -1,30 +1,40 @@
-"""Single flight for models: who waits for whom, where several ask the same or a stream is still being read."""
+"""Models with a cache: answers looked up before a call, kept after it, and shared by those who ask at once."""
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
 
 from langmem_adapters import views
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.cached import FunctionCache
 from langmem_adapters.experience.functions.arguments import Arguments
-from langmem_adapters.experience.functions.rules import Invocation
+from langmem_adapters.experience.functions.rules import Invocation, Rules
+from langmem_adapters.experience.policies import age_of
+from langmem_adapters.experience.pool import ExperiencePool
+from langmem_adapters.experience.responses import Responses
+from langmem_adapters.experience.serializers import DataSerializer
 from langmem_adapters.experience.single_flight.flights import Flight
 from langmem_adapters.experience.switches import Switches
+from langmem_adapters.flow import arun, run
+from langmem_adapters.model import Experience
 from langmem_adapters.sharing import Shared
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["CachedModel", "RequestArguments", "SingleFlightAnswers"]
+__all__ = ["CachedModel", "KeptAnswers", "Recording", "SingleFlightAnswers"]
 
+A = TypeVar("A")
+
+_NAME = "the model call"  # as it is called in the log
 _reading: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
 
 
-class RequestArguments(Arguments):
+class _RequestArguments(Arguments):
     """The arguments of a model call, which come with their key."""
 
     def key(self, counted: Mapping[str, Any], owner: str = "") -> str:  # noqa: ARG002 - of no method
@@ -40,12 +50,193 @@ class RequestArguments(Arguments):
         return counted["question"]
 
 
-class SingleFlightAnswers(Shared):
-    """What the hosts' answers have in common: calls that are in flight, and scores in the making."""
+class KeptAnswers(Responses):
+    """Answers of a host's models as its caches keep them."""
 
-    _calls: FunctionCache
-    _counts: Counter[str]
-    _warn: WarnOnce
+    def __init__(self, clock: Callable[[], float], new_id: Callable[[], str]) -> None:
+        super().__init__(type(self), serializer=DataSerializer(), stream=False)
+        self._clock = clock
+        self._new_id = new_id
+
+    def _age(self, experience: Experience) -> float:
+        return age_of(experience, self._clock())
+
+
+class Recording(Protocol):
+    """What a stream comes to, while it is read."""
+
+    def take(self, piece: Any, /) -> None:
+        """Note the next piece of it, as it is now."""
+
+    def whole(self) -> Any:
+        """The answer; None, if nothing came."""
+
+
+def _same(pieces: Any) -> Any:
+    return pieces
+
+
+async def _settled(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _async(pieces: Iterator[Any]) -> AsyncIterator[Any]:
+    for piece in pieces:
+        yield piece
+
+
+class SingleFlightAnswers(Shared):
+    """The answers in a pool, around the calls of a host's model.
+
+    Args:
+        pool: Where they are.
+        call: Says by its parameters what a call is made with: a ``key`` and a ``question``, at the least.
+        rules: What decides about the calls.
+        responses: Makes experiences of answers, and answers of experiences.
+        cache: The kind of cache of such a call.
+        counts: Where it is counted what was seen, for others too; None: counts of its own.
+        more: Of the cache.
+    """
+
+    _recording: type[Recording]
+
+    def __init__(
+        self,
+        pool: ExperiencePool,
+        call: Callable[..., None],
+        *,
+        rules: Rules,
+        responses: KeptAnswers,
+        cache: type[FunctionCache] = FunctionCache,
+        counts: Counter[str] | None = None,
+        **more: Any,
+    ) -> None:
+        call.__qualname__ = _NAME
+        rules.check(_NAME, is_async=True)
+        self.pool = pool
+        self._counts: Counter[str] = Counter() if counts is None else counts
+        self._warn = WarnOnce()
+        arguments = _RequestArguments(call)
+        self._calls = cache(
+            call, lambda: pool, rules=rules, arguments=arguments, responses=responses, counts=self._counts, **more
+        )
+
+    def invoke(self, asked: Any, ask: Callable[[Any], A], give: Callable[[Any], A]) -> A:
+        """The model's answer to a request, or what ``give`` makes of a kept one.
+
+        Args:
+            asked: The request, as a named tuple with its ``key``; None, where it has no key: then the model is asked.
+            ask: Asks the model. It is told the request, into which similar experiences may have been put.
+            give: Is told what is kept.
+        """
+        if asked is None:
+            return ask(None)
+        turn = Invocation(asked, {})
+        with self._calls.held(turn):
+            with self._apart(asked.key):
+                run(self._calls.begin(turn))
+            if turn.served:
+                return give(self._served(turn))
+            with self._calls.led(turn):
+                answer = ask(turn.args)
+                kept = self._kept(answer)
+            run(self._calls.finish(turn, kept))
+        self._calls.score_later(turn)
+        return answer
+
+    async def ainvoke(self, asked: Any, ask: Callable[[Any], Awaitable[A]], give: Callable[[Any], Any]) -> A:
+        """:meth:`invoke`, without blocking the event loop; what ``give`` gives may have to be awaited."""
+        if asked is None:
+            return await ask(None)
+        with self._apart(asked.key):
+            turn = await arun(self._calls.begin(Invocation(asked, {})))
+        if turn.served:
+            return cast("A", await _settled(give(self._served(turn))))
+        with self._calls.held(turn), self._calls.led(turn):
+            answer = await ask(turn.args)
+            kept = self._kept(answer)
+        await self._calls.afinish(turn, kept)
+        self._calls.ascore_later(turn)
+        return answer
+
+    def stream(self, asked: Any, ask: Callable[[Any], Iterator[A]], give: Callable[[Any], Any] = _same) -> Iterator[A]:
+        """:meth:`invoke` for streams, of which ``give`` is told the pieces. One is kept when the last was read."""
+        if asked is None:
+            return ask(None)
+        turn = Invocation(asked, {})
+        with self._calls.held(turn):
+            with self._apart(asked.key):
+                run(self._calls.begin(turn))
+            if turn.served:
+                return cast("Iterator[A]", give(self._pieces(self._served(turn))))
+            stream = ask(turn.args)
+            self._read_by(turn, threading.current_thread(), begun=False)
+            return self._recorded(turn, stream)
+
+    def _recorded(self, turn: Invocation, stream: Iterator[A]) -> Iterator[A]:
+        recording = self._recording()
+        with self._calls.held(turn):
+            self._read_by(turn, threading.current_thread())
+            for piece in stream:
+                recording.take(piece)
+                with self._handed_out(turn):
+                    yield piece
+            answer = recording.whole()
+            kept = None if answer is None else self._kept(answer)
+        if answer is None:
+            self._calls.let_go(turn)
+        else:
+            run(self._calls.finish(turn, kept))
+            self._calls.score_later(turn)
+
+    async def astream(
+        self, asked: Any, ask: Callable[[Any], Any], give: Callable[[Any], Any] = _same
+    ) -> AsyncIterator[Any]:
+        """:meth:`stream`, without blocking the event loop; what ``ask`` and ``give`` give may have to be awaited."""
+        if asked is None:
+            return cast("AsyncIterator[Any]", await _settled(ask(None)))
+        with self._apart(asked.key):
+            turn = await arun(self._calls.begin(Invocation(asked, {})))
+        if turn.served:
+            return cast("AsyncIterator[Any]", await _settled(give(_async(self._pieces(self._served(turn))))))
+        with self._calls.held(turn):
+            stream = await _settled(ask(turn.args))
+            self._read_by(turn, None, begun=False)
+            return self._arecorded(turn, stream)
+
+    async def _arecorded(self, turn: Invocation, stream: AsyncIterator[A]) -> AsyncIterator[A]:
+        recording = self._recording()
+        with self._calls.held(turn):
+            self._read_by(turn, None)
+            async for piece in stream:
+                recording.take(piece)
+                with self._handed_out(turn):
+                    yield piece
+            answer = recording.whole()
+            kept = None if answer is None else self._kept(answer)
+        if answer is None:
+            self._calls.let_go(turn)
+        else:
+            await self._calls.afinish(turn, kept)
+            self._calls.ascore_later(turn)
+
+    def _served(self, turn: Invocation) -> Any:
+        """Mark and count what a hit is served with."""
+        raise NotImplementedError
+
+    def _pieces(self, served: Any) -> Iterator[Any]:
+        """What is served, as a stream gives it."""
+        raise NotImplementedError
+
+    def _kept(self, answer: Any) -> Any:
+        """What is kept of an answer."""
+        return answer
+
+    def _seen(self, *names: str) -> dict[str, Any]:
+        """The pool's counts, those of the calls by these names, and what else was counted."""
+        seen = self._calls.stats()
+        own = {name: seen[name] for name in names} | {n: self._counts[n] for n in ("unkeyed", "saved_tokens")}
+        return {**self.pool.stats(), **own}
 
     def flush(self) -> None:
         """Wait for the scores that are being made in the background."""

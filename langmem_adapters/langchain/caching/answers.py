@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation
@@ -12,15 +12,13 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langmem_adapters import views
 from langmem_adapters.codec import plain
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience import DataSerializer, ExperiencePool, FunctionCache, Judge, Scorer
+from langmem_adapters.experience import ExperiencePool, FunctionCache, Judge, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import said
-from langmem_adapters.experience.policies import age_of
-from langmem_adapters.experience.responses import Responses
-from langmem_adapters.experience.single_flight.asking import RequestArguments, SingleFlightAnswers
-from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.langchain.caching.chunks import as_reported, copied, pieces, whole
+from langmem_adapters.experience.single_flight.asking import KeptAnswers, SingleFlightAnswers
+from langmem_adapters.flow import Flow
+from langmem_adapters.langchain.caching.chunks import Recording, as_reported, pieces
 from langmem_adapters.langchain.caching.costs import count_saved, metric_of
 from langmem_adapters.langchain.caching.generations import read_generations, worth_storing, write_generations
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
@@ -28,7 +26,6 @@ from langmem_adapters.langchain.caching.prompt import messages_in
 from langmem_adapters.langchain.caching.tools import Tools
 from langmem_adapters.langchain.unseen import unseen
 from langmem_adapters.model import Experience, Metric
-from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["Answers", "Examples", "Request"]
 
@@ -43,10 +40,11 @@ class Request(NamedTuple):
     llm_string: str
     key: str
     question: str
+    examples: Examples = ()
 
 
 class Answers(SingleFlightAnswers):
-    """The answers in a pool, around the calls of a model. Each method calls the model with what is similar.
+    """The answers in a pool, around the calls of a model.
 
     Args:
         pool: Where they are.
@@ -65,6 +63,7 @@ class Answers(SingleFlightAnswers):
     """
 
     _calls: _Calls
+    _recording = Recording
 
     def __init__(
         self,
@@ -84,10 +83,7 @@ class Answers(SingleFlightAnswers):
         clock: Callable[[], float],
         new_id: Callable[[], str],
     ) -> None:
-        self.pool = pool
         self._output_version = output_version
-        self._counts: Counter[str] = Counter() if counts is None else counts
-        self._warn = WarnOnce()
         rules = Rules(
             should_store=should_store,
             metric=metric_of,
@@ -99,91 +95,20 @@ class Answers(SingleFlightAnswers):
             wait=wait,
             on_error=on_error,
         )
-        rules.check(_call.__qualname__, is_async=True)
-        self._calls = _Calls(
+        super().__init__(
+            pool,
             _call,
-            lambda: pool,
             rules=rules,
-            arguments=RequestArguments(_call),
             responses=_Generations(clock, new_id),
+            cache=_Calls,
+            counts=counts,
             keep_requests=examples > 0,
             scoring=scoring,
-            counts=self._counts,
             clock=clock,
             new_id=new_id,
         )
         self._calls.alike = alike
         self._calls.tools = (tools or Tools()) if examples else None
-
-    def invoke(self, request: Request, ask: Callable[[Examples], ChatResult]) -> ChatResult:
-        """The answer to a request: a kept one, or the model's."""
-        turn = Invocation((*request, ()), {})
-        with self._calls.held(turn):
-            with unseen(), self._apart(request.key):
-                run(self._calls.begin(turn))
-            if turn.served:
-                return ChatResult(generations=self._served(turn))
-            with self._calls.led(turn):
-                result = ask(turn.args[-1])
-                generations = as_reported(result, self._output_version)
-            run(self._calls.finish(turn, generations))
-        self._calls.score_later(turn)
-        return result
-
-    async def ainvoke(self, request: Request, ask: Callable[[Examples], Awaitable[ChatResult]]) -> ChatResult:
-        """:meth:`invoke`, without blocking the event loop."""
-        with unseen(), self._apart(request.key):
-            turn = await arun(self._calls.begin(Invocation((*request, ()), {})))
-        if turn.served:
-            return ChatResult(generations=self._served(turn))
-        with self._calls.held(turn), self._calls.led(turn):
-            result = await ask(turn.args[-1])
-            generations = as_reported(result, self._output_version)
-        await self._calls.afinish(turn, generations)
-        self._calls.ascore_later(turn)
-        return result
-
-    def stream(
-        self, request: Request, ask: Callable[[Examples], Iterator[ChatGenerationChunk]]
-    ) -> Iterator[ChatGenerationChunk]:
-        """The answer in pieces. It is kept when the last was read."""
-        turn = Invocation((*request, ()), {})
-        chunks: list[ChatGenerationChunk] = []
-        with self._calls.held(turn):
-            with unseen(), self._apart(request.key):
-                run(self._calls.begin(turn))
-            if turn.served:
-                yield from pieces(self._served(turn)[0])
-                return
-            self._read_by(turn, threading.current_thread())
-            for chunk in ask(turn.args[-1]):
-                chunks.append(copied(chunk))
-                with self._handed_out(turn):
-                    yield chunk
-            generations = as_reported(whole(chunks), self._output_version)
-            run(self._calls.finish(turn, generations))
-        self._calls.score_later(turn)
-
-    async def astream(
-        self, request: Request, ask: Callable[[Examples], AsyncIterator[ChatGenerationChunk]]
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        """:meth:`stream`, without blocking the event loop."""
-        with unseen(), self._apart(request.key):
-            turn = await arun(self._calls.begin(Invocation((*request, ()), {})))
-        if turn.served:
-            for piece in pieces(self._served(turn)[0]):
-                yield piece
-            return
-        chunks: list[ChatGenerationChunk] = []
-        with self._calls.held(turn):
-            self._read_by(turn, None)
-            async for chunk in ask(turn.args[-1]):
-                chunks.append(copied(chunk))
-                with self._handed_out(turn):
-                    yield chunk
-            generations = as_reported(whole(chunks), self._output_version)
-        await self._calls.afinish(turn, generations)
-        self._calls.ascore_later(turn)
 
     def stats(self) -> dict[str, Any]:
         """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.
@@ -191,15 +116,12 @@ class Answers(SingleFlightAnswers):
         Hits that were shared by a call in the air; refused answers, errors, requests without a key; answers scored,
         and those that the scorer failed at.
         """
-        seen = self._calls.stats()
-        own = {name: seen[name] for name in ("shared", "refused", "errors", "scored", "unscored")}
-        own |= {name: self._counts[name] for name in ("unkeyed", "saved_tokens")}
+        seen = self._seen("shared", "refused", "errors", "scored", "unscored")
         if self._calls.alike:
-            own |= self._calls.alike._semantic_stats()  # noqa: SLF001 - what a cache does itself for LangChain
-        elif seen["rejected"]:
-            own |= {name: self._counts[name] for name in ("rejected", "rejected_judge")}
-        counts = {**self.pool.stats(), **own}
-        return views.Figures(counts, title="Cached answers")
+            seen |= self._calls.alike._semantic_stats()  # noqa: SLF001 - what a cache does itself for LangChain
+        elif self._counts["rejected"]:
+            seen |= {name: self._counts[name] for name in ("rejected", "rejected_judge")}
+        return views.Figures(seen, title="Cached answers")
 
     def _served(self, turn: Invocation) -> list[ChatGeneration]:
         generations: list[ChatGeneration] = turn.value
@@ -209,12 +131,20 @@ class Answers(SingleFlightAnswers):
         count_saved(self._counts, generations)
         return generations
 
+    def _pieces(self, served: list[ChatGeneration]) -> Iterator[ChatGenerationChunk]:
+        return pieces(served[0])
+
+    def _kept(self, answer: ChatResult) -> list[ChatGeneration]:
+        return as_reported(answer, self._output_version)
+
+    @contextmanager
+    def _apart(self, key: str) -> Iterator[None]:
+        with unseen(), super()._apart(key):
+            yield
+
 
 def _call(prompt: str, llm_string: str, key: str, question: str, examples: Examples) -> None:
     """Say what a call is made with."""
-
-
-_call.__qualname__ = "the model call"  # as it is called in the log
 
 
 def _found(_: Any, experiences: Examples) -> Examples:
@@ -264,13 +194,8 @@ class _Calls(FunctionCache):
         return tools.are_all_of(value) and tools.gave_all(messages_in(turn.counted["prompt"]))
 
 
-class _Generations(Responses):
+class _Generations(KeptAnswers):
     """Answers as :class:`~langmem_adapters.langchain.ExperienceCache` keeps them, so that both read both."""
-
-    def __init__(self, clock: Callable[[], float], new_id: Callable[[], str]) -> None:
-        super().__init__(_call, serializer=DataSerializer(), stream=False)
-        self._clock = clock
-        self._new_id = new_id
 
     def experience(self, value: Any, *, req: Any, metric: Metric) -> Experience:
         data = write_generations(value)
@@ -281,8 +206,7 @@ class _Generations(Responses):
         return said(experience.resp)
 
     def of(self, experience: Experience) -> list[ChatGeneration]:
-        age = age_of(experience, self._clock())
-        generations = read_generations(experience.resp, key="", age=age, new_id=self._new_id)
+        generations = read_generations(experience.resp, key="", age=self._age(experience), new_id=self._new_id)
         if not all(isinstance(generation, ChatGeneration) for generation in generations):
             raise SerializationError("a stored answer is not that of a chat model")
         return [generation for generation in generations if isinstance(generation, ChatGeneration)]

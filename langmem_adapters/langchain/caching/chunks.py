@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import ToolCallChunk, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-__all__ = ["as_reported", "copied", "pieces", "whole"]
+__all__ = ["Recording", "as_reported", "pieces", "whole"]
 
 _WORD = re.compile(r"\S+\s*|\s+")
 _THOUGHTS = "reasoning_content"  # LangChain's own name for what is no block of the content
@@ -51,11 +51,22 @@ def _calls(message: Any) -> Iterator[ToolCallChunk]:
         yield tool_call_chunk(name=call["name"], args=text, id=call["id"], index=index)
 
 
-def copied(chunk: ChatGenerationChunk) -> ChatGenerationChunk:
-    """A chunk as it is now, whatever its reader does to it."""
-    held = {name: value for name, value in chunk.message.__dict__.items() if isinstance(value, list | dict) and value}
-    message = chunk.message.model_copy(update=copy.deepcopy(held))
-    return ChatGenerationChunk(message=message, generation_info=copy.deepcopy(chunk.generation_info))
+class Recording:
+    """The chunks of a stream while it is read, as they were when they came, whatever its reader does to them."""
+
+    def __init__(self) -> None:
+        self._chunks: list[ChatGenerationChunk] = []
+
+    def take(self, chunk: ChatGenerationChunk) -> None:
+        """Note the next one."""
+        fields = chunk.message.__dict__.items()
+        held = {name: value for name, value in fields if isinstance(value, list | dict) and value}
+        message, info = chunk.message.model_copy(update=copy.deepcopy(held)), copy.deepcopy(chunk.generation_info)
+        self._chunks.append(ChatGenerationChunk(message=message, generation_info=info))
+
+    def whole(self) -> ChatResult:
+        """The answer that they add up to."""
+        return whole(self._chunks)
 
 
 def whole(chunks: Sequence[ChatGenerationChunk]) -> ChatResult:

@@ -17,9 +17,8 @@ from langmem_adapters.experience.verified import Match, VerifiedAnswers
 from langmem_adapters.experience.verifier.tuning import Tuned
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import cache_vectors
-from langmem_adapters.langchain.caching.partitions import by_partition
 from langmem_adapters.langchain.caching.request import request_key
-from langmem_adapters.langchain.caching.semantic import Question, SemanticMode
+from langmem_adapters.langchain.caching.semantic import Question, SemanticMode, partition_of
 from langmem_adapters.model import Experience
 from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import Store
@@ -162,11 +161,15 @@ class Paraphrases:
         self, verified: VerifiedAnswers, question: Question | None, key: str, evicted: Evicted
     ) -> Flow[None]:
         """Keep what was asked, and forget what was asked of answers that had to go."""
+        gone: dict[str, list[str]] = {}
+        for other, data in evicted:
+            if (place := partition_of(data)) is not None:
+                gone.setdefault(place, []).append(other)
         try:
             if question is not None:
                 yield from verified.keep_flow(question.partition, question.text, key)
-            for gone, keys in by_partition(evicted).items():
-                yield from verified.drop_flow(gone, *keys)
+            for place, keys in gone.items():
+                yield from verified.drop_flow(place, *keys)
         except LangmemError as error:
             self._degrade(error, "semantic_errors")
 

@@ -12,7 +12,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.experience.verified import VerifiedAnswers
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.langchain.caching.partitions import partition_of
+from langmem_adapters.langchain.caching.semantic import partition_of
 from langmem_adapters.model import Experience
 from langmem_adapters.validation import check_plain
 

@@ -8,17 +8,18 @@ from typing import Any, NamedTuple
 
 from langchain_core.outputs import ChatGeneration, Generation
 
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import Judge
 from langmem_adapters.experience.verified import Match
 from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.langchain.caching.prompt import is_human, messages_in
 from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.langchain.caching.tools import Tools
+from langmem_adapters.model import Experience
 from langmem_adapters.protocols import SemanticIndex
 from langmem_adapters.validation import check_count, check_function
 
-__all__ = ["SemanticMode"]
+__all__ = ["Question", "SemanticMode", "partition_of"]
 
 _TEXT = frozenset({"type", "text"})  # of a block that is text and nothing else
 
@@ -141,3 +142,12 @@ def _is_text(block: Any) -> bool:
     if isinstance(block, dict):
         return block.keys() <= _TEXT and block.get("type") == "text" and isinstance(block.get("text"), str)
     return isinstance(block, str)
+
+
+def partition_of(data: bytes) -> str | None:
+    """Where the question of a kept answer is, as its entry says; None, where it names none or cannot be read."""
+    try:
+        partition = (Experience.from_bytes(data).model_extra or {}).get("partition")
+    except SerializationError:
+        return None
+    return partition if isinstance(partition, str) else None

@@ -12,10 +12,10 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import covers
 from langmem_adapters.flow import Flow
-from langmem_adapters.langchain.caching.storable import legible
 from langmem_adapters.langchain.convert import role_of
 from langmem_adapters.langchain.threads.overlap import Words, is_said, joined
 from langmem_adapters.langchain.threads.recording import OLDER, undeleted, written_by
+from langmem_adapters.langchain.threads.storable import legible
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 

@@ -14,8 +14,8 @@ from langmem_adapters.conversation.stored_summary import words_of
 from langmem_adapters.conversation.tombstones import DELETED, have_been_deleted
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.langchain.caching.storable import added, legible
 from langmem_adapters.langchain.threads.overlap import Words, is_said, known, known_by_id, same
+from langmem_adapters.langchain.threads.storable import added, legible
 from langmem_adapters.langchain.threads.view import Thread, is_made
 from langmem_adapters.model import Message
 from langmem_adapters.warn_once import WarnOnce

@@ -12,10 +12,10 @@ from langmem_adapters.conversation.stored_summary import said_in
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.langchain.caching.storable import added, legible
 from langmem_adapters.langchain.convert import from_message, from_summary
 from langmem_adapters.langchain.threads.overlap import is_said, known
 from langmem_adapters.langchain.threads.recording import undeleted, words_in
+from langmem_adapters.langchain.threads.storable import added, legible
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.warn_once import WarnOnce

@@ -9,9 +9,9 @@ from typing import overload
 from langchain_core.messages import BaseMessage
 
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.langchain.caching.storable import legible
 from langmem_adapters.langchain.convert import role_of
 from langmem_adapters.langchain.threads.overlap import INSTRUCTS, is_marked
+from langmem_adapters.langchain.threads.storable import legible
 from langmem_adapters.model import Message
 
 __all__ = ["Thread", "is_made"]
