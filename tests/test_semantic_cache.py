@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel, FakeListChatModel, GenericFakeChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, Generation
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 
 from langmem_adapters import ConfigurationError, Experience, ModelError, StoreUnavailable
 from langmem_adapters.embedding import Embedder
@@ -132,9 +135,10 @@ def test_it_is_opt_in(any_store: Store) -> None:
     assert "semantic_hits" not in cache.stats()
 
 
-def test_the_exact_answer_goes_first_and_nothing_is_embedded_for_it(build: Callable[..., ExperienceCache]) -> None:
+def test_the_exact_answer_goes_first_and_nothing_is_embedded_for_it(any_store: Store) -> None:
     embedder = Failing()
-    cache = build(index=open_vectors("memory:", Embedder(embedder, name="f")))
+    index = open_vectors("memory:", Embedder(embedder, name="f"))
+    cache = ExperienceCache(store=any_store, semantic=SemanticMode(index=index))
     cache.update(prompt(ASKED), "m", answer("first"))
     cache.update(prompt(ALIKE), "m", answer("second"))
     embedder.broken = True
@@ -292,6 +296,30 @@ def test_thoughts_beside_an_answer_do_not_keep_it_from_being_served(build: Calla
     said = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Take a course."}]
     cache.update(prompt(ASKED), "m", [ChatGeneration(message=AIMessage(said))])  # type: ignore[arg-type]
     assert content(cache.lookup(prompt(ALIKE), "m")) == said
+
+
+def test_d3_an_agent_runs_its_tool_again_for_the_next_thread(build: Callable[..., ExperienceCache]) -> None:
+    ran: list[int] = []
+
+    @tool
+    def clock() -> str:
+        """Tell the time."""
+        ran.append(len(ran))
+        return f"t{len(ran)}"
+
+    class Model(GenericFakeChatModel):
+        def bind_tools(self, *_: Any, **__: Any) -> Any:
+            return self
+
+    said: list[AIMessage | str] = []
+    for n in (1, 2):
+        call = {"name": "clock", "args": {}, "id": f"c{n}"}
+        said += [AIMessage("", tool_calls=[call]), AIMessage(f"It is t{n}.")]
+    agent = create_agent(Model(messages=iter(said), cache=build()), [clock], checkpointer=InMemorySaver())
+    for n, question in enumerate((ASKED, ALIKE), start=1):
+        state = agent.invoke({"messages": [HumanMessage(question)]}, {"configurable": {"thread_id": str(n)}})
+        assert state["messages"][-1].content == f"It is t{n}."
+    assert len(ran) == 2
 
 
 # --- switches, judges, forgetting ---------------------------------------------------------------------------
@@ -510,12 +538,11 @@ def test_an_answer_is_kept_though_the_script_is_over(
     assert content(cache.lookup(prompt(ALIKE), "m")) == "Take a course."
 
 
-def test_an_embedder_that_fails_leaves_the_exact_cache(
-    build: Callable[..., ExperienceCache], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_embedder_that_fails_leaves_the_exact_cache(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
     embedder = Failing()
     embedder.broken = True
-    cache = build(index=open_vectors("memory:", Embedder(embedder, name="f")))
+    index = open_vectors("memory:", Embedder(embedder, name="f"))
+    cache = ExperienceCache(store=any_store, semantic=SemanticMode(index=index))
     cache.update(prompt(ASKED), "m", answer())
     for _ in range(3):
         assert cache.lookup(prompt(ALIKE), "m") is None
@@ -540,10 +567,11 @@ def test_a_question_that_cannot_be_kept_leaves_its_answer(index: VectorIndex) ->
     assert [cache.stats()[name] for name in ("scored", "errors", "semantic_errors")] == [1, 0, 1]
 
 
-def test_on_error_raise_raises(build: Callable[..., ExperienceCache]) -> None:
+def test_on_error_raise_raises(any_store: Store) -> None:
     embedder = Failing()
     embedder.broken = True
-    cache = build(index=open_vectors("memory:", Embedder(embedder, name="f")), on_error="raise")
+    index = open_vectors("memory:", Embedder(embedder, name="f"))
+    cache = ExperienceCache(store=any_store, semantic=SemanticMode(index=index), on_error="raise")
     cache.update(prompt(ASKED), "m", answer())
     with pytest.raises(ModelError):
         cache.lookup(prompt(ALIKE), "m")
