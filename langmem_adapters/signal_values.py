@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
@@ -111,6 +112,7 @@ class SignalValues:
             *self._beside(cells),
             *self._alone([self._evidence.turns[place] for place in there]),
             *self._of_sessions(there),
+            self._in_time(there),
         )
         columns = dict(zip(_ORDER, signals, strict=True))
         return there, columns, {name: max(column) for name, column in columns.items()}
@@ -208,6 +210,14 @@ class SignalValues:
         ]
         return (*zip(*values, strict=True), opening)
 
+    def _in_time(self, places: Sequence[int]) -> Sequence[float]:
+        """The share of the candidates that were said before each; nothing, where the query names a date itself."""
+        if any(self._asked.date[:2]):
+            return [0.0] * len(places)
+        times = [self._evidence.turns[place].at for place in places]
+        known = sorted(at for at in times if at is not None)
+        return [0.0 if at is None else bisect_left(known, at) / len(places) for at in times]
+
 
 def _cells(evidence: Evidence) -> list[int | None]:
     """The places of the turns in a row: between two that do not stand beside each other, so many empty cells."""
@@ -252,4 +262,5 @@ _ORDER = (
     *("meaning", "meaning_before", "meaning_after", "meaning_answer"),
     *("speaker", "own", "date", "when", "when_number", "count", "who", "time", "number", "question", "length"),
     *("session", "session_best", "meaning_session", "opening"),
+    "newer",
 )

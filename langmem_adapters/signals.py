@@ -48,6 +48,7 @@ SIGNALS: dict[str, Signal] = {
     "time": Signal(0.2, 0.3, "it names a time"),
     "number": Signal(0.4, 0.3, "it names a number"),
     "length": Signal(0.4, 0.5, "it is long"),
+    "newer": Signal(0.15, 0.15, "it was said later than others: what has changed since is as it was said last"),
     "meaning": Signal(0.0, 2.2, "it is near to the query in meaning (cosine)"),
     "meaning_before": Signal(0.0, 0.4, "the turn before is"),
     "meaning_after": Signal(0.0, 0.6, "the turn after is"),

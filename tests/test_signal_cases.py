@@ -116,6 +116,11 @@ CASES = {
         [["They fixed both boiler pumps twice."], ["They fixed both boiler pumps well."]],
     ),
     "length": Case(TUNES, TUNED, [["Is the flute here?", "Fine.", TUNED]]),
+    "newer": Case(
+        "Where is the harp?",
+        "The harp is in the attic.",
+        [["[2023-05-09] The harp is in the attic."], ["[2023-05-08] The harp is in the cellar."]],
+    ),
     "meaning": Case(
         TUNES, "Where is the harp?", [["Is the flute here?", "Where is the harp?"]], {"Where is the harp?": 0.7}
     ),

@@ -355,6 +355,21 @@ def test_weights_can_be_replaced(index: LexicalIndex) -> None:
         LongTermMemory(store, index, user="ada", weights=dict.fromkeys(SIGNALS, 0.0))
 
 
+@pytest.mark.parametrize("sessions", [("", ""), ("one", "other")])
+def test_what_has_changed_since_is_found_as_it_was_said_last(sessions: tuple[str, str]) -> None:
+    memory = LongTermMemory(MemoryStore(), LexicalIndex(":memory:"), user="ada")
+    changed = {"bike": ("in the shed", "in the garage"), "home": ("Lyon", "Turin"), "car": ("green", "blue")}
+    for month, session in enumerate(sessions):
+        for day, (thing, said) in enumerate(changed.items(), 1):
+            when = at(2023, 1 + month, day)
+            memory.add(
+                [say(f"My {thing} is {said[month]}.", created_at=when), say("Noted!", created_at=when)], session=session
+            )
+    for thing, (_, newer) in changed.items():
+        assert texts(memory.search(f"What is my {thing}?", 1)) == [f"My {thing} is {newer}."]
+    assert texts(memory.search("What was my home in January 2023?", 1)) == ["My home is Lyon."]
+
+
 # --- other tongues, and speakers without names
 
 

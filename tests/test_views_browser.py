@@ -96,7 +96,9 @@ def views() -> Iterator[Any]:
     pool.lookup("Spain")
     yield pool.query("capital of France")
     yield pool
-    yield Verifier()(f"Which phone is best under 15k? {HOSTILE}", "Which phone is best under 20k?", cosine=0.97)
+    yield Verifier()(
+        f"Which phone is best under 15k? {HOSTILE}", f"Which phone is best under 20k? {HOSTILE}", cosine=0.97
+    )
     items = WorkingMemory(store, clock=clock)
     items.store("c", {"goal": f"find the bike {HOSTILE}"}, metadata={HOSTILE: HOSTILE})
     yield items.retrieve("c")
