@@ -32,10 +32,12 @@ from langmem_adapters.langgraph import ExperienceNodeCache, LongTermStore
 from langmem_adapters.llamaindex import BrainRetriever
 from langmem_adapters.protocols import Store
 from langmem_adapters.sealing import SealedStore
+from langmem_adapters.telemetry import Traced
 
 MADE: dict[str, Callable[[Store], Any]] = {
     "store": lambda store: store,
     "sealed store": lambda store: SealedStore(store, redactor=str),
+    "traced store": Traced,
     "index": lambda _: open_index("memory:"),
     "brain": lambda store: BrainMemory(store, "s", model=lambda text: text),
     "long-term memory": lambda store: LongTermMemory(store, open_index("memory:"), user="ada"),
