@@ -76,13 +76,13 @@ def waiters(monkeypatch: pytest.MonkeyPatch) -> set[Any]:
     seen: set[Any] = set()
     block, later = Flight._block, Flight._await
 
-    def blocks(self: Flight, seconds: float) -> bool:
+    def blocks(self: Flight, seconds: float) -> None:
         seen.add(threading.get_ident())
-        return block(self, seconds)
+        block(self, seconds)
 
-    async def awaits(self: Flight, seconds: float) -> bool:
+    async def awaits(self: Flight, seconds: float) -> None:
         seen.add(asyncio.current_task())
-        return await later(self, seconds)
+        await later(self, seconds)
 
     monkeypatch.setattr(Flight, "_block", blocks)
     monkeypatch.setattr(Flight, "_await", awaits)
