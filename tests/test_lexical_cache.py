@@ -21,6 +21,7 @@ from langmem_adapters import Experience, ExperiencePool
 from langmem_adapters.indexes import lexical_turns
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_cache import RowCache
+from langmem_adapters.lru import LRU
 from langmem_adapters.protocols import Document, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -250,6 +251,19 @@ def test_what_is_kept_stays_within_its_bound(tmp_path: Path, megabytes: float) -
                 assert kept.size == sum(size for _, size in kept._entries.values()) <= megabytes * 2**20
             assert bool(kept.values()) is bool(megabytes)
             assert len(roomy._kept._lru.values()) > len(kept.values())
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40)), max_size=40))
+def test_it_holds_no_more_than_its_bounds_and_the_latest(operations: list[tuple[int, int]]) -> None:
+    kept: LRU[int, bytes] = LRU(3, room=60)
+    order: list[int] = []
+    for key, size in operations:
+        kept.keep(key, b"x" * size, size)
+        order = [*(other for other in order if other != key), key]
+        assert kept.get(key) == b"x" * size
+        assert len(kept.values()) <= 3
+        assert kept.size == sum(map(len, kept.values())) <= 60
+        assert list(kept._entries) == order[-len(kept.values()) :]
 
 
 def test_what_was_used_longest_ago_goes_first() -> None:
