@@ -94,8 +94,24 @@ class TestInASimpleVectorStore(VectorsConformance):
             yield opened
 
 
-class TestInAChromaVectorStore(VectorsConformance):
+class OfOneDimension(VectorsConformance):
+    """A store of LlamaIndex's whose collection has its dimension for good: that is said, and nothing is mixed."""
+
+    refusal: str
+
+    def test_another_dimension_begins_anew(self, index: VectorIndex, indexed: Callable[..., VectorIndex]) -> None:
+        index.apply(NOTES, upsert=[Document("a", "bike")], position=(2, "a"))
+        shorter = indexed(lambda texts: word_vectors(texts, 32))
+        assert shorter.position(NOTES) is None
+        with pytest.raises(SearchError, match=self.refusal):
+            shorter.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
+        assert shorter.position(NOTES) is None
+
+
+class TestInAChromaVectorStore(OfOneDimension):
     """LlamaIndex's own: it ranks by Euclidean distance here, takes an id twice for a mistake and scores in its way."""
+
+    refusal = "ChromaVectorStore failed: InvalidArgumentError"
 
     @pytest.fixture
     def vectors(self, tmp_path: Path) -> Iterator[Vectors]:
@@ -105,34 +121,18 @@ class TestInAChromaVectorStore(VectorsConformance):
             with contextlib.closing(NodeVectors(store, tmp_path / "ledger.db")) as opened:
                 yield opened
 
-    def test_another_dimension_begins_anew(self, index: VectorIndex, indexed: Callable[..., VectorIndex]) -> None:
-        """This store's collection has its dimension for good: that is said, and nothing is mixed."""
-        index.apply(NOTES, upsert=[Document("a", "bike")], position=(2, "a"))
-        shorter = indexed(lambda texts: word_vectors(texts, 32))
-        assert shorter.position(NOTES) is None
-        with pytest.raises(SearchError, match="ChromaVectorStore failed: InvalidArgumentError"):
-            shorter.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
-        assert shorter.position(NOTES) is None
-
 
 @local
-class TestInAQdrantVectorStore(VectorsConformance):
+class TestInAQdrantVectorStore(OfOneDimension):
     """LlamaIndex's own: it makes its collection with the first node, and can neither delete nor search before."""
+
+    refusal = "QdrantVectorStore failed: ValueError"
 
     @pytest.fixture
     def vectors(self, tmp_path: Path) -> Iterator[Vectors]:
         store = QdrantVectorStore("theirs", client=QdrantClient(":memory:"))
         with contextlib.closing(NodeVectors(store, tmp_path / "ledger.db")) as opened:
             yield opened
-
-    def test_another_dimension_begins_anew(self, index: VectorIndex, indexed: Callable[..., VectorIndex]) -> None:
-        """This store's collection has its dimension for good: that is said, and nothing is mixed."""
-        index.apply(NOTES, upsert=[Document("a", "bike")], position=(2, "a"))
-        shorter = indexed(lambda texts: word_vectors(texts, 32))
-        assert shorter.position(NOTES) is None
-        with pytest.raises(SearchError, match="QdrantVectorStore failed: ValueError"):
-            shorter.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
-        assert shorter.position(NOTES) is None
 
 
 # ---- beside an oracle
