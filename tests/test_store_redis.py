@@ -739,20 +739,29 @@ def test_a_directory_stays_for_a_child_that_stays(store: RedisStore, raw: Admini
     assert [row.namespace[-1] for row in store.recent(PARENT)] == ["lasting"]
 
 
+def overtaking(
+    monkeypatch: pytest.MonkeyPatch, store: RedisStore, count: int, ttl: float | None, clock: FakeClock | None = None
+) -> list[str]:
+    """Have so many others written, one each time that somebody has looked for the longest-lived child; who is left."""
+    longest, others = Directory._longest, [str(n) for n in range(count)]
+
+    def overtaken(directory: Directory, *args: Any) -> int | None:
+        found = longest(directory, *args)
+        if others:
+            if clock is not None:
+                clock.advance(1)
+            store.append((*PARENT, others.pop()), [("a", b"")], ttl=ttl)
+        return found
+
+    monkeypatch.setattr(Directory, "_longest", overtaken)
+    return others
+
+
 @pytest.mark.parametrize(("ttl", "left"), [(10, 125_000), (1000, 1_250_000), (None, -1)])
 def test_two_sessions_make_a_directory_at_once(
     store: RedisStore, raw: Administrator, monkeypatch: pytest.MonkeyPatch, ttl: float | None, left: int
 ) -> None:
-    longest = Directory._longest
-    others = [ttl]
-
-    def overtaken(directory: Directory, *args: Any) -> int | None:
-        found = longest(directory, *args)
-        while others:
-            store.append((*PARENT, "other"), [("a", b"")], ttl=others.pop())
-        return found
-
-    monkeypatch.setattr(Directory, "_longest", overtaken)
+    overtaking(monkeypatch, store, 1, ttl)
     store.append(NS, [("a", b"")], ttl=100)
     assert abs(raw.pttl(keys(store)["dir"]) - left) < 5000
 
@@ -760,17 +769,7 @@ def test_two_sessions_make_a_directory_at_once(
 def test_who_makes_a_directory_lets_it_expire_however_many_others_write_meanwhile(
     store: RedisStore, raw: Administrator, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    longest = Directory._longest
-    others = [str(n) for n in range(40)]
-
-    def overtaken(directory: Directory, *args: Any) -> int | None:
-        found = longest(directory, *args)
-        if others:
-            clock.advance(1)
-            store.append((*PARENT, others.pop()), [("a", b"")], ttl=100)
-        return found
-
-    monkeypatch.setattr(Directory, "_longest", overtaken)
+    others = overtaking(monkeypatch, store, 40, 100, clock)
     store.append(NS, [("a", b"")], ttl=100)
     assert not others
     assert abs(raw.pttl(keys(store)["dir"]) - 125_000) < 5000
@@ -779,19 +778,9 @@ def test_who_makes_a_directory_lets_it_expire_however_many_others_write_meanwhil
 def test_a_directory_is_not_shortened_for_a_child_that_lasts(
     store: RedisStore, raw: Administrator, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    longest = Directory._longest
     store.append(NS, [("a", b"")], ttl=100)
     monkeypatch.setattr(redis_directory, "_NEIGHBOURS", 0)  # as in a large directory, the other is not compared
-    others = ["other"]
-
-    def overtaken(directory: Directory, *args: Any) -> int | None:
-        found = longest(directory, *args)
-        while others:
-            clock.advance(1)
-            store.append((*PARENT, others.pop()), [("a", b"")])
-        return found
-
-    monkeypatch.setattr(Directory, "_longest", overtaken)
+    overtaking(monkeypatch, store, 1, None, clock)
     store.append(NS, [("b", b"")], ttl=1000)
     assert raw.pttl(keys(store)["dir"]) == -1
 
