@@ -17,14 +17,14 @@ import redis
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.working import WorkingMemory
-from tests.servers import RedisServer
+from tests.servers import Proxy, RedisServer
 
 NS = ("brain", "t", "u", "s")
 _TIMEOUT, _RETRY = 0.25, 0.5
 _DEADLINE = 4 * (_TIMEOUT + _RETRY) + 1  # a try and its retries, and a busy machine
 
 
-class Line:
+class Line(Proxy):
     """Stands between a client and a server; ``fault`` says what becomes of each packet of answers.
 
     Faults: "" delivers; "delay" waits longer than the client does, and then delivers; "half" delivers half of the
@@ -36,56 +36,34 @@ class Line:
     def __init__(self, port: int) -> None:
         self.fault: Callable[[], str] = lambda: ""
         self.faults: Counter[str] = Counter()
-        self._server_port = port
         self._closing = threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self._sockets: list[socket.socket] = [self._listener]
-        self._threads: list[threading.Thread] = []
-        self._start(self._accept)
+        super().__init__(port)
 
-    def _start(self, work: Callable[..., None], *args: Any) -> None:
-        self._threads.append(threading.Thread(target=work, args=args, daemon=True))
-        self._threads[-1].start()
+    def ask(self, client: socket.socket, server: socket.socket) -> None:
+        while data := client.recv(65536):
+            fault = self._next("lose", "late") if b"XADD" in data else ""
+            if fault == "lose":
+                break
+            if fault == "late":
+                self._closing.wait(2 * _TIMEOUT)
+            server.sendall(data)
 
-    def _accept(self) -> None:
-        with suppress(OSError):  # closed
-            while True:
-                client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._server_port))
-                self._sockets += [client, server]
-                self._start(self._ask, client, server)
-                self._start(self._answer, server, client)
-
-    def _ask(self, client: socket.socket, server: socket.socket) -> None:
-        with suppress(OSError):
-            while data := client.recv(65536):
-                fault = self._next("lose", "late") if b"XADD" in data else ""
-                if fault == "lose":
-                    break
-                if fault == "late":
+    def answer(self, server: socket.socket, client: socket.socket) -> None:
+        while data := server.recv(65536):
+            fault = self._next("delay", "half", "byte", "stall", "cut")
+            if fault in {"half", "stall"}:
+                client.sendall(data[: len(data) // 2])
+            elif fault == "byte":
+                for byte in data:
+                    client.sendall(bytes([byte]))
+            elif fault != "cut":
+                if fault == "delay":
                     self._closing.wait(2 * _TIMEOUT)
-                server.sendall(data)
-        _hang_up(client, server)
-
-    def _answer(self, server: socket.socket, client: socket.socket) -> None:
-        with suppress(OSError):
-            while data := server.recv(65536):
-                fault = self._next("delay", "half", "byte", "stall", "cut")
-                if fault in {"half", "stall"}:
-                    client.sendall(data[: len(data) // 2])
-                elif fault == "byte":
-                    for byte in data:
-                        client.sendall(bytes([byte]))
-                elif fault != "cut":
-                    if fault == "delay":
-                        self._closing.wait(2 * _TIMEOUT)
-                    client.sendall(data)
-                if fault == "stall":
-                    self._closing.wait(4 * _TIMEOUT)
-                if fault in {"half", "stall", "cut"}:
-                    break
-        _hang_up(client, server)
+                client.sendall(data)
+            if fault == "stall":
+                self._closing.wait(4 * _TIMEOUT)
+            if fault in {"half", "stall", "cut"}:
+                break
 
     def _next(self, *mine: str) -> str:
         fault = self.fault()
@@ -94,16 +72,7 @@ class Line:
 
     def close(self) -> None:
         self._closing.set()
-        _hang_up(*self._sockets)
-        for thread in self._threads:
-            thread.join(10)
-
-
-def _hang_up(*sockets: socket.socket) -> None:
-    for sock in sockets:
-        with suppress(OSError):  # was closed already
-            sock.shutdown(socket.SHUT_RDWR)
-        sock.close()
+        super().close()
 
 
 @pytest.fixture
