@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import http.server
-import multiprocessing
 import os
 import random
 import socket
@@ -18,7 +17,6 @@ from array import array
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +39,7 @@ from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing.vectors import word_vectors
 from tests.chroma_server import ChromaServer
-from tests.interpreters import processes
+from tests.interpreters import child
 
 NOTES = ("notes",)
 
@@ -77,15 +75,6 @@ def found(index: VectorIndex, query: str, k: int = 1_000) -> list[str]:
     return [hit.id for hit in index.search(NOTES, query, k)]
 
 
-def _child(target: Any, *args: Any, fork: bool = False) -> tuple[BaseProcess, Connection]:
-    context: Any = multiprocessing.get_context("fork") if fork else processes()
-    progress, child_end = context.Pipe(duplex=True)
-    process = context.Process(target=target, args=(*args, child_end), daemon=True)
-    process.start()
-    child_end.close()
-    return process, progress
-
-
 def _try(url: str, progress: Connection) -> None:
     try:
         index_at(url).apply(NOTES, upsert=[Document("child", "bike")])
@@ -97,7 +86,7 @@ def _try(url: str, progress: Connection) -> None:
 
 def _tried(url: str) -> Any:
     """What a second process meets."""
-    process, progress = _child(_try, url)
+    process, progress = child(_try, url)
     met = progress.recv()
     process.join()
     progress.close()
@@ -126,7 +115,7 @@ def test_i2_a_second_process_is_refused_with_the_remedy(folder: str, tmp_path: P
 def test_i2_a_forked_child_is_a_second_process(folder: str) -> None:
     with contextlib.closing(index_at(folder)) as index:
         index.apply(NOTES, upsert=[Document("a", "bike")])
-        process, progress = _child(_search_inherited, index, fork=True)
+        process, progress = child(_search_inherited, index, fork=True)
         assert progress.recv() == "ConfigurationError"
         process.join()
         progress.close()
@@ -163,7 +152,7 @@ def _hold(url: str, progress: Connection) -> None:
 
 
 def test_i2_a_killed_process_holds_nothing(folder: str) -> None:
-    process, progress = _child(_hold, folder)
+    process, progress = child(_hold, folder)
     assert progress.recv() == "held"
     index = index_at(folder)
     with pytest.raises(ConfigurationError, match="another process"):
@@ -466,7 +455,7 @@ def test_a_killed_follower_loses_nothing(folder: str, tmp_path: Path) -> None:
         for n in range(700):
             ours.put({f"d{(n * 7) % 900}": f"bike {round_} {n}".encode()})
         ours.delete([f"d{n}" for n in range(round_ * 10, round_ * 10 + 10)])
-        process, progress = _child(_follow, folder, tmp_path / "store.db")
+        process, progress = child(_follow, folder, tmp_path / "store.db")
         progress.recv()
         if round_:
             progress.recv()
@@ -502,7 +491,7 @@ def test_i2_on_a_server_processes_see_each_other_at_once(server: ChromaServer) -
     names = ["mine", *(f"{writer}-{n}" for writer in range(2) for n in range(25))]
     with contextlib.closing(index_at(server.url)) as index:
         index.apply(NOTES, upsert=[Document("mine", "bike")])
-        children = [_child(_add, server.url, writer) for writer in range(2)]
+        children = [child(_add, server.url, writer) for writer in range(2)]
         seen: set[str] = set()
         for process, progress in children:
             while not progress.poll():

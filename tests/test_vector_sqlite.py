@@ -12,7 +12,6 @@ import threading
 from array import array
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ from langmem_adapters.protocols import Document
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing.vectors import word_vectors
-from tests.interpreters import processes
+from tests.interpreters import child
 
 NOTES = ("notes",)
 MAKER = EmbedderSpec("test", 8)
@@ -325,20 +324,11 @@ def _follow(path: Path, progress: Connection) -> None:
     following.follow(progress.send)
 
 
-def _child(target: object, *args: object) -> tuple[BaseProcess, Connection]:
-    context = processes()
-    progress, child_end = context.Pipe(duplex=False)
-    process = context.Process(target=target, args=(*args, child_end), daemon=True)
-    process.start()
-    child_end.close()
-    return process, progress
-
-
 def test_i2_what_other_processes_add_is_found_at_once(tmp_path: Path) -> None:
     path = tmp_path / "vectors.db"
     with contextlib.closing(index_in(path)) as index:
         index.apply(NOTES, upsert=[Document("mine", "bike")])
-        children = [_child(_add, path, writer, 25) for writer in range(2)]
+        children = [child(_add, path, writer, 25) for writer in range(2)]
         seen = 1
         while seen < 51:
             found = index.search(NOTES, "bike", 1_000)
@@ -372,7 +362,7 @@ def test_a_killed_follower_loses_nothing(tmp_path: Path) -> None:
         for n in range(700):
             ours.put({f"d{(n * 7) % 900}": f"bike {round_} {n}".encode()})
         ours.delete([f"d{n}" for n in range(round_ * 10, round_ * 10 + 10)])
-        process, progress = _child(_follow, path)
+        process, progress = child(_follow, path)
         assert progress.recv() == "begun"
         if round_:
             progress.recv()  # a page is done, the next one is being done
