@@ -96,7 +96,7 @@ class VerifiedAnswers:
 
     def keep_flow(self, partition: str, text: str, key: str) -> Flow[None]:
         """Keep a request under the key of its answer; its vector follows in the background."""
-        shelf, data = self._shelf(partition), encode([key, text, os.urandom(8).hex()])  # not what was kept before
+        shelf, data = self._shelf(partition), encode([key, text, os.urandom(8).hex()])  # other bytes each time
         yield from step(shelf.put, key, data)
         with suppress(RuntimeError):  # the interpreter is shutting down; the next search embeds it
             submit(lambda: self._embed(shelf))

@@ -100,8 +100,9 @@ class Flights:
     ) -> tuple[Flight | None, bool]:
         """The call for this key, and whether it is the caller's own to make; none, for one inside of that call.
 
-        Of one whose result was removed, or asked for anew, since it was ``begun``, nobody more is told.
-        ``claim`` is told of it before anybody may wait for it, as an interrupt may keep the answer; and of none after.
+        Nobody joins one whose result was removed, or asked for anew, since it was ``begun``. ``claim`` is given what
+        may be the caller's own before anybody can wait for it, as an interrupt may keep the answer from the caller; and
+        None, where it is another's.
         """
         if (id(self), key) in _leading.get():
             return None, False

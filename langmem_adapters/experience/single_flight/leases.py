@@ -61,7 +61,8 @@ class Leases:
     def take(self, key: str, claim: Callable[[Lease | None], object] = bool) -> Flow[Lease | None]:
         """Take the lease of a key; None, while another has it.
 
-        ``claim`` is told of it before it is written, as an interrupt may keep the answer; and of none after.
+        ``claim`` is given it before it is written, as an interrupt may keep the answer from the caller; and None, where
+        another has it.
         """
         now = self._clock()
         lease = Lease(key, encode({"by": self._new_id(), "until": now + self._seconds}))
