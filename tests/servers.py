@@ -7,6 +7,7 @@ import importlib.util
 import os
 import shutil
 import socket
+import socketserver
 import subprocess
 import tempfile
 import threading
@@ -170,6 +171,28 @@ def redis_cluster() -> Iterator[list[RedisServer]]:
         clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)
         until(lambda: all(client.cluster("info")["cluster_state"] == "ok" for client in clients))
         yield nodes
+
+
+@contextmanager
+def listening(handle: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A server of one's own, each of whose connections is handled on a thread; its port."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            handle(self.request)
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+        block_on_close = False  # a test that fails has not closed its connections
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield int(server.server_address[1])
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class Proxy:

@@ -7,11 +7,10 @@ import os
 import re
 import signal
 import socket
-import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavail
 from langmem_adapters.stores import redis_wire, shared_store
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_outage import Retries, is_down, may_pass
-from tests.servers import RedisServer
+from tests.servers import RedisServer, listening
 from tests.test_store_redis import NS, ids, on_threads, told
 
 DOWN = exceptions.ConnectionError("Connection refused")
@@ -564,27 +563,14 @@ def test_a10_a_thousand_objects_on_one_url_share_few_connections(start_redis: Ca
 # --- what is said -------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def refusing(answer: bytes) -> Iterator[int]:
+def refusing(answer: bytes) -> AbstractContextManager[int]:
     """A server that has one answer to every command."""
 
-    class Handler(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            while data := self.request.recv(65536):
-                self.request.sendall(answer * len(re.findall(rb"(?:^|\r\n)\*\d+\r\n", data)))
+    def handle(connection: socket.socket) -> None:
+        while data := connection.recv(65536):
+            connection.sendall(answer * len(re.findall(rb"(?:^|\r\n)\*\d+\r\n", data)))
 
-    class Server(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-        block_on_close = False  # a test that fails has not closed its connections
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield int(server.server_address[1])
-        finally:
-            server.shutdown()
-            thread.join()
+    return listening(handle)
 
 
 @pytest.mark.parametrize(
