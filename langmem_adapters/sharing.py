@@ -8,20 +8,26 @@ from typing_extensions import Self
 
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Shared", "apart"]
+__all__ = ["Lasting", "Shared", "apart"]
 
 
-class Shared:
-    """Is shared by deep copies of what holds it, as connections, locks and models are not copied.
+class Lasting:
+    """Is shared by deep copies of what holds it, as connections, locks, models and keys are not copied.
 
     Hosts copy what they hold: LlamaIndex's workflows at each edge, ``model_copy(deep=True)`` of pydantic, who forks a
-    state of LangGraph. Another process opens the place itself, by its URL.
+    state of LangGraph.
     """
 
     __slots__ = ()
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
+
+
+class Shared(Lasting):
+    """Stands for a place where things are kept. Another process opens the place itself, by its URL."""
+
+    __slots__ = ()
 
     def __copy__(self) -> Self:
         copied = object.__new__(type(self))
