@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from langmem_adapters import StoreUnavailable
-from langmem_adapters.protocols import Store
+from langmem_adapters.protocols import Page, Store
 from langmem_adapters.stores.memory import MemoryStore
 
-__all__ = ["CROWD", "Down", "Overtaken", "Refusing", "Unplugged", "on_threads"]
+__all__ = ["CROWD", "Down", "Overtaken", "Refusing", "Slow", "Unplugged", "on_threads"]
 
 CROWD = 50
 """Callers at once."""
@@ -25,6 +26,22 @@ class Down(MemoryStore):
     write = get
 
 
+class Slow(MemoryStore):
+    """A store that takes its time, where it is asked for this."""
+
+    def __init__(self, seconds: float, at: Literal["get", "scan"] = "get") -> None:
+        super().__init__()
+        self._seconds = {at: seconds}
+
+    def get(self, *args: Any, **kwargs: Any) -> dict[str, bytes]:
+        time.sleep(self._seconds.get("get", 0))
+        return super().get(*args, **kwargs)
+
+    def scan(self, *args: Any, **kwargs: Any) -> Page:
+        time.sleep(self._seconds.get("scan", 0))
+        return super().scan(*args, **kwargs)
+
+
 class Refusing(MemoryStore):
     """A store that takes no writes, while it has a reason."""
 
@@ -37,24 +54,44 @@ class Refusing(MemoryStore):
 
 
 class Overtaken:
-    """A real store in front of which somebody else is quicker, once, when something is about to be written.
+    """A real store where somebody else is quicker, once, when something is about to be written.
 
     Args:
         store: The store.
-        first: What somebody else does.
+        first: What somebody else does; what is added to ``first`` later, is done once, too.
         as_is_put: The value that is about to be written; default: any, or none.
+        where: Whether it is this call, by its arguments; default: whichever comes.
+        at: What is about to be called, if it is not a write.
+        after: Somebody else comes just after that.
     """
 
-    def __init__(self, store: Store, first: Callable[[], Any], *, as_is_put: str | None = None) -> None:
-        self.store, self.first, self.as_is_put = store, [first], as_is_put
+    def __init__(
+        self,
+        store: Any,
+        *first: Callable[[], Any],
+        as_is_put: str | None = None,
+        where: Callable[..., Any] = lambda *_, **__: True,
+        at: str = "write",
+        after: bool = False,
+    ) -> None:
+        self.store, self.first, self.at, self.after = store, list(first), at, after
+        self._where = where if as_is_put is None else lambda _, **changes: as_is_put in changes.get("put", {})
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
+        method = getattr(self.store, name)
+        if name != self.at:
+            return method
 
-    def write(self, namespace: tuple[str, ...], **changes: Any) -> None:
-        if self.first and (self.as_is_put is None or self.as_is_put in changes.get("put", {})):
-            self.first.pop()()
-        self.store.write(namespace, **changes)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            theirs = self.first.pop() if self.first and self._where(*args, **kwargs) else bool
+            if not self.after:
+                theirs()
+            answer = method(*args, **kwargs)
+            if self.after:
+                theirs()
+            return answer
+
+        return call
 
 
 class Unplugged:

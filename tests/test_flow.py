@@ -24,6 +24,7 @@ from langmem_adapters.flow import Flow, arun, blocking, run, step
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.stores.memory import MemoryStore
+from tests.faults import Slow
 from tests.loops import ticking
 
 who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
@@ -132,12 +133,6 @@ async def test_tasks_keep_their_contexts_apart() -> None:
     assert await asyncio.gather(*map(ask, names)) == names
 
 
-class _SlowStore(MemoryStore):
-    def get(self, *args: Any, **kwargs: Any) -> dict[str, bytes]:
-        time.sleep(0.2)  # what the test is about: a backend that takes its time
-        return super().get(*args, **kwargs)
-
-
 async def _ask_twenty_times(brain: BrainMemory) -> tuple[float, float]:
     """Seconds for all, and the ticker's worst slip meanwhile."""
     async with ticking() as late:
@@ -149,7 +144,7 @@ async def _ask_twenty_times(brain: BrainMemory) -> tuple[float, float]:
 
 
 async def test_a5_slow_stores_never_hold_up_the_loop() -> None:
-    brain = BrainMemory(_SlowStore(), "s")
+    brain = BrainMemory(Slow(0.2), "s")
     rounds = [await _ask_twenty_times(brain) for _ in range(3)]  # a busy machine may spoil one, not all
     assert min(took for took, _ in rounds) < 1
     assert min(slip for _, slip in rounds) < 0.05

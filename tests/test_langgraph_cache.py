@@ -8,7 +8,6 @@ import enum
 import functools
 import json
 import logging
-import time
 import typing
 import uuid
 from collections import deque
@@ -42,6 +41,7 @@ from langmem_adapters.langgraph import ExperienceNodeCache
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
+from tests.faults import Slow
 from tests.loops import ticking
 
 NS = ("node", "a")
@@ -607,14 +607,8 @@ def test_what_would_never_be_read_again_is_refused(caplog: pytest.LogCaptureFixt
     assert "its serializer writes json, which is not read again" in caplog.text
 
 
-class _Slow(MemoryStore):
-    def get(self, *args: Any) -> dict[str, bytes]:
-        time.sleep(0.05)
-        return super().get(*args)
-
-
 async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:
-    cache: Any = ExperienceNodeCache(store=_Slow())
+    cache: Any = ExperienceNodeCache(store=Slow(0.05))
     await cache.aset({KEY: (1, None)})
     async with ticking() as late:
         assert await asyncio.gather(*(cache.aget([KEY]) for _ in range(10))) == [{KEY: 1}] * 10

@@ -48,6 +48,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.testing import FakeClock
 from tests.agents import Scripted
+from tests.faults import Overtaken, Slow
 from tests.loops import ticking
 from tests.servers import RedisServer
 
@@ -1145,14 +1146,8 @@ def test_a_batch_is_all_or_nothing_in_a_namespace() -> None:
 # --- async, restart, size -----------------------------------------------------------------------------------
 
 
-class _Slow(MemoryStore):
-    def get(self, *args: Any) -> dict[str, bytes]:
-        time.sleep(0.05)
-        return super().get(*args)
-
-
 async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:
-    store = make(_Slow())
+    store = make(Slow(0.05))
     await store.aput(ADA, "k", {"text": "shed"})
     async with ticking() as late:
         found = await asyncio.gather(*(store.asearch(ADA, query="shed") for _ in range(10)))
@@ -1199,19 +1194,16 @@ async def test_a_query_on_an_event_loop_holds_no_thread_while_the_model_thinks(r
 def test_the_first_item_of_a_namespace_is_found_though_its_writer_ended_there(
     any_store: Store, beside: list[tuple[str, ...]]
 ) -> None:
-    class Ending:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(any_store, name)
+    def end() -> None:
+        raise KeyboardInterrupt
 
-        def write(self, namespace: tuple[str, ...], **change: Any) -> None:
-            any_store.write(namespace, **change)
-            if namespace[-2:] == ADA and change.get("append"):
-                raise KeyboardInterrupt
-
+    ending = Overtaken(
+        any_store, end, where=lambda name, **changes: name[-2:] == ADA and changes.get("append"), after=True
+    )
     for other in beside:
         make(any_store).put(other, "k", {})
     with pytest.raises(KeyboardInterrupt):
-        make(cast("Store", Ending())).put(ADA, "k", {"text": "shed"})
+        make(cast("Store", ending)).put(ADA, "k", {"text": "shed"})
     again = make(any_store)
     assert again.list_namespaces() == sorted([ADA, *beside])
     assert [item.key for item in again.search((), query="shed")] == ["k"]

@@ -24,7 +24,7 @@ from langmem_adapters.llamaindex import BrainChatStore, LongTermMemoryBlock
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
-from tests.faults import Refusing
+from tests.faults import Refusing, Slow
 from tests.loops import ticking
 from tests.test_llamaindex_chat_store import Scripted, agent, agents_warn, texts
 
@@ -434,14 +434,8 @@ async def test_what_waits_is_of_its_session_is_stored_once_and_is_bounded(
     assert block.stats()["waiting"] == 0
 
 
-class _Slow(MemoryStore):
-    def get(self, *args: Any) -> dict[str, bytes]:
-        time.sleep(0.05)
-        return super().get(*args)
-
-
 async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:
-    block = LongTermMemoryBlock(long_term(_Slow()))
+    block = LongTermMemoryBlock(long_term(Slow(0.05)))
     await talk(block, "My bike is in the shed.")
     async with ticking() as late:
         found = await asyncio.gather(*(block.aget([chat("bike")]) for _ in range(10)), talk(block, "a dog"))

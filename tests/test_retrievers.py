@@ -34,6 +34,7 @@ from langmem_adapters.llamaindex import LongTermRetriever as LlamaIndexRetriever
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.faults import Slow
 from tests.loops import ticking
 
 SAID = [
@@ -104,15 +105,9 @@ def test_llamaindex_nodes_are_scored_and_best_first(any_store: Store) -> None:
     assert "message_id" not in nodes[0].node.get_content("llm")  # type: ignore[arg-type]
 
 
-class _SlowStore(MemoryStore):
-    def get(self, *args: Any) -> dict[str, bytes]:
-        time.sleep(0.2)
-        return super().get(*args)
-
-
 @pytest.mark.parametrize("kind", ["brain", "long-term"])
 async def test_e1_ten_retrievals_run_beside_each_other(kind: str) -> None:
-    store = _SlowStore()
+    store = Slow(0.2)
     if kind == "brain":
         BrainMemory(store, "session").add_talk(SAID[0])
         retriever: Any = BrainRetriever("session", store=store)
@@ -439,7 +434,7 @@ async def test_e2_two_sessions_on_one_retriever_object_do_not_mix() -> None:
 
 @pytest.mark.parametrize("host", ["langchain", "llamaindex"])
 async def test_e1_the_loop_goes_on_while_a_search_is_slow(host: str) -> None:
-    memory = long_term(_SlowStore())
+    memory = long_term(Slow(0.2))
     memory.flush()
     retriever: Any = LangChainRetriever(memory=memory) if host == "langchain" else LlamaIndexRetriever(memory)
     search = retriever.ainvoke if host == "langchain" else retriever.aretrieve
