@@ -58,7 +58,7 @@ class Overtaken:
 
     Args:
         store: The store.
-        first: What somebody else does; what is added to ``first`` later, is done once, too.
+        first: What somebody else does; what is put into ``first`` later is done, too, each once.
         as_is_put: The value that is about to be written; default: any, or none.
         where: Whether it is this call, by its arguments; default: whichever comes.
         at: What is about to be called, if it is not a write.
@@ -83,7 +83,7 @@ class Overtaken:
             return method
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            theirs = self.first.pop() if self.first and self._where(*args, **kwargs) else bool
+            theirs = self.first.pop(0) if self.first and self._where(*args, **kwargs) else bool
             if not self.after:
                 theirs()
             answer = method(*args, **kwargs)

@@ -1053,29 +1053,18 @@ def test_a_namespace_of_many_labels_does_not_take_the_others_along() -> None:
     assert store.list_namespaces() == [ADA]
 
 
-class _Interrupted(MemoryStore):
-    """Does something just before a write to a place."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        super().__init__(clock=clock)
-        self.before: Callable[[], None] | None = None
-        self.place: tuple[str, ...] = ()
-
-    def write(self, namespace: tuple[str, ...], **change: Any) -> None:
-        if self.before and namespace == self.place:
-            before, self.before = self.before, None
-            before()
-        super().write(namespace, **change)
+def interrupted(clock: FakeClock) -> Any:
+    """A store where something happens just before a write to the items of Ada."""
+    return Overtaken(MemoryStore(clock=clock), where=lambda name, **_: name == ("langgraph", "", "items", *ADA))
 
 
 def test_an_item_that_comes_while_its_namespace_is_closed_is_found() -> None:
     clock = FakeClock()
-    inner = _Interrupted(clock)
-    inner.place = ("langgraph", "", "items", *ADA)
+    inner = interrupted(clock)
     one, two = make(inner, clock=clock), make(inner, clock=clock)
     one.put(ADA, "k", {})
     one.delete(ADA, "k")
-    inner.before = lambda: two.put(ADA, "new", {"text": "shed"})
+    inner.first = [lambda: two.put(ADA, "new", {"text": "shed"})]
     assert one.list_namespaces() == []  # which closes the empty one
     assert everything(one) == everything(two) == {(ADA, "new"): {"text": "shed"}}
 
@@ -1083,7 +1072,7 @@ def test_an_item_that_comes_while_its_namespace_is_closed_is_found() -> None:
         two.delete(ADA, "new")
         two.list_namespaces()
 
-    inner.before = empty
+    inner.first = [empty]
     one.put(ADA, "newer", {})
     assert list(everything(one)) == [(ADA, "newer")]
     clock.advance(1000)
@@ -1092,13 +1081,12 @@ def test_an_item_that_comes_while_its_namespace_is_closed_is_found() -> None:
 
 def test_a_lasting_item_that_comes_beside_an_expiring_one_lasts() -> None:
     clock = FakeClock()
-    inner = _Interrupted(clock)
-    inner.place = ("langgraph", "", "items", *ADA)
+    inner = interrupted(clock)
     one, two = make(inner, clock=clock), make(inner, clock=clock)
     one.put(ADA, "k", {}, ttl=1)
-    inner.before = lambda: two.put(ADA, "k", {"stays": True})
+    inner.first = [lambda: two.put(ADA, "k", {"stays": True})]
     one.put(ADA, "other", {}, ttl=1)
-    inner.before = lambda: two.put(ADA, "third", {})
+    inner.first = [lambda: two.put(ADA, "third", {})]
     clock.advance(6)
     one.get(ADA, "other")  # which refreshes it
     clock.advance(1000)
@@ -1107,35 +1095,33 @@ def test_a_lasting_item_that_comes_beside_an_expiring_one_lasts() -> None:
 
 def test_an_item_that_is_changed_while_it_is_read_keeps_the_change() -> None:
     clock = FakeClock()
-    inner = _Interrupted(clock)
-    inner.place = ("langgraph", "", "items", *ADA)
+    inner = interrupted(clock)
     one, two = make(inner, clock=clock), make(inner, clock=clock)
     one.put(ADA, "k", {"n": 1}, ttl=1)
     clock.advance(6)
-    inner.before = lambda: two.put(ADA, "k", {"n": 2})
+    inner.first = [lambda: two.put(ADA, "k", {"n": 2})]
     assert one.get(ADA, "k") is not None
     assert everything(one) == {(ADA, "k"): {"n": 2}}
     one.put(ADA, "k", {"n": 1}, ttl=1)
     clock.advance(6)
-    inner.before = lambda: two.put(ADA, "k", {"n": 2}, ttl=1)  # after which as many expire, and at the same time
+    inner.first = [lambda: two.put(ADA, "k", {"n": 2}, ttl=1)]  # after which as many expire, and at the same time
     assert one.get(ADA, "k") is not None
     assert everything(one) == {(ADA, "k"): {"n": 2}}
     one.put(ADA, "l", {"n": 1}, ttl=1)
     clock.advance(6)
-    inner.before = lambda: two.delete(ADA, "l")
+    inner.first = [lambda: two.delete(ADA, "l")]
     assert one.get(ADA, "l") is not None
     assert everything(one) == {(ADA, "k"): {"n": 2}}
 
 
 def test_a_batch_is_all_or_nothing_in_a_namespace() -> None:
-    inner = _Interrupted(FakeClock())
-    inner.place = ("langgraph", "", "items", *ADA)
+    inner = interrupted(FakeClock())
     store = make(inner)
 
     def fail() -> None:
         raise RuntimeError("power cut")
 
-    inner.before = fail
+    inner.first = [fail]
     with pytest.raises(RuntimeError):
         store.batch([PutOp(ADA, "a", {}), PutOp(ADA, "b", {})])
     assert everything(store) == {}
