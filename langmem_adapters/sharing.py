@@ -24,10 +24,13 @@ class Lasting:
         return self
 
 
-class Shared(Lasting):
-    """Stands for a place where things are kept. Another process opens the place itself, by its URL."""
+class Shared:  # no Lasting: of two middlewares, mypy would find that rather than LangChain's class in common
+    """Is as lasting, and stands for a place where things are kept: another process opens that itself, by its URL."""
 
     __slots__ = ()
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     def __copy__(self) -> Self:
         copied = object.__new__(type(self))
