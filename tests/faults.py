@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from langmem_adapters import StoreUnavailable
 from langmem_adapters.protocols import Page, Store
 from langmem_adapters.stores.memory import MemoryStore
 
-__all__ = ["CROWD", "Down", "Overtaken", "Refusing", "Slow", "Unplugged", "on_threads"]
+__all__ = ["CROWD", "Down", "Overtaken", "Refusing", "Slow", "Unplugged", "again_and_again", "on_threads"]
 
 CROWD = 50
 """Callers at once."""
@@ -112,6 +114,25 @@ class Unplugged:
             raise StoreUnavailable("the test pulled the plug")
 
         return call
+
+
+@contextmanager
+def again_and_again(*works: Callable[[], object]) -> Iterator[None]:
+    """Each work on a thread of its own, over and over beside what is done here; the end raises an error of theirs."""
+    done = threading.Event()
+
+    def repeat(work: Callable[[], object]) -> None:
+        while not done.is_set():
+            work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        running = [pool.submit(repeat, work) for work in works]
+        try:
+            yield
+        finally:
+            done.set()
+    for each in running:
+        each.result()
 
 
 def on_threads(work: Callable[[], Any], release: Callable[[], Any]) -> list[Any]:

@@ -66,11 +66,10 @@ from langmem_adapters.llamaindex.responses import (
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
-from tests.faults import Down
+from tests.faults import CROWD, Down, on_threads
 from tests.loops import cancel_before_the_next_step
 from tests.waiting import auntil, until
 
-_CROWD = 50
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 
 
@@ -770,23 +769,14 @@ def test_c8_fifty_threads_make_one_call_and_a_failed_leader_fails_nobody_else(
     gate = threading.Event()
     inner = Scripted(gate=gate, script=[OSError("the leader's"), "Fine."] if fails else ["Fine."])
     llm = cached(inner, store=any_store)
-    got: list[Any] = []
 
-    def attempt() -> None:
-        try:
-            got.append(text(CHATS[way](llm)))
-        except OSError as error:
-            got.append(error)
+    def release() -> None:
+        until(lambda: llm.stats()["misses"] == CROWD)
+        gate.set()
 
-    threads = [threading.Thread(target=attempt) for _ in range(_CROWD)]
-    for thread in threads:
-        thread.start()
-    until(lambda: llm.stats()["misses"] == _CROWD)
-    gate.set()
-    for thread in threads:
-        thread.join(120)
-    assert got.count("Fine.") == _CROWD - fails
-    assert 2 <= inner.asked <= _CROWD if fails else inner.asked == 1
+    got = on_threads(lambda: text(CHATS[way](llm)), release)
+    assert got.count("Fine.") == CROWD - fails
+    assert 2 <= inner.asked <= CROWD if fails else inner.asked == 1
 
 
 @pytest.mark.parametrize("way", ["achat", "astream_chat"])
@@ -795,10 +785,10 @@ async def test_c8_fifty_tasks_make_one_call(any_store: Store, way: str) -> None:
     inner = Scripted(gate=gate)
     llm = cached(inner, store=any_store)
     work = llm.achat if way == "achat" else lambda messages: _astreamed(llm.astream_chat(messages))
-    tasks = [asyncio.ensure_future(work(HI)) for _ in range(_CROWD)]
-    await auntil(lambda: llm.stats()["misses"] == _CROWD)
+    tasks = [asyncio.ensure_future(work(HI)) for _ in range(CROWD)]
+    await auntil(lambda: llm.stats()["misses"] == CROWD)
     gate.set()
-    assert [text(response) for response in await asyncio.gather(*tasks)] == ["Hello there!"] * _CROWD
+    assert [text(response) for response in await asyncio.gather(*tasks)] == ["Hello there!"] * CROWD
     assert inner.asked == 1
 
 

@@ -29,7 +29,7 @@ from langmem_adapters.langchain import experience as module
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
-from tests.faults import Down
+from tests.faults import CROWD, Down, on_threads
 from tests.openai_server import OpenAIServer
 from tests.test_cached_chat_model import AsyncScripted, Scripted, weather_man
 from tests.waiting import until
@@ -419,16 +419,14 @@ def test_c8_fifty_runs_make_one_call() -> None:
     inner = Scripted(gate=gate)
     cache = memory()
     agent = create_agent(inner, middleware=[cache])
-    got: list[Any] = []
-    threads = [threading.Thread(target=lambda: got.append(asked(agent)[-1])) for _ in range(50)]
-    for thread in threads:
-        thread.start()
-    until(lambda: cache.stats()["misses"] == 50)
-    gate.set()
-    for thread in threads:
-        thread.join(120)
-    assert [message.content for message in got] == ["Hello there!"] * 50
-    assert len({message.id for message in got}) == 50
+
+    def release() -> None:
+        until(lambda: cache.stats()["misses"] == CROWD)
+        gate.set()
+
+    got = on_threads(lambda: asked(agent)[-1], release)
+    assert [message.content for message in got] == ["Hello there!"] * CROWD
+    assert len({message.id for message in got}) == CROWD
     assert inner.asked == 1
 
 

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import random
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -26,6 +25,7 @@ from langmem_adapters.protocols import Document, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.faults import again_and_again
 
 NOTES = ("notes",)
 WORDS = [f"word{n}" for n in range(12)]
@@ -128,35 +128,23 @@ def test_a_state_seen_before_a_change_is_neither_mixed_nor_served_after_it(tmp_p
     path = tmp_path / "index.db"
     with contextlib.closing(LexicalIndex(path)) as index, contextlib.closing(LexicalIndex(path)) as writer:
         writer.apply(NOTES, upsert=[Document(f"{n}", "bike shed") for n in range(10)])
-        failures: list[BaseException] = []
-        stop = threading.Event()
 
         def search() -> None:
-            try:
-                while not stop.is_set():
-                    for query in ("bike", "shed bike"):
-                        assert len(found(index, query)) == 10
-                        evidence = index.gather(NOTES, query, 100)
-                        assert evidence is not None
-                        assert len(evidence.turns) == 10
-                        counts = [sum(len(places) for places, _, _ in each.values()) for each in evidence.postings]
-                        assert set(counts) == {10}
-            except BaseException as error:  # noqa: BLE001 - raised again on the test's own thread
-                failures.append(error)
+            for query in ("bike", "shed bike"):
+                assert len(found(index, query)) == 10
+                evidence = index.gather(NOTES, query, 100)
+                assert evidence is not None
+                assert len(evidence.turns) == 10
+                counts = [sum(len(places) for places, _, _ in each.values()) for each in evidence.postings]
+                assert set(counts) == {10}
 
-        threads = [threading.Thread(target=search) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for n in range(60):  # each takes ten away and adds ten
-            writer.apply(
-                NOTES,
-                upsert=[Document(f"{n + 1}-{m}", "bike shed") for m in range(10)],
-                delete=[f"{n}-{m}" for m in range(10)] if n else [f"{m}" for m in range(10)],
-            )
-        stop.set()
-        for thread in threads:
-            thread.join()
-        assert failures == []
+        with again_and_again(*[search] * 3):
+            for n in range(60):  # each takes ten away and adds ten
+                writer.apply(
+                    NOTES,
+                    upsert=[Document(f"{n + 1}-{m}", "bike shed") for m in range(10)],
+                    delete=[f"{n}-{m}" for m in range(10)] if n else [f"{m}" for m in range(10)],
+                )
         assert found(index, "bike") == {f"60-{m}" for m in range(10)}
 
 

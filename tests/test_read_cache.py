@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -98,11 +98,8 @@ def test_threads_keep_it_within_its_bounds(monkeypatch: pytest.MonkeyPatch) -> N
             if n % 50 == 0:
                 invalidate(PLACE, [key])
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
     held = [data for _, data in tier._lru.values()]
     assert 0 < len(held) <= 8
     assert tier._lru.size == sum(map(len, held)) <= 200

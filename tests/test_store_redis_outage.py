@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavail
 from langmem_adapters.stores import redis_wire, shared_store
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_outage import Retries, is_down, may_pass
+from tests.faults import again_and_again
 from tests.servers import RedisServer, listening
 from tests.test_store_redis import NS, ids, on_threads, told
 
@@ -501,25 +504,18 @@ def test_writers_lose_and_double_nothing_over_a_restart(start_redis: Callable[..
     store = RedisStore(server.url(), retry_for=0.2)
     acknowledged: list[list[str]] = [[] for _ in range(4)]
     unknown: set[str] = set()
-    stop = threading.Event()
 
-    def write(writer: int) -> None:
-        n = 0
-        while not stop.is_set():
-            id_ = f"{writer}-{n:06}"
-            try:
-                store.append(NS, [(id_, b"x")])
-            except StoreUnavailable:
-                unknown.add(id_)
-                stop.wait(0.001)
-            else:
-                acknowledged[writer].append(id_)
-            n += 1
+    def write(writer: int, numbers: Iterator[int]) -> None:
+        id_ = f"{writer}-{next(numbers):06}"
+        try:
+            store.append(NS, [(id_, b"x")])
+        except StoreUnavailable:
+            unknown.add(id_)
+            time.sleep(0.001)
+        else:
+            acknowledged[writer].append(id_)
 
-    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
-    for thread in threads:
-        thread.start()
-    try:
+    with again_and_again(*(partial(write, writer, count()) for writer in range(4))):
         for _ in range(2):
             before = [len(own) for own in acknowledged]
             until(lambda: all(len(own) > n + 20 for own, n in zip(acknowledged, before, strict=True)))  # noqa: B023
@@ -528,10 +524,6 @@ def test_writers_lose_and_double_nothing_over_a_restart(start_redis: Callable[..
             server.start()
         before = [len(own) for own in acknowledged]
         until(lambda: all(len(own) > n for own, n in zip(acknowledged, before, strict=True)))
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
     found = ids(store)
     assert len(found) == len(set(found))
     for writer, own in enumerate(acknowledged):

@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import random
 import sqlite3
-import threading
 from array import array
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
@@ -25,6 +24,7 @@ from langmem_adapters.protocols import Document
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing.vectors import word_vectors
+from tests.faults import again_and_again
 from tests.interpreters import child
 
 NOTES = ("notes",)
@@ -269,26 +269,15 @@ def test_threads_write_and_search_at_the_same_time(vectors: SQLiteVectors) -> No
     chance = random.Random(6)
     rounds = [{f"d{n % 40}-{m}": unit(chance) for m in range(5)} for n in range(120)]
     query = unit(chance)
-    stop, failures = threading.Event(), []
 
     def search() -> None:
-        try:
-            while not stop.is_set():
-                found = vectors.nearest("n/", MAKER, query, 1_000)
-                assert len(found) % 5 == 0  # whole changes only
-                assert len({id_ for id_, _ in found}) == len(found)
-        except BaseException as error:  # noqa: BLE001 - raised again on the test's own thread
-            failures.append(error)
+        found = vectors.nearest("n/", MAKER, query, 1_000)
+        assert len(found) % 5 == 0  # whole changes only
+        assert len({id_ for id_, _ in found}) == len(found)
 
-    threads = [threading.Thread(target=search) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for n, upsert in enumerate(rounds):
-        put(vectors, upsert, [f"d{(n + 13) % 40}-{m}" for m in range(5)])
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with again_and_again(*[search] * 4):
+        for n, upsert in enumerate(rounds):
+            put(vectors, upsert, [f"d{(n + 13) % 40}-{m}" for m in range(5)])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
