@@ -135,7 +135,7 @@ def again_and_again(*works: Callable[[], object]) -> Iterator[None]:
         each.result()
 
 
-def on_threads(work: Callable[[], Any], release: Callable[[], Any]) -> list[Any]:
+def on_threads(work: Callable[[], Any], release: Callable[[], Any] = lambda: None, *, crowd: int = CROWD) -> list[Any]:
     """What comes of the work of a crowd of threads, each an answer or an error; ``release`` is called when all run."""
     got: list[Any] = []
 
@@ -145,11 +145,11 @@ def on_threads(work: Callable[[], Any], release: Callable[[], Any]) -> list[Any]
         except BaseException as error:  # noqa: BLE001 - it is what came of it
             got.append(error)
 
-    threads = [threading.Thread(target=attempt) for _ in range(CROWD)]
+    threads = [threading.Thread(target=attempt) for _ in range(crowd)]
     for thread in threads:
         thread.start()
     release()
     for thread in threads:
         thread.join(120)
-    assert len(got) == CROWD
+    assert len(got) == crowd
     return got

@@ -7,6 +7,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -287,20 +288,8 @@ def test_writers_of_knowledge_do_not_lose_each_others(any_store: Store) -> None:
 
 
 def in_threads(work: Any, count: int) -> None:
-    failures: list[BaseException] = []
-
-    def guarded(n: int) -> None:
-        try:
-            work(n)
-        except BaseException as failure:  # noqa: BLE001 - reported below, on the thread of the test
-            failures.append(failure)
-
-    threads = [threading.Thread(target=guarded, args=(n,)) for n in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with ThreadPoolExecutor(count) as threads:
+        list(threads.map(work, range(count)))
 
 
 def test_h5_sessions_users_and_tenants_never_see_each_other(any_store: Store) -> None:

@@ -291,7 +291,7 @@ def test_threads_may_ask_for_more_tags_than_are_remembered(monkeypatch: pytest.M
     pool, often = ExperiencePool(MemoryStore()), sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        got = on_threads(lambda: len([pool.at(f"{threading.get_ident()} {n}") for n in range(2000)]), lambda: None)
+        got = on_threads(lambda: len([pool.at(f"{threading.get_ident()} {n}") for n in range(2000)]))
     finally:
         sys.setswitchinterval(often)
     assert set(got) == {2000}
