@@ -28,10 +28,21 @@ class Down(MemoryStore):
     write = get
 
 
+class Refusing(MemoryStore):
+    """A store that takes no writes, while it has a reason."""
+
+    reason = ""
+
+    def write(self, *args: Any, **kwargs: Any) -> None:
+        if self.reason:
+            raise StoreUnavailable(self.reason)
+        super().write(*args, **kwargs)
+
+
 class Slow(MemoryStore):
     """A store that takes its time, where it is asked for this."""
 
-    def __init__(self, seconds: float, at: Literal["get", "scan"] = "get") -> None:
+    def __init__(self, seconds: float = 0.05, at: Literal["get", "scan"] = "get") -> None:
         super().__init__()
         self._seconds = {at: seconds}
 
@@ -42,17 +53,6 @@ class Slow(MemoryStore):
     def scan(self, *args: Any, **kwargs: Any) -> Page:
         time.sleep(self._seconds.get("scan", 0))
         return super().scan(*args, **kwargs)
-
-
-class Refusing(MemoryStore):
-    """A store that takes no writes, while it has a reason."""
-
-    reason = ""
-
-    def write(self, *args: Any, **kwargs: Any) -> None:
-        if self.reason:
-            raise StoreUnavailable(self.reason)
-        super().write(*args, **kwargs)
 
 
 class Overtaken:

@@ -145,7 +145,7 @@ async def _ask_twenty_times(brain: BrainMemory) -> tuple[float, float]:
 
 
 async def test_a5_slow_stores_never_hold_up_the_loop() -> None:
-    brain = BrainMemory(Slow(0.2), "s")
+    brain = BrainMemory(Slow(0.2), "s")  # what the test is about: a backend that takes its time
     rounds = [await _ask_twenty_times(brain) for _ in range(3)]  # a busy machine may spoil one, not all
     assert min(took for took, _ in rounds) < 1
     assert min(slip for _, slip in rounds) < 0.05

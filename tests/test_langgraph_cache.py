@@ -608,7 +608,7 @@ def test_what_would_never_be_read_again_is_refused(caplog: pytest.LogCaptureFixt
 
 
 async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:
-    cache: Any = ExperienceNodeCache(store=Slow(0.05))
+    cache: Any = ExperienceNodeCache(store=Slow())
     await cache.aset({KEY: (1, None)})
     async with ticking() as late:
         assert await asyncio.gather(*(cache.aget([KEY]) for _ in range(10))) == [{KEY: 1}] * 10

@@ -1133,7 +1133,7 @@ def test_a_batch_is_all_or_nothing_in_a_namespace() -> None:
 
 
 async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:
-    store = make(Slow(0.05))
+    store = make(Slow())
     await store.aput(ADA, "k", {"text": "shed"})
     async with ticking() as late:
         found = await asyncio.gather(*(store.asearch(ADA, query="shed") for _ in range(10)))

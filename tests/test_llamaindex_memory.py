@@ -435,7 +435,7 @@ async def test_what_waits_is_of_its_session_is_stored_once_and_is_bounded(
 
 
 async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:
-    block = LongTermMemoryBlock(long_term(Slow(0.05)))
+    block = LongTermMemoryBlock(long_term(Slow()))
     await talk(block, "My bike is in the shed.")
     async with ticking() as late:
         found = await asyncio.gather(*(block.aget([chat("bike")]) for _ in range(10)), talk(block, "a dog"))
