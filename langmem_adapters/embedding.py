@@ -16,6 +16,7 @@ from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered, arun, is_coroutine, run
 from langmem_adapters.language.word_pieces import PieceEmbedding, is_sentence_transformer, reader, tells_pieces
 from langmem_adapters.lru import LRU
+from langmem_adapters.sharing import Lasting
 from langmem_adapters.validation import check_count, checked_list
 
 __all__ = ["Embedder", "Embedding", "Vector", "cosine_of"]
@@ -41,7 +42,7 @@ _UNSAID = "text-embedding-ada-002"  # what embedders of Azure say where they are
 _ASYNC = "this embedder is a coroutine function: use the a-prefixed twin of this method"
 
 
-class Embedder:
+class Embedder(Lasting):
     """Asks one embedding model for vectors, remembers the last ones, and keeps count.
 
     A text that is blank has no vector and is not sent; neither has one that the model answers with zeros, as a bag

@@ -28,6 +28,7 @@ from langmem_adapters.errors import (
 )
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
+from langmem_adapters.sharing import Lasting
 from langmem_adapters.validation import check_store
 
 __all__ = ["DATA_KEYS", "AESGCMCodec", "EnvelopeCodec", "key_name", "new_key"]
@@ -51,7 +52,7 @@ def new_key() -> bytes:
     return secrets.token_bytes(_KEY)
 
 
-class AESGCMCodec:
+class AESGCMCodec(Lasting):
     """Encrypts each value with AES-256-GCM and a nonce of its own (a codec of :class:`SealedStore`).
 
     Args:
@@ -137,7 +138,7 @@ class AESGCMCodec:
         return f"AESGCMCodec({sorted(self._ciphers)}, current={self.current!r})"
 
 
-class EnvelopeCodec:
+class EnvelopeCodec(Lasting):
     """Encrypts with data keys, which lie in a store, themselves encrypted with yours (a codec of :class:`SealedStore`).
 
     So a key of yours is exchanged at once, however much is stored and whenever it expires: :meth:`rewrap` encrypts

@@ -8,15 +8,24 @@ from typing_extensions import Self
 
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Shared", "apart"]
+__all__ = ["Lasting", "Shared", "apart"]
 
 
-class Shared:
-    """Is shared by deep copies of what holds it, as connections, locks and models are not copied.
+class Lasting:
+    """Is shared by deep copies of what holds it, as connections, locks, models and keys are not copied.
 
     Hosts copy what they hold: LlamaIndex's workflows at each edge, ``model_copy(deep=True)`` of pydantic, who forks a
-    state of LangGraph. Another process opens the place itself, by its URL.
+    state of LangGraph.
     """
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+class Shared:  # no Lasting: of two middlewares, mypy would find that rather than LangChain's class in common
+    """Is as lasting, and stands for a place where things are kept: another process opens that itself, by its URL."""
 
     __slots__ = ()
 

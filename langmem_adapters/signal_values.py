@@ -52,9 +52,9 @@ class SignalValues:
         self._sessions = self._read_words()
 
     def _read_words(self) -> dict[int, tuple[float, float, float]]:
-        """Of each stretch that has an order its BM25 squared, that of its best turn, and the greatest cosine there.
+        """By stretch that has an order: its BM25 squared, the BM25 of its best turn, and the greatest cosine in it.
 
-        On the way, what a turn's words are worth goes into its cell, and they into what is counted there.
+        It fills the cells on its way: with the BM25 of each turn, and with how often the turn has each term.
         """
         evidence = self._evidence
         counts: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}

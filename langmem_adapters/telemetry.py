@@ -17,6 +17,7 @@ from typing import Any
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Appended, Listed, Page, Store
+from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_store
 
 __all__ = ["Traced", "is_wanted"]
@@ -35,7 +36,7 @@ def is_wanted() -> bool:
     return value in _ON
 
 
-class Traced:
+class Traced(Shared):
     """Implements :class:`~langmem_adapters.protocols.Store` in front of another store, and tells what it does.
 
     A span ``langmem.<operation>`` for each call; a histogram ``langmem.store.duration`` (seconds) and a counter

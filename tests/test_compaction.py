@@ -872,19 +872,15 @@ def test_a_summary_does_not_end_at_a_message_that_is_deleted_in_the_last_moment(
     assert (told, window) == ([0, 1, 2, 3, 4], [6, 7, 8, 9])
 
 
-class Deleting(Overtaken):
-    """A real store in front of which somebody else is quicker, once, when messages are about to be removed."""
-
-    def write(self, namespace: tuple[str, ...], **changes: Any) -> None:
-        if self.first and changes.get("remove"):
-            self.first.pop()()
-        self.store.write(namespace, **changes)
-
-
 def test_a_message_at_which_a_summary_ends_in_this_moment_is_deleted_with_care(any_store: Store) -> None:
     other = memory(any_store, "behind", Accountant())
     other.add_messages([m for n in range(5) for m in turn(n)])
-    brain = memory(cast("Store", Deleting(any_store, lambda: other.summarize(keep=4))))
+    brain = memory(
+        cast(
+            "Store",
+            Overtaken(any_store, lambda: other.summarize(keep=4), where=lambda _, **changes: changes.get("remove")),
+        )
+    )
     assert brain.delete(["id-5"]) == 1
     assert shown(brain) == ([0, 1, 2, 3, 4, 5], [6, 7, 8, 9])
 

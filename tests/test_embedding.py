@@ -6,6 +6,7 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -368,19 +369,11 @@ def test_every_vector_has_length_one_or_is_none(values: list[float]) -> None:
 
 def test_threads_may_share_an_embedder() -> None:
     embedder = Embedder(Words(), remembered=5)
-    failures: list[BaseException] = []
 
-    def work() -> None:
-        try:
-            for n in range(200):
-                assert embedder.texts([f"w{n % 9}"]) == Embedder(Words()).texts([f"w{n % 9}"])
-        except BaseException as error:  # noqa: BLE001 - raised again on the test's own thread
-            failures.append(error)
+    def work(_: int) -> None:
+        for n in range(200):
+            assert embedder.texts([f"w{n % 9}"]) == Embedder(Words()).texts([f"w{n % 9}"])
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     assert embedder.stats["texts"] + embedder.stats["remembered"] == 800

@@ -9,6 +9,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -290,7 +291,7 @@ def test_threads_may_ask_for_more_tags_than_are_remembered(monkeypatch: pytest.M
     pool, often = ExperiencePool(MemoryStore()), sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        got = on_threads(lambda: len([pool.at(f"{threading.get_ident()} {n}") for n in range(2000)]), lambda: None)
+        got = on_threads(lambda: len([pool.at(f"{threading.get_ident()} {n}") for n in range(2000)]))
     finally:
         sys.setswitchinterval(often)
     assert set(got) == {2000}
@@ -309,11 +310,8 @@ def test_writers_of_one_request_leave_one_whole_experience(any_store: Store) -> 
             keep(pool, "same", [n] * 100)
             keep(pool, (n, m), m)
 
-    threads = [threading.Thread(target=write, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(4)))
     pool = ExperiencePool(any_store)
     assert pool.count() == 41
     assert served(pool, "same") in [[n] * 100 for n in range(4)]

@@ -37,6 +37,7 @@ from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from langmem_adapters.warn_once import WarnOnce
+from tests.faults import Overtaken
 from tests.servers import RedisServer
 
 TTL = 1000.0
@@ -399,19 +400,10 @@ def test_what_is_deleted_in_a_session_leaves_no_memory_of_it_for_longer(
 
 @pytest.mark.parametrize("refresh", REFRESH)
 def test_what_moves_while_its_session_is_cleared_leaves_nothing_for_ever(kept: Kept, refresh: Refresh) -> None:
-    class Cleared:
-        happens = True
+    def cleared() -> None:
+        kept.store.clear(OWN)
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(kept.store, name)
-
-        def write(self, namespace: Namespace, **changes: Any) -> None:
-            kept.store.write(namespace, **changes)
-            if self.happens and namespace == MEMORIES:
-                self.happens = False
-                kept.store.clear(OWN)
-
-    store = cast("Store", Cleared())
+    store = cast("Store", Overtaken(kept.store, cleared, where=lambda name, **_: name == MEMORIES, after=True))
     long_term = LongTermMemory(store, open_index("memory:"), session=SCOPE.session)
     brain_of(store, refresh, kept.clock, memory_k=1, long_term=long_term).add_messages([user("bike"), user("shed")])
     assert long_term.all() == []

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -183,11 +184,8 @@ def test_g1_one_object_works_in_threads_with_loops_of_their_own() -> None:
         for n in range(25):
             await brain.aadd_talk(f"{name} {n}")
 
-    threads = [threading.Thread(target=lambda n=n: asyncio.run(talk(f"thread {n}"))) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda n: asyncio.run(talk(f"thread {n}")), range(4)))
     said = [message.text for message in brain.messages()]
     assert sorted(said) == sorted(f"thread {t} {n}" for t in range(4) for n in range(25))
 

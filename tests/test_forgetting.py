@@ -15,6 +15,7 @@ from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Memory
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.faults import Overtaken
 
 NAMES = st.one_of(
     st.sampled_from(["a", "b", 'quo"te', "back\\slash", "\u00e9t\u00e9", "\U0001f642", "\ud800", "\x00", "\x7f", ""]),
@@ -140,20 +141,11 @@ def test_many_are_forgotten_in_few_writes_and_one_that_nothing_has_left_reads_no
 
 
 def test_what_is_said_again_in_this_moment_stays(any_store: Store) -> None:
-    class Meanwhile:
-        happens = True
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(any_store, name)
-
-        def write(self, namespace: tuple[str, ...], **changes: Any) -> None:
-            if self.happens:
-                self.happens = False
-                memory_on(any_store).add([Message(id="9", role="user", content="m1")], session="t")
-            any_store.write(namespace, **changes)
+    def first() -> None:
+        memory_on(any_store).add([Message(id="9", role="user", content="m1")], session="t")
 
     memory_on(any_store).add([Message(id=f"{n}", role="user", content=f"m{n}") for n in range(3)], session="s")
-    assert forget(memory_on(cast("Store", Meanwhile())), "s", None) == 3
+    assert forget(memory_on(cast("Store", Overtaken(any_store, first))), "s", None) == 3
     assert places(memory_on(any_store)) == [("t", "9", "m1")]
 
 

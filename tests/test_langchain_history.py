@@ -32,11 +32,12 @@ from langgraph.graph import StateGraph
 from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, open_index, open_store
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.langchain import BrainChatMessageHistory, from_message, to_message
-from langmem_adapters.protocols import Page, Store
+from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.tokens import message_tokens
+from tests.faults import Slow
 from tests.loops import ticking
 
 EVERY_CLASS: list[BaseMessage] = [
@@ -135,14 +136,8 @@ async def test_a5_one_message_is_added_without_blocking_too(any_store: Store) ->
     assert ours.messages == [*said, SystemMessage("five")]
 
 
-class _SlowStore(MemoryStore):
-    def scan(self, *args: Any, **kwargs: Any) -> Page:
-        time.sleep(0.2)
-        return super().scan(*args, **kwargs)
-
-
 async def test_a5_twenty_readers_do_not_block_the_loop() -> None:
-    store = _SlowStore()
+    store = Slow(0.2, "scan")
     async with ticking() as late:
         started = time.perf_counter()
         await asyncio.gather(*(history(store).aget_messages() for _ in range(20)))

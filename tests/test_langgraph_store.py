@@ -46,15 +46,13 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.records.namespace_tree import Tree
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from tests.agents import Scripted
-from tests.faults import Slow
+from tests.faults import Overtaken, Slow
 from tests.loops import ticking
 from tests.servers import RedisServer
 
 ADA, BOB = ("memories", "ada"), ("memories", "bob")
-PLACE = ("langgraph", "", "items", *ADA)  # in the store
 
 
 def ids() -> Callable[[], str]:
@@ -235,12 +233,18 @@ def test_nonsense_is_refused_before_anything_is_written(op: Any) -> None:
     assert everything(store) == {(BOB, "k"): {}}
 
 
+def test_settings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="not both"):
+        LongTermStore("memory:", store=MemoryStore())
+    with pytest.raises(ConfigurationError, match="list of paths"):
+        make(MemoryStore(), fields="text")
+    with pytest.raises(ConfigurationError, match="minutes above 0"):
+        make(MemoryStore(), ttl={"default_ttl": -1})
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"url": "memory:"}, "not both"),
-        ({"fields": "text"}, "list of paths"),
-        ({"ttl": {"default_ttl": -1}}, "minutes above 0, not -1$"),
         ({"index": "memory:"}, r"open_vectors\(url, embedder\) gives, or a dictionary with \"embed\", not str$"),
         ({"index": {"dims": 3, "fields": ["text"]}}, "needs an embedding model"),
         ({"index": {"embed": toy(), "distance_type": "l2"}}, "has no distance_type, but dims, embed, fields$"),
@@ -472,10 +476,11 @@ def test_tenants_do_not_meet(any_store: Store) -> None:
 def test_a_damaged_item_does_not_take_the_others_along(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
     store = make(any_store)
     store.put(ADA, "good", {"text": "shed"})
+    place = ("langgraph", "", "items", *ADA)
     for n, damage in enumerate(
         [b"\xff", b"[]", b'{"v": 2}', b'{"v": 1, "value": 3}', b'{"v": 1, "value": {}, "x": 1}']
     ):
-        any_store.write(PLACE, put={f"bad{n}/": damage}, append=[(f"bad{n}", b'["bad%d/"]' % n)])
+        any_store.write(place, put={f"bad{n}/": damage}, append=[(f"bad{n}", b'["bad%d/"]' % n)])
     assert set(everything(store)) == {(ADA, "good")}
     assert [item.key for item in store.search(ADA, query="shed")] == ["good"]
     assert store.get(ADA, "bad0") is None
@@ -484,7 +489,7 @@ def test_a_damaged_item_does_not_take_the_others_along(any_store: Store, caplog:
     store.put(ADA, "bad0", {"text": "healed"})
     assert set(everything(store)) == {(ADA, "good"), (ADA, "bad0")}
     assert {item.key for item in store.search(ADA, query="shed healed")} == {"good", "bad0"}
-    any_store.write(PLACE, put={"bad0/": b"\xff"})  # which has been indexed
+    any_store.write(place, put={"bad0/": b"\xff"})  # which has been indexed
     assert [item.key for item in store.search(ADA, query="shed healed")] == ["good"]
 
 
@@ -494,6 +499,8 @@ KINDS = ["memory", "sqlite"]  # whose clock a test can set
 
 
 def timed(kind: str, tmp_path: Path, clock: FakeClock) -> Store:
+    from langmem_adapters.stores.sqlite import SQLiteStore  # noqa: PLC0415 - one of the two
+
     return MemoryStore(clock=clock) if kind == "memory" else SQLiteStore(tmp_path / "store.db", clock=clock)
 
 
@@ -510,7 +517,8 @@ def test_a_damaged_count_of_a_namespace_is_made_anew_of_its_items(
         store.put(ADA, f"{n}", {"text": "shed"}, ttl=(None, 1.0, 10.0)[n])
     store.put(BOB, "k", {"text": "shed"})
     clock.advance(120)
-    kept.write(PLACE, put={"census": damage})
+    place = ("langgraph", "", "items", *ADA)
+    kept.write(place, put={"census": damage})
     uses: dict[str, Callable[[], object]] = {
         "search": lambda: store.search(()),
         "query": lambda: store.search((), query="shed"),
@@ -540,7 +548,8 @@ def test_an_emptied_namespace_whose_count_is_damaged_goes(kind: str, tmp_path: P
     store = make(kept, clock=clock)
     store.put(ADA, "k", {"text": "shed"})
     store.delete(ADA, "k")
-    kept.write(PLACE, put={"census": b"\xff"})
+    place = ("langgraph", "", "items", *ADA)
+    kept.write(place, put={"census": b"\xff"})
     assert store.list_namespaces() == []
     clock.advance(61)
     assert list(kept.namespaces()) == []
@@ -582,7 +591,7 @@ def test_other_fields_than_before_are_looked_into_after_a_restart(any_store: Sto
     make(any_store, index=index).put(ADA, "own", {"secret": "pear"}, index=["secret"])
     assert found(None, "pear") == ["1", "own"]
     assert found(["title"], "pear") == ["own"]
-    assert len(index.search(PLACE, "pear", 5)) == 1  # nor is the word kept anywhere
+    assert len(index.search(("langgraph", "", "items", *ADA), "pear", 5)) == 1  # nor is the word kept anywhere
     make(any_store, index=index, fields=["title"]).put(ADA, "2", {"title": "apple", "secret": "pear"})
     assert (found(["title"], "apple"), found(["title"], "pear")) == (["1", "2"], ["own"])
     assert found(["title", "secret"], "pear") == ["1", "2", "own"]
@@ -646,9 +655,10 @@ def test_what_has_expired_is_gone_for_good(kind: str, how: str, tmp_path: Path) 
     else:
         for n in range(300):
             store.put(BOB, str(n), {})  # the whole namespace has expired, and the store forgets it beside writes
-    assert b"planted" not in b"".join(inner.get(PLACE).values())
+    place = ("langgraph", "", "items", *ADA)
+    assert b"planted" not in b"".join(inner.get(place).values())
     if how == "nothing":
-        assert PLACE not in list(inner.namespaces())
+        assert place not in list(inner.namespaces())
         assert store.list_namespaces() == [BOB]
 
 
@@ -736,7 +746,7 @@ def test_a_log_stays_in_proportion_to_the_items(any_store: Store) -> None:
             store.delete(ADA, f"k{n}")
         if n == 250:
             assert len(other.search(ADA, query="number")) == 1
-    assert any_store.scan(PLACE, limit=0).total < 200
+    assert any_store.scan(("langgraph", "", "items", *ADA), limit=0).total < 200
     for each in (store, other):
         assert [item.value for item in each.search(ADA, query="number 499")] == [{"text": "number 499"}]
         assert each.search(ADA, query="brief") == []
@@ -746,13 +756,14 @@ def test_a_log_stays_in_proportion_to_the_items(any_store: Store) -> None:
 def test_what_expires_does_not_pile_up_where_only_queries_search(any_store: Store) -> None:
     clock = FakeClock()
     store = make(any_store, ttl={"default_ttl": 10, "refresh_on_read": False}, clock=clock)
+    place = ("langgraph", "", "items", *ADA)
     for n in range(400):
         clock.advance(60)
         store.put(ADA, f"k{n}", {"text": f"the bike number {n}"})
         if n % 20 == 0:
             assert len(store.search(ADA, query="bike", limit=20)) == min(n + 1, 10)
-    assert len(any_store.get(PLACE)) < 200
-    assert any_store.scan(PLACE, limit=0).total < 400
+    assert len(any_store.get(place)) < 200
+    assert any_store.scan(place, limit=0).total < 400
 
 
 def test_items_of_which_none_has_expired_are_not_gone_through_at_each_put(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -779,7 +790,7 @@ def test_an_index_keeps_nothing_of_what_the_log_has_forgotten(any_store: Store) 
     for n in range(150):
         store.put(ADA, "counter", {"text": f"number {n}"})
     assert len(store.search(ADA, query="stone")) == 1
-    assert index.search(PLACE, "planted", 5) == []
+    assert index.search(("langgraph", "", "items", *ADA), "planted", 5) == []
 
 
 # --- an index that is away -----------------------------------------------------------------------------------
@@ -818,7 +829,7 @@ def test_what_is_written_and_read_needs_no_embedder(any_store: Store, caplog: py
     clock.advance(61)
     assert store.sweep_ttl() == 1
     assert embedder.asked == asked
-    assert any_store.scan(PLACE, limit=0).total < 200
+    assert any_store.scan(("langgraph", "", "items", *ADA), limit=0).total < 200
     assert not caplog.records
     with pytest.raises(ModelError):
         store.search(ADA, query="a")
@@ -843,7 +854,7 @@ def test_a_damaged_index_is_needed_by_queries_alone(any_store: Store, tmp_path: 
 def test_the_index_of_an_emptied_namespace_is_cleared_once_that_can_be_done(
     any_store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    index = open_index("memory:")
+    index, place = open_index("memory:"), ("langgraph", "", "items", *ADA)
     store = make(any_store, index=index)
     store.put(ADA, "k", {"text": "shed"})
     assert store.search(ADA, query="shed")
@@ -856,9 +867,9 @@ def test_the_index_of_an_emptied_namespace_is_cleared_once_that_can_be_done(
         patch.setattr(index, "clear", fail)
         assert store.list_namespaces() == []
     assert "is not cleared, which will be tried again: the index is away" in caplog.text
-    assert index.search(PLACE, "shed", 1)
+    assert index.search(place, "shed", 1)
     assert store.list_namespaces() == []
-    assert index.search(PLACE, "shed", 1) == []
+    assert index.search(place, "shed", 1) == []
 
 
 def test_a_log_that_cannot_be_tidied_fails_no_write_that_is_done(caplog: pytest.LogCaptureFixture) -> None:
@@ -1042,27 +1053,18 @@ def test_a_namespace_of_many_labels_does_not_take_the_others_along() -> None:
     assert store.list_namespaces() == [ADA]
 
 
-class _Interrupted(MemoryStore):
-    """Does something just before a write to Ada's items."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        super().__init__(clock=clock)
-        self.before: Callable[[], None] | None = None
-
-    def write(self, namespace: tuple[str, ...], **change: Any) -> None:
-        if self.before and namespace == PLACE:
-            before, self.before = self.before, None
-            before()
-        super().write(namespace, **change)
+def interrupted(clock: FakeClock) -> Any:
+    """A store where something happens just before a write to the items of Ada."""
+    return Overtaken(MemoryStore(clock=clock), where=lambda name, **_: name == ("langgraph", "", "items", *ADA))
 
 
 def test_an_item_that_comes_while_its_namespace_is_closed_is_found() -> None:
     clock = FakeClock()
-    inner = _Interrupted(clock)
+    inner = interrupted(clock)
     one, two = make(inner, clock=clock), make(inner, clock=clock)
     one.put(ADA, "k", {})
     one.delete(ADA, "k")
-    inner.before = lambda: two.put(ADA, "new", {"text": "shed"})
+    inner.first = [lambda: two.put(ADA, "new", {"text": "shed"})]
     assert one.list_namespaces() == []  # which closes the empty one
     assert everything(one) == everything(two) == {(ADA, "new"): {"text": "shed"}}
 
@@ -1070,7 +1072,7 @@ def test_an_item_that_comes_while_its_namespace_is_closed_is_found() -> None:
         two.delete(ADA, "new")
         two.list_namespaces()
 
-    inner.before = empty
+    inner.first = [empty]
     one.put(ADA, "newer", {})
     assert list(everything(one)) == [(ADA, "newer")]
     clock.advance(1000)
@@ -1079,12 +1081,12 @@ def test_an_item_that_comes_while_its_namespace_is_closed_is_found() -> None:
 
 def test_a_lasting_item_that_comes_beside_an_expiring_one_lasts() -> None:
     clock = FakeClock()
-    inner = _Interrupted(clock)
+    inner = interrupted(clock)
     one, two = make(inner, clock=clock), make(inner, clock=clock)
     one.put(ADA, "k", {}, ttl=1)
-    inner.before = lambda: two.put(ADA, "k", {"stays": True})
+    inner.first = [lambda: two.put(ADA, "k", {"stays": True})]
     one.put(ADA, "other", {}, ttl=1)
-    inner.before = lambda: two.put(ADA, "third", {})
+    inner.first = [lambda: two.put(ADA, "third", {})]
     clock.advance(6)
     one.get(ADA, "other")  # which refreshes it
     clock.advance(1000)
@@ -1093,23 +1095,33 @@ def test_a_lasting_item_that_comes_beside_an_expiring_one_lasts() -> None:
 
 def test_an_item_that_is_changed_while_it_is_read_keeps_the_change() -> None:
     clock = FakeClock()
-    inner = _Interrupted(clock)
+    inner = interrupted(clock)
     one, two = make(inner, clock=clock), make(inner, clock=clock)
     one.put(ADA, "k", {"n": 1}, ttl=1)
     clock.advance(6)
-    inner.before = lambda: two.put(ADA, "k", {"n": 2}, ttl=1)  # after which as many expire, and at the same time
+    inner.first = [lambda: two.put(ADA, "k", {"n": 2})]
     assert one.get(ADA, "k") is not None
+    assert everything(one) == {(ADA, "k"): {"n": 2}}
+    one.put(ADA, "k", {"n": 1}, ttl=1)
+    clock.advance(6)
+    inner.first = [lambda: two.put(ADA, "k", {"n": 2}, ttl=1)]  # after which as many expire, and at the same time
+    assert one.get(ADA, "k") is not None
+    assert everything(one) == {(ADA, "k"): {"n": 2}}
+    one.put(ADA, "l", {"n": 1}, ttl=1)
+    clock.advance(6)
+    inner.first = [lambda: two.delete(ADA, "l")]
+    assert one.get(ADA, "l") is not None
     assert everything(one) == {(ADA, "k"): {"n": 2}}
 
 
 def test_a_batch_is_all_or_nothing_in_a_namespace() -> None:
-    inner = _Interrupted(FakeClock())
+    inner = interrupted(FakeClock())
     store = make(inner)
 
     def fail() -> None:
         raise RuntimeError("power cut")
 
-    inner.before = fail
+    inner.first = [fail]
     with pytest.raises(RuntimeError):
         store.batch([PutOp(ADA, "a", {}), PutOp(ADA, "b", {})])
     assert everything(store) == {}
@@ -1168,19 +1180,16 @@ async def test_a_query_on_an_event_loop_holds_no_thread_while_the_model_thinks(r
 def test_the_first_item_of_a_namespace_is_found_though_its_writer_ended_there(
     any_store: Store, beside: list[tuple[str, ...]]
 ) -> None:
-    class Ending:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(any_store, name)
+    def end() -> None:
+        raise KeyboardInterrupt
 
-        def write(self, namespace: tuple[str, ...], **change: Any) -> None:
-            any_store.write(namespace, **change)
-            if namespace[-2:] == ADA and change.get("append"):
-                raise KeyboardInterrupt
-
+    ending = Overtaken(
+        any_store, end, where=lambda name, **changes: name[-2:] == ADA and changes.get("append"), after=True
+    )
     for other in beside:
         make(any_store).put(other, "k", {})
     with pytest.raises(KeyboardInterrupt):
-        make(cast("Store", Ending())).put(ADA, "k", {"text": "shed"})
+        make(cast("Store", ending)).put(ADA, "k", {"text": "shed"})
     again = make(any_store)
     assert again.list_namespaces() == sorted([ADA, *beside])
     assert [item.key for item in again.search((), query="shed")] == ["k"]

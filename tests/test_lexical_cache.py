@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import random
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -21,10 +20,12 @@ from langmem_adapters import Experience, ExperiencePool
 from langmem_adapters.indexes import lexical_turns
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_cache import RowCache
+from langmem_adapters.lru import LRU
 from langmem_adapters.protocols import Document, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.faults import again_and_again
 
 NOTES = ("notes",)
 WORDS = [f"word{n}" for n in range(12)]
@@ -127,35 +128,23 @@ def test_a_state_seen_before_a_change_is_neither_mixed_nor_served_after_it(tmp_p
     path = tmp_path / "index.db"
     with contextlib.closing(LexicalIndex(path)) as index, contextlib.closing(LexicalIndex(path)) as writer:
         writer.apply(NOTES, upsert=[Document(f"{n}", "bike shed") for n in range(10)])
-        failures: list[BaseException] = []
-        stop = threading.Event()
 
         def search() -> None:
-            try:
-                while not stop.is_set():
-                    for query in ("bike", "shed bike"):
-                        assert len(found(index, query)) == 10
-                        evidence = index.gather(NOTES, query, 100)
-                        assert evidence is not None
-                        assert len(evidence.turns) == 10
-                        counts = [sum(len(places) for places, _, _ in each.values()) for each in evidence.postings]
-                        assert set(counts) == {10}
-            except BaseException as error:  # noqa: BLE001 - raised again on the test's own thread
-                failures.append(error)
+            for query in ("bike", "shed bike"):
+                assert len(found(index, query)) == 10
+                evidence = index.gather(NOTES, query, 100)
+                assert evidence is not None
+                assert len(evidence.turns) == 10
+                counts = [sum(len(places) for places, _, _ in each.values()) for each in evidence.postings]
+                assert set(counts) == {10}
 
-        threads = [threading.Thread(target=search) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for n in range(60):  # each takes ten away and adds ten
-            writer.apply(
-                NOTES,
-                upsert=[Document(f"{n + 1}-{m}", "bike shed") for m in range(10)],
-                delete=[f"{n}-{m}" for m in range(10)] if n else [f"{m}" for m in range(10)],
-            )
-        stop.set()
-        for thread in threads:
-            thread.join()
-        assert failures == []
+        with again_and_again(*[search] * 3):
+            for n in range(60):  # each takes ten away and adds ten
+                writer.apply(
+                    NOTES,
+                    upsert=[Document(f"{n + 1}-{m}", "bike shed") for m in range(10)],
+                    delete=[f"{n}-{m}" for m in range(10)] if n else [f"{m}" for m in range(10)],
+                )
         assert found(index, "bike") == {f"60-{m}" for m in range(10)}
 
 
@@ -250,6 +239,19 @@ def test_what_is_kept_stays_within_its_bound(tmp_path: Path, megabytes: float) -
                 assert kept.size == sum(size for _, size in kept._entries.values()) <= megabytes * 2**20
             assert bool(kept.values()) is bool(megabytes)
             assert len(roomy._kept._lru.values()) > len(kept.values())
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40)), max_size=40))
+def test_it_holds_no_more_than_its_bounds_and_the_latest(operations: list[tuple[int, int]]) -> None:
+    kept: LRU[int, bytes] = LRU(3, room=60)
+    order: list[int] = []
+    for key, size in operations:
+        kept.keep(key, b"x" * size, size)
+        order = [*(other for other in order if other != key), key]
+        assert kept.get(key) == b"x" * size
+        assert len(kept.values()) <= 3
+        assert kept.size == sum(map(len, kept.values())) <= 60
+        assert list(kept._entries) == order[-len(kept.values()) :]
 
 
 def test_what_was_used_longest_ago_goes_first() -> None:

@@ -32,9 +32,9 @@ from langmem_adapters.errors import SerializationError, StoreUnavailable
 from langmem_adapters.expiry import EXPIRES
 from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.llamaindex import BrainChatStore, SyncBrainChatStore
-from langmem_adapters.protocols import Page, Store
+from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
-from tests.faults import Overtaken
+from tests.faults import Overtaken, Slow
 from tests.loops import ticking
 from tests.test_convert_llamaindex import BLOCKS, KWARGS
 
@@ -701,14 +701,8 @@ async def test_a7_a_session_expires_as_a_whole() -> None:
     assert await ours.get_keys() == []
 
 
-class Slow(MemoryStore):
-    def scan(self, *args: Any, **kwargs: Any) -> Page:
-        time.sleep(0.1)
-        return super().scan(*args, **kwargs)
-
-
 async def test_a5_the_loop_is_never_blocked() -> None:
-    store = Slow()
+    store = Slow(0.1, "scan")
     ours, older = BrainChatStore(store=store), SyncBrainChatStore(store=store)
     async with ticking() as late:
         await asyncio.gather(ours.get_messages("a"), ours.set_messages("b", said("x")), older.aget_messages("c"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -171,27 +170,6 @@ def test_loading_again_and_unloading(notebook: Notebook, url: str) -> None:
     assert "is off" in repr(notebook.run("%langmem"))
     langmem_adapters.unload_ipython_extension(notebook.shell)
     langmem_adapters.unload_ipython_extension(notebook.shell)
-
-
-def test_loading_needs_no_notebook_until_then() -> None:
-    code = (
-        "import sys, langmem_adapters\n"
-        "assert callable(langmem_adapters.load_ipython_extension)\n"
-        "print([name for name in sys.modules if name.split('.')[0] in {'IPython', 'langchain_core'}])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_without_langchain_the_extra_is_named() -> None:
-    code = (
-        "import sys, langmem_adapters\n"
-        "sys.modules['langchain_core'] = None\n"
-        "try:\n    langmem_adapters.load_ipython_extension(None)\n"
-        "except ImportError as error:\n    print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "pip install 'langmem_adapters[langchain]'" in done.stdout
 
 
 # --- what was done in a cell

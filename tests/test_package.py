@@ -31,6 +31,7 @@ class Blocker:
 
 sys.meta_path.insert(0, Blocker())
 """
+VECTORS = "from langmem_adapters import Embedder, open_vectors; open_vectors"
 MISSING = """
 try:
     {code}
@@ -95,6 +96,13 @@ def test_k1_import_loads_nothing_but_pydantic() -> None:
     assert after - before - set(sys.stdlib_module_names) == {"langmem_adapters"}
 
 
+@pytest.mark.parametrize("code", ["plots, langmem_adapters.replay", "embedding, langmem_adapters.indexes.vector"])
+def test_k1_nothing_heavy_is_loaded_before_it_is_asked_for(code: str) -> None:
+    notebooks = "assert callable(langmem_adapters.load_ipython_extension)"
+    loaded = set(json.loads(python(f"import langmem_adapters.{code}\n{notebooks}\n{LOADED}")))
+    assert not loaded & {*HOSTS, "IPython", "matplotlib", "numpy", "pandas", "tqdm"}
+
+
 @pytest.mark.parametrize("part", ["brain", "experience", "settings", "replay"])
 def test_an_interpreter_in_dev_mode_ends_well(part: str) -> None:
     """What a module keeps is let go of at last, in an order in which objects of pydantic's own have crashed."""
@@ -141,10 +149,14 @@ def test_f1_root_works_without_any_extra(blocked: str) -> None:
             "import langmem_adapters; langmem_adapters.open_store('redis://127.0.0.1:9/0').get(('a',))",
             "redis",
         ),
+        ("numpy", f"{VECTORS}('chroma:///x', Embedder(len, name='a'))", "chroma"),
+        ("chromadb", f"{VECTORS}('chroma:///x', Embedder(len, name='a'))", "chroma"),
+        ("numpy", f"{VECTORS}('memory:', Embedder(len, name='a'))", "vectors"),
+        ("langchain_core", "import langmem_adapters; langmem_adapters.load_ipython_extension(None)", "langchain"),
         (
-            "numpy",
-            "from langmem_adapters import Embedder, open_vectors; open_vectors('chroma:///x', Embedder(len, name='a'))",
-            "chroma",
+            "matplotlib",
+            "from langmem_adapters.plots import Snapshot as S, hit_rate as r; r([S(0, 0, 0), S(1, 1, 1)])",
+            "notebook",
         ),
         ("pytest", "import langmem_adapters.testing", "test"),
         ("hypothesis", "import langmem_adapters.testing", "test"),

@@ -54,7 +54,7 @@ from langmem_adapters.plots import (
 from langmem_adapters.replay import Call, Comparison, Configuration, Outcome, replay
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing.fakes import FakeClock
-from tests.test_package import BLOCK, LOADED, ROOT
+from tests.test_package import ROOT
 
 TOPICS = ("bike", "piano", "garden", "soup")
 SCORED = [(0.95, True), (0.9, True), (0.85, False), (0.8, True), (0.7, True), (0.6, False), (0.0, True)]
@@ -175,31 +175,6 @@ def luminance(colour: str) -> float:
 def test_colours_are_readable_on_light_and_dark(colour: str) -> None:
     assert 1.05 / (luminance(colour) + 0.05) >= 3
     assert (luminance(colour) + 0.05) / 0.05 >= 3
-
-
-def test_importing_the_plots_loads_no_library_that_draws() -> None:
-    code = f"import langmem_adapters.plots, langmem_adapters.replay\n{LOADED}"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert not {"matplotlib", "numpy", "tqdm", "pandas"} & set(done.stdout.replace('"', "").strip("[]\n").split(", "))
-
-
-def test_without_matplotlib_the_extra_is_named() -> None:
-    code = BLOCK.format(blocked=["matplotlib"]) + (
-        "from langmem_adapters.plots import Snapshot, hit_rate\n"
-        "try:\n"
-        "    hit_rate([Snapshot(0, 0, 0), Snapshot(1, 1, 1)])\n"
-        "except ImportError as error:\n"
-        "    print(type(error).__name__, error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("MissingDependency matplotlib is not installed.")
-    assert "langmem_adapters[notebook]" in done.stdout
 
 
 def test_without_numpy_the_map_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

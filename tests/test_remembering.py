@@ -17,6 +17,7 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 from langmem_adapters.tokens import approximate_tokens, message_tokens
+from tests.faults import Overtaken
 from tests.test_text import assert_acceptable, conversations
 
 
@@ -289,19 +290,6 @@ def test_a_deleted_session_takes_its_own_long_term_memory_along(any_store: Store
         assert Sessions(any_store, user=user).delete_session("s")
     assert not any_store.scan(longterm_namespace(Scope(session="s"))).total
     assert any_store.scan(longterm_namespace(Scope(user="ada"))).total
-
-
-class Overtaken:
-    """A real store in front of which somebody else is quicker, once, when a memory is about to change."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.first: list[Any] = []
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "write" and self.first:
-            self.first.pop()()
-        return getattr(self.store, name)
 
 
 @pytest.mark.parametrize("before", [[], ["third"]])

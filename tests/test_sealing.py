@@ -56,7 +56,7 @@ from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock, store_walk
 from langmem_adapters.working import WorkingMemory
 from tests.at_rest import KINDS, Backend, backend, fill, numbers
-from tests.faults import Down
+from tests.faults import Down, Overtaken
 from tests.servers import RedisServer
 from tests.test_store_redis import age
 from tests.test_stores import OnAClock
@@ -147,34 +147,21 @@ def test_the_stored_form_differs_each_time_and_guards_hold_all_the_same(any_stor
     assert store.get(NS) == {"a": b"1"}
 
 
-class Hurried(MemoryStore):
-    """Another writer comes between the look and the write."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.between: list[Callable[[], None]] = []
-
-    def write(self, namespace: Namespace, **change: Any) -> None:
-        if change.get("guard") and self.between:
-            self.between.pop(0)()
-        super().write(namespace, **change)
-
-
 def test_a_guard_sees_who_came_between_the_look_and_the_write() -> None:
-    kept = Hurried()
+    kept: Any = Overtaken(MemoryStore(), where=lambda _, **change: change.get("guard"))
     store = SealedStore(kept, codec=AESGCMCodec({"k": OLD}))
     store.write(NS, put={"a": b"1"})
-    kept.between = [lambda: store.write(NS, put={"a": b"2"})]
+    kept.first = [lambda: store.write(NS, put={"a": b"2"})]
     with pytest.raises(Conflict, match="the value 'a' was changed"):
         store.write(NS, put={"a": b"3"}, guard={"a": b"1"})
     assert store.get(NS) == {"a": b"2"}
-    kept.between = [lambda: store.write(NS, put={"a": b"2"})] * 3  # it was written again, and says the same
+    kept.first = [lambda: store.write(NS, put={"a": b"2"})] * 3  # it was written again, and says the same
     store.write(NS, put={"a": b"3"}, guard={"a": b"2"})
     assert store.get(NS) == {"a": b"3"}
-    kept.between = [lambda: store.write(NS, put={"b": b"x"})]
+    kept.first = [lambda: store.write(NS, put={"b": b"x"})]
     with pytest.raises(Conflict):
         store.write(NS, put={"a": b"4"}, guard={"a": b"3", "b": None})
-    kept.between = [lambda: store.write(NS, put={"a": b"3"})] * 1000
+    kept.first = [lambda: store.write(NS, put={"a": b"3"})] * 1000
     with pytest.raises(Conflict):
         store.write(NS, put={"a": b"4"}, guard={"a": b"3"})
     assert store.get(NS)["a"] == b"3"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.language.analysis import analyze
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.faults import Overtaken
 from tests.test_cached_together import in_a_fork
 
 
@@ -77,23 +77,8 @@ def test_what_is_known_is_given_to_the_index_once(monkeypatch: pytest.MonkeyPatc
     assert found(search, "bike")
 
 
-class Late(MemoryStore):
-    """Lets something else happen between its first reading and the answer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.meanwhile: Callable[[], None] | None = None
-
-    def get(self, *args: Any) -> dict[str, bytes]:
-        found = super().get(*args)
-        meanwhile, self.meanwhile = self.meanwhile, None
-        if meanwhile:
-            meanwhile()
-        return found
-
-
 def test_who_looked_earlier_takes_nothing_from_who_looked_later() -> None:
-    store = Late()
+    store: Any = Overtaken(MemoryStore(), at="get", after=True)
     brain = BrainMemory(store, "monday")
     search = SessionSearch(brain, LexicalIndex(":memory:"))
 
@@ -102,7 +87,7 @@ def test_who_looked_earlier_takes_nothing_from_who_looked_later() -> None:
         assert len(found(search, "bike")) == 2
 
     brain.add_knowledge(["The bike is in the shed."])
-    store.meanwhile = meanwhile
+    store.first = [meanwhile]
     found(search, "bike")
     assert indexed(search, "bike") == 2
 

@@ -6,6 +6,7 @@ import copy
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +15,16 @@ from langchain_core.language_models import FakeListChatModel
 from langmem_adapters import (
     BrainMemory,
     ConfigurationError,
+    Embedder,
     ExperiencePool,
     LongTermMemory,
     Message,
     Sessions,
+    Settings,
     WorkingMemory,
     open_index,
 )
+from langmem_adapters.encryption import AESGCMCodec, EnvelopeCodec
 from langmem_adapters.langchain import (
     BrainChatMessageHistory,
     BrainMemoryMiddleware,
@@ -32,10 +36,13 @@ from langmem_adapters.langgraph import ExperienceNodeCache, LongTermStore
 from langmem_adapters.llamaindex import BrainRetriever
 from langmem_adapters.protocols import Store
 from langmem_adapters.sealing import SealedStore
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.telemetry import Traced
 
 MADE: dict[str, Callable[[Store], Any]] = {
     "store": lambda store: store,
     "sealed store": lambda store: SealedStore(store, redactor=str),
+    "traced store": Traced,
     "index": lambda _: open_index("memory:"),
     "brain": lambda store: BrainMemory(store, "s", model=lambda text: text),
     "long-term memory": lambda store: LongTermMemory(store, open_index("memory:"), user="ada"),
@@ -75,6 +82,17 @@ def test_what_holds_a_memory_is_copied_and_holds_the_same(any_store: Store) -> N
     other.history.add_user_message("Where is my bike?")
     assert [message.text for message in state.history.messages] == ["Where is my bike?"]
     assert state.notes == []
+
+
+def test_models_and_keys_are_not_copied_with_what_holds_them(tmp_path: Path) -> None:
+    codec = EnvelopeCodec(MemoryStore(), AESGCMCodec({"k": bytes(32)}))
+    embedder = Embedder(lambda texts: [[1.0] for _ in texts], name="ones")
+    settings = Settings(url=f"sqlite:///{tmp_path}/memory.db", codec=codec, embedder=embedder)
+    settings.long_term(user="ada").add([Message(role="user", content="My bike is red.")])
+    copied = settings.model_copy(deep=True)
+    assert (copied.codec, copied.embedder) == (codec, embedder)
+    assert [found.text for found in copied.long_term(user="ada").search("bike")] == ["My bike is red."]
+    assert copy.deepcopy(codec._keys) is codec._keys
 
 
 def test_retrievers_and_models_are_copied_with_the_memory_that_they_have(any_store: Store) -> None:

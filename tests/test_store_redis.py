@@ -13,7 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -30,7 +30,7 @@ from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_directory import Directory
 from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
 from tests.interpreters import processes
-from tests.servers import RedisServer, redis_servers
+from tests.servers import Proxy, RedisServer, redis_cluster
 from tests.waiting import until
 
 Administrator: TypeAlias = Any  # redis.Redis, which leaves some of its methods untyped
@@ -122,28 +122,14 @@ TestRedisWalk = store_walk(lambda clock: RedisStore(_walked[0], prefix=f"walk-{u
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[tuple[RedisServer, RedisServer]]:
-    """Two nodes that share the slots."""
-    path = next(iter(redis_servers().values()))
-    with ExitStack() as stack:
-        options = ("--cluster-enabled", "yes")
-        nodes = (
-            stack.enter_context(RedisServer(path, args=options)),
-            stack.enter_context(RedisServer(path, args=options)),
-        )
-        clients = [stack.enter_context(redis.Redis(port=node.port)) for node in nodes]
-        for client, slots in zip(clients, (range(8192), range(8192, 16384)), strict=True):
-            client.execute_command("CLUSTER", "ADDSLOTS", *slots)
-        clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)
-        until(lambda: all(client.cluster("info")["cluster_state"] == "ok" for client in clients))
+def cluster() -> Iterator[list[RedisServer]]:
+    with redis_cluster() as nodes:
         yield nodes
 
 
 class TestRedisStoreOnACluster(StoreConformance):
     @pytest.fixture
-    def store(
-        self, cluster: tuple[RedisServer, RedisServer], key_prefix: str, clock: FakeClock
-    ) -> Iterator[RedisStore]:
+    def store(self, cluster: list[RedisServer], key_prefix: str, clock: FakeClock) -> Iterator[RedisStore]:
         self.nodes = cluster
         first = cluster[0].url().removeprefix("redis://").removesuffix("/0")
         store = RedisStore(f"redis+cluster://{first}", prefix=key_prefix, clock=clock)
@@ -166,9 +152,7 @@ class TestRedisStoreOnACluster(StoreConformance):
                 counts.append(len(list(client.scan_iter(f"{key_prefix}*"))))
         assert min(counts) > 0
 
-    def test_a_given_client_finds_a_slot_that_has_moved(
-        self, cluster: tuple[RedisServer, RedisServer], key_prefix: str
-    ) -> None:
+    def test_a_given_client_finds_a_slot_that_has_moved(self, cluster: list[RedisServer], key_prefix: str) -> None:
         client = redis.RedisCluster(host="127.0.0.1", port=cluster[0].port)
         store = RedisStore(client, prefix=key_prefix)
         # As after a resharding: every slot is thought to be on the other node.
@@ -185,7 +169,7 @@ class TestRedisStoreOnACluster(StoreConformance):
         "make", [redis.asyncio.RedisCluster, partial(redis.RedisCluster, decode_responses=True)], ids=["asyncio", "str"]
     )
     def test_a_client_that_lends_no_bytes_says_where_the_cluster_is(
-        self, make: Callable[..., Any], cluster: tuple[RedisServer, RedisServer], key_prefix: str
+        self, make: Callable[..., Any], cluster: list[RedisServer], key_prefix: str
     ) -> None:
         asked: list[tuple[str, int]] = []
 
@@ -209,7 +193,7 @@ class TestRedisStoreOnACluster(StoreConformance):
             client.close()
 
     def test_what_is_asked_at_once_finds_the_slots_that_have_moved(
-        self, cluster: tuple[RedisServer, RedisServer], key_prefix: str
+        self, cluster: list[RedisServer], key_prefix: str
     ) -> None:
         client = redis.RedisCluster(host="127.0.0.1", port=cluster[0].port)
         store = RedisStore(client, prefix=key_prefix, retry_for=0.3)
@@ -223,14 +207,14 @@ class TestRedisStoreOnACluster(StoreConformance):
         client.close()
 
     def test_more_threads_than_connections_wait_for_one_another(
-        self, cluster: tuple[RedisServer, RedisServer], key_prefix: str
+        self, cluster: list[RedisServer], key_prefix: str
     ) -> None:
         crowd(RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix, **_FEW))
 
-    def test_closing_disturbs_no_call(self, cluster: tuple[RedisServer, RedisServer], key_prefix: str) -> None:
+    def test_closing_disturbs_no_call(self, cluster: list[RedisServer], key_prefix: str) -> None:
         close_beside_calls(RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix))
 
-    def test_whoever_lets_go_of_it_leaves_no_socket(self, cluster: tuple[RedisServer, RedisServer]) -> None:
+    def test_whoever_lets_go_of_it_leaves_no_socket(self, cluster: list[RedisServer]) -> None:
         def hang_up(_: RedisStore) -> None:
             for node in cluster:
                 with redis.Redis(port=node.port) as client:
@@ -322,77 +306,45 @@ def test_only_plain_commands_are_sent(store: RedisStore, raw: Administrator, key
     ]
 
 
-class Proxy:
-    """Stands between store and server, counts round trips, and can cut a connection instead of answering."""
+class Counting(Proxy):
+    """Counts round trips, and can cut a connection instead of answering."""
 
     def __init__(self, port: int) -> None:
         self.trips = 0
         self.cut = False
-        self._server_port = port
         self._asked = False
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self._sockets: list[socket.socket] = [self._listener]
-        self._threads: list[threading.Thread] = []
-        self._start(self._accept)
+        super().__init__(port)
 
-    def close(self) -> None:
-        for sock in self._sockets:
-            _hang_up(sock)
-        for thread in self._threads:
-            thread.join()
+    def ask(self, client: socket.socket, server: socket.socket) -> None:
+        while data := client.recv(65536):
+            self.trips += not self._asked
+            self._asked = True
+            server.sendall(data)
 
-    def _start(self, work: Callable[..., None], *args: Any) -> None:
-        self._threads.append(threading.Thread(target=work, args=args))
-        self._threads[-1].start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            server = socket.create_connection(("127.0.0.1", self._server_port))
-            self._sockets += [client, server]
-            self._start(self._carry, client, server, True)
-            self._start(self._carry, server, client, False)
-
-    def _carry(self, source: socket.socket, target: socket.socket, asks: bool) -> None:
-        try:
-            while data := source.recv(65536):
-                self.trips += asks and not self._asked
-                self._asked = asks
-                if self.cut and not asks:
-                    self.cut = False
-                    break
-                target.sendall(data)
-        except OSError:
-            pass  # the other side has hung up
-        _hang_up(source)
-        _hang_up(target)
-
-
-def _hang_up(sock: socket.socket) -> None:
-    with suppress(OSError):  # was closed already
-        sock.shutdown(socket.SHUT_RDWR)
-    sock.close()
+    def answer(self, server: socket.socket, client: socket.socket) -> None:
+        while data := server.recv(65536):
+            self._asked = False
+            if self.cut:
+                self.cut = False
+                break
+            client.sendall(data)
 
 
 @pytest.fixture
-def proxy(any_redis_server: RedisServer) -> Iterator[Proxy]:
-    proxy = Proxy(any_redis_server.port)
+def proxy(any_redis_server: RedisServer) -> Iterator[Counting]:
+    proxy = Counting(any_redis_server.port)
     yield proxy
     proxy.close()
 
 
 @pytest.fixture
-def far(proxy: Proxy, key_prefix: str) -> Iterator[RedisStore]:
+def far(proxy: Counting, key_prefix: str) -> Iterator[RedisStore]:
     store = RedisStore(f"redis://127.0.0.1:{proxy.port}", prefix=key_prefix)
     yield store
     store.close()
 
 
-def test_an_operation_is_one_round_trip_at_any_length(far: RedisStore, proxy: Proxy) -> None:
+def test_an_operation_is_one_round_trip_at_any_length(far: RedisStore, proxy: Counting) -> None:
     def trips(call: Callable[[], Any]) -> int:
         proxy.trips = 0
         call()
@@ -418,7 +370,7 @@ def test_an_operation_is_one_round_trip_at_any_length(far: RedisStore, proxy: Pr
     assert trips(lambda: far.recent(("p",), limit=1)) == 2
 
 
-def test_a_retry_after_a_lost_answer_appends_once(far: RedisStore, proxy: Proxy) -> None:
+def test_a_retry_after_a_lost_answer_appends_once(far: RedisStore, proxy: Counting) -> None:
     far.append(NS, [("a", b"1")])
     for batch in ([("b", b"2")], [("c", b"3"), ("d", b"4")]):
         proxy.cut = True
@@ -433,7 +385,7 @@ def test_a_retry_after_a_lost_answer_appends_once(far: RedisStore, proxy: Proxy)
 
 
 def test_an_append_is_answered_though_the_answer_to_taking_it_back_is_lost(
-    far: RedisStore, proxy: Proxy, raw: Administrator, monkeypatch: pytest.MonkeyPatch
+    far: RedisStore, proxy: Counting, raw: Administrator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     far.append(NS, [("a", b"1"), ("b", b"2")])
     optimistic = far._wire.optimistic
@@ -460,7 +412,7 @@ def test_an_append_is_answered_though_the_answer_to_taking_it_back_is_lost(
 
 
 def test_a_lost_answer_to_a_guarded_write_is_told(
-    far: RedisStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    far: RedisStore, proxy: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     far.write(NS, put={"n": b"1"})
     transact = redis_wire._transact
@@ -739,20 +691,29 @@ def test_a_directory_stays_for_a_child_that_stays(store: RedisStore, raw: Admini
     assert [row.namespace[-1] for row in store.recent(PARENT)] == ["lasting"]
 
 
+def overtaking(
+    monkeypatch: pytest.MonkeyPatch, store: RedisStore, count: int, ttl: float | None, clock: FakeClock | None = None
+) -> list[str]:
+    """Have so many others written, one each time that somebody has looked for the longest-lived child; who is left."""
+    longest, others = Directory._longest, [str(n) for n in range(count)]
+
+    def overtaken(directory: Directory, *args: Any) -> int | None:
+        found = longest(directory, *args)
+        if others:
+            if clock is not None:
+                clock.advance(1)
+            store.append((*PARENT, others.pop()), [("a", b"")], ttl=ttl)
+        return found
+
+    monkeypatch.setattr(Directory, "_longest", overtaken)
+    return others
+
+
 @pytest.mark.parametrize(("ttl", "left"), [(10, 125_000), (1000, 1_250_000), (None, -1)])
 def test_two_sessions_make_a_directory_at_once(
     store: RedisStore, raw: Administrator, monkeypatch: pytest.MonkeyPatch, ttl: float | None, left: int
 ) -> None:
-    longest = Directory._longest
-    others = [ttl]
-
-    def overtaken(directory: Directory, *args: Any) -> int | None:
-        found = longest(directory, *args)
-        while others:
-            store.append((*PARENT, "other"), [("a", b"")], ttl=others.pop())
-        return found
-
-    monkeypatch.setattr(Directory, "_longest", overtaken)
+    overtaking(monkeypatch, store, 1, ttl)
     store.append(NS, [("a", b"")], ttl=100)
     assert abs(raw.pttl(keys(store)["dir"]) - left) < 5000
 
@@ -760,17 +721,7 @@ def test_two_sessions_make_a_directory_at_once(
 def test_who_makes_a_directory_lets_it_expire_however_many_others_write_meanwhile(
     store: RedisStore, raw: Administrator, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    longest = Directory._longest
-    others = [str(n) for n in range(40)]
-
-    def overtaken(directory: Directory, *args: Any) -> int | None:
-        found = longest(directory, *args)
-        if others:
-            clock.advance(1)
-            store.append((*PARENT, others.pop()), [("a", b"")], ttl=100)
-        return found
-
-    monkeypatch.setattr(Directory, "_longest", overtaken)
+    others = overtaking(monkeypatch, store, 40, 100, clock)
     store.append(NS, [("a", b"")], ttl=100)
     assert not others
     assert abs(raw.pttl(keys(store)["dir"]) - 125_000) < 5000
@@ -779,19 +730,9 @@ def test_who_makes_a_directory_lets_it_expire_however_many_others_write_meanwhil
 def test_a_directory_is_not_shortened_for_a_child_that_lasts(
     store: RedisStore, raw: Administrator, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    longest = Directory._longest
     store.append(NS, [("a", b"")], ttl=100)
     monkeypatch.setattr(redis_directory, "_NEIGHBOURS", 0)  # as in a large directory, the other is not compared
-    others = ["other"]
-
-    def overtaken(directory: Directory, *args: Any) -> int | None:
-        found = longest(directory, *args)
-        while others:
-            clock.advance(1)
-            store.append((*PARENT, others.pop()), [("a", b"")])
-        return found
-
-    monkeypatch.setattr(Directory, "_longest", overtaken)
+    overtaking(monkeypatch, store, 1, None, clock)
     store.append(NS, [("b", b"")], ttl=1000)
     assert raw.pttl(keys(store)["dir"]) == -1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -18,8 +17,7 @@ from langmem_adapters.model import Experience
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_rights import CLUSTER_COMMANDS, COMMANDS
 from langmem_adapters.testing import FakeClock, StoreConformance
-from tests.servers import RedisServer, redis_servers
-from tests.stress.test_failover import is_whole, until
+from tests.servers import RedisServer, redis_cluster
 from tests.test_store_redis import age
 
 NS = ("brain", "t", "u", "s")
@@ -134,14 +132,7 @@ def test_every_command_of_the_list_is_needed(redis_server: RedisServer, key_pref
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[list[RedisServer]]:
-    path = next(iter(redis_servers().values()))
-    with ExitStack() as stack:
-        nodes = [stack.enter_context(RedisServer(path, args=("--cluster-enabled", "yes"))) for _ in range(2)]
-        clients = [stack.enter_context(redis.Redis(port=node.port)) for node in nodes]
-        for client, slots in zip(clients, (range(8192), range(8192, 16384)), strict=True):
-            client.execute_command("CLUSTER", "ADDSLOTS", *slots)
-        clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)
-        until(lambda: all(map(is_whole, nodes)), "the cluster does not get ready")
+    with redis_cluster() as nodes:
         yield nodes
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -17,14 +19,16 @@ import redis
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.working import WorkingMemory
-from tests.servers import RedisServer
+from tests.faults import again_and_again
+from tests.servers import Proxy, RedisServer
+from tests.waiting import until
 
 NS = ("brain", "t", "u", "s")
 _TIMEOUT, _RETRY = 0.25, 0.5
 _DEADLINE = 4 * (_TIMEOUT + _RETRY) + 1  # a try and its retries, and a busy machine
 
 
-class Line:
+class Line(Proxy):
     """Stands between a client and a server; ``fault`` says what becomes of each packet of answers.
 
     Faults: "" delivers; "delay" waits longer than the client does, and then delivers; "half" delivers half of the
@@ -36,56 +40,34 @@ class Line:
     def __init__(self, port: int) -> None:
         self.fault: Callable[[], str] = lambda: ""
         self.faults: Counter[str] = Counter()
-        self._server_port = port
         self._closing = threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self._sockets: list[socket.socket] = [self._listener]
-        self._threads: list[threading.Thread] = []
-        self._start(self._accept)
+        super().__init__(port)
 
-    def _start(self, work: Callable[..., None], *args: Any) -> None:
-        self._threads.append(threading.Thread(target=work, args=args, daemon=True))
-        self._threads[-1].start()
+    def ask(self, client: socket.socket, server: socket.socket) -> None:
+        while data := client.recv(65536):
+            fault = self._next("lose", "late") if b"XADD" in data else ""
+            if fault == "lose":
+                break
+            if fault == "late":
+                self._closing.wait(2 * _TIMEOUT)
+            server.sendall(data)
 
-    def _accept(self) -> None:
-        with suppress(OSError):  # closed
-            while True:
-                client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._server_port))
-                self._sockets += [client, server]
-                self._start(self._ask, client, server)
-                self._start(self._answer, server, client)
-
-    def _ask(self, client: socket.socket, server: socket.socket) -> None:
-        with suppress(OSError):
-            while data := client.recv(65536):
-                fault = self._next("lose", "late") if b"XADD" in data else ""
-                if fault == "lose":
-                    break
-                if fault == "late":
+    def answer(self, server: socket.socket, client: socket.socket) -> None:
+        while data := server.recv(65536):
+            fault = self._next("delay", "half", "byte", "stall", "cut")
+            if fault in {"half", "stall"}:
+                client.sendall(data[: len(data) // 2])
+            elif fault == "byte":
+                for byte in data:
+                    client.sendall(bytes([byte]))
+            elif fault != "cut":
+                if fault == "delay":
                     self._closing.wait(2 * _TIMEOUT)
-                server.sendall(data)
-        _hang_up(client, server)
-
-    def _answer(self, server: socket.socket, client: socket.socket) -> None:
-        with suppress(OSError):
-            while data := server.recv(65536):
-                fault = self._next("delay", "half", "byte", "stall", "cut")
-                if fault in {"half", "stall"}:
-                    client.sendall(data[: len(data) // 2])
-                elif fault == "byte":
-                    for byte in data:
-                        client.sendall(bytes([byte]))
-                elif fault != "cut":
-                    if fault == "delay":
-                        self._closing.wait(2 * _TIMEOUT)
-                    client.sendall(data)
-                if fault == "stall":
-                    self._closing.wait(4 * _TIMEOUT)
-                if fault in {"half", "stall", "cut"}:
-                    break
-        _hang_up(client, server)
+                client.sendall(data)
+            if fault == "stall":
+                self._closing.wait(4 * _TIMEOUT)
+            if fault in {"half", "stall", "cut"}:
+                break
 
     def _next(self, *mine: str) -> str:
         fault = self.fault()
@@ -94,16 +76,7 @@ class Line:
 
     def close(self) -> None:
         self._closing.set()
-        _hang_up(*self._sockets)
-        for thread in self._threads:
-            thread.join(10)
-
-
-def _hang_up(*sockets: socket.socket) -> None:
-    for sock in sockets:
-        with suppress(OSError):  # was closed already
-            sock.shutdown(socket.SHUT_RDWR)
-        sock.close()
+        super().close()
 
 
 @pytest.fixture
@@ -183,39 +156,31 @@ def test_faults_at_random_under_several_writers(line: Line, redis_server: RedisS
     memory = WorkingMemory(store)
     logs = [("stress", str(n)) for n in range(3)]
     made: dict[Any, list[str]] = {log: [] for log in logs}
-    counted, uncertain, failures = [0], [0], []
+    counted, uncertain = [0], [0]
     lock = threading.Lock()
     end = time.monotonic() + 4
 
     def write(log: Any) -> None:
         number = 0
-        try:
-            while time.monotonic() < end:
-                id_ = f"{number:05}"
-                number += 1
-                began = time.monotonic()
-                with suppress(StoreUnavailable):
-                    store.append(log, [(id_, b"x")])
-                    made[log].append(id_)
-                done = False
-                with suppress(StoreError):
-                    memory.update("counter", lambda n: (n or 0) + 1)
-                    done = True
-                with lock:
-                    counted[0] += done
-                    uncertain[0] += not done
-                assert time.monotonic() - began < 4 * _DEADLINE
-        except BaseException as error:
-            failures.append(error)
-            raise
+        while time.monotonic() < end:
+            id_ = f"{number:05}"
+            number += 1
+            began = time.monotonic()
+            with suppress(StoreUnavailable):
+                store.append(log, [(id_, b"x")])
+                made[log].append(id_)
+            done = False
+            with suppress(StoreError):
+                memory.update("counter", lambda n: (n or 0) + 1)
+                done = True
+            with lock:
+                counted[0] += done
+                uncertain[0] += not done
+            assert time.monotonic() - began < 4 * _DEADLINE
 
-    threads = [threading.Thread(target=write, args=(log,)) for log in logs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(logs)) as threads:
+        list(threads.map(write, logs))
     store.close()
-    assert failures == []
     direct = RedisStore(redis_server.url(), prefix=key_prefix)
     for log in logs:
         found = [item.id for item in direct.scan(log).items]
@@ -229,7 +194,7 @@ def test_faults_at_random_under_several_writers(line: Line, redis_server: RedisS
 
 
 def _until_it_works(store: RedisStore) -> None:
-    _wait_for(lambda: _works(store))
+    until(lambda: _works(store))
 
 
 def _works(store: RedisStore) -> bool:
@@ -272,37 +237,18 @@ def test_aof_with_kill_9(start_redis: Callable[..., RedisServer], fsync: str) ->
     """A killed process has handed its writes to the kernel before it answered; a power cut would need "always"."""
     server = start_redis("--appendonly", "yes", "--appendfsync", fsync)
     store, told = RedisStore(server.url(), socket_timeout=_TIMEOUT, retry_for=0.2), Told()
-    stop = threading.Event()
-
-    def write() -> None:
-        number = 0
-        while not stop.is_set():
-            told.append(store, f"{number:06}")
-            number += 1
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
+    numbers = itertools.count()
+    with again_and_again(lambda: told.append(store, f"{next(numbers):06}")):
         for _ in range(2):
             before = len(told.made)
-            _wait_for(lambda: len(told.made) > before + 200)  # noqa: B023
+            until(lambda: len(told.made) > before + 200)  # noqa: B023
             unknown = len(told.unknown)
             server.kill()
-            _wait_for(lambda: len(told.unknown) > unknown)  # noqa: B023
+            until(lambda: len(told.unknown) > unknown)  # noqa: B023
             server.start()
         before = len(told.made)
-        _wait_for(lambda: len(told.made) > before + 20)
-    finally:
-        stop.set()
-        thread.join()
+        until(lambda: len(told.made) > before + 20)
     told.check(store)
     left: Any = store.dates(NS)
     assert 500 < left.left <= 600
     store.close()
-
-
-def _wait_for(ready: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not ready():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.005)

@@ -7,11 +7,12 @@ import os
 import re
 import signal
 import socket
-import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -26,7 +27,8 @@ from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavail
 from langmem_adapters.stores import redis_wire, shared_store
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_outage import Retries, is_down, may_pass
-from tests.servers import RedisServer
+from tests.faults import again_and_again
+from tests.servers import RedisServer, listening
 from tests.test_store_redis import NS, ids, on_threads, told
 
 DOWN = exceptions.ConnectionError("Connection refused")
@@ -502,25 +504,18 @@ def test_writers_lose_and_double_nothing_over_a_restart(start_redis: Callable[..
     store = RedisStore(server.url(), retry_for=0.2)
     acknowledged: list[list[str]] = [[] for _ in range(4)]
     unknown: set[str] = set()
-    stop = threading.Event()
 
-    def write(writer: int) -> None:
-        n = 0
-        while not stop.is_set():
-            id_ = f"{writer}-{n:06}"
-            try:
-                store.append(NS, [(id_, b"x")])
-            except StoreUnavailable:
-                unknown.add(id_)
-                stop.wait(0.001)
-            else:
-                acknowledged[writer].append(id_)
-            n += 1
+    def write(writer: int, numbers: Iterator[int]) -> None:
+        id_ = f"{writer}-{next(numbers):06}"
+        try:
+            store.append(NS, [(id_, b"x")])
+        except StoreUnavailable:
+            unknown.add(id_)
+            time.sleep(0.001)
+        else:
+            acknowledged[writer].append(id_)
 
-    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
-    for thread in threads:
-        thread.start()
-    try:
+    with again_and_again(*(partial(write, writer, count()) for writer in range(4))):
         for _ in range(2):
             before = [len(own) for own in acknowledged]
             until(lambda: all(len(own) > n + 20 for own, n in zip(acknowledged, before, strict=True)))  # noqa: B023
@@ -529,10 +524,6 @@ def test_writers_lose_and_double_nothing_over_a_restart(start_redis: Callable[..
             server.start()
         before = [len(own) for own in acknowledged]
         until(lambda: all(len(own) > n for own, n in zip(acknowledged, before, strict=True)))
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
     found = ids(store)
     assert len(found) == len(set(found))
     for writer, own in enumerate(acknowledged):
@@ -564,27 +555,14 @@ def test_a10_a_thousand_objects_on_one_url_share_few_connections(start_redis: Ca
 # --- what is said -------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def refusing(answer: bytes) -> Iterator[int]:
+def refusing(answer: bytes) -> AbstractContextManager[int]:
     """A server that has one answer to every command."""
 
-    class Handler(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            while data := self.request.recv(65536):
-                self.request.sendall(answer * len(re.findall(rb"(?:^|\r\n)\*\d+\r\n", data)))
+    def handle(connection: socket.socket) -> None:
+        while data := connection.recv(65536):
+            connection.sendall(answer * len(re.findall(rb"(?:^|\r\n)\*\d+\r\n", data)))
 
-    class Server(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-        block_on_close = False  # a test that fails has not closed its connections
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield int(server.server_address[1])
-        finally:
-            server.shutdown()
-            thread.join()
+    return listening(handle)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import socketserver
 import ssl
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from pathlib import Path
-from socket import create_connection
+from socket import create_connection, socket
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,7 +18,7 @@ import redis.asyncio
 
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.stores.redis import RedisStore
-from tests.servers import RedisServer, free_port, redis_servers
+from tests.servers import RedisServer, free_port, listening, redis_servers
 from tests.test_store_redis import NS, answering, ids
 
 
@@ -63,37 +61,24 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates(*(folder / file for file in files))
 
 
-@contextmanager
-def tls_front(server: RedisServer, certificates: Certificates) -> Iterator[int]:
+def tls_front(server: RedisServer, certificates: Certificates) -> AbstractContextManager[int]:
     """Speaks TLS before a server that does not."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.server, certificates.server_key)
     context.load_verify_locations(certificates.authority)
     context.verify_mode = ssl.CERT_REQUIRED
 
-    class Handler(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            with (
-                suppress(OSError),
-                create_connection(("127.0.0.1", server.port)) as behind,
-                context.wrap_socket(self.request, server_side=True) as front,
-            ):
-                while data := front.recv(65536):
-                    behind.sendall(data)
-                    front.sendall(behind.recv(65536))
+    def handle(connection: socket) -> None:
+        with (
+            suppress(OSError),
+            create_connection(("127.0.0.1", server.port)) as behind,
+            context.wrap_socket(connection, server_side=True) as front,
+        ):
+            while data := front.recv(65536):
+                behind.sendall(data)
+                front.sendall(behind.recv(65536))
 
-    class Front(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-        block_on_close = False
-
-    with Front(("127.0.0.1", 0), Handler) as listening:
-        thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield int(listening.server_address[1])
-        finally:
-            listening.shutdown()
-            thread.join()
+    return listening(handle)
 
 
 @pytest.fixture(scope="module", params=["front", *(["server"] if _TLS_SERVER else [])])

@@ -28,7 +28,7 @@ from langmem_adapters.stores.redis_connections import FIFOPool, WarmConnections
 from langmem_adapters.stores.redis_packing import HOLE, form, pack, packed
 from langmem_adapters.testing import FakeClock
 from tests.servers import RedisServer
-from tests.test_store_redis import Administrator, Proxy, keys, on_threads, proxy, raw, url
+from tests.test_store_redis import Administrator, Counting, keys, on_threads, proxy, raw, url
 from tests.test_store_redis_faults import Line
 from tests.waiting import until
 
@@ -127,7 +127,7 @@ def test_many_share_few_round_trips_and_each_gets_its_own_answer(
     store.close()
 
 
-def test_a_round_trip_is_shared(raw: Administrator, proxy: Proxy, key_prefix: str) -> None:
+def test_a_round_trip_is_shared(raw: Administrator, proxy: Counting, key_prefix: str) -> None:
     store = RedisStore(f"redis://127.0.0.1:{proxy.port}", prefix=key_prefix, max_connections=1)
     store.append(SESSIONS[0], [("warm", b"")])
     proxy.trips = 0
@@ -160,7 +160,7 @@ def test_one_that_is_refused_fails_alone(store: RedisStore, raw: Administrator, 
 
 
 def test_a_lost_answer_is_settled_for_each(
-    proxy: Proxy, key_prefix: str, raw: Administrator, monkeypatch: pytest.MonkeyPatch
+    proxy: Counting, key_prefix: str, raw: Administrator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = RedisStore(f"redis://127.0.0.1:{proxy.port}", prefix=key_prefix, max_connections=1)
     counts = count_exchanges(store, monkeypatch)

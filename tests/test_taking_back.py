@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +23,7 @@ from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.faults import Overtaken
 
 Kind = Literal["overflow", "summary"]
 When = Literal["before", "after"]
@@ -48,35 +49,22 @@ def brain_on(store: Store, kind: Kind = "overflow", *, user: str = "ada") -> Bra
     )
 
 
-class Meanwhile:
+def meanwhile(store: Store, happens: Callable[[], object], when: When = "before") -> Overtaken:
     """A real store where something happens, once, when the long-term memory is written: before that, or after it."""
-
-    def __init__(self, store: Store, happens: Callable[[], object], when: When = "before") -> None:
-        self.store, self.happens, self.when = store, [happens], when
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
-
-    def write(self, namespace: tuple[str, ...], **changes: Any) -> None:
-        now = self.happens.pop() if self.happens and namespace[0] == "longterm" else None
-        if now and self.when == "before":
-            now()
-        self.store.write(namespace, **changes)
-        if now and self.when == "after":
-            now()
+    return Overtaken(store, happens, where=lambda name, **_: name[0] == "longterm", after=when == "after")
 
 
 def let_go(
     store: Store, kind: Kind, happens: Callable[[], object], when: When = "before", *, user: str = "ada"
 ) -> None:
     """Let all but the newest two messages leave, while something happens."""
-    slow = Meanwhile(store, happens, when)
+    slow = meanwhile(store, happens, when)
     brain = brain_on(cast("Store", slow), kind, user=user)
     if kind == "overflow":
         brain.add_messages(said(99))
     else:
         brain.summarize(keep=2)
-    assert not slow.happens
+    assert not slow.first
 
 
 def remembered(brain: BrainMemory) -> list[str]:
@@ -218,7 +206,7 @@ async def test_of_what_llamaindex_takes_and_another_moves_each_is_where_it_went(
         run(theirs._session("s").remove_oldest(1, archive=True))
         brain.add_messages(said(3))
 
-    brain_on(cast("Store", Meanwhile(any_store, both))).add_messages(said(98, 99))
+    brain_on(cast("Store", meanwhile(any_store, both))).add_messages(said(98, 99))
     archived = [message.content for message in await theirs.get_messages("s", MessageStatus.ARCHIVED)]
     assert archived == ["m0 is what was said"]
     assert (ids(brain), remembered(brain)) == (["id-99", "id-3"], ["id-1", "id-98"])
@@ -238,19 +226,10 @@ def test_a_session_that_is_cleared_before_anything_moves_is_left_alone(any_store
     brain = begun(any_store, "overflow")
     namespace = brain_namespace(brain.scope)
 
-    class Before:
-        happens = True
+    def first() -> None:
+        brain.clear() if way == "cleared" else brain.add_messages(said(3))
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(any_store, name)
-
-        def write(self, where: tuple[str, ...], **changes: Any) -> None:
-            if self.happens and CREATED in changes.get("put", {}):
-                self.happens = False
-                brain.clear() if way == "cleared" else brain.add_messages(said(3))
-            any_store.write(where, **changes)
-
-    brain_on(cast("Store", Before())).add_messages(said(99))
+    brain_on(cast("Store", Overtaken(any_store, first, as_is_put=CREATED))).add_messages(said(99))
     if way == "cleared":
         assert (any_store.scan(namespace).total, any_store.get(namespace), remembered(brain)) == (0, {}, [])
     else:
@@ -303,7 +282,7 @@ def test_whatever_happens_meanwhile_each_message_is_in_one_place_or_deleted(
             else:
                 brain.summarize(keep=1)
 
-    moving = brain_on(cast("Store", Meanwhile(store, happens, when)), kind, user=who)
+    moving = brain_on(cast("Store", meanwhile(store, happens, when)), kind, user=who)
     if kind == "overflow":
         moving.add_messages(said(99))
         added.add(99)

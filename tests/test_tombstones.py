@@ -22,6 +22,7 @@ from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.faults import Overtaken
 
 Kind = Literal["overflow", "summary", "deleted"]
 KINDS = ("overflow", "summary", "deleted")
@@ -188,9 +189,7 @@ def test_what_is_added_beside_counts_as_ever_and_what_is_new_costs_no_look() -> 
 def test_what_leaves_while_it_is_delivered_again_is_not_added_again(any_store: Store) -> None:
     brain = brain_that_lets_go(any_store, "deleted")
     brain.add_messages(said(0, 1, 2))
-    slow = Between(any_store)
-    slow.name = "scan"
-    slow.first.append(lambda: let_go(brain, "deleted"))
+    slow = Overtaken(any_store, lambda: let_go(brain, "deleted"), at="scan")
     brain_that_lets_go(cast("Store", slow), "deleted").add_messages(said(0, 1))
     assert not slow.first
     assert ids(brain) == ["id-1", "id-2"]
@@ -202,9 +201,7 @@ def test_what_was_deleted_and_is_delivered_again_is_not_summarised_meanwhile(any
     brain.add_messages(said(0, 1, 2))
     brain.delete(["id-1"])
     looks: list[Unsummarized] = []
-    slow = Between(any_store)
-    slow.name = "scan"
-    slow.first.append(lambda: looks.append(run(brain._flows.uncovered())))
+    slow = Overtaken(any_store, lambda: looks.append(run(brain._flows.uncovered())), at="scan")
     brain_that_lets_go(cast("Store", slow), kind).add_messages(said(1))
     (look,) = looks
     assert [message.id for _, message in look.readable] == ["id-0", "id-2", "id-1"]
@@ -218,29 +215,13 @@ def test_what_was_deleted_and_is_delivered_again_is_not_summarised_meanwhile(any
 def test_what_is_delivered_again_as_a_session_is_cleared_does_not_come_back(any_store: Store, kind: Kind) -> None:
     brain = brain_that_lets_go(any_store, kind)
     brain.add_messages(said(0, 1))
-    slow = Between(any_store)
-    slow.name = "scan"
-    slow.first.append(brain.clear)
+    slow = Overtaken(any_store, brain.clear, at="scan")
     brain_that_lets_go(cast("Store", slow), kind).add_messages(said(0, 1, 2))
     assert not slow.first
     assert ids(brain) == []
 
 
 # --- LlamaIndex's archive at the same time
-
-
-class Between:
-    """A real store in front of which somebody else is quicker, once, when the log is about to change."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.first: list[Any] = []
-        self.name = "write"
-
-    def __getattr__(self, name: str) -> Any:
-        if name == self.name and self.first:
-            self.first.pop()()
-        return getattr(self.store, name)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -256,7 +237,7 @@ async def test_beside_an_archive_messages_leave_as_ever(any_store: Store, kind: 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_what_llamaindex_archives_meanwhile_is_in_one_place(any_store: Store, kind: Kind) -> None:
-    slow = Between(any_store)
+    slow = Overtaken(any_store)
     theirs = BrainChatStore(store=any_store, user="ada")
     brain = brain_that_lets_go(cast("Store", slow), kind)
     brain.add_messages(said(0, 1))
@@ -279,7 +260,7 @@ async def test_what_llamaindex_archives_meanwhile_is_in_one_place(any_store: Sto
 
 @pytest.mark.parametrize("kind", ["summary", "deleted"])
 def test_b2_a_summary_that_was_set_meanwhile_is_not_overwritten(any_store: Store, kind: Kind) -> None:
-    slow = Between(any_store)
+    slow = Overtaken(any_store)
     brain = brain_that_lets_go(cast("Store", slow), kind)
     brain.add_messages(said(0, 1, 2, 3))
     slow.first.append(lambda: brain.set_summary("Set by somebody."))
@@ -291,7 +272,7 @@ def test_b2_a_summary_that_was_set_meanwhile_is_not_overwritten(any_store: Store
 
 
 async def test_what_is_summarised_meanwhile_does_not_come_to_the_archive(any_store: Store) -> None:
-    slow = Between(any_store)
+    slow = Overtaken(any_store)
     brain = brain_that_lets_go(any_store, "deleted")
     brain.add_messages(said(0, 1, 2, 3))
     slow.first.append(lambda: let_go(brain, "deleted"))

@@ -270,6 +270,10 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
         (lambda: _memory(weights={"words": "1"}), "the weight of a signal is a finite number, not '1'"),
         (lambda: _memory(vectors=len), "vectors is what .* gives, for one, not builtin_function_or_method"),
         (lambda: LongTermMemory(MemoryStore(), _memory(), user="ada"), "index is what .* for one, not LongTermMemory"),
+        (
+            lambda: LongTermMemory(MemoryStore(), _any(None), user="ada"),
+            "index is what .* gives, for one, not NoneType",
+        ),
         (lambda: _memory().delete(None), "memory_ids are a list of ids, not one NoneType"),
         (lambda: _memory().delete([5]), "memory_ids are a list of ids, not of int"),
         (lambda: _memory().get(_recalled()), "the id of a memory is a text, not Recalled"),
@@ -303,6 +307,7 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
             "indexes are .* not one .*",
         ),
         (lambda: delete_user(MemoryStore(), _any(["memory:"]), user="ada"), "index is what .* for one, not str"),
+        (lambda: delete_user(MemoryStore(), _any([None]), user="ada"), "index is what .* for one, not NoneType"),
         (lambda: langchain.ExperienceMiddleware(deterministic_tools=_any(None)), "deterministic_tools is .* NoneType"),
         (
             lambda: langchain.ExperienceMiddleware(deterministic_tools=_any([len])),

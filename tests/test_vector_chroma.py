@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import http.server
-import multiprocessing
 import os
 import random
 import socket
@@ -15,10 +14,9 @@ import threading
 import time
 import uuid
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +39,7 @@ from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing.vectors import word_vectors
 from tests.chroma_server import ChromaServer
-from tests.interpreters import processes
+from tests.interpreters import child
 
 NOTES = ("notes",)
 
@@ -77,15 +75,6 @@ def found(index: VectorIndex, query: str, k: int = 1_000) -> list[str]:
     return [hit.id for hit in index.search(NOTES, query, k)]
 
 
-def _child(target: Any, *args: Any, fork: bool = False) -> tuple[BaseProcess, Connection]:
-    context: Any = multiprocessing.get_context("fork") if fork else processes()
-    progress, child_end = context.Pipe(duplex=True)
-    process = context.Process(target=target, args=(*args, child_end), daemon=True)
-    process.start()
-    child_end.close()
-    return process, progress
-
-
 def _try(url: str, progress: Connection) -> None:
     try:
         index_at(url).apply(NOTES, upsert=[Document("child", "bike")])
@@ -97,7 +86,7 @@ def _try(url: str, progress: Connection) -> None:
 
 def _tried(url: str) -> Any:
     """What a second process meets."""
-    process, progress = _child(_try, url)
+    process, progress = child(_try, url)
     met = progress.recv()
     process.join()
     progress.close()
@@ -126,7 +115,7 @@ def test_i2_a_second_process_is_refused_with_the_remedy(folder: str, tmp_path: P
 def test_i2_a_forked_child_is_a_second_process(folder: str) -> None:
     with contextlib.closing(index_at(folder)) as index:
         index.apply(NOTES, upsert=[Document("a", "bike")])
-        process, progress = _child(_search_inherited, index, fork=True)
+        process, progress = child(_search_inherited, index, fork=True)
         assert progress.recv() == "ConfigurationError"
         process.join()
         progress.close()
@@ -163,7 +152,7 @@ def _hold(url: str, progress: Connection) -> None:
 
 
 def test_i2_a_killed_process_holds_nothing(folder: str) -> None:
-    process, progress = _child(_hold, folder)
+    process, progress = child(_hold, folder)
     assert progress.recv() == "held"
     index = index_at(folder)
     with pytest.raises(ConfigurationError, match="another process"):
@@ -466,7 +455,7 @@ def test_a_killed_follower_loses_nothing(folder: str, tmp_path: Path) -> None:
         for n in range(700):
             ours.put({f"d{(n * 7) % 900}": f"bike {round_} {n}".encode()})
         ours.delete([f"d{n}" for n in range(round_ * 10, round_ * 10 + 10)])
-        process, progress = _child(_follow, folder, tmp_path / "store.db")
+        process, progress = child(_follow, folder, tmp_path / "store.db")
         progress.recv()
         if round_:
             progress.recv()
@@ -502,7 +491,7 @@ def test_i2_on_a_server_processes_see_each_other_at_once(server: ChromaServer) -
     names = ["mine", *(f"{writer}-{n}" for writer in range(2) for n in range(25))]
     with contextlib.closing(index_at(server.url)) as index:
         index.apply(NOTES, upsert=[Document("mine", "bike")])
-        children = [_child(_add, server.url, writer) for writer in range(2)]
+        children = [child(_add, server.url, writer) for writer in range(2)]
         seen: set[str] = set()
         for process, progress in children:
             while not progress.poll():
@@ -584,41 +573,41 @@ def test_who_waits_for_a_server_that_hangs_from_the_beginning_waits_beside_the_o
         assert time.monotonic() - began < 6  # and not eight times as long as one
 
 
-class Stalls(http.server.BaseHTTPRequestHandler):
-    """A server that says that it is there, and then nothing."""
+@contextlib.contextmanager
+def answering(get: Callable[[Any], None], finish: Callable[[], object] = bool) -> Iterator[VectorIndex]:
+    """An index on a server that answers GET so; ``finish`` is called as a connection ends."""
 
-    def do_GET(self) -> None:
-        if self.path.endswith("/heartbeat"):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b'{"nanosecond heartbeat": 1}')
-        else:
-            self.server.ended.wait(60)  # type: ignore[attr-defined]
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        do_GET = get  # noqa: N815 - as the server calls it
 
-    def log_message(self, *_: object) -> None:
-        """Keep it to itself."""
+        def finish(self) -> None:
+            super().finish()
+            finish()
+
+        def log_message(self, *_: object) -> None:
+            """Keep it to itself."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, ThreadPoolExecutor(1) as threads:
+        threads.submit(server.serve_forever)
+        try:
+            yield index_at(f"chroma+http://127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
 
 
 def test_a_server_is_shown_the_token_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """By Chroma's own variables, as its client reads them."""
     shown: list[str | None] = []
 
-    class Guarded(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            shown.append(self.headers.get("Authorization"))
-            self.send_error(401)
-
-        def log_message(self, *_: object) -> None:
-            pass
+    def get(request: Any) -> None:
+        shown.append(request.headers.get("Authorization"))
+        request.send_error(401)
 
     monkeypatch.setenv("CHROMA_CLIENT_AUTH_PROVIDER", "chromadb.auth.token_authn.TokenAuthClientProvider")
     monkeypatch.setenv("CHROMA_CLIENT_AUTH_CREDENTIALS", "planted-token")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Guarded) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        index = index_at(f"chroma+http://127.0.0.1:{server.server_port}")
-        with pytest.raises(SearchError) as refused:
-            index.search(NOTES, "bike", 1)
-        server.shutdown()
+    with answering(get) as index, pytest.raises(SearchError) as refused:
+        index.search(NOTES, "bike", 1)
     assert shown[0] == "Bearer planted-token"
     assert "planted" not in str(refused.value)
 
@@ -626,37 +615,27 @@ def test_a_server_is_shown_the_token_that_the_environment_names(monkeypatch: pyt
 def test_a_server_that_hangs_while_a_client_is_made_keeps_a_search_waiting_for_a_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It says that it is there, and then nothing."""
     monkeypatch.setattr(vector_chroma_timeouts, "_READ_TIMEOUT", 0.3)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stalls) as server, ThreadPoolExecutor(1) as threads:
-        server.ended = threading.Event()  # type: ignore[attr-defined]
-        threads.submit(server.serve_forever)
+    ended, alive = threading.Event(), b'{"nanosecond heartbeat": 1}'
+
+    def get(request: Any) -> None:
+        if request.path.endswith("/heartbeat"):
+            request.send_response(200)
+            request.send_header("Content-Length", str(len(alive)))
+            request.end_headers()
+            request.wfile.write(alive)
+        else:
+            ended.wait(60)
+
+    with answering(get) as index:
+        began = time.monotonic()
         try:
-            index = index_at(f"chroma+http://127.0.0.1:{server.server_port}")
-            began = time.monotonic()
             with pytest.raises(SearchError, match="cannot be reached: ReadTimeout"):
                 index.search(NOTES, "bike", 1)
             assert time.monotonic() - began < 20
         finally:
-            server.ended.set()  # type: ignore[attr-defined]
-            server.shutdown()
-
-
-class Refuses(http.server.BaseHTTPRequestHandler):
-    """A server that refuses whatever it is asked, and keeps the connection for the next question."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self.send_response(500)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def finish(self) -> None:
-        super().finish()
-        self.server.left.set()  # type: ignore[attr-defined]
-
-    def log_message(self, *_: object) -> None:
-        """Keep it to itself."""
+            ended.set()
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not list a process's files")
@@ -676,17 +655,22 @@ def test_a10_who_forgets_to_close_an_index_leaves_no_connections_behind(server: 
 
 
 def test_a_client_that_cannot_be_made_hangs_up() -> None:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server, ThreadPoolExecutor(1) as threads:
-        server.left = threading.Event()  # type: ignore[attr-defined]
-        threads.submit(server.serve_forever)
+    """The server refuses whatever it is asked, and keeps the connection for the next question."""
+    left = threading.Event()
+
+    def get(request: Any) -> None:
+        request.send_response(500)
+        request.send_header("Content-Length", "0")
+        request.end_headers()
+
+    with answering(get, left.set) as index:
         gc.disable()  # which would hang up, some time or other
         try:
             with pytest.raises(SearchError):
-                index_at(f"chroma+http://127.0.0.1:{server.server_port}").search(NOTES, "bike", 1)
-            assert server.left.wait(10)  # type: ignore[attr-defined]
+                index.search(NOTES, "bike", 1)
+            assert left.wait(10)
         finally:
             gc.enable()
-            server.shutdown()
 
 
 def test_a_namespace_that_another_process_began_anew(server: ChromaServer) -> None:

@@ -8,11 +8,9 @@ import multiprocessing
 import os
 import random
 import sqlite3
-import threading
 from array import array
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -26,7 +24,8 @@ from langmem_adapters.protocols import Document
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing.vectors import word_vectors
-from tests.interpreters import processes
+from tests.faults import again_and_again
+from tests.interpreters import child
 
 NOTES = ("notes",)
 MAKER = EmbedderSpec("test", 8)
@@ -270,26 +269,15 @@ def test_threads_write_and_search_at_the_same_time(vectors: SQLiteVectors) -> No
     chance = random.Random(6)
     rounds = [{f"d{n % 40}-{m}": unit(chance) for m in range(5)} for n in range(120)]
     query = unit(chance)
-    stop, failures = threading.Event(), []
 
     def search() -> None:
-        try:
-            while not stop.is_set():
-                found = vectors.nearest("n/", MAKER, query, 1_000)
-                assert len(found) % 5 == 0  # whole changes only
-                assert len({id_ for id_, _ in found}) == len(found)
-        except BaseException as error:  # noqa: BLE001 - raised again on the test's own thread
-            failures.append(error)
+        found = vectors.nearest("n/", MAKER, query, 1_000)
+        assert len(found) % 5 == 0  # whole changes only
+        assert len({id_ for id_, _ in found}) == len(found)
 
-    threads = [threading.Thread(target=search) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for n, upsert in enumerate(rounds):
-        put(vectors, upsert, [f"d{(n + 13) % 40}-{m}" for m in range(5)])
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with again_and_again(*[search] * 4):
+        for n, upsert in enumerate(rounds):
+            put(vectors, upsert, [f"d{(n + 13) % 40}-{m}" for m in range(5)])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -325,20 +313,11 @@ def _follow(path: Path, progress: Connection) -> None:
     following.follow(progress.send)
 
 
-def _child(target: object, *args: object) -> tuple[BaseProcess, Connection]:
-    context = processes()
-    progress, child_end = context.Pipe(duplex=False)
-    process = context.Process(target=target, args=(*args, child_end), daemon=True)
-    process.start()
-    child_end.close()
-    return process, progress
-
-
 def test_i2_what_other_processes_add_is_found_at_once(tmp_path: Path) -> None:
     path = tmp_path / "vectors.db"
     with contextlib.closing(index_in(path)) as index:
         index.apply(NOTES, upsert=[Document("mine", "bike")])
-        children = [_child(_add, path, writer, 25) for writer in range(2)]
+        children = [child(_add, path, writer, 25) for writer in range(2)]
         seen = 1
         while seen < 51:
             found = index.search(NOTES, "bike", 1_000)
@@ -372,7 +351,7 @@ def test_a_killed_follower_loses_nothing(tmp_path: Path) -> None:
         for n in range(700):
             ours.put({f"d{(n * 7) % 900}": f"bike {round_} {n}".encode()})
         ours.delete([f"d{n}" for n in range(round_ * 10, round_ * 10 + 10)])
-        process, progress = _child(_follow, path)
+        process, progress = child(_follow, path)
         assert progress.recv() == "begun"
         if round_:
             progress.recv()  # a page is done, the next one is being done

@@ -306,7 +306,7 @@ def test_a_text_that_the_embedder_refuses_holds_up_no_other(caplog: pytest.LogCa
     memory.add([say(text) for text in said])
     memory.flush()
     assert len(vectors.search(ADA, "sofa", 1000)) == 597
-    assert vectors.position(ADA) == memory._records.index.position(ADA)  # type: ignore[union-attr]
+    assert vectors.position(ADA) == memory._records.index.position(ADA)
     assert (memory.stats()["refused"], memory.stats()["behind"]) == (3, 0)
     assert "refused, and that are not found by meaning: 3" in caplog.text
     assert "poison" not in caplog.text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import itertools
 import os
 import threading
@@ -16,25 +15,8 @@ import pytest
 
 from langmem_adapters.concurrency import workers
 from langmem_adapters.flow import Answer, Flow, Step, arun, blocking, run, step
+from tests.test_flow import _double, _sum, _triple, who
 from tests.waiting import auntil
-
-who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
-
-
-def _double(n: int) -> int:
-    return 2 * n
-
-
-async def _triple(n: int) -> int:
-    await asyncio.sleep(0)
-    return 3 * n
-
-
-def _sum() -> Flow[int]:
-    first = yield from step(_double, 1)
-    second = yield from step(_double, n=first)
-    return first + second
-
 
 # --- questions that are asked together
 

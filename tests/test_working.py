@@ -23,6 +23,7 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 from langmem_adapters.working import TWELVE_HOURS, MemoryType
+from tests.faults import Overtaken
 from tests.servers import RedisServer
 
 C = "conversation"
@@ -191,21 +192,13 @@ def test_delete_forgets_what_it_names_and_says_whether_it_was_there(any_store: S
     assert shown(memory, memory_type="WORKING") == ["other"]
 
 
-class _Overtaken(MemoryStore):
-    """Lets others act between an update's look and its write."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.others: list[Callable[[], object]] = []
-
-    def write(self, *args: Any, **change: Any) -> None:
-        if change.get("guard") is not None and self.others:
-            self.others.pop(0)()
-        super().write(*args, **change)
+def overtaken() -> Any:
+    """A store in which others act between an update's look and its write."""
+    return Overtaken(MemoryStore(), where=lambda _, **change: change.get("guard") is not None)
 
 
 def test_an_update_brings_nothing_back_that_was_deleted_meanwhile() -> None:
-    store = _Overtaken()
+    store = overtaken()
     memory = WorkingMemory(store)
     seen: list[Any] = []
 
@@ -214,32 +207,32 @@ def test_an_update_brings_nothing_back_that_was_deleted_meanwhile() -> None:
         return f"after {data}"
 
     memory.store(C, "secret")
-    store.others = [lambda: memory.delete(C)]
+    store.first = [lambda: memory.delete(C)]
     memory.update(C, change)
     assert seen == ["secret", None]
     assert shown(memory) == ["after None"]
     (item,) = memory.retrieve(C)
-    store.others = [lambda: memory.delete(C)]
+    store.first = [lambda: memory.delete(C)]
     assert memory.update(C, "plain", item_id=item.id) is None
     assert shown(memory) == []
 
 
 @pytest.mark.parametrize("first", [False, True])
 def test_an_update_sees_what_was_stored_or_changed_meanwhile(first: bool) -> None:
-    store = _Overtaken()
+    store = overtaken()
     memory = WorkingMemory(store)
     if first:
         memory.store(C, "old")
-    store.others = [lambda: memory.store(C, "new"), lambda: memory.update(C, "newer")]
+    store.first = [lambda: memory.store(C, "new"), lambda: memory.update(C, "newer")]
     memory.update(C, lambda data: f"{data}, changed")
     assert shown(memory) == ["old"] * first + ["newer, changed"]
 
 
 def test_a_deletion_of_one_item_is_tried_again() -> None:
-    store = _Overtaken()
+    store = overtaken()
     memory = WorkingMemory(store)
     item, _ = memory.store(C, "a", "b")
-    store.others = [lambda: memory.update(C, "c", item_id=item.id)]
+    store.first = [lambda: memory.update(C, "c", item_id=item.id)]
     assert memory.delete(C, item_id=item.id) is True
     assert shown(memory) == ["b"]
 
@@ -310,9 +303,9 @@ def test_a_change_that_others_always_overtake_is_given_up(named: bool) -> None:
 
 
 async def test_async_callers_wait_by_the_sleep_that_was_given() -> None:
-    store, pauses = _Overtaken(), list[float]()
+    store, pauses = overtaken(), list[float]()
     memory = WorkingMemory(store, sleep=pauses.append)
-    store.others = [lambda: memory.store(C, "quicker")]
+    store.first = [lambda: memory.store(C, "quicker")]
     await memory.aupdate(C, "changed")
     assert (shown(memory), len(pauses)) == (["changed"], 1)
 

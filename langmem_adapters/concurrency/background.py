@@ -51,7 +51,7 @@ class _Background:
             return
         try:
             if not self._threads:
-                # Said, as it would be what its maker is, and many hosts make their threads daemons.
+                # No daemon, though its maker may be one: many hosts make their threads daemons.
                 threading.Thread(target=self._see_off, name="langmem-exit", daemon=False).start()
             threading.Thread(target=self._work, name=f"langmem-background-{self._threads}", daemon=True).start()
         except RuntimeError:  # no thread can be started: those that are there do the work

@@ -88,7 +88,8 @@ class ExperiencePool(Shared, PoolFlows):
     ) -> None:
         check_seconds("ttl", ttl)
         check_store(store)
-        check_index("index", index)
+        if index is not None:
+            check_index("index", index)
         check(prices or {})
         self.scope = checked_scope(tenant=tenant, user=user)
         self.ttl = ttl

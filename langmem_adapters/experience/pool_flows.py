@@ -163,7 +163,7 @@ class PoolFlows:
         self._own.add(cost(experience.metric, self._prices), hits=1, misses=-1)
 
     def begun(self, key: str) -> Begun:
-        """Note that something is being made for a key; anew, if it is not looked up: what was begun before is older."""
+        """Note that something is made for a key. Where it is asked for anew, what others have begun is outdated."""
         if not may_read():
             outdate(self._shelf.namespace, [key])
         return Begun(self._shelf.namespace, key)

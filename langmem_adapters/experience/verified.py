@@ -14,12 +14,10 @@ from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.shelf.shelf import Shelf
 from langmem_adapters.experience.verifier.calibration import Scale, scale_flow
-from langmem_adapters.experience.verifier.tuning import Tuned, tuning
 from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow, run, step, submit
 from langmem_adapters.keys import Namespace
 from langmem_adapters.lru import LRU
-from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import SemanticIndex, Store
 
 __all__ = ["Match", "VerifiedAnswers"]
@@ -98,7 +96,7 @@ class VerifiedAnswers:
 
     def keep_flow(self, partition: str, text: str, key: str) -> Flow[None]:
         """Keep a request under the key of its answer; its vector follows in the background."""
-        shelf, data = self._shelf(partition), encode([key, text, os.urandom(8).hex()])  # not what was kept before
+        shelf, data = self._shelf(partition), encode([key, text, os.urandom(8).hex()])  # other bytes each time
         yield from step(shelf.put, key, data)
         with suppress(RuntimeError):  # the interpreter is shutting down; the next search embeds it
             submit(lambda: self._embed(shelf))
@@ -133,14 +131,6 @@ class VerifiedAnswers:
             candidates=self._candidates,
             counts=self.counts,
         )
-
-    def tune_flow(self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress) -> Flow[Tuned]:
-        """Choose the verifier's threshold by pairs of two requests and whether they mean the same.
-
-        The embedder and the verifier are asked about each pair; the threshold of the verifier stays what it is. Raises
-        ConfigurationError, where no threshold has that precision. ``progress`` shows the pairs.
-        """
-        return (yield from tuning(self.index, pairs, precision, verifier=self.verifier, progress=progress))
 
     def _shelf(self, partition: str) -> Shelf:
         with self._lock:

@@ -89,7 +89,7 @@ class Database:
         return _Transaction(self, _IMMEDIATE, self._breaker)
 
     def at_once(self) -> contextlib.AbstractContextManager[Connection]:
-        """Run one statement, which is a transaction by itself, on a file that does not fail fast."""
+        """Run statements that are transactions by themselves. Waits as SQLite does, also where others fail fast."""
         return _Transaction(self, _NONE, None)
 
     def clearing(self) -> contextlib.AbstractContextManager[None]:
@@ -286,14 +286,9 @@ class Database:
 
     def vacuum(self) -> None:
         """Give the space of what was removed back to the disk. Others wait meanwhile."""
-        connection = self._borrow()
-        try:
+        with self.at_once() as connection:
             connection.execute("VACUUM")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
-        finally:
-            self._give_back(connection)
 
     def __repr__(self) -> str:
         return f"Database({self.path!r})"

@@ -58,7 +58,7 @@ class MatrixState(NamedTuple):
         return cosines
 
     def _within(self, cosines: _Array, off: float, k: int) -> _Array:
-        """The living rows that are among the ``k`` nearest, or may be if two cosines are so far off together."""
+        """The living rows that are among the ``k`` nearest, or may be, as two cosines may be ``off`` together."""
         if self.living < len(cosines):
             cosines[~self.alive] = -np.inf
         last = len(cosines) - min(k, self.living)

@@ -148,8 +148,7 @@ class VectorRecall:
 
         Where they are known to, and nothing was ``found``, somebody may have thrown away the place where they were.
         """
-        words = self._records.index
-        end = START if words is None else self._stands(words)
+        end = self._stands(self._records.index)
         if end == self._level and (found or self._holds()):
             return
         if self._stands(self._index) == end:

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 __all__ = ["SPARE", "FilteredReader"]
 
 SPARE = 8  # asked for beyond what is wanted: a hit may be gone
-_MARGIN = 1.25  # so much more is asked for than would do, if as many are wanted of what comes as of what was seen
+_MARGIN = 1.25  # times what would do, if the filter goes on to let through the same share
 _PART = 2_000  # records read at a time, at the most
 
 

@@ -3,8 +3,8 @@
 The log of records names the keys that changed, entry by entry. Of entries that are not new, only the first one of
 each record is needed: it says in which order the records were written, and whoever begins anew reads the record
 itself. An index that has not read so far would miss what the others told. So a value beside the log says how far it
-was tidied: who stands before that entry begins anew, unless it began after the tidying. To tell these apart, a
-position before that entry names the tidying, behind the id of its own.
+was tidied: an index that stands before that entry begins anew, unless it has read the log as it was tidied. To tell
+these apart, a position before that entry has, behind the entry's id, the number up to which the log was tidied then.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Records:
     Args:
         store: Where the records are.
         namespace: The namespace they fill.
-        index: What finds them by text, if anything does.
+        index: What finds them by text.
         vectors: A second index of the same records, which may be behind the first.
         text_of: Gives the text of a record, from its key and bytes, by which it is to be found, or a document of it;
             None: not to be found.
@@ -51,7 +51,7 @@ class Records:
         store: Store,
         namespace: Namespace,
         *,
-        index: Index | None,
+        index: Index,
         vectors: Index | None = None,
         text_of: Callable[[str, bytes], str | Document | None],
         new_id: Callable[[], str],
@@ -60,7 +60,8 @@ class Records:
     ) -> None:
         check_store(store)
         check_index("index", index)
-        check_index("vectors", vectors)
+        if vectors is not None:
+            check_index("vectors", vectors)
         self.store = store
         self.namespace = namespace
         self.index = index
@@ -135,9 +136,7 @@ class Records:
 
         ``report`` is told after each page how many entries it held.
         """
-        index = index or self.index
-        if index is None:
-            return None
+        index = self.index if index is None else index
         with self._following[id(index)].held():
             new_id, form, astray = self._new_id, self._form, self._retell
             return follow(
@@ -176,14 +175,13 @@ class Records:
         self, query: str, k: int, wanted: Callable[[str, bytes], bool] = lambda *_: True
     ) -> list[tuple[str, float, bytes]]:
         """The ``k`` best of the wanted records as (key, score, data), best first, from an index that is up to date."""
-        index = self.index
-        if index is None or k <= 0:
+        if k <= 0:
             return []
 
         def best() -> list[tuple[Hit, bytes]]:
-            return FilteredReader(self.get, wanted).best(lambda ask: index.search(self.namespace, query, ask), k)
+            return FilteredReader(self.get, wanted).best(lambda ask: self.index.search(self.namespace, query, ask), k)
 
-        found = steadily(self.follow, index, self.namespace, best)
+        found = steadily(self.follow, self.index, self.namespace, best)
         return [(hit.id, hit.score, data) for hit, data in found]
 
 

@@ -28,7 +28,7 @@ def defaults(max_connections: int, socket_timeout: float | None) -> dict[str, An
         "socket_connect_timeout": socket_timeout,
         "socket_keepalive": True,
         "max_connections": max_connections,
-        "retry": Retry(NoBackoff(), 0),  # whole exchanges are tried again, in redis_wire
+        "retry": Retry(NoBackoff(), 0),  # whole exchanges are tried again, by redis_servers
         "protocol": 2,  # a handshake of fewer trips, and nothing here needs the third version
     }
 

@@ -2,8 +2,8 @@
 
 A connection remembers where the logs end that it has appended to. Others may have written since, so the statement sees
 to it that the namespace's row is as it was, that the entry before is there, and that the place is free; else the log is
-opened as ever. What is looked at stands in the place of the first id, which without it is no id: a SELECT that looks
-into the table that it inserts into would take a temporary table, and twice the time.
+opened as ever. It looks at these in the place of the first entry's id, which is NULL, and so refused, where one of them
+does not hold: an INSERT of a SELECT that looks into the same table would take a temporary table, and twice the time.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Arguments:
     def _named(self) -> str:
         """What tells the function from others; with what it holds that had no value yet when it was decorated."""
         if not self._is_whole:
-            self._function, self._is_whole = _fingerprint_of(self._decorated, trusted=False)  # the latter last
+            self._function, self._is_whole = _fingerprint_of(self._decorated, trusted=False)  # _is_whole last
         return self._function
 
     def _explained(self, counted: Mapping[str, Any]) -> ConfigurationError:

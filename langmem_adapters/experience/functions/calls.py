@@ -88,7 +88,7 @@ class Calls:
     # --- before the call
 
     def begin(self, turn: Invocation) -> Flow[Invocation]:
-        """What a call comes to: served, or to be made. Who blocks holds it from before: an interrupt has no moment."""
+        """What a call comes to: served, or to be made. Who blocks is within :meth:`held`, for interrupts."""
         pool = self.pool
         if not (pool.reads or pool.writes):
             return turn
@@ -198,7 +198,7 @@ class Calls:
             elif flight is None or not (yield from flight.wait(max(until - self._timer(), 0.0))):
                 if flight is None or not flight.is_left:
                     return  # inside of that very call, or it takes too long
-                self._abandon(flight)  # nobody reads on where nobody is
+                self._abandon(flight)  # the thread that read it has ended
             elif (data := flight.landed.result()) is not None:
                 shared = Experience.from_bytes(data)
                 self.pool.credit(shared)
@@ -206,7 +206,7 @@ class Calls:
                 self._counts["shared"] += turn.served
                 return
             elif not flight.broken_off or self._timer() >= until:
-                return  # one more try of another's that fails would be one more time to wait
+                return  # it failed: another's next try may fail too, after one more wait
         try:
             yield from self._lease(turn, turn.flight, until)
         except LangmemError as error:

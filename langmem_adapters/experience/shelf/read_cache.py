@@ -7,7 +7,6 @@ processes, and those made on the store itself, once what was read before them is
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from langmem_adapters.validation import check_seconds
 
 __all__ = ["ReadCache", "ReadToken", "invalidate"]
 
-_ENTRIES = 1024
+_ENTRIES = 1024  # what was not used for long goes first
 _BYTES = 16 * 1024 * 1024
 
 
@@ -37,23 +36,13 @@ class ReadCache:
     Args:
         namespace: Where they are kept.
         seconds: How old an entry may be.
-        max_entries, max_bytes: How much is kept; what was not used for long goes first.
         clock: Gives monotonic seconds.
     """
 
-    def __init__(
-        self,
-        namespace: Namespace,
-        seconds: float,
-        *,
-        max_entries: int = _ENTRIES,
-        max_bytes: int = _BYTES,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, namespace: Namespace, seconds: float, *, clock: Callable[[], float]) -> None:
         check_seconds("keep", seconds)
         self.namespace = namespace
         self._seconds = seconds
-        self._bounds = max_entries, max_bytes
         self._clock = clock
         anew_in_child(self)
         with _lock.held():
@@ -63,8 +52,7 @@ class ReadCache:
         """Start with none, and with a lock that nobody holds."""
         self._lock = threading.Lock()
         self._changes = 0
-        most, room = self._bounds
-        self._lru: LRU[str, tuple[float, bytes]] = LRU(most, room=room)
+        self._lru: LRU[str, tuple[float, bytes]] = LRU(_ENTRIES, room=_BYTES)
 
     def token(self) -> ReadToken:
         """What :meth:`keep` is to be given."""

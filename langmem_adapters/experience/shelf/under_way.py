@@ -1,7 +1,7 @@
-"""What is being made to be kept: nothing of it is, that was begun before its place was cleared, or asked for anew.
+"""Results that are being made: one that was begun before its place was cleared, or asked for anew, is not kept.
 
-Who removes what is out of date would else be given it again: by a call that has looked at the world before the change,
-and ends after it. This process alone is told; a call that is made in another is kept.
+Else a call that looked at the world before a change, and ends after it, would put back what was removed as out of date.
+Only calls of this process are held back: the result of one in another process is kept.
 """
 
 from __future__ import annotations

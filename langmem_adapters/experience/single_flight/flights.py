@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError, wait
 from contextvars import ContextVar
+from functools import partial
 
 from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.experience.shelf.under_way import Begun
-from langmem_adapters.experience.single_flight.leases import Lease, may_wait
-from langmem_adapters.flow import Flow, Step
+from langmem_adapters.experience.single_flight.leases import Lease, waiting
+from langmem_adapters.flow import Flow
 
 __all__ = ["Flight", "Flights"]
 
@@ -71,24 +72,16 @@ class Flight:
         waited = True
         while waited and seconds > 0 and not self.landed.done() and not self.is_left:
             moment = min(seconds, _MOMENT)
-            waited = (yield from self._wait(moment)) and time.monotonic() < self.read_on_by
+            waited = yield from waiting(partial(self._block, moment), partial(self._await, moment))
+            waited = waited and time.monotonic() < self.read_on_by
             seconds -= moment
         return self.landed.done()
 
-    def _wait(self, seconds: float) -> Flow[bool]:
-        """For so many seconds at the most; False, where nobody may wait."""
-        waited: bool = yield Step(lambda: self._block(seconds), lambda: self._await(seconds))
-        return waited
+    def _block(self, seconds: float) -> None:
+        wait([self.landed], seconds)
 
-    def _block(self, seconds: float) -> bool:
-        if may_wait():
-            wait([self.landed], seconds)
-            return True
-        return False
-
-    async def _await(self, seconds: float) -> bool:
+    async def _await(self, seconds: float) -> None:
         await asyncio.wait([asyncio.wrap_future(self.landed)], timeout=seconds)
-        return True
 
 
 class Flights:
@@ -107,8 +100,9 @@ class Flights:
     ) -> tuple[Flight | None, bool]:
         """The call for this key, and whether it is the caller's own to make; none, for one inside of that call.
 
-        Of one whose result was removed, or asked for anew, since it was ``begun``, nobody more is told.
-        ``claim`` is told of it before anybody may wait for it, as an interrupt may keep the answer; and of none after.
+        Nobody joins one whose result was removed, or asked for anew, since it was ``begun``. ``claim`` is given what
+        may be the caller's own before anybody can wait for it, as an interrupt may keep the answer from the caller; and
+        None, where it is another's.
         """
         if (id(self), key) in _leading.get():
             return None, False

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from langmem_adapters.codec import decode, encode
@@ -13,7 +15,7 @@ from langmem_adapters.flow import Flow, Step, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 
-__all__ = ["Lease", "Leases", "may_wait"]
+__all__ = ["Lease", "Leases", "waiting"]
 
 _FIRST, _LONGEST = 0.01, 0.25  # seconds between two looks
 _ODD = 3600.0  # seconds; a lease that ends later than so long after one of ours would is none
@@ -59,7 +61,8 @@ class Leases:
     def take(self, key: str, claim: Callable[[Lease | None], object] = bool) -> Flow[Lease | None]:
         """Take the lease of a key; None, while another has it.
 
-        ``claim`` is told of it before it is written, as an interrupt may keep the answer; and of none after.
+        ``claim`` is given it before it is written, as an interrupt may keep the answer from the caller; and None, where
+        another has it.
         """
         now = self._clock()
         lease = Lease(key, encode({"by": self._new_id(), "until": now + self._seconds}))
@@ -92,28 +95,29 @@ class Leases:
     def pause(self, number: int) -> Flow[bool]:
         """Wait between the looks ``number`` and ``number + 1``; False, where nobody may wait."""
         seconds = min(_FIRST * 2 ** min(number, 8), _LONGEST)
+        later = partial(asyncio.sleep, seconds) if self._sleep is pauses.sleep else None
+        return (yield from waiting(partial(self._sleep, seconds), later))
 
-        def block() -> bool:
-            if may_wait():
-                self._sleep(seconds)
-                return True
+
+def waiting(block: Callable[[], object], later: Callable[[], Awaitable[object]] | None) -> Flow[bool]:
+    """Wait by blocking, or on the event loop.
+
+    False, where nobody may block: an event loop runs on this thread, which may have to make what is waited for.
+    """
+
+    def blocked() -> bool:
+        with suppress(RuntimeError):  # no loop runs here
+            asyncio.get_running_loop()
             return False
-
-        async def later() -> bool:
-            await asyncio.sleep(seconds)
-            return True
-
-        waited: bool = yield Step(block, later if self._sleep is pauses.sleep else None)
-        return waited
-
-
-def may_wait() -> bool:
-    """Whether this thread may block: not while an event loop runs on it, which may have to make what is waited for."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+        block()
         return True
-    return False
+
+    async def awaited(later: Callable[[], Awaitable[object]]) -> bool:
+        await later()
+        return True
+
+    waited: bool = yield Step(blocked, later and partial(awaited, later))
+    return waited
 
 
 def _until(data: bytes) -> float:

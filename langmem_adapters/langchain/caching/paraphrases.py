@@ -14,7 +14,7 @@ from langmem_adapters.experience import ExperiencePool, Judge
 from langmem_adapters.experience.policies import verdict
 from langmem_adapters.experience.shelf.shelf import Evicted
 from langmem_adapters.experience.verified import Match, VerifiedAnswers
-from langmem_adapters.experience.verifier.tuning import Tuned
+from langmem_adapters.experience.verifier.tuning import Tuned, tuning
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import cache_vectors
 from langmem_adapters.langchain.caching.request import request_key
@@ -176,4 +176,5 @@ class Paraphrases:
     def _tune(self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress) -> Flow[Tuned]:
         if self._verified is None:
             raise ConfigurationError("this cache has no semantic mode to tune: give it semantic=")
-        return (yield from self._verified.tune_flow(pairs, precision, progress))
+        index, verifier = self._verified.index, self._verified.verifier
+        return (yield from tuning(index, pairs, precision, verifier=verifier, progress=progress))
