@@ -11,6 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from langmem_adapters.views import class_of
+
 __all__ = ["fields_of", "lost", "same"]
 
 _ATOMS = frozenset({str, int, float, bool, bytes, type(None)})  # of which most values are made in the end
@@ -34,8 +36,8 @@ def lost(value: Any, copy: Any, *, tuples_as_lists: bool = False) -> str:
     >>> lost({"a": [1, 2.0]}, {"a": [1, 2]}), lost((1,), [1]), lost((1,), [1], tuples_as_lists=True)
     ('float', 'tuple', '')
     """
-    name = type(value).__qualname__
-    if type(value) is not type(copy) and not (tuples_as_lists and type(value) is tuple and type(copy) is list):
+    name, kind, other = type(value).__qualname__, class_of(value), class_of(copy)
+    if kind is not other and not (tuples_as_lists and kind is tuple and other is list):
         return name
     parts, others = _parts(value), _parts(copy)
     if parts is None or others is None:
@@ -77,7 +79,7 @@ def fields_of(model: BaseModel) -> dict[str, Any]:
 
 def _held(value: Any) -> dict[str, Any]:
     """What an instance holds by name, its items aside, and what was worked out of them."""
-    cls = type(value)
+    cls = class_of(value)
     if cls in _BUILTIN:
         return {}
     slots = [slot for each in cls.__mro__ for slot in _slots(each) if hasattr(value, slot)]
