@@ -552,6 +552,14 @@ def test_wrong_settings_are_told_at_once(options: dict[str, Any], sentence: str)
         memory(**options)
 
 
+@pytest.mark.parametrize("part", ["session", "user", "tenant"])
+@pytest.mark.parametrize("wrong", [42, None, b"ada"])
+def test_the_memory_of_what_is_no_text_is_refused_in_a_sentence(part: str, wrong: Any) -> None:
+    where: dict[str, Any] = {"session": "s", part: wrong}
+    with pytest.raises(ConfigurationError, match=f"^{part} is a text, not {type(wrong).__name__}$"):
+        memory().brain(**where)
+
+
 class _Counted(MemoryStore):
     """A store of somebody's own that tells how many sessions of it are open; none is."""
 

@@ -626,6 +626,10 @@ def test_wrong_settings_are_one_clear_sentence() -> None:
         ExperienceNodeCache("memory:", store=MemoryStore())
     with pytest.raises(ConfigurationError, match="on_error"):
         ExperienceNodeCache(store=MemoryStore(), on_error="ignore")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="tenant is a text, not int"):
+        ExperienceNodeCache(store=MemoryStore(), tenant=42)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="tag is a text, not int"):
+        ExperienceNodeCache(store=MemoryStore(), tag=42)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="pickle"):
         ExperienceNodeCache(store=MemoryStore(), serde=JsonPlusSerializer(pickle_fallback=True))
     assert repr(ExperienceNodeCache(store=MemoryStore())) == "ExperienceNodeCache(MemoryStore())"

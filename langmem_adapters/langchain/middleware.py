@@ -47,7 +47,7 @@ from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import store_of
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
-from langmem_adapters.validation import check_count, check_on_error
+from langmem_adapters.validation import check_count, check_on_error, checked_scope
 from langmem_adapters.warn_once import WarnOnce
 
 try:
@@ -228,7 +228,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
 
     def brain(self, session: str, *, user: str = "", tenant: str = "") -> BrainMemory:
         """The memory of a session, with the settings of this middleware."""
-        return self._brain(Scope(tenant=tenant, user=user, session=session))
+        return self._brain(checked_scope(tenant=tenant, user=user, session=session))
 
     def stats(self) -> dict[str, int]:
         """Messages recorded, memories recalled, errors; and for the latest 256 sessions, what models were asked for."""
