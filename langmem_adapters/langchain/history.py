@@ -61,7 +61,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         brain: A BrainMemory instead of both, with the settings it was made with.
         user, tenant: Whose session it is; sessions of others are never seen.
         memory_k: How many messages are shown at the most. None: all, or with ``summarize_at`` the newest 200.
-        long_term: Takes what leaves that window.
+        long_term: Takes what leaves that window, and so the history.
         model: Makes summaries, as in BrainMemory.
         summarize_at: Tokens of messages beyond which the oldest become part of the summary, in the background.
         max_tokens: Tokens of messages that are shown at the most; the summary is not counted.

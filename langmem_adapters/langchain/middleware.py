@@ -102,7 +102,8 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
             ``lambda runtime: runtime.server_info.user.identity`` in a LangGraph server with users. Default: the
             context's ``user_id``; its ``session_id``, else the thread's id, and of an agent that another's tool calls
             that id with ``"|tools"`` behind it; no tenant.
-        long_term: Whether a user's memories outlast the session. Then a run without a user is refused.
+        long_term: Whether what leaves the window leaves the session too, for the user's memory, which outlasts it, and
+            is recalled in all sessions. Then a run without a user is refused.
         recall_k: How many memories a model call is shown at the most; 0: none.
         memory_k: How many messages a model call is shown at the most.
         max_tokens: How long system message, memory and messages may be together; None: as ``memory_k`` has it. Memory
