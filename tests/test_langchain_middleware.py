@@ -212,10 +212,9 @@ def test_a_prompt_that_is_set_before_the_memory_and_the_memory_are_both_shown() 
         return f"You have {len(request.messages)} messages."
 
     model, ours = Scripted(), memory(memory_k=1)
-    both: list[Any] = [prompt, ours]
-    agent = create_agent(model, middleware=both)
+    agent = create_agent(model, middleware=[prompt, ours], context_schema=Context)  # mypy takes it beside others
     for n in range(3):
-        ask(agent, f"Where is the bike {n}?")
+        agent.invoke({"messages": [HumanMessage(f"Where is the bike {n}?")]}, context=Context("ada", "s"))
     assert system(model.seen[-1]).startswith("You have 1 messages.")
     assert "Where is the bike 0?" in system(model.seen[-1])
 

@@ -80,7 +80,7 @@ class BrainState(AgentState[Any]):
     brain_thread: NotRequired[Annotated[str, PrivateStateAttr]]
 
 
-class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
+class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     """Memory for ``create_agent`` (implements ``langchain.agents.middleware.AgentMiddleware``).
 
     Each model call is shown the session's newest messages within a budget, in a form that every provider accepts; in
