@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from langmem_adapters.views.chat import NEWEST, conversation
 from langmem_adapters.views.hits import compared, experiences, memories, one_experience
-from langmem_adapters.views.lists import Figures, Listing, class_of
+from langmem_adapters.views.lists import Figures, Listing
 from langmem_adapters.views.markup import attempt
 from langmem_adapters.views.plain import as_text, masked, one_line, when
 from langmem_adapters.views.tables import items, rows, sessions, statistics
@@ -19,7 +19,6 @@ __all__ = [
     "Listing",
     "as_text",
     "attempt",
-    "class_of",
     "compared",
     "conversation",
     "experiences",

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from langmem_adapters.views.markup import attempt
 from langmem_adapters.views.tables import statistics
 
-__all__ = ["Figures", "Listing", "class_of"]
+__all__ = ["Figures", "Listing"]
 
 T = TypeVar("T")
 
@@ -49,16 +49,3 @@ class Figures(dict[str, Any]):
 
     def _repr_html_(self) -> str:
         return attempt(self, lambda: statistics(self, **self._about))
-
-
-def class_of(value: object) -> type:
-    """The class of a value; of a result that shows itself, that of the same without a view.
-
-    >>> class_of(Figures({"hits": 3})), class_of(3)
-    (<class 'dict'>, <class 'int'>)
-    """
-    kind = type(value)
-    return _PLAIN.get(kind, kind)
-
-
-_PLAIN: dict[type, type] = {Listing: list, Figures: dict}

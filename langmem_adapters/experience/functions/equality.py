@@ -11,12 +11,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from langmem_adapters.views import class_of
+from langmem_adapters.views import Figures, Listing
 
-__all__ = ["fields_of", "lost", "same"]
+__all__ = ["class_of", "fields_of", "lost", "same"]
 
 _ATOMS = frozenset({str, int, float, bool, bytes, type(None)})  # of which most values are made in the end
 _BUILTIN = frozenset({dict, list, tuple, deque})  # what most values are made of, and holds nothing by name
+_VIEWED: dict[type, type] = {Listing: list, Figures: dict}
 
 
 def same(a: Any, b: Any) -> bool:
@@ -70,6 +71,18 @@ def _parts(value: Any) -> dict[Any, Any] | None:
         kept = {"field": fields_of(value), "extra": value.model_extra, "private": value.__pydantic_private__}
         return {(kind, name): part for kind, parts in kept.items() for name, part in (parts or {}).items()}
     return _held(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else None
+
+
+def class_of(value: object) -> type:
+    """The class of a value; and of what is no more than a text, a list or a dictionary, that of these.
+
+    Such are our results, which show themselves, and LangChain's ``message.text``, which is a text that may be called;
+    a ``StrOutputParser`` gives the same.
+    """
+    kind = type(value)
+    if kind.__name__ == "TextAccessor" and kind.__module__.startswith("langchain_core."):
+        return str
+    return _VIEWED.get(kind, kind)
 
 
 def fields_of(model: BaseModel) -> dict[str, Any]:

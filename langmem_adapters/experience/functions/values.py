@@ -15,9 +15,8 @@ from typing import Any
 from pydantic import BaseModel, PydanticUserError, TypeAdapter
 
 from langmem_adapters.annotations import annotations_of
-from langmem_adapters.experience.functions.equality import fields_of
+from langmem_adapters.experience.functions.equality import class_of, fields_of
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.views import class_of
 
 __all__ = ["by_name", "identity", "name_of"]
 
