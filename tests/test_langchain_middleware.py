@@ -20,7 +20,9 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import ModelRequest, dynamic_prompt
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_config
 from pydantic import BaseModel
 
 from langmem_adapters import ConfigurationError, LongTermMemory, Message, StoreUnavailable, open_store
@@ -513,6 +515,19 @@ def test_the_context_may_be_an_object_or_have_names_of_its_own() -> None:
     agent = create_agent(Scripted(), middleware=[own], context_schema=Named)
     agent.invoke({"messages": [HumanMessage("one")]}, context=Named("bob"))
     assert own.brain("always", user="bob", tenant="acme").count() == 2
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_whose_memory_it_is_may_be_told_in_the_config_of_the_run(mode: str) -> None:
+    if mode == "async" and sys.version_info < (3, 11):
+        pytest.skip("LangGraph knows the run of a coroutine from Python 3.11 on")
+    ours = memory(user=lambda _: get_config()["configurable"]["user_id"])
+    agent = create_agent(Scripted(), middleware=[ours])
+    for user in ("ada", "bob"):
+        asked: Any = {"messages": [HumanMessage("one")]}
+        config: RunnableConfig = {"configurable": {"thread_id": "s", "user_id": user}}
+        await agent.ainvoke(asked, config) if mode == "async" else agent.invoke(asked, config)
+    assert [ours.brain("s", user=user).count() for user in ("ada", "bob")] == [2, 2]
 
 
 def test_h5_without_a_user_or_a_session_the_run_is_refused_before_the_model_is_asked() -> None:

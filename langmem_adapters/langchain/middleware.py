@@ -102,8 +102,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             ``lambda runtime: runtime.server_info.user.identity`` in a LangGraph server with users. Default: the
             context's ``user_id``; its ``session_id``, else the thread's id, and of an agent that another's tool calls
             that id with ``"|tools"`` behind it; no tenant.
-        long_term: Whether what leaves the window leaves the session too, for the user's memory, which outlasts it, and
-            is recalled in all sessions. Then a run without a user is refused.
+        long_term: Whether what leaves the window leaves the session, for its user's memory. Each run then needs a user.
         recall_k: How many memories a model call is shown at the most; 0: none.
         memory_k: How many messages a model call is shown at the most.
         max_tokens: How long system message, memory and messages may be together; None: as ``memory_k`` has it. Memory
@@ -217,13 +216,15 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
 
     def after_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Append what the run said to the session."""
+        scope = self._scope.as_of_now(runtime)
         with unseen():
-            return run(self._after(state, runtime))
+            return run(self._after(state, scope))
 
     async def aafter_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """:meth:`after_agent`, without blocking the event loop."""
+        scope = self._scope.as_of_now(runtime)
         with unseen():
-            return await arun(self._after(state, runtime))
+            return await arun(self._after(state, scope))
 
     # --- outside of runs
 
@@ -314,10 +315,9 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             return []
         return (yield from self._attempt(brain.long_term.search_flow(question, self._recall_k, shown=shown), []))
 
-    def _after(self, state: BrainState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
-        brain = self._brain(self._scope(runtime))
+    def _after(self, state: BrainState, scope: Callable[[], Scope]) -> Flow[dict[str, Any] | None]:
         thread = Thread(state["messages"], str(state.get(THREAD) or ""))
-        new = yield from self._attempt(record(brain, thread, state, self._words, self._warn), None)
+        new = yield from self._attempt(record(self._brain(scope()), thread, state, self._words, self._warn), None)
         if new is None or not thread:
             return None
         self._counts["recorded"] += new
