@@ -34,7 +34,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PrivateAttr, SecretStr, TypeAdapter, create_model
 
 import langmem_adapters
@@ -379,6 +379,11 @@ def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytes
     assert "City would not come back equal; say of what type it is with returns=" in caplog.text
     assert "my-secret" not in caplog.text
     assert cache.stats()["refused"] == 2
+    call, _, _ = make("function", lambda: AIMessage("my-secret"), store=MemoryStore(), returns=BaseMessage)
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        call()
+    assert "AIMessage would not come back equal as what its annotation or returns= says: name the very" in caplog.text
+    assert "my-secret" not in caplog.text
 
 
 @dataclasses.dataclass(slots=True)
