@@ -35,6 +35,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import chain
 from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PrivateAttr, SecretStr, TypeAdapter, create_model
 
 import langmem_adapters
@@ -1403,6 +1404,12 @@ def test_what_cannot_be_decorated_is_refused() -> None:
 
     with pytest.raises(ConfigurationError, match="cached decorates functions, not int"):
         cached(5)  # type: ignore[call-overload]
+    with pytest.raises(ConfigurationError, match="not RunnableLambda: put it below the decorator that made this"):
+
+        @cached  # type: ignore[call-overload]
+        @chain
+        def g(question: str) -> str:
+            return question
 
 
 def test_a_pool_of_ones_own() -> None:
