@@ -80,7 +80,7 @@ def is_tagged(data: bytes) -> bool:
 def plain(value: Any) -> Any:
     """Turn a value into JSON's own types; the same object where it has no others already.
 
-    Models and dataclasses become dictionaries, as LangChain and LlamaIndex dump them.
+    Models and dataclasses become dictionaries, as LangChain and LlamaIndex dump them, and classes of lists lists.
     """
     try:
         return value if _is_plain(value, _MAX_DEPTH) else _plain(value, "value", _MAX_DEPTH)
@@ -113,7 +113,7 @@ def _plain(value: Any, place: str, depth: int) -> Any:
         raise SerializationError(f"{place:.200}… is nested more than {_MAX_DEPTH} levels deep")
     if scalar:
         return value
-    if type(value) is list:
+    if isinstance(value, list):
         return [_plain(item, f"{place}[{n}]", depth - 1) for n, item in enumerate(value)]
     if isinstance(value, BaseModel):
         return _plain(value.model_dump(), place, depth - 1)

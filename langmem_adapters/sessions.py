@@ -106,7 +106,7 @@ class Sessions(Shared):
         """Remove a session: history, knowledge, summary, and without a user its own long-term memory.
 
         So with those of agents that its tools called, and theirs (see BrainMemoryMiddleware). False, if there was none.
-        A user's long-term memory outlasts the session.
+        A user's long-term memory outlasts the session: ``brain.clear(long_term=True)`` has it forget what that said.
         """
         return run(self._delete(session))
 

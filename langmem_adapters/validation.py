@@ -151,7 +151,8 @@ def checked_list(values: Any, wanted: str, *kinds: type[T]) -> list[T]:
 
 def checked_messages(messages: Iterable[M]) -> list[M]:
     """The messages. Raises ConfigurationError for one alone, and for what is none."""
-    wanted = 'messages are a list of Message(role="user", content="…")'
+    made = "which to_message of langmem_adapters.langchain or .llamaindex makes of a host's"
+    wanted = f'messages are a list of Message(role="user", content="…"), {made}'
     return cast("list[M]", checked_list(messages, wanted, Message, MessageData))
 
 

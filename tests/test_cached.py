@@ -33,6 +33,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import chain
 from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PrivateAttr, SecretStr, TypeAdapter, create_model
 
 import langmem_adapters
@@ -377,6 +380,11 @@ def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytes
     assert "City would not come back equal; say of what type it is with returns=" in caplog.text
     assert "my-secret" not in caplog.text
     assert cache.stats()["refused"] == 2
+    call, _, _ = make("function", lambda: AIMessage("my-secret"), store=MemoryStore(), returns=BaseMessage)
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        call()
+    assert "AIMessage would not come back equal as what its annotation or returns= says: name the very" in caplog.text
+    assert "my-secret" not in caplog.text
 
 
 @dataclasses.dataclass(slots=True)
@@ -402,6 +410,35 @@ class Lazy:
 def test_values_are_the_same_all_the_way_down_or_not_at_all(one: Any, other: Any) -> None:
     assert not same(one, other)
     assert same(one, pickle.loads(pickle.dumps(one)))
+
+
+def test_the_text_of_a_message_is_a_text(any_store: Store) -> None:
+    """LangChain's ``message.text`` is of a class of its own, which holds nothing but the text."""
+    model = FakeListChatModel(responses=["In the shed."])
+    asked: list[str] = []
+
+    @cached(store=any_store, tag="annotated")
+    def annotated(question: str) -> str:
+        asked.append(question)
+        return model.invoke(question).text
+
+    @cached(store=any_store, tag="inside")
+    def inside(question: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - as many are written
+        asked.append(question)
+        return {"answers": [model.invoke(question).text]}
+
+    @cached(store=any_store, tag="pieces")
+    def pieces(question: str) -> Iterator[str]:
+        asked.append(question)
+        for chunk in model.stream(question):
+            yield chunk.text
+
+    question = HumanMessage("Where is my bike?").text
+    for function, answer in ((annotated, "In the shed."), (inside, {"answers": ["In the shed."]})):
+        assert function(question) == function(str(question)) == answer
+        assert type(function(question)) is type(answer)
+    assert list(pieces(question)) == list(pieces(str(question))) == list("In the shed.")
+    assert asked == ["Where is my bike?"] * 3
 
 
 def test_a_hit_is_a_new_object_each_time() -> None:
@@ -1367,6 +1404,12 @@ def test_what_cannot_be_decorated_is_refused() -> None:
 
     with pytest.raises(ConfigurationError, match="cached decorates functions, not int"):
         cached(5)  # type: ignore[call-overload]
+    with pytest.raises(ConfigurationError, match="not RunnableLambda: put it below the decorator that made this"):
+
+        @cached  # type: ignore[call-overload]
+        @chain
+        def g(question: str) -> str:
+            return question
 
 
 def test_a_pool_of_ones_own() -> None:

@@ -479,6 +479,29 @@ async def test_a3_a_failed_turn_does_not_end_another(any_store: Store) -> None:
     assert [message.content for message in ours.messages] == said
 
 
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "record_turn", "async record_turn", "add_messages"])
+async def test_a_turn_is_kept_without_what_no_store_can_keep(any_store: Store, way: str) -> None:
+    """RunnableWithMessageHistory only logs what a history raises, so that the whole turn would be lost."""
+    call = AIMessage("", tool_calls=[{"name": "plot", "args": {}, "id": "1"}])
+    answer = [call, ToolMessage("a plot", tool_call_id="1", artifact=object()), AIMessage("There it is.")]
+    ours = history(any_store)
+    chain = _with_history(RunnableLambda(lambda _: answer), ours)
+    if way == "invoke":
+        chain.invoke([HumanMessage("plot")], _CONFIG)
+    elif way == "ainvoke":
+        await chain.ainvoke([HumanMessage("plot")], _CONFIG)
+    elif way == "record_turn":
+        with ours.record_turn("plot") as turn:
+            list(turn.watch(answer))
+    elif way == "async record_turn":
+        async with ours.record_turn("plot") as turn:
+            list(turn.watch(answer))
+    else:
+        ours.add_messages([HumanMessage("plot"), *answer])
+    assert [message.text for message in ours.messages] == ["plot", "", "a plot", "There it is."]
+    assert ours.brain.messages()[2].metadata == {"unstored": ["artifact"]}
+
+
 def _refuse(messages: list[BaseMessage]) -> BaseMessage:
     raise ValueError(repr(messages[-1].content))
 

@@ -20,7 +20,9 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import ModelRequest, dynamic_prompt
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_config
 from pydantic import BaseModel
 
 from langmem_adapters import ConfigurationError, LongTermMemory, Message, StoreUnavailable, open_store
@@ -199,10 +201,9 @@ def test_a_prompt_that_is_set_before_the_memory_and_the_memory_are_both_shown() 
         return f"You have {len(request.messages)} messages."
 
     model, ours = Scripted(), memory(memory_k=1)
-    both: list[Any] = [prompt, ours]
-    agent = create_agent(model, middleware=both)
+    agent = create_agent(model, middleware=[prompt, ours], context_schema=Context)  # mypy takes it beside others
     for n in range(3):
-        ask(agent, f"Where is the bike {n}?")
+        agent.invoke({"messages": [HumanMessage(f"Where is the bike {n}?")]}, context=Context("ada", "s"))
     assert system(model.seen[-1]).startswith("You have 1 messages.")
     assert "Where is the bike 0?" in system(model.seen[-1])
 
@@ -493,6 +494,19 @@ def test_the_context_may_be_an_object_or_have_names_of_its_own() -> None:
     assert own.brain("always", user="bob", tenant="acme").count() == 2
 
 
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_whose_memory_it_is_may_be_told_in_the_config_of_the_run(mode: str) -> None:
+    if mode == "async" and sys.version_info < (3, 11):
+        pytest.skip("LangGraph knows the run of a coroutine from Python 3.11 on")
+    ours = memory(user=lambda _: get_config()["configurable"]["user_id"])
+    agent = create_agent(Scripted(), middleware=[ours])
+    for user in ("ada", "bob"):
+        asked: Any = {"messages": [HumanMessage("one")]}
+        config: RunnableConfig = {"configurable": {"thread_id": "s", "user_id": user}}
+        await agent.ainvoke(asked, config) if mode == "async" else agent.invoke(asked, config)
+    assert [ours.brain("s", user=user).count() for user in ("ada", "bob")] == [2, 2]
+
+
 def test_h5_without_a_user_or_a_session_the_run_is_refused_before_the_model_is_asked() -> None:
     model, ours = Scripted(), memory()
     agent = create_agent(model, middleware=[ours])
@@ -527,6 +541,14 @@ def test_h5_without_a_user_or_a_session_the_run_is_refused_before_the_model_is_a
 def test_wrong_settings_are_told_at_once(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         memory(**options)
+
+
+@pytest.mark.parametrize("part", ["session", "user", "tenant"])
+@pytest.mark.parametrize("wrong", [42, None, b"ada"])
+def test_the_memory_of_what_is_no_text_is_refused_in_a_sentence(part: str, wrong: Any) -> None:
+    where: dict[str, Any] = {"session": "s", part: wrong}
+    with pytest.raises(ConfigurationError, match=f"^{part} is a text, not {type(wrong).__name__}$"):
+        memory().brain(**where)
 
 
 class _Counted(MemoryStore):

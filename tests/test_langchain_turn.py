@@ -348,6 +348,14 @@ def test_a_chain_without_a_session_says_so() -> None:
         refine_with(lambda session: BrainMemory(MemoryStore(), session), scripted).invoke("Where?")
 
 
+def test_a_history_in_the_place_of_its_session_is_one_sentence() -> None:
+    history: Any = BrainChatMessageHistory("s", store=MemoryStore())
+    with pytest.raises(ConfigurationError, match=r"a chat history has as \.brain, not BrainChatMessageHistory$"):
+        refine_with(history, scripted)
+    with pytest.raises(ConfigurationError, match=r"a chat history has as \.brain, not BrainChatMessageHistory$"):
+        refine_with(lambda _: history, scripted).invoke("Where?", {"configurable": {"session_id": "s"}})
+
+
 async def test_a5_refining_does_not_block_the_loop(brain: BrainMemory) -> None:
     def slow(prompt: str) -> str:
         time.sleep(0.1)

@@ -22,6 +22,7 @@ import numpy as np
 import ormsgpack
 import pytest
 from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.cache.memory import InMemoryCache
@@ -330,6 +331,21 @@ def test_what_is_the_same_but_for_tuples_is_kept(value: Any) -> None:
     assert lost(value, cache.get([KEY])[KEY], tuples_as_lists=True) == ""
 
 
+def test_the_text_of_a_message_is_kept_as_a_text() -> None:
+    model, runs = FakeListChatModel(responses=["In the shed."]), []
+
+    def answer(state: dict[str, Any]) -> dict[str, Any]:
+        runs.append(state)
+        return {"answer": model.invoke(state["question"]).text}
+
+    graph: Any = StateGraph(dict)
+    graph.add_node("answer", answer, cache_policy=CachePolicy())
+    graph.add_edge(START, "answer")
+    compiled = graph.compile(cache=ExperienceNodeCache(store=MemoryStore()))
+    assert [compiled.invoke({"question": "Where?"}) for _ in range(2)] == [{"answer": "In the shed."}] * 2
+    assert len(runs) == 1
+
+
 def test_a_hit_is_a_new_object() -> None:
     cache: Any = ExperienceNodeCache(store=MemoryStore())
     value = {"list": [1]}
@@ -613,6 +629,10 @@ def test_wrong_settings_are_one_clear_sentence() -> None:
         ExperienceNodeCache("memory:", store=MemoryStore())
     with pytest.raises(ConfigurationError, match="on_error"):
         ExperienceNodeCache(store=MemoryStore(), on_error="ignore")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="tenant is a text, not int"):
+        ExperienceNodeCache(store=MemoryStore(), tenant=42)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="tag is a text, not int"):
+        ExperienceNodeCache(store=MemoryStore(), tag=42)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="pickle"):
         ExperienceNodeCache(store=MemoryStore(), serde=JsonPlusSerializer(pickle_fallback=True))
     assert repr(ExperienceNodeCache(store=MemoryStore())) == "ExperienceNodeCache(MemoryStore())"

@@ -238,6 +238,8 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         LongTermStore("memory:", store=MemoryStore())
     with pytest.raises(ConfigurationError, match="list of paths"):
         make(MemoryStore(), fields="text")
+    with pytest.raises(ConfigurationError, match="tenant is a text, not int"):
+        make(MemoryStore(), tenant=42)
     with pytest.raises(ConfigurationError, match="minutes above 0"):
         make(MemoryStore(), ttl={"default_ttl": -1})
 

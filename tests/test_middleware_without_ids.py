@@ -94,9 +94,9 @@ def test_what_has_been_said_without_an_id_is_known_under_the_one_that_it_is_give
         return AIMessage("", tool_calls=[{"name": "look", "args": {"place": "shed"}, "id": "c1"}])
 
     ours = BrainMemoryMiddleware(store=MemoryStore())
-    both: list[Any] = [ours, HumanInTheLoopMiddleware(interrupt_on={"look": True})]
+    asks = HumanInTheLoopMiddleware(interrupt_on={"look": True})
     model, saver = Scripted(answer=answer), InMemorySaver()
-    agent: Any = create_agent(model, [look], middleware=both, state_schema=NumberedLater, checkpointer=saver)
+    agent: Any = create_agent(model, [look], middleware=[ours, asks], state_schema=NumberedLater, checkpointer=saver)
     for question in ("look", "never mind"):
         found = agent.invoke({"messages": [("user", question)]}, **of("ada", "s"))
     assert found["messages"][0].id == "later-0"

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import ConfigurableField
+from langchain_core.tools import create_retriever_tool
 from langchain_tests.integration_tests import RetrieversIntegrationTests
+from langgraph.graph import START, StateGraph
+from langgraph.types import CachePolicy
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor import LongContextReorder, SimilarityPostprocessor
@@ -24,8 +27,10 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
-from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, open_index
+from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, cached, open_index
+from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.langchain import LongTermRetriever as LangChainRetriever
+from langmem_adapters.langgraph import ExperienceNodeCache, LongTermStore
 from langmem_adapters.llamaindex import BrainChatStore, BrainRetriever
 from langmem_adapters.llamaindex import LongTermRetriever as LlamaIndexRetriever
 from langmem_adapters.longterm import RECALLED
@@ -50,6 +55,48 @@ def long_term(store: Store, user: str = "ada", said: list[str] = SAID) -> LongTe
 
 
 # --- LangChain ----------------------------------------------------------------------------------------------
+
+
+def test_what_was_found_is_kept_as_any_list_is(any_store: Store) -> None:
+    """By a node of a graph, by a function, as what a tool gives beside its text, and as an item."""
+    retriever = LangChainRetriever(memory=long_term(any_store), k=2)
+    found = list(retriever.invoke("shed"))
+    asked: list[str] = []
+
+    def retrieve(state: dict[str, Any]) -> dict[str, Any]:
+        asked.append("node")
+        return {"found": retriever.invoke(state["question"])}
+
+    graph: Any = StateGraph(dict)
+    graph.add_node("retrieve", retrieve, cache_policy=CachePolicy())
+    graph.add_edge(START, "retrieve")
+    compiled = graph.compile(cache=ExperienceNodeCache(store=any_store))
+    assert [compiled.invoke({"question": "shed"}) for _ in range(2)] == [{"found": found}] * 2
+
+    @cached(store=any_store, tag="retrieved")
+    def retrieved(question: str) -> list[Document]:
+        asked.append("function")
+        return retriever.invoke(question)
+
+    @cached(store=any_store, tag="counted")
+    def counted(documents: list[Document]) -> int:
+        asked.append("argument")
+        return len(documents)
+
+    assert [retrieved("shed") for _ in range(2)] == [found] * 2
+    assert counted(retriever.invoke("shed")) == counted(found) == 2
+    assert asked == ["node", "function", "argument"]
+
+    tool = create_retriever_tool(retriever, "recall", "Recalls.", response_format="content_and_artifact")
+    answer = tool.invoke({"type": "tool_call", "name": "recall", "args": {"query": "shed"}, "id": "1"})
+    history = BrainChatMessageHistory("s", store=any_store)
+    history.add_message(answer)
+    assert cast(ToolMessage, history.messages[0]).artifact == [document.model_dump() for document in found]
+    items = LongTermStore(store=any_store)
+    items.put(("found",), "shed", {"documents": retriever.invoke("shed")})
+    item = items.get(("found",), "shed")
+    assert item is not None
+    assert item.value == {"documents": [document.model_dump() for document in found]}
 
 
 class TestLangChainStandard(RetrieversIntegrationTests):

@@ -308,3 +308,14 @@ def test_without_pyyaml_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(MissingDependency, match=r"PyYAML is not installed.*langmem_adapters\[yaml\]"):
         Settings.from_yaml(tmp_path / "config2.yaml")
+
+
+def test_each_name_in_memory_is_a_place_of_its_own() -> None:
+    """As for the tests of an application, which are to find nothing of each other."""
+    one, other = Settings(url="memory:one"), Settings(url="memory:other")
+    one.brain("s", user="ada").add_talk("My bike is in the shed.")
+    one.long_term(user="ada").add([Message(role="user", content="My bike is in the shed.")])
+    assert Settings(url="memory:one").brain("s", user="ada").count() == 1
+    assert len(Settings(url="memory:one").long_term(user="ada").search("bike")) == 1
+    assert other.brain("s", user="ada").count() == 0
+    assert other.long_term(user="ada").search("bike") == []

@@ -143,13 +143,15 @@ def test_a_url_that_nobody_gave_is_told_with_its_variable(
         ([SECRET], "of str"),
         ([Message(role="user", content="a"), {"role": "user", "content": SECRET}], "of dict"),
         ([("user", SECRET)], "of tuple"),
+        ([HumanMessage(SECRET)], "of HumanMessage"),
     ],
 )
 async def test_messages_are_a_list_of_messages(messages: Any, kind: str) -> None:
     store = MemoryStore()
     brain, memory = BrainMemory(store, "s"), LongTermMemory(store, open_index("memory:"), user="ada")
+    sentence = rf"messages are a list of Message\(.*, which to_message .*, not {kind}$"
     for add in (brain.add_messages, memory.add):
-        with pytest.raises(ConfigurationError, match=rf"messages are a list of Message\(.*, not {kind}$") as caught:
+        with pytest.raises(ConfigurationError, match=sentence) as caught:
             add(messages)
         assert SECRET not in str(caught.value)
     for aadd in (brain.aadd_messages, memory.aadd):

@@ -37,7 +37,10 @@ from langmem_adapters import (
     open_store,
     views,
 )
+from langmem_adapters.codec import decode, encode
 from langmem_adapters.experience import AtLeast, Similar, Verdict, Verifier
+from langmem_adapters.experience.functions.equality import lost
+from langmem_adapters.experience.functions.values import identity
 from langmem_adapters.langchain import (
     BrainChatMessageHistory,
     BrainMemoryMiddleware,
@@ -759,6 +762,8 @@ def test_results_are_lists_and_dictionaries_in_all_else() -> None:
                 assert again == same
                 assert html(again) == html(shown)
         assert TypeAdapter(type(same)).validate_python(shown, strict=True) == same
+        assert decode(encode(shown)) == decode(encode(same))
+        assert (lost(shown, same), lost(same, shown), identity(shown)) == ("", "", identity(same))
         kind = JsonPlusSerializer()
         assert kind.loads_typed(kind.dumps_typed({"x": [*shown]})) == kind.loads_typed(kind.dumps_typed({"x": [*same]}))
         if isinstance(same, list):

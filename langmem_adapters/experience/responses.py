@@ -106,7 +106,9 @@ class Responses:
                     return form, data
             except Exception as error:  # noqa: BLE001, PERF203 - another form may do
                 why = error
-        remedy = "; say of what type it is with returns=, or an annotation" if self._adapter is None else ""
+        remedy = "; say of what type it is with returns=, or an annotation"
+        if self._adapter is not None:  # such as that of an AIMessage, where a BaseMessage is announced
+            remedy = " as what its annotation or returns= says: name the very class, and those inside of it"
         raise SerializationError(f"a response of {type(value).__qualname__} would not come back equal{remedy}") from why
 
     def restore(self, form: Any, data: Any) -> Any:

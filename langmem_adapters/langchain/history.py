@@ -14,6 +14,7 @@ from langmem_adapters.conversation.turn import Turn
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.langchain.caching.storable import added
 from langmem_adapters.langchain.convert import from_message, from_summary, to_message, writable
 from langmem_adapters.langchain.message_views import MessageView, message_views, read
 from langmem_adapters.langchain.threads.snapshots import Reader, Snapshots
@@ -24,19 +25,22 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import store_of
 from langmem_adapters.validation import check_scope, checked_list
+from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["BrainChatMessageHistory"]
 
 _MOST = 1_000_000_000  # messages; where no window is asked for
 _SUMMARISED = 200  # messages; where a summary stands for those before
+_warn = WarnOnce()  # histories are made for each call
 
 
 class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
     """Chat history on a store (implements ``langchain_core.chat_history.BaseChatMessageHistory``).
 
     Every message comes back equal, of the same class, in the order of writing; a streamed chunk comes back as the
-    whole message, and objects in a tool's artifact as the data in them. One that is added by itself, with the id and
-    the content of one that is there, is taken for the same: LangChain's own caches replay ids, ours do not.
+    whole message, objects in a tool's artifact as the data in them, and what cannot be stored, such as an array there,
+    is left out with one warning. One that is added by itself, with the id and the content of one that is there, is
+    taken for the same: LangChain's own caches replay ids, ours do not.
 
     Making a history is free of I/O, so that an outage shows at its first read or write, and all of a process share
     their connections, so make one for each call:
@@ -61,7 +65,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         brain: A BrainMemory instead of both, with the settings it was made with.
         user, tenant: Whose session it is; sessions of others are never seen.
         memory_k: How many messages are shown at the most. None: all, or with ``summarize_at`` the newest 200.
-        long_term: Takes what leaves that window.
+        long_term: Takes what leaves that window, and so the history.
         model: Makes summaries, as in BrainMemory.
         summarize_at: Tokens of messages beyond which the oldest become part of the summary, in the background.
         max_tokens: Tokens of messages that are shown at the most; the summary is not counted.
@@ -207,11 +211,11 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
 
     def _write(self, messages: Sequence[Message | MessageData]) -> None:
         self._snapshots.written()
-        run(self.brain._add(messages))  # noqa: SLF001 - a part of this class
+        run(added(self.brain, messages, _warn))
 
     async def _awrite(self, messages: Sequence[Message | MessageData]) -> None:
         self._snapshots.written()
-        await arun(self.brain._add(messages))  # noqa: SLF001 - same
+        await arun(added(self.brain, messages, _warn))
 
     def __str__(self) -> str:
         """The messages as text, as LangChain has it; in an outage, what keeps them back: printing raises nothing."""

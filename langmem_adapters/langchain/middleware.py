@@ -47,7 +47,7 @@ from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import store_of
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
-from langmem_adapters.validation import check_count, check_on_error
+from langmem_adapters.validation import check_count, check_on_error, checked_scope
 from langmem_adapters.warn_once import WarnOnce
 
 try:
@@ -80,7 +80,7 @@ class BrainState(AgentState[Any]):
     brain_thread: NotRequired[Annotated[str, PrivateStateAttr]]
 
 
-class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
+class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     """Memory for ``create_agent`` (implements ``langchain.agents.middleware.AgentMiddleware``).
 
     Each model call is shown the session's newest messages within a budget, in a form that every provider accepts; in
@@ -102,7 +102,7 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
             ``lambda runtime: runtime.server_info.user.identity`` in a LangGraph server with users. Default: the
             context's ``user_id``; its ``session_id``, else the thread's id, and of an agent that another's tool calls
             that id with ``"|tools"`` behind it; no tenant.
-        long_term: Whether a user's memories outlast the session. Then a run without a user is refused.
+        long_term: Whether what leaves the window leaves the session, for its user's memory. Each run then needs a user.
         recall_k: How many memories a model call is shown at the most; 0: none.
         memory_k: How many messages a model call is shown at the most.
         max_tokens: How long system message, memory and messages may be together; None: as ``memory_k`` has it. Memory
@@ -216,19 +216,21 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
 
     def after_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Append what the run said to the session."""
+        scope = self._scope.as_of_now(runtime)
         with unseen():
-            return run(self._after(state, runtime))
+            return run(self._after(state, scope))
 
     async def aafter_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """:meth:`after_agent`, without blocking the event loop."""
+        scope = self._scope.as_of_now(runtime)
         with unseen():
-            return await arun(self._after(state, runtime))
+            return await arun(self._after(state, scope))
 
     # --- outside of runs
 
     def brain(self, session: str, *, user: str = "", tenant: str = "") -> BrainMemory:
         """The memory of a session, with the settings of this middleware."""
-        return self._brain(Scope(tenant=tenant, user=user, session=session))
+        return self._brain(checked_scope(tenant=tenant, user=user, session=session))
 
     def stats(self) -> dict[str, int]:
         """Messages recorded, memories recalled, errors; and for the latest 256 sessions, what models were asked for."""
@@ -313,10 +315,9 @@ class BrainMemoryMiddleware(AgentMiddleware[BrainState, Any, Any], Shared):
             return []
         return (yield from self._attempt(brain.long_term.search_flow(question, self._recall_k, shown=shown), []))
 
-    def _after(self, state: BrainState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
-        brain = self._brain(self._scope(runtime))
+    def _after(self, state: BrainState, scope: Callable[[], Scope]) -> Flow[dict[str, Any] | None]:
         thread = Thread(state["messages"], str(state.get(THREAD) or ""))
-        new = yield from self._attempt(record(brain, thread, state, self._words, self._warn), None)
+        new = yield from self._attempt(record(self._brain(scope()), thread, state, self._words, self._warn), None)
         if new is None or not thread:
             return None
         self._counts["recorded"] += new

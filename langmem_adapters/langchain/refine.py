@@ -12,6 +12,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.langchain.convert import to_message
+from langmem_adapters.langchain.threads.thread import checked_brain
 
 __all__ = ["refine_with"]
 
@@ -35,6 +36,8 @@ def refine_with(
     >>> refine_with(brain).invoke("Where is it?")
     'Where is it?'
     """
+    if not callable(brain):
+        checked_brain(brain)
 
     def refine(value: Any, config: RunnableConfig) -> Any:
         question, reworded = _question(value, key)
@@ -53,7 +56,7 @@ def _session(brain: BrainMemory | Callable[[str], BrainMemory], config: Runnable
     session = config.get("configurable", {}).get("session_id")
     if session is None:
         raise ConfigurationError('this chain needs a session: config={"configurable": {"session_id": …}}')
-    return brain(session)
+    return checked_brain(brain(session))
 
 
 def _question(value: Any, key: str | None) -> tuple[str, Callable[[str], Any]]:

@@ -24,7 +24,7 @@ from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import cache_store
-from langmem_adapters.validation import check_on_error, checked_list
+from langmem_adapters.validation import check_on_error, check_text, checked_list
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["ExperienceNodeCache"]
@@ -84,6 +84,8 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         on_error: Literal["degrade", "raise"] = "degrade",
         clock: Callable[[], float] = time.time,
     ) -> None:
+        check_text("tenant", tenant)
+        check_text("tag", tag)
         check_on_error(on_error)
         if getattr(serde, "pickle_fallback", False):
             raise ConfigurationError("a serializer that falls back to pickle would run code from the store")

@@ -156,7 +156,8 @@ def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
     if isinstance(function, staticmethod | classmethod):
         raise ConfigurationError(f"put @{type(function).__name__} above @cached, not below it")
     if not callable(function):
-        raise ConfigurationError(f"cached decorates functions, not {type(function).__name__}")
+        invoked = ": put it below the decorator that made this, or give it its invoke" * hasattr(function, "invoke")
+        raise ConfigurationError(f"cached decorates functions, not {type(function).__name__}{invoked}")
     try:
         return signature_of(function)
     except ValueError as error:

@@ -11,10 +11,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-__all__ = ["fields_of", "lost", "same"]
+from langmem_adapters.views import Figures, Listing
+
+__all__ = ["class_of", "fields_of", "lost", "same"]
 
 _ATOMS = frozenset({str, int, float, bool, bytes, type(None)})  # of which most values are made in the end
 _BUILTIN = frozenset({dict, list, tuple, deque})  # what most values are made of, and holds nothing by name
+_VIEWED: dict[type, type] = {Listing: list, Figures: dict}
 
 
 def same(a: Any, b: Any) -> bool:
@@ -34,8 +37,8 @@ def lost(value: Any, copy: Any, *, tuples_as_lists: bool = False) -> str:
     >>> lost({"a": [1, 2.0]}, {"a": [1, 2]}), lost((1,), [1]), lost((1,), [1], tuples_as_lists=True)
     ('float', 'tuple', '')
     """
-    name = type(value).__qualname__
-    if type(value) is not type(copy) and not (tuples_as_lists and type(value) is tuple and type(copy) is list):
+    name, kind, other = type(value).__qualname__, class_of(value), class_of(copy)
+    if kind is not other and not (tuples_as_lists and kind is tuple and other is list):
         return name
     parts, others = _parts(value), _parts(copy)
     if parts is None or others is None:
@@ -70,6 +73,18 @@ def _parts(value: Any) -> dict[Any, Any] | None:
     return _held(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else None
 
 
+def class_of(value: object) -> type:
+    """The class of a value; and of what is no more than a text, a list or a dictionary, that of these.
+
+    Such are our results, which show themselves, and LangChain's ``message.text``, which is a text that may be called;
+    a ``StrOutputParser`` gives the same.
+    """
+    kind = type(value)
+    if kind.__name__ == "TextAccessor" and kind.__module__.startswith("langchain_core."):
+        return str
+    return _VIEWED.get(kind, kind)
+
+
 def fields_of(model: BaseModel) -> dict[str, Any]:
     """The fields of a model; not what was worked out of them and is kept beside them, as by ``cached_property``."""
     return {name: value for name, value in model.__dict__.items() if name in type(model).model_fields}
@@ -77,7 +92,7 @@ def fields_of(model: BaseModel) -> dict[str, Any]:
 
 def _held(value: Any) -> dict[str, Any]:
     """What an instance holds by name, its items aside, and what was worked out of them."""
-    cls = type(value)
+    cls = class_of(value)
     if cls in _BUILTIN:
         return {}
     slots = [slot for each in cls.__mro__ for slot in _slots(each) if hasattr(value, slot)]

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, PydanticUserError, TypeAdapter
 
 from langmem_adapters.annotations import annotations_of
-from langmem_adapters.experience.functions.equality import fields_of
+from langmem_adapters.experience.functions.equality import class_of, fields_of
 from langmem_adapters.keys import fingerprint
 
 __all__ = ["by_name", "identity", "name_of"]
@@ -41,7 +41,7 @@ def identity(value: Any) -> Any:
 
     A class counts by its module and name, those of a script as of its import, and by what its instances hold.
     """
-    kind = type(value)
+    kind = class_of(value)
     if kind in _SCALARS:
         return value
     if isinstance(value, type):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from typing import Any, NamedTuple, TypeAlias
 
 from langgraph.runtime import Runtime
@@ -58,6 +59,11 @@ class ScopeOf(NamedTuple):
         if self.session is None:
             session += _tools_above(runtime)
         return Scope(tenant=_id("tenant", self.tenant, runtime), user=user, session=session)
+
+    def as_of_now(self, runtime: Runtime[Any]) -> Callable[[], Scope]:
+        """What finds the scope later as it is found now: a function of the user's may ask what run it is in."""
+        context = copy_context()
+        return lambda: context.run(lambda: self(runtime))
 
 
 def _tools_above(runtime: Runtime[Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from langchain_core.messages import BaseMessage
@@ -9,9 +10,9 @@ from langchain_core.messages import BaseMessage
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import plain
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.flow import Flow, Step
+from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.convert import role_of, to_message
-from langmem_adapters.model import Message
+from langmem_adapters.model import Message, MessageData
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["UNSTORED", "added", "legible", "storable"]
@@ -32,16 +33,17 @@ def legible(message: BaseMessage) -> Message:
         return Message(id=str(message.id or ""), role=role_of(message), content=text, metadata={UNSTORED: ["content"]})
 
 
-def added(brain: BrainMemory, messages: list[Message], warn: WarnOnce) -> Flow[None]:
+def added(brain: BrainMemory, messages: Sequence[Message | MessageData], warn: WarnOnce) -> Flow[None]:
     """Append messages to a session; where they cannot be stored as they are, without what cannot."""
     try:
-        yield Step(lambda: brain.add_messages(messages), lambda: brain.aadd_messages(messages))
+        yield from brain._add(messages)  # noqa: SLF001 - a part of this flow
     except SerializationError as error:
-        kept = [storable(message) for message in messages]
-        if all(message is old for message, old in zip(kept, messages, strict=True)):
+        whole = [message if isinstance(message, Message) else message.message() for message in messages]
+        kept = [storable(message) for message in whole]
+        if all(message is old for message, old in zip(kept, whole, strict=True)):
             raise
         warn("messages are stored without what cannot be stored", error)
-        yield Step(lambda: brain.add_messages(kept), lambda: brain.aadd_messages(kept))
+        yield from brain._add(kept)  # noqa: SLF001 - same
 
 
 def storable(message: Message) -> Message:

@@ -24,6 +24,7 @@ __all__ = [
     "SUMMARY_KEY",
     "ahistory_to_thread",
     "athread_to_history",
+    "checked_brain",
     "history_to_thread",
     "thread_to_history",
 ]
@@ -79,7 +80,7 @@ async def athread_to_history(thread: Mapping[str, Any] | Sequence[Any], brain: B
 
 
 def _to_thread(brain: BrainMemory, summary: str) -> Flow[dict[str, Any]]:
-    _check(brain)
+    checked_brain(brain)
     if summary not in {"key", "message"}:
         raise ConfigurationError(f'summary is "key" or "message", not {summary!r}')
     history = yield from step(brain.messages)
@@ -108,7 +109,7 @@ def _identified(found: list[tuple[str, BaseMessage, Message]], session: str) -> 
 def _to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -> Flow[int]:
     if isinstance(thread, str) or not isinstance(thread, Mapping | Sequence):
         raise ConfigurationError(f"a thread is a state or a list of messages, not {type(thread).__name__}")
-    _check(brain)
+    checked_brain(brain)
     state = thread if isinstance(thread, Mapping) else {"messages": thread}
     messages = convert_to_messages(state.get("messages") or [])
     said = [message for message in map(legible, messages) if is_said(message)]
@@ -125,10 +126,12 @@ def _to_history(thread: Mapping[str, Any] | Sequence[Any], brain: BrainMemory) -
     return len(new)
 
 
-def _check(brain: object) -> None:
+def checked_brain(brain: object) -> BrainMemory:
+    """A session. Raises ConfigurationError for what is none, as a chat history."""
     if not isinstance(brain, BrainMemory):
         kind = type(brain).__name__
         raise ConfigurationError(f"a session is given as a BrainMemory, which a chat history has as .brain, not {kind}")
+    return brain
 
 
 def _left(long_term: LongTermMemory, session: str) -> Flow[set[tuple[str, str]]]:
