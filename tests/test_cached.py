@@ -379,6 +379,30 @@ def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytes
     assert cache.stats()["refused"] == 2
 
 
+@pytest.mark.parametrize(
+    ("value", "returns", "why"),
+    [
+        (np.array([1]), None, "ndarray would not come back equal; return plain data"),
+        (np.array([1]), np.ndarray, "ndarray would not come back equal; return plain data"),
+        ({"mean": np.float64(1)}, None, "dict would not come back equal, as it holds a float64; say of what type"),
+        (
+            {"mean": np.float64(1)},
+            dict[str, float],
+            "dict would not come back equal, as it holds a float64; return plain",
+        ),
+        ({"home": City(name="x")}, None, "dict would not come back equal, as it holds a City; say of what type"),
+    ],
+    ids=["array", "array, as it was told", "number", "number, as it was told", "dataclass"],
+)
+def test_why_a_result_is_not_kept_says_what_helps_and_never_what_was_done_already(
+    value: Any, returns: Any, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    call, _, _ = make("function", lambda: value, store=MemoryStore(), returns=returns)
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        call()
+    assert f"a response of {why}" in caplog.text
+
+
 @dataclasses.dataclass(slots=True)
 class Lazy:
     given: int
