@@ -47,6 +47,7 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.allocations import traced
 
 
 class Colour(enum.Enum):
@@ -599,6 +600,12 @@ def test_arrays_are_equal_whatever_their_order_in_memory() -> None:
     array = np.arange(4).reshape(2, 2)
     assert identity(np.asfortranarray(array)) == identity(array)
     assert identity(array[:, ::-1]) == identity(np.array([[1, 0], [3, 2]]))
+
+
+def test_a_large_array_is_told_from_others_by_one_copy_of_it() -> None:
+    array = np.zeros(1_000_000)
+    _, _, most = traced(lambda: identity(array))
+    assert most < 1.5 * array.nbytes
 
 
 @pytest.mark.parametrize(
