@@ -672,6 +672,27 @@ class Continuing(Scripted):
     _generation_config: dict[str, Any] = PrivateAttr(default_factory=dict)
 
 
+class Looked(Scripted):
+    """Asks what it is when its metadata are looked at, as Ollama does."""
+
+    context_window: int = -1
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        self.context_window = 4096 if self.context_window == -1 else self.context_window
+        return super().metadata
+
+
+def test_c4_a_model_that_looks_up_a_field_is_asked_once() -> None:
+    store = MemoryStore()
+    for hits in (1, 2):  # as another process would
+        llm = CachedLLM(model := Looked(), store=store)
+        assert [llm.complete("Hello!").text for _ in range(2)] == ["Hello there!"] * 2
+        assert (model.asked, llm.stats()["hits"]) == (2 - hits, hits)
+    CachedLLM(longer := Looked(context_window=8192), store=store).complete("Hello!")
+    assert longer.asked == 1
+
+
 def test_c4_what_the_provider_keeps_of_a_conversation_is_part_of_what_is_asked() -> None:
     store = MemoryStore()
 
