@@ -353,6 +353,11 @@ def test_a_stream_is_kept_with_the_text_of_its_deltas() -> None:
     several = ChatResponse(message=ChatMessage(role="assistant", blocks=texts), delta="ab")
     assert came_to([several]).message == several.message
     assert came_to([several, several.model_copy(update={"delta": None})]).message == several.message
+    so_far = [TextBlock(text="a"), call, TextBlock(text="ab"), TextBlock(text="abc")]  # as Mistral's has it
+    gathered = [
+        ChatResponse(message=ChatMessage(blocks=so_far[:n]), delta=new) for n, new in ((1, "a"), (3, "b"), (4, "c"))
+    ]
+    assert came_to(gathered).message.blocks == [TextBlock(text="abc"), call]
     llm = cached(MockLLM(max_tokens=3))
     live = "".join(response.delta or "" for response in llm.stream_complete("Hi"))
     assert llm.complete("Hi").text == live == "text text text"
@@ -543,9 +548,35 @@ def test_e6_tool_calls_that_a_provider_gives_as_objects_of_its_own_too_are_kept(
     assert told["id"] != "a"
 
 
+@pytest.mark.parametrize("way", CHATS)
+def test_e6_tool_calls_that_litellm_gives_as_objects_that_read_like_dictionaries_are_kept(way: str) -> None:
+    class Call(BaseModel):
+        id: str
+        type: str = "function"
+        function: dict[str, str]
+
+        def __getitem__(self, name: str) -> Any:
+            return getattr(self, name)
+
+    called = Call(id="call_a", function={"name": "weather", "arguments": '{"place": "Rome"}'})
+    said = ChatMessage(role="assistant", blocks=[], additional_kwargs={"tool_calls": [called]})
+    inner = Scripted(script=[said])
+    llm = cached(inner)
+    for _ in range(2):
+        (call,) = CHATS[way](llm).message.additional_kwargs["tool_calls"]
+        assert (call["type"], call["function"]) == (called.type, called.function)
+    assert inner.asked == 1
+    assert call["id"] != called.id
+
+
+class _Told(BaseModel, extra="allow"):
+    """As LiteLLM answers, which declares no usage."""
+
+
 @pytest.mark.parametrize(
     ("raw", "usage"),
     [
+        (_Told(usage=_Told(prompt_tokens=1, completion_tokens=2)), (1, 2)),
         ({"usage": {"input_tokens": 1, "output_tokens": 2}}, (1, 2)),
         ({"usage_metadata": {"prompt_token_count": 1, "candidates_token_count": 2}}, (1, 2)),
         ({"prompt_eval_count": 1, "eval_count": 2}, (1, 2)),
