@@ -37,7 +37,7 @@ from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PrivateAttr, SecretS
 
 import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
-from langmem_adapters.experience import AtLeast, FunctionCache, bypass, refresh
+from langmem_adapters.experience import AtLeast, DataSerializer, FunctionCache, bypass, refresh
 from langmem_adapters.experience.functions import wrappers
 from langmem_adapters.experience.functions.equality import same
 from langmem_adapters.experience.functions.values import identity, name_of
@@ -402,6 +402,39 @@ def test_why_a_result_is_not_kept_says_what_helps_and_never_what_was_done_alread
     with caplog.at_level(logging.WARNING, "langmem_adapters"):
         call()
     assert f"a response of {why}" in caplog.text
+
+
+class Frame:
+    """Equal item by item, as those of pandas and Polars."""
+
+    def __init__(self, *rows: int) -> None:
+        self.rows = list(rows)
+
+    def __eq__(self, other: object) -> Any:
+        return np.array(self.rows) == np.array(getattr(other, "rows", None))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def equals(self, other: Frame) -> bool:
+        return self.rows == other.rows
+
+
+class Frames(DataSerializer):
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def serialize_resp(self, resp: Frame) -> list[int]:
+        return resp.rows[: self.most]
+
+    def deserialize_resp(self, data: list[int]) -> Frame:
+        return Frame(*data)
+
+
+@pytest.mark.parametrize(("most", "kept"), [(3, 1), (2, 0)], ids=["whole", "in part"])
+def test_a_frame_is_kept_by_a_serializer_that_loses_nothing_of_it(most: int, kept: int) -> None:
+    call, calls, cache = make("function", lambda: Frame(1, 2, 3), store=MemoryStore(), serializer=Frames(most))
+    assert [call().rows, call().rows] == [[1, 2, 3]] * 2
+    assert (cache.stats()["stored"], len(calls)) == (kept, 2 - kept)
 
 
 @dataclasses.dataclass(slots=True)
