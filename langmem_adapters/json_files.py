@@ -13,6 +13,7 @@ from langmem_adapters.errors import SerializationError
 __all__ = ["Numbered", "text_of", "values_of"]
 
 _GZIP = b"\x1f\x8b"
+_ZIP = b"PK\x03\x04"  # as ChatGPT's export comes
 
 
 class Numbered(NamedTuple):
@@ -24,6 +25,8 @@ class Numbered(NamedTuple):
 
 def text_of(data: bytes) -> str:
     """The text of a file. Gzip is recognised by its content."""
+    if data.startswith(_ZIP):
+        raise SerializationError("it is a zip archive: unpack it, and take the file that is meant out of it")
     try:
         data = gzip.decompress(data) if data.startswith(_GZIP) else data
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

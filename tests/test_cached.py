@@ -40,7 +40,7 @@ from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PrivateAttr, SecretS
 
 import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
-from langmem_adapters.experience import AtLeast, FunctionCache, bypass, refresh
+from langmem_adapters.experience import AtLeast, DataSerializer, FunctionCache, bypass, refresh
 from langmem_adapters.experience.functions import wrappers
 from langmem_adapters.experience.functions.equality import same
 from langmem_adapters.experience.functions.values import identity, name_of
@@ -50,6 +50,7 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
+from tests.allocations import traced
 
 
 class Colour(enum.Enum):
@@ -387,6 +388,63 @@ def test_why_a_result_is_not_kept_is_said_once_without_its_content(caplog: pytes
     assert "my-secret" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("value", "returns", "why"),
+    [
+        (np.array([1]), None, "ndarray would not come back equal; return plain data"),
+        (np.array([1]), np.ndarray, "ndarray would not come back equal; return plain data"),
+        ({"mean": np.float64(1)}, None, "dict would not come back equal, as it holds a float64; say of what type"),
+        (
+            {"mean": np.float64(1)},
+            dict[str, float],
+            "dict would not come back equal, as it holds a float64; return plain",
+        ),
+        ({"home": City(name="x")}, None, "dict would not come back equal, as it holds a City; say of what type"),
+    ],
+    ids=["array", "array, as it was told", "number", "number, as it was told", "dataclass"],
+)
+def test_why_a_result_is_not_kept_says_what_helps_and_never_what_was_done_already(
+    value: Any, returns: Any, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    call, _, _ = make("function", lambda: value, store=MemoryStore(), returns=returns)
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        call()
+    assert f"a response of {why}" in caplog.text
+
+
+class Frame:
+    """Equal item by item, as those of pandas and Polars."""
+
+    def __init__(self, *rows: int) -> None:
+        self.rows = list(rows)
+
+    def __eq__(self, other: object) -> Any:
+        return np.array(self.rows) == np.array(getattr(other, "rows", None))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def equals(self, other: Frame) -> bool:
+        return self.rows == other.rows
+
+
+class Frames(DataSerializer):
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def serialize_resp(self, resp: Frame) -> list[int]:
+        return resp.rows[: self.most]
+
+    def deserialize_resp(self, data: list[int]) -> Frame:
+        return Frame(*data)
+
+
+@pytest.mark.parametrize(("most", "kept"), [(3, 1), (2, 0)], ids=["whole", "in part"])
+def test_a_frame_is_kept_by_a_serializer_that_loses_nothing_of_it(most: int, kept: int) -> None:
+    call, calls, cache = make("function", lambda: Frame(1, 2, 3), store=MemoryStore(), serializer=Frames(most))
+    assert [call().rows, call().rows] == [[1, 2, 3]] * 2
+    assert (cache.stats()["stored"], len(calls)) == (kept, 2 - kept)
+
+
 @dataclasses.dataclass(slots=True)
 class Lazy:
     given: int
@@ -612,6 +670,12 @@ def test_arrays_are_equal_whatever_their_order_in_memory() -> None:
     array = np.arange(4).reshape(2, 2)
     assert identity(np.asfortranarray(array)) == identity(array)
     assert identity(array[:, ::-1]) == identity(np.array([[1, 0], [3, 2]]))
+
+
+def test_a_large_array_is_told_from_others_by_one_copy_of_it() -> None:
+    array = np.zeros(1_000_000)
+    _, _, most = traced(lambda: identity(array))
+    assert most < 1.5 * array.nbytes
 
 
 @pytest.mark.parametrize(

@@ -352,6 +352,11 @@ def test_a_stream_is_kept_with_the_text_of_its_deltas() -> None:
     several = ChatResponse(message=ChatMessage(role="assistant", blocks=texts), delta="ab")
     assert came_to([several]).message == several.message
     assert came_to([several, several.model_copy(update={"delta": None})]).message == several.message
+    so_far = [TextBlock(text="a"), call, TextBlock(text="ab"), TextBlock(text="abc")]  # as Mistral's has it
+    gathered = [
+        ChatResponse(message=ChatMessage(blocks=so_far[:n]), delta=new) for n, new in ((1, "a"), (3, "b"), (4, "c"))
+    ]
+    assert came_to(gathered).message.blocks == [TextBlock(text="abc"), call]
     llm = cached(MockLLM(max_tokens=3))
     live = "".join(response.delta or "" for response in llm.stream_complete("Hi"))
     assert llm.complete("Hi").text == live == "text text text"
@@ -544,9 +549,35 @@ def test_e6_tool_calls_that_a_provider_gives_as_objects_of_its_own_too_are_kept(
     assert told["id"] != "a"
 
 
+@pytest.mark.parametrize("way", CHATS)
+def test_e6_tool_calls_that_litellm_gives_as_objects_that_read_like_dictionaries_are_kept(way: str) -> None:
+    class Call(BaseModel):
+        id: str
+        type: str = "function"
+        function: dict[str, str]
+
+        def __getitem__(self, name: str) -> Any:
+            return getattr(self, name)
+
+    called = Call(id="call_a", function={"name": "weather", "arguments": '{"place": "Rome"}'})
+    said = ChatMessage(role="assistant", blocks=[], additional_kwargs={"tool_calls": [called]})
+    inner = Scripted(script=[said])
+    llm = cached(inner)
+    for _ in range(2):
+        (call,) = CHATS[way](llm).message.additional_kwargs["tool_calls"]
+        assert (call["type"], call["function"]) == (called.type, called.function)
+    assert inner.asked == 1
+    assert call["id"] != called.id
+
+
+class _Told(BaseModel, extra="allow"):
+    """As LiteLLM answers, which declares no usage."""
+
+
 @pytest.mark.parametrize(
     ("raw", "usage"),
     [
+        (_Told(usage=_Told(prompt_tokens=1, completion_tokens=2)), (1, 2)),
         ({"usage": {"input_tokens": 1, "output_tokens": 2}}, (1, 2)),
         ({"usage_metadata": {"prompt_token_count": 1, "candidates_token_count": 2}}, (1, 2)),
         ({"prompt_eval_count": 1, "eval_count": 2}, (1, 2)),
@@ -671,6 +702,27 @@ class Continuing(Scripted):
     additional_kwargs: dict[str, Any] = Field(default_factory=dict)
     _previous_response_id: str | None = PrivateAttr(None)
     _generation_config: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+
+class Looked(Scripted):
+    """Asks what it is when its metadata are looked at, as Ollama does."""
+
+    context_window: int = -1
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        self.context_window = 4096 if self.context_window == -1 else self.context_window
+        return super().metadata
+
+
+def test_c4_a_model_that_looks_up_a_field_is_asked_once() -> None:
+    store = MemoryStore()
+    for hits in (1, 2):  # as another process would
+        llm = CachedLLM(model := Looked(), store=store)
+        assert [llm.complete("Hello!").text for _ in range(2)] == ["Hello there!"] * 2
+        assert (model.asked, llm.stats()["hits"]) == (2 - hits, hits)
+    CachedLLM(longer := Looked(context_window=8192), store=store).complete("Hello!")
+    assert longer.asked == 1
 
 
 def test_c4_what_the_provider_keeps_of_a_conversation_is_part_of_what_is_asked() -> None:

@@ -505,6 +505,7 @@ LINE = '{"v": 1, "type": "message", "session": "s", "message": {"v": 1, "role": 
         (json.dumps(LOCOMO).replace("D1:2", "D1:1"), "conversation 1: there are two turns D1:1"),
         (b'{"role": "user"}\n"\xff"', "line 2 is not UTF-8 text"),
         (b"\x1f\x8bnot gzip", "it is gzipped, but damaged"),
+        (b"PK\x03\x04\x14\x00", "it is a zip archive: unpack it"),
         (gzip.compress(GOOD.encode(), mtime=0)[:-9], "it is gzipped, but damaged"),
     ],
 )

@@ -447,10 +447,23 @@ def test_another_process_finds_the_results_of_each(tmp_path: Path) -> None:
     assert said().split("\n") == ["a x True", "b x True", ""]
 
 
-def test_what_is_typed_in_anew_is_another_function() -> None:
+CELL = "@cached(store=store)\ndef ask(question):\n    return 'Briefly: ' + question\nanswer = ask('hi')"
+CALLED = """
+@dataclass
+class Prompt:
+    end: str
+    def __call__(self, question):
+        return 'Briefly: ' + question + self.end
+ask = cached(store=store)(Prompt(''))
+answer = ask('hi')
+"""
+
+
+@pytest.mark.parametrize(("cell", "name"), [(CELL, "ask"), (CALLED, "Prompt")], ids=["function", "object"])
+def test_what_is_typed_in_anew_is_another_function(cell: str, name: str) -> None:
     """A notebook's cell that was edited and run again."""
     space: dict[str, Any] = {"__name__": "__main__", "cached": cached, "store": MemoryStore()}
-    cell = "@cached(store=store)\ndef ask(question):\n    return 'Briefly: ' + question\nanswer = ask('hi')"
+    space["dataclass"] = dataclasses.dataclass
     main = sys.modules["__main__"]
     kept = main.__dict__.get("__file__"), main.__spec__
     try:
@@ -459,7 +472,7 @@ def test_what_is_typed_in_anew_is_another_function() -> None:
         for code in (cell, "\n\n" + cell, cell.replace("Briefly", "At length")):
             exec(code, space)  # as a notebook does
             space.setdefault("answers", []).append(space["answer"])
-            space.setdefault("names", []).append(name_of(space["ask"]))
+            space.setdefault("names", []).append(name_of(space[name]))
             space.setdefault("hits", []).append(space["ask"].cache.stats()["hits"])
     finally:
         main.__spec__ = kept[1]
@@ -467,4 +480,4 @@ def test_what_is_typed_in_anew_is_another_function() -> None:
             main.__dict__["__file__"] = kept[0]
     assert space["answers"] == ["Briefly: hi", "Briefly: hi", "At length: hi"]
     assert space["hits"] == [0, 1, 0]
-    assert space["names"] == ["__main__.ask"] * 3
+    assert space["names"] == [f"__main__.{name}"] * 3

@@ -458,6 +458,28 @@ def test_the_figures_of_its_own_tag_stay_whatever_others_are_asked_for() -> None
     assert pool.stats("own")["stored"] == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "money"),
+    [
+        ("gpt-4o-mini", 2),
+        ("gpt-4o-mini-2024-07-18", 2),
+        ("claude-sonnet-4-20250514", 6),
+        ("claude-sonnet-4@20250514", 6),
+        ("gemini-1.5-flash-002", 8),
+        ("gpt-4o-2024-05-13", 10),  # it has a price of its own
+        ("gpt-4o-mini-search-preview", 0),
+        ("gpt-4", 0),
+    ],
+)
+def test_a_model_that_answers_with_its_version_has_the_price_of_the_one_that_was_asked(name: str, money: float) -> None:
+    prices = {"gpt-4o-mini": 1e6, "gpt-4o": 2e6, "claude-sonnet-4": 3e6, "gemini-1.5-flash": 4e6}
+    prices |= {"gpt-4o-2024-05-13": 5e6, "gpt": 9e6}
+    pool = ExperiencePool(MemoryStore(), prices={model: (price, 0.0) for model, price in prices.items()})
+    pool.create(Experience(req="q", resp=1, metric=Metric(model=name, input_tokens=2)))
+    pool.lookup("q")
+    assert pool.stats()["saved_money"] == money
+
+
 def test_a_hit_that_is_taken_back_has_saved_nothing() -> None:
     cache = ExperienceCache(store=MemoryStore(), prices={"m": (1e6, 1e6)}, scorer=lambda *_: 2)
     pool = cache.pool

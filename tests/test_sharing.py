@@ -22,6 +22,7 @@ from langmem_adapters import (
     Sessions,
     Settings,
     WorkingMemory,
+    cached,
     open_index,
 )
 from langmem_adapters.encryption import AESGCMCodec, EnvelopeCodec
@@ -38,6 +39,11 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.telemetry import Traced
+
+
+def capital(country: str) -> str:
+    return {"France": "Paris"}[country]
+
 
 MADE: dict[str, Callable[[Store], Any]] = {
     "store": lambda store: store,
@@ -68,6 +74,13 @@ def test_a_deep_copy_is_the_same_place_and_a_pickle_is_refused(any_store: Store,
     refused = f"{type(made).__name__} has connections of this process.* make it anew where it is used"
     with pytest.raises(ConfigurationError, match=refused):
         pickle.dumps(made)
+
+
+def test_a_decorated_function_crosses_to_another_process_by_its_name_alone(any_store: Store) -> None:
+    made = cached(store=any_store)(capital)
+    assert copy.deepcopy({"state": [made.cache]})["state"][0] is made.cache
+    with pytest.raises(ConfigurationError, match=r"capital is decorated by @cached.* put it into a module"):
+        pickle.dumps(made.cache)  # as cloudpickle does with what a notebook defines
 
 
 def test_what_holds_a_memory_is_copied_and_holds_the_same(any_store: Store) -> None:

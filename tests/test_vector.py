@@ -16,6 +16,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from llama_index.core import MockEmbedding, VectorStoreIndex
 from llama_index.core.vector_stores import FilterOperator, SimpleVectorStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQuery, VectorStoreQueryResult
 from llama_index.vector_stores.chroma import ChromaVectorStore
@@ -587,6 +588,13 @@ def test_a_memory_in_a_vector_store_of_llamaindex(tmp_path: Path) -> None:
     assert theirs.client.count("theirs").count == 2
     with pytest.raises(ConfigurationError, match=r"NodeVectors.*not in QdrantVectorStore"):
         open_vectors(theirs, words())
+
+
+def test_what_is_no_vector_store_is_refused_before_anything_is_searched() -> None:
+    index = VectorStoreIndex([], embed_model=MockEmbedding(embed_dim=2))
+    with pytest.raises(ConfigurationError, match="vector_store of an index is one, not VectorStoreIndex"):
+        NodeVectors(index)  # type: ignore[arg-type]
+    NodeVectors(index.vector_store)
 
 
 def test_a_store_that_cannot_delete_by_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

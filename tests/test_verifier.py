@@ -1094,6 +1094,8 @@ def test_tuning_gives_the_whole_curve() -> None:
 def test_tuning_says_where_it_cannot() -> None:
     with pytest.raises(ConfigurationError, match=r"the best has 0\.500"):
         tuned([(0.9, False), (0.8, True)], 0.9)
+    with pytest.raises(ConfigurationError, match="no threshold serves any of these pairs"):
+        tuned([(0.0, True), (0.0, False)], 0.9)
     with pytest.raises(ConfigurationError, match="at least one is the same"):
         tuned([(0.9, False)], 0.9)
     with pytest.raises(ConfigurationError, match="precision"):

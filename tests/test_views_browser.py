@@ -31,6 +31,7 @@ from langmem_adapters.testing import FakeClock
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 HOSTILE = """</style></div><script>document.title='taken'</script><img src=x onerror="document.title='taken'">"""
+HEBREW = "אני רוצה לראות את הפנתיאון."
 HOSTS = {
     "plain": "",
     "jupyter-light": 'data-jp-theme-light="true"',
@@ -61,6 +62,8 @@ addEventListener("load", () => setTimeout(() => {{
   found.loaded = performance.getEntriesByType("resource").map(entry => entry.name);
   found.overflow = document.documentElement.scrollWidth - innerWidth;
   found.outside = getComputedStyle(document.getElementById("outside")).color;
+  const texts = [...first.querySelectorAll("[dir=auto]")];
+  found.aligned = Object.fromEntries(texts.map(text => [text.innerText, getComputedStyle(text).textAlign]));
   found.bars = [...first.querySelectorAll(".lm-score .lm-bar")].map(
     bar => bar.firstChild.getBoundingClientRect().width / bar.getBoundingClientRect().width);
   document.getElementById("found").textContent = JSON.stringify(found);
@@ -72,8 +75,8 @@ def views() -> Iterator[Any]:
     """One of each, with what should not act in every place that holds a text."""
     store, clock = open_store("memory:"), FakeClock(1_763_712_000.0)
     brain = BrainMemory(store, f"rome {HOSTILE}", user="ada", memory_k=6, clock=clock)
-    for n in range(5):
-        brain.add_talk(f"Note {n}: I would like to see the Pantheon.")
+    for said in [*(f"Note {n}: I would like to see the Pantheon." for n in range(4)), HEBREW]:
+        brain.add_talk(said)
         clock.advance(61)
     call = ToolCall(id="1", name="search_trains", args={"from": "Florence", "to": HOSTILE})
     brain.add_messages(
@@ -198,6 +201,10 @@ def test_the_page_around_stays_as_it_is_and_nothing_is_too_wide(browsed: dict[st
     for found in browsed.values():
         assert found["outside"] == "rgb(1, 2, 3)"
         assert found["overflow"] <= 0
+
+
+def test_a_text_begins_on_the_side_of_its_script(browsed: dict[str, dict[str, Any]]) -> None:
+    assert browsed["light"]["aligned"][HEBREW] == "start"
 
 
 def test_bars_are_as_long_as_the_scores(browsed: dict[str, dict[str, Any]]) -> None:

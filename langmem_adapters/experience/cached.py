@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from langmem_adapters import views
+from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.functions.calls import Calls
 from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.experience.savings import Saved
 from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Experience
+from langmem_adapters.sharing import Shared
 
 __all__ = ["CachedFunction", "FunctionCache"]
 
@@ -21,7 +23,7 @@ R_co = TypeVar("R_co", covariant=True)
 _COUNTED = ("hits", "misses", "shared", "rejected", "stored", "refused", "errors")
 
 
-class FunctionCache(Calls):
+class FunctionCache(Calls, Shared):
     """The cache of one function, which has it as its attribute ``cache``. Made by :func:`langmem_adapters.cached`."""
 
     def lookup(self, *args: Any, **kwargs: Any) -> Experience | None:
@@ -63,6 +65,12 @@ class FunctionCache(Calls):
         """:meth:`finish` for an async function, which may be cancelled before any of it has begun."""
         with self.held(turn):
             await arun(self.finish(turn, value, whole=whole))
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigurationError(
+            f"{self._name} is decorated by @cached, and cannot be pickled with its cache:"
+            " put it into a module, from which another process imports it"
+        )
 
     def __repr__(self) -> str:
         return f"FunctionCache({self._name})"

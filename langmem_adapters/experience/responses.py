@@ -25,7 +25,7 @@ from pydantic import PydanticUserError, TypeAdapter
 from langmem_adapters.annotations import annotations_of
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience.functions.equality import same
+from langmem_adapters.experience.functions.equality import lost, same
 from langmem_adapters.experience.policies import Serializer
 from langmem_adapters.model import Experience, Metric
 
@@ -99,17 +99,28 @@ class Responses:
     def freeze(self, value: Any) -> tuple[Form, Any]:
         """A response's form and data. Raises SerializationError for one that would not come back equal."""
         why: Exception | None = None
+        gone = kind = type(value).__qualname__
         for form in _FORMS:
             try:
                 data = self._data(form, value)
-                if same(self._restored(form, data), value):
+                if not (changed := lost(value, self._restored(form, data))):
                     return form, data
+                gone = changed
             except Exception as error:  # noqa: BLE001, PERF203 - another form may do
                 why = error
-        remedy = "; say of what type it is with returns=, or an annotation"
-        if self._adapter is not None:  # such as that of an AIMessage, where a BaseMessage is announced
-            remedy = " as what its annotation or returns= says: name the very class, and those inside of it"
-        raise SerializationError(f"a response of {type(value).__qualname__} would not come back equal{remedy}") from why
+        said = f"a response of {kind} would not come back equal"
+        if gone != kind:
+            said += f", as it holds a {gone}"
+        elif self._adapter is not None and _adapter(type(value)) is not None:  # an AIMessage, for a BaseMessage
+            said += " as what its annotation or returns= says: name the very class, and those inside of it"
+            raise SerializationError(said) from why
+        raise SerializationError(f"{said}; {self._remedy(type(value))}") from why
+
+    def _remedy(self, kind: type) -> str:
+        """What makes responses of a kind come back: a type helps once, and none that pydantic does not know."""
+        if self._said is not Any or _adapter(kind) is None:
+            return "return plain data, or say how it is kept with serializer="
+        return "say of what type it is with returns=, or an annotation"
 
     def restore(self, form: Any, data: Any) -> Any:
         """The response. Raises SerializationError, where the data is not what the function returns."""
@@ -146,12 +157,15 @@ class Responses:
     @property
     def _adapter(self) -> TypeAdapter[Any] | None:
         if not self._looked:
-            self._known = _adapter(self._annotation() if self._returns is None else self._returns)
+            self._known = _adapter(self._said)
             self._looked = True
         return self._known
 
-    def _annotation(self) -> Any:
-        """What a response is by the function's annotation; Any, where there is none that can be read."""
+    @property
+    def _said(self) -> Any:
+        """What a response is by ``returns``, or else by the annotation; Any, where there is none that can be read."""
+        if self._returns is not None:
+            return self._returns
 
         def holder() -> None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ Prices = Mapping[str, tuple[float, float]]
 """Of a model's name: what a million tokens cost that go in, and that come out."""
 
 _MILLION = 1_000_000
+_VERSION = re.compile(r"[-@](\d{4}-\d\d-\d\d|\d{8}|\d{3,4})$")
 
 
 class Saved(NamedTuple):
@@ -42,7 +44,8 @@ def cost(metric: Metric | None, prices: Prices) -> Saved:
     """What an answer had cost, by its metric.
 
     Money is the metric's own ``money_cost``, where it has one; else its ``input_tokens`` and ``output_tokens`` at
-    the price of its ``model``.
+    the price of its ``model``. Providers answer by a name with a version, ``gpt-4o-mini-2024-07-18``, where they were
+    asked for ``gpt-4o-mini``: that has the price of the latter, unless it has its own.
 
     >>> cost(Metric(time_cost=2.0, model="small", input_tokens=1000, output_tokens=500), {"small": (1.0, 2.0)})
     Saved(seconds=2.0, tokens=1500, money=0.002)
@@ -50,7 +53,8 @@ def cost(metric: Metric | None, prices: Prices) -> Saved:
     if metric is None:
         return Saved()
     tokens_in, tokens_out = metric.input_tokens, metric.output_tokens
-    price_in, price_out = prices.get(metric.model, (0.0, 0.0))
+    name = metric.model if metric.model in prices else _VERSION.sub("", metric.model)
+    price_in, price_out = prices.get(name, (0.0, 0.0))
     money = metric.money_cost or (tokens_in * price_in + tokens_out * price_out) / _MILLION
     return Saved(metric.time_cost, tokens_in + tokens_out, money)
 

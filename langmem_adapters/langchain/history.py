@@ -14,10 +14,10 @@ from langmem_adapters.conversation.turn import Turn
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
-from langmem_adapters.langchain.caching.storable import added
 from langmem_adapters.langchain.convert import from_message, from_summary, to_message, writable
 from langmem_adapters.langchain.message_views import MessageView, message_views, read
 from langmem_adapters.langchain.threads.snapshots import Reader, Snapshots
+from langmem_adapters.langchain.threads.storable import added
 from langmem_adapters.langchain.threads.turn import Piece, gather, mark
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, MessageData, Summary

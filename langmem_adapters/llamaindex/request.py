@@ -105,11 +105,12 @@ def _model(llm: LLM) -> Any:
 
     Of what is no data, the name.
     """
+    known_as = llm.metadata.model_name  # before its fields, as Ollama asks its server by this how long a context may be
     names = [name for name, field in type(llm).model_fields.items() if not field.exclude or name in _UNDUMPED]
     fields = {name: getattr(llm, name) for name in names}
     private = getattr(llm, "__pydantic_private__", None) or {}
     fields |= {name: private[name] for name in _ASKED_IN_PRIVATE if private.get(name) is not None}
-    return [name_of(type(llm)), llm.metadata.model_name, {name: _told(it) for name, it in _lasting(fields).items()}]
+    return [name_of(type(llm)), known_as, {name: _told(it) for name, it in _lasting(fields).items()}]
 
 
 def _told(value: Any) -> Any:

@@ -84,7 +84,10 @@ def usage_of(response: Response) -> dict[str, int] | None:
 
 
 def _fields(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else getattr(value, "__dict__", None) or {}
+    if isinstance(value, Mapping):
+        return value
+    own, more = (getattr(value, held, None) or {} for held in ("__dict__", "model_extra"))  # LiteLLM has usage in these
+    return {**own, **more}
 
 
 def _choices(raw: Any) -> Sequence[Any]:
@@ -123,12 +126,16 @@ def _has_more(response: Response) -> bool:
 
 
 def _without_objects(message: ChatMessage) -> ChatMessage:
-    """A message whose calls are in its blocks, with the provider's own objects beside them as the data that they are.
+    """A message with the provider's own objects for its calls as the data that they are.
 
-    OpenAI's and Mistral's models give both, and read the blocks.
+    OpenAI's and Mistral's models give these beside blocks, and read the blocks. LiteLLM's gives them alone, and reads
+    them as dictionaries, which they are in its streams.
     """
     calls = message.additional_kwargs.get("tool_calls")
-    if not (isinstance(calls, list) and any(isinstance(block, ToolCallBlock) for block in message.blocks)):
+    if not isinstance(calls, list):
+        return message
+    in_blocks = any(isinstance(block, ToolCallBlock) for block in message.blocks)
+    if not (in_blocks or all(hasattr(call, "__getitem__") for call in calls)):
         return message
     return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, "tool_calls": plain(calls)}})
 
@@ -211,11 +218,12 @@ def _with_text(last: Any, text: str) -> Any:
     if isinstance(last, CompletionResponse):
         return last.model_copy(update={"text": text})
     blocks = last.message.blocks
-    texts = [n for n, block in enumerate(blocks) if isinstance(block, TextBlock)]
-    if len(texts) > 1:
+    texts = [block for block in blocks if isinstance(block, TextBlock)]
+    if len(texts) > 1 and text == "".join(block.text for block in texts):
         return last
-    place = texts[0] if texts else 0
-    blocks = [*blocks[:place], TextBlock(text=text), *blocks[place + len(texts) :]]
+    place = blocks.index(texts[0]) if texts else 0  # of several that are no parts of it: Mistral's has all its pieces
+    others = [block for block in blocks[place:] if not isinstance(block, TextBlock)]
+    blocks = [*blocks[:place], TextBlock(text=text), *others]
     return last.model_copy(update={"message": last.message.model_copy(update={"blocks": blocks})})
 
 

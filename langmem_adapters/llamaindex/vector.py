@@ -85,6 +85,11 @@ class NodeVectors:
         batch: int = 500,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
+        if not isinstance(store, BasePydanticVectorStore):
+            raise ConfigurationError(
+                "NodeVectors takes a vector store of LlamaIndex, as the vector_store of an index is one, not"
+                f" {type(store).__name__}"
+            )
         if type(store).delete_nodes is BasePydanticVectorStore.delete_nodes:
             raise ConfigurationError(f"{type(store).__name__} cannot delete nodes by id, which an index needs")
         check_count("batch", batch)

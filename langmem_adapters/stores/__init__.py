@@ -29,10 +29,10 @@ def open_store(url: object = None, *, timeout: float | None = None) -> Store:
     What is given a URL instead shares one store with all that is given the same in this process; so does ``Settings``.
 
     Args:
-        url: "memory:", "sqlite:///relative.db", "sqlite:////absolute.db" (with "?synchronous=full" for
-            durability against power cuts, "&timeout=seconds"), "redis://…", "rediss://…", "unix://…",
-            "redis+cluster://…", "redis+sentinel://…", a ready redis-py client (blocking or of asyncio), or None for
-            ``LANGMEM_STORE_URL``, ``REDIS_URL`` or ``sqlite:///langmem.db``.
+        url: "memory:" (a new one each time), "sqlite:///relative.db", "sqlite:////absolute.db" (with
+            "?synchronous=full" for durability against power cuts, "&timeout=seconds"), "redis://…", "rediss://…",
+            "unix://…", "redis+cluster://…", "redis+sentinel://…", a ready redis-py client (blocking or of asyncio), or
+            None for ``LANGMEM_STORE_URL``, ``REDIS_URL`` or ``sqlite:///langmem.db``.
         timeout: For caches, which must keep nobody waiting: seconds that a call waits at the most for a store that
             is locked or does not answer. After one such wait calls fail at once, until it answers. Default: 5, and
             Redis is asked again for another second.

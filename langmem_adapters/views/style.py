@@ -36,6 +36,7 @@ V{background:var(--bg);color:var(--ink);border:1px solid var(--line);border-radi
 max-width:760px;box-sizing:border-box;font:14px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;
 text-align:left;overflow-wrap:anywhere}
 V *{box-sizing:border-box;color:inherit}
+V [dir]{text-align:start}
 V .lm-head{display:flex;flex-wrap:wrap;gap:0 10px;align-items:baseline;margin-bottom:10px}
 V .lm-head strong{font-size:15px;font-weight:600}
 V .lm-dim,V .lm-note{color:var(--dim);font-size:12px}

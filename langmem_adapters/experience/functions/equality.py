@@ -118,4 +118,7 @@ def _equal(a: Any, b: Any) -> bool:
     # Arrays are equal item by item, which is no answer; and the bytes of one of objects are but their addresses.
     if hasattr(a, "dtype") and hasattr(a, "tobytes"):
         return bool(a.dtype == b.dtype and not a.dtype.hasobject and a.shape == b.shape and a.tobytes() == b.tobytes())
-    return bool(a == b)
+    try:
+        return bool(a == b)
+    except (TypeError, ValueError):  # so are the frames of pandas and Polars
+        return bool(a.equals(b))

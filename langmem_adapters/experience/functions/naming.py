@@ -54,7 +54,7 @@ def told_apart(function: Callable[..., Any], *, trusted: bool = False) -> Any:
     if isinstance(function, types.BuiltinFunctionType):
         return [name_of(function)]
     inner = getattr(function, "__wrapped__", None)  # by functools.lru_cache, for one
-    return ["called", _owner(function, name_of(type(function)))] if inner is None else told_apart(inner)
+    return _called(function) if inner is None else told_apart(inner)
 
 
 def is_whole(told: Any) -> bool:
@@ -72,6 +72,12 @@ def _own_name(function: Callable[..., Any]) -> Any:
     return f"{cls}{dot}{name}"
 
 
+def _called(function: Callable[..., Any]) -> list[Any]:
+    call: Any = type(function).__call__
+    typed = _typed_in(call) if isinstance(call, types.FunctionType) else []
+    return ["called", *typed, _owner(function, name_of(type(function)))]
+
+
 def _owner(owner: object, name: str) -> Any:
     if isinstance(owner, type):
         return name_of(owner)
@@ -87,8 +93,7 @@ def _plain(function: types.FunctionType, within: frozenset[types.FunctionType]) 
     told: list[Any] = [name_of(function)]
     if function in within:
         return told
-    if function.__name__ == _LAMBDA or told[0].startswith("__main__."):
-        told.append(_code(function.__code__))
+    told += _typed_in(function)
     if within:  # of the one that is called, defaults are arguments
         defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         told += [_told(value, function, within) for value in defaults]
@@ -104,6 +109,12 @@ def _plain(function: types.FunctionType, within: frozenset[types.FunctionType]) 
         else:
             told += [] if held is cache else [_told(held, function, within | {function})]
     return told
+
+
+def _typed_in(function: types.FunctionType) -> list[Any]:
+    """The code of what has no name, or was typed in, where the same name may be another function's by now."""
+    is_named = function.__name__ != _LAMBDA and not name_of(function).startswith("__main__.")
+    return [] if is_named else [_code(function.__code__)]
 
 
 def _told(value: Any, holder: types.FunctionType, within: frozenset[types.FunctionType]) -> Any:

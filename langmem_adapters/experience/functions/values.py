@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
+import hashlib
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -79,7 +80,7 @@ def _parts(value: Any) -> tuple[Any, ...]:  # noqa: PLR0911 - a line for each ki
     if isinstance(value, set | frozenset):
         return "set", sorted(fingerprint(identity(item)) for item in value)
     if type(value).__module__ == "numpy" and hasattr(value, "tobytes") and not value.dtype.hasobject:
-        return "array", str(value.dtype), list(value.shape), fingerprint(value.tobytes())
+        return "array", str(value.dtype), list(value.shape), hashlib.sha256(value.tobytes()).hexdigest()
     return "other", str(value) if isinstance(value, PurePath) else value
 
 

@@ -52,9 +52,13 @@ def tuned(scored: Sequence[tuple[float, bool]], precision: float) -> Tuned:
     if not any(is_same for _, is_same in scored):
         raise ConfigurationError("a threshold is tuned by pairs of which at least one is the same")
     curve = _curve(scored)
+    if not curve:
+        raise ConfigurationError(
+            "no threshold serves any of these pairs: Verifier()(kept, asked, cosine=…) says why one is refused"
+        )
     good = [point for point in curve if point.precision >= precision]
     if not good:
-        best = max((point.precision for point in curve), default=0.0)
+        best = max(point.precision for point in curve)
         raise ConfigurationError(f"no threshold has a precision of {precision} on these pairs; the best has {best:.3f}")
     return Tuned(min(good).threshold, curve, list(scored))
 
