@@ -20,7 +20,7 @@ from redis import exceptions
 from redis.backoff import ConstantBackoff, NoBackoff
 from redis.retry import Retry
 
-from langmem_adapters import Settings
+from langmem_adapters import BrainMemory, Settings
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
 from langmem_adapters.stores import redis_wire, shared_store
@@ -614,6 +614,19 @@ def test_each_refusal_is_one_sentence_that_says_what_to_do(
         assert type(caught.value) is kind
         assert "\n" not in str(caught.value)
         store.close()
+
+
+async def test_an_unknown_command_is_told_without_what_was_sent_with_it(
+    start_redis: Callable[..., RedisServer],
+) -> None:
+    store = RedisStore(start_redis("--rename-command", "XADD", "").url())
+    brain = BrainMemory(store, "s", user="ada")
+    with pytest.raises(StoreError, match="or Valkey, with no command renamed") as called:
+        brain.add_talk("My pin is 4711.")
+    with pytest.raises(StoreError, match=r"\(unknown command 'XADD'\)$") as awaited:
+        await brain.aadd_talk("My pin is 4711.")
+    assert "4711" not in "".join([*told(called.value), *told(awaited.value)])
+    store.close()
 
 
 def test_a_server_without_replicas(start_redis: Callable[..., RedisServer]) -> None:

@@ -59,6 +59,12 @@ _RIGHTS = "forbids this to the user: grant +@read +@write +@connection +@transac
 _FOREIGN = "holds foreign data under a key of the store: give the store a prefix of its own"
 _STRANGER = "does not answer as a Redis does: see whether the address is right"
 _DATABASE = "has no database of this number: correct it in the URL"
+_UNKNOWN = (
+    "does not know a command that the store needs: it must be Redis 6.2 or later, or Valkey, with no command renamed"
+)
+
+_QUOTED = ", with args beginning with"
+"""Behind it a server repeats what it was sent with a command that it does not know: a message, as a rule."""
 
 # The first that fits, by the driver's class and words.
 _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
@@ -90,6 +96,7 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (ResponseError, "SENTINEL", StoreError, _NO_SENTINEL),
     (ResponseError, "WRONGTYPE", StoreError, _FOREIGN),
     (ResponseError, "DB index", StoreUnavailable, _DATABASE),
+    (ResponseError, "unknown command", StoreError, _UNKNOWN),
     (InvalidResponse, "", StoreError, _STRANGER),
     (Exception, "", StoreError, "failed"),
 )
@@ -101,7 +108,10 @@ def is_full(error: StoreError) -> bool:
 
 
 def translate(error: Exception, address: str) -> StoreError:
-    """Make our error from the driver's; ``address`` holds no secret."""
+    """Make our error from the driver's, which is the cause of it; ``address`` holds no secret."""
+    said, more, _ = str(error).partition(_QUOTED)
+    if more:
+        error.args = (said,)  # a traceback shows the cause
     kind, sentence = next(
         (kind, sentence)
         for driver, words, kind, sentence in _SENTENCES
