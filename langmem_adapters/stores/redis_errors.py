@@ -36,8 +36,8 @@ _SLOW = (
 )
 _DOWN = "cannot be reached: see whether it runs and whether the address is right"
 _NO_PRIMARY = (
-    "cannot be reached: none of its sentinels names a primary;"
-    " see whether they run and whether the service's name is right"
+    "cannot be reached: none of its sentinels names a primary; see whether they run, know the service by this name,"
+    " and want a password or TLS (sentinel_password=, sentinel_ssl=true in the URL)"
 )
 _NO_SENTINEL = "is no sentinel: give the address of the sentinels, whose port is 26379 as a rule"
 _NO_CLUSTER = "cannot be reached as a cluster: see whether its nodes run and form one"
@@ -50,6 +50,14 @@ _CERTIFICATE = (
     "has a certificate that cannot be verified: give the right ssl_ca_certs= in the URL, and its own host name"
 )
 _CLIENT_CERTIFICATE = "wants a certificate of this client: give ssl_certfile= and ssl_keyfile= in the URL"
+_REFUSED = (
+    "refuses the certificate of this client: see whether that of ssl_certfile= has expired,"
+    " and whether the server trusts who issued it"
+)
+_OWN_FILES = (
+    "cannot be asked with what the URL gives for TLS: see whether ssl_keyfile= is the key to the certificate of"
+    " ssl_certfile=, ssl_password= opens it, and all are PEM files"
+)
 _TLS = "and this client do not agree about TLS: use rediss:// for a port with TLS, and redis:// for one without"
 _PROTECTED = "lets nobody in from outside, as it has no password: set one, and give it in the URL"
 _DISK = "cannot save its data, and so takes no writes: look at its log and its disk"
@@ -77,6 +85,12 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (RedisConnectionError, "max number of clients", StoreUnavailable, _CROWDED),
     (RedisConnectionError, "CERTIFICATE_VERIFY_FAILED", StoreUnavailable, _CERTIFICATE),
     (RedisConnectionError, "certificate required", StoreUnavailable, _CLIENT_CERTIFICATE),
+    (RedisConnectionError, "alert certificate", StoreUnavailable, _REFUSED),
+    (RedisConnectionError, "alert bad certificate", StoreUnavailable, _REFUSED),
+    (RedisConnectionError, "alert unknown ca", StoreUnavailable, _REFUSED),
+    (RedisConnectionError, "[X509", StoreUnavailable, _OWN_FILES),
+    (RedisConnectionError, "KEY_VALUES_MISMATCH", StoreUnavailable, _OWN_FILES),
+    (RedisConnectionError, "PEM lib", StoreUnavailable, _OWN_FILES),
     (RedisConnectionError, "SSL", StoreUnavailable, _TLS),
     (RedisConnectionError, "protected mode", StoreUnavailable, _PROTECTED),
     (RedisConnectionError, "", StoreUnavailable, _DOWN),
