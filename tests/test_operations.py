@@ -14,8 +14,18 @@ import pytest
 import redis
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.language_models import FakeListChatModel
 
-from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, Sessions, open_index, open_store
+from langmem_adapters import (
+    BrainMemory,
+    ConfigurationError,
+    LongTermMemory,
+    Message,
+    Sessions,
+    open_index,
+    open_store,
+    open_vectors,
+)
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.encryption import AESGCMCodec
 from langmem_adapters.experience import ExperiencePool
@@ -24,6 +34,7 @@ from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.inspection import Dates, Finding, KindStats
+from langmem_adapters.langchain import ExperienceCache, SemanticMode
 from langmem_adapters.model import Experience
 from langmem_adapters.operations import Checkup, Migrated, Migration, Pruning
 from langmem_adapters.protocols import Document, Index, Store
@@ -486,6 +497,20 @@ def test_a_pool_goes_once_all_in_it_has_expired(store: Any, clock: FakeClock) ->
     assert index.search(("experience", "", "ada", "gone"), "capital", 1) == []
     assert Pruning(store, 15 * DAY, clock=clock, user="bob").run().kinds == {}
     assert Pruning(store, 15 * DAY, clock=clock, user="ada").run().kinds == {"experience": 1}
+
+
+def test_what_serves_a_pool_goes_with_it(store: Any, clock: FakeClock) -> None:
+    index = open_vectors("memory:", Embedder(word_vectors, name="words"))
+    cache = ExperienceCache(store=store, ttl=5, semantic=SemanticMode(index=index), clock=clock)
+    model = FakeListChatModel(responses=["In the shed."], cache=cache)
+    model.invoke("Where is the red kite?")
+    clock.advance(10)
+    pools = ("experience", "", "", "langchain")
+    assert len(list(store.namespaces(pools))) == 2
+    Pruning(store, 60, clock=clock, indexes=[index]).run()
+    assert len(list(store.namespaces(pools))) == 2
+    assert Pruning(store, 5, clock=clock, indexes=[index]).run().kinds == {"experience": 1}
+    assert list(store.namespaces(pools)) == index.namespaces(pools) == []
 
 
 def test_an_encrypted_pool_goes_where_it_can_be_read(store: Any, clock: FakeClock) -> None:

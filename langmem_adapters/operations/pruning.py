@@ -145,11 +145,18 @@ class Pruning:
     def _discard(self, namespace: Namespace, before: float) -> Flow[int]:
         if self._dry_run:
             return 1
-        gone = yield from step(self._store.discard, namespace, before)
+        gone = yield from self._discard_alone(namespace, before)
+        if gone and namespace[0] == _POOL:  # what lies below a pool serves it
+            for below in (yield from step(lambda: list(self._store.namespaces(namespace)))):
+                yield from self._discard_alone(below, before)
+        return int(gone)
+
+    def _discard_alone(self, namespace: Namespace, before: float) -> Flow[bool]:
+        gone: bool = yield from step(self._store.discard, namespace, before)
         if gone:
             for index in self._indexes:
                 yield from step(index.clear, namespace)
-        return int(gone)
+        return gone
 
     def _known(self) -> Namespace:
         """How the names begin behind the kind, as far as that is given."""
