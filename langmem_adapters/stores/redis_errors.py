@@ -14,6 +14,7 @@ from redis.exceptions import (
     OutOfMemoryError,
     ReadOnlyError,
     RedisClusterException,
+    RedisError,
     ResponseError,
     SlotNotCoveredError,
     TryAgainError,
@@ -23,7 +24,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import MasterNotFoundError
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
-from langmem_adapters.stores.redis_outage import NONE_FREE
+from langmem_adapters.stores.redis_outage import NONE_FREE, is_down
 
 __all__ = ["is_full", "translate"]
 
@@ -41,6 +42,7 @@ _NO_PRIMARY = (
 )
 _NO_SENTINEL = "is no sentinel: give the address of the sentinels, whose port is 26379 as a rule"
 _NO_CLUSTER = "cannot be reached as a cluster: see whether its nodes run and form one"
+_SINGLE = "is no cluster: use a redis:// URL, or rediss:// with TLS"
 _PARTIAL = "is a cluster that does not serve all of its slots: try again when it does"
 _MOVED = "is a cluster: use a redis+cluster:// URL, or try again when its slots have moved"
 _MOVING = "is a cluster whose slots are moving: try again in a moment"
@@ -63,7 +65,10 @@ _PROTECTED = "lets nobody in from outside, as it has no password: set one, and g
 _DISK = "cannot save its data, and so takes no writes: look at its log and its disk"
 _ALONE = "has too few replicas to take writes: see whether they run, or lower its min-replicas-to-write"
 _MEMORY = "is out of memory: raise its maxmemory, or let more of its keys expire"
-_RIGHTS = "forbids this to the user: grant +@read +@write +@connection +@transaction on the keys of the prefix"
+_RIGHTS = (
+    "forbids this to the user: grant +@read +@write +@connection +@transaction on the keys of the prefix,"
+    " and in a cluster +cluster|slots +command"
+)
 _FOREIGN = "holds foreign data under a key of the store: give the store a prefix of its own"
 _STRANGER = "does not answer as a Redis does: see whether the address is right"
 _DATABASE = "has no database of this number: correct it in the URL"
@@ -109,6 +114,7 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (ResponseError, "protected mode", StoreUnavailable, _PROTECTED),
     (ResponseError, "SENTINEL", StoreError, _NO_SENTINEL),
     (ResponseError, "WRONGTYPE", StoreError, _FOREIGN),
+    (ResponseError, "cluster support disabled", StoreUnavailable, _SINGLE),
     (ResponseError, "DB index", StoreUnavailable, _DATABASE),
     (ResponseError, "unknown command", StoreError, _UNKNOWN),
     (InvalidResponse, "", StoreError, _STRANGER),
@@ -126,10 +132,19 @@ def translate(error: Exception, address: str) -> StoreError:
     said, more, _ = str(error).partition(_QUOTED)
     if more:
         error.args = (said,)  # a traceback shows the cause
+    reason = _reason(error)
     kind, sentence = next(
         (kind, sentence)
         for driver, words, kind, sentence in _SENTENCES
-        if isinstance(error, driver) and words in str(error)
+        if isinstance(reason, driver) and words in str(reason)
     )
-    quoted = "" if sentence is _NO_PRIMARY else f" ({error})"  # that error's words are a client's whole repr
+    quoted = "" if sentence is _NO_PRIMARY else f" ({reason})"  # that error's words are a client's whole repr
     return kind(f"Redis at {address} {sentence}{quoted}")
+
+
+def _reason(error: Exception) -> Exception:
+    """What the last of a cluster's nodes said to who asked it for the others, unless it was out of reach."""
+    said = error.__cause__ if isinstance(error, RedisClusterException) else None
+    if isinstance(said, RedisClusterException):
+        said = said.__context__  # which redis-py takes for one that is no cluster, whatever it is that is refused
+    return said if isinstance(said, RedisError) and not is_down(said) else error
