@@ -794,17 +794,22 @@ def test_watch_on_a_terminal_until_ctrl_c(url: str, ada: BrainMemory) -> None:
 def test_prune(url: str, ada: BrainMemory) -> None:
     store: Any = ada.store
     LongTermMemory(store, open_index(url), session="s").add([Message(role="user", content="A red kite.")])
+    ExperiencePool(store, tag="t").create(Experience(req="France", resp="Paris", expires_at=1_700_000_001.0))
     for namespace in list(store.namespaces()):
         store.set_dates(namespace, Dates(1_700_000_000.0, None))
     BrainMemory(store, "new", user="ada").add_talk("Hello.")
     arguments = ["prune", "--url", url, "--older-than"]
     assert json.loads(run(*arguments, "30d", "--dry-run", "--json").stdout) == {
-        "sessions": 1, "their long-term memories": 1,
+        "sessions": 1, "pools of expired experiences": 1, "their long-term memories": 1,
     }  # fmt: skip
     assert run(*arguments, "2000w").stdout == "Nothing is that old.\n"
     assert run(*arguments, "30d", "--user", "bo").stdout == "Nothing is that old.\n"
     assert re.search(r"^sessions +1$", run(*arguments, "30d", "--user", "ada").stdout, re.MULTILINE)
-    assert {"/".join(namespace) for namespace in store.namespaces()} == {"brain//ada/new", "longterm///s"}
+    assert {"/".join(namespace) for namespace in store.namespaces()} == {
+        "brain//ada/new",
+        "longterm///s",
+        "experience///t",
+    }
     assert "such as 30d; not '30'" in fails(*arguments, "30")
     assert "number of seconds above 0" in fails(*arguments, "0d")
 

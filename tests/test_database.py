@@ -17,7 +17,7 @@ import pytest
 
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.places import Connection, Place, clearing, explained
+from langmem_adapters.files.places import Connection, Place, clearing, explained, why_not_opened
 from langmem_adapters.stores.sqlite import SQLiteStore
 
 _SCHEMA = ["CREATE TABLE t (x TEXT UNIQUE)"]
@@ -367,6 +367,22 @@ def test_rights_that_a_folder_lacks_are_told(name: str, mode: int, why: str) -> 
             Path(folder).chmod(0o700)
     assert str(raised.value) == f"{path} {why.format(folder)}"
     assert (health.ok, health.problem) == (False, f"there is no file {path} yet" if mode else str(raised.value))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
+def test_a_folder_that_may_only_be_read_is_said_where_nothing_can_be_made_beside_a_file() -> None:
+    me = os.geteuid()
+    with tempfile.TemporaryDirectory(dir=None if me else "/tmp") as folder:
+        path = Path(folder, "t.db")
+        path.touch(0o644)
+        Path(folder).chmod(0o555)
+        os.seteuid(me or 65_534)
+        try:
+            why = why_not_opened(str(path))  # as SQLite says nothing more of a disk that is mounted so
+        finally:
+            os.seteuid(me)
+            Path(folder).chmod(0o700)
+    assert why == f"cannot be opened: {folder} may only be read"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")

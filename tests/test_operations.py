@@ -14,18 +14,31 @@ import pytest
 import redis
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.language_models import FakeListChatModel
 
-from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, Message, Sessions, open_index, open_store
+from langmem_adapters import (
+    BrainMemory,
+    ConfigurationError,
+    LongTermMemory,
+    Message,
+    Sessions,
+    open_index,
+    open_store,
+    open_vectors,
+)
 from langmem_adapters.embedding import Embedder
+from langmem_adapters.encryption import AESGCMCodec
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.inspection import Dates, Finding, KindStats
+from langmem_adapters.langchain import ExperienceCache, SemanticMode
 from langmem_adapters.model import Experience
 from langmem_adapters.operations import Checkup, Migrated, Migration, Pruning
 from langmem_adapters.protocols import Document, Index, Store
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores import redis_errors, sqlite_report
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
@@ -452,6 +465,59 @@ def test_a_memory_that_begins_again_beside_a_pruning_is_found(clock: FakeClock) 
     assert Pruning(store, 30 * DAY, clock=clock, indexes=[cast("Index", Quick())]).run().kinds == {"indexed": 3}
     assert [found.text for found in memory.search("kite")] == ["A blue kite."]
     index.close()
+
+
+def test_a_pool_goes_once_all_in_it_has_expired(store: Any, clock: FakeClock) -> None:
+    index = open_index("memory:")
+
+    def put(tag: str, *requests: str, ttl: float | None) -> ExperiencePool:
+        pool = ExperiencePool(store, tag=tag, user="ada", ttl=ttl, index=index, clock=clock)
+        for request in requests:
+            pool.create(Experience(req=request, resp="Paris"))
+        return pool
+
+    gone = put("gone", "France", "the capital of France", ttl=5)
+    assert gone.query("the capital", k=1)
+    assert gone.delete("France")
+    put("lasting", "France", ttl=5)
+    put("lasting", "Italy", ttl=None)
+    put("long", "France", ttl=90 * DAY)
+    store.write(("experience", "", "ada", "damaged"), put={"a": b"{"}, append=[("a", b"")])
+    clock.advance(20 * DAY)
+    put("young", "France", ttl=5)
+    clock.advance(20 * DAY)
+    before = everything(store)
+    assert Pruning(store, 30 * DAY, clock=clock, indexes=[index], dry_run=True).run().kinds == {"experience": 1}
+    assert everything(store) == before
+    assert Pruning(store, 30 * DAY, clock=clock, indexes=[index]).run().kinds == {"experience": 1}
+    assert names(store) == {f"experience/ada/{tag}" for tag in ("damaged", "lasting", "long", "young")}
+    assert index.search(("experience", "", "ada", "gone"), "capital", 1) == []
+    assert Pruning(store, 15 * DAY, clock=clock, user="bob").run().kinds == {}
+    assert Pruning(store, 15 * DAY, clock=clock, user="ada").run().kinds == {"experience": 1}
+
+
+def test_what_serves_a_pool_goes_with_it(store: Any, clock: FakeClock) -> None:
+    index = open_vectors("memory:", Embedder(word_vectors, name="words"))
+    cache = ExperienceCache(store=store, ttl=5, semantic=SemanticMode(index=index), clock=clock)
+    model = FakeListChatModel(responses=["In the shed."], cache=cache)
+    model.invoke("Where is the red kite?")
+    clock.advance(10)
+    pools = ("experience", "", "", "langchain")
+    assert len(list(store.namespaces(pools))) == 2
+    Pruning(store, 60, clock=clock, indexes=[index]).run()
+    assert len(list(store.namespaces(pools))) == 2
+    assert Pruning(store, 5, clock=clock, indexes=[index]).run().kinds == {"experience": 1}
+    assert list(store.namespaces(pools)) == index.namespaces(pools) == []
+
+
+def test_an_encrypted_pool_goes_where_it_can_be_read(store: Any, clock: FakeClock) -> None:
+    sealed = SealedStore(store, codec=AESGCMCodec({"1": bytes(32)}))
+    ExperiencePool(sealed, tag="capitals", ttl=5, clock=clock).create(Experience(req="France", resp="Paris"))
+    clock.advance(10)
+    for other in (store, SealedStore(store, codec=AESGCMCodec({"2": bytes(32)}))):
+        assert Pruning(other, 6, clock=clock).run().kinds == {}
+    assert Pruning(sealed, 6, clock=clock).run().kinds == {"experience": 1}
+    assert names(store) == set()
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("nan")])

@@ -72,7 +72,11 @@ def index() -> Iterator[VectorIndex]:
 @pytest.fixture
 def build(any_store: Store, index: VectorIndex) -> Callable[..., ExperienceCache]:
     def build(**mode: Any) -> ExperienceCache:
-        cache = {name: mode.pop(name) for name in ("tenant", "tag", "ttl", "clock", "on_error") if name in mode}
+        cache = {
+            name: mode.pop(name)
+            for name in ("tenant", "tag", "ttl", "max_entries", "clock", "on_error")
+            if name in mode
+        }
         return ExperienceCache(store=any_store, semantic=SemanticMode(index=mode.pop("index", index), **mode), **cache)
 
     return build
@@ -492,6 +496,33 @@ def test_what_was_asked_goes_with_its_answer(
     chess = content(cache.lookup(prompt("Which chess books are good?"), "m"))
     assert chess == (None if forget == "clear" else "This one.")
     assert all("Hindi" not in hit.id for hit in index.search(("experience",), "hindi", 5))
+
+
+@pytest.mark.parametrize(("forget", "left"), [("max_entries", 2), ("ttl", 8), ("delete", 0), ("invalidate", 0)])
+def test_a_conversation_whose_answers_have_gone_leaves_no_place_behind(
+    build: Callable[..., ExperienceCache], any_store: Store, index: VectorIndex, forget: str, left: int
+) -> None:
+    clock = FakeClock()
+    bounds: dict[str, dict[str, float]] = {"max_entries": {"max_entries": 2}, "ttl": {"ttl": 60}}
+    cache = build(clock=clock, **bounds.get(forget, {}))
+    for n in range(12):
+        before = (f"Chess book {n}?", AIMessage("This one."))
+        cache.update(prompt(*before, ASKED), "m", answer())
+        hit = cache.lookup(prompt(*before, ALIKE), "m") if forget != "max_entries" else None  # what was used, stays
+        assert content(hit) == (None if forget == "max_entries" else "Take a course.")
+        if forget == "ttl":
+            clock.advance(61)
+        elif forget == "delete" and hit:
+            assert cache.delete(hit[0])  # type: ignore[arg-type]
+    if forget == "invalidate":
+        assert cache.invalidate(lambda _: True) == 12
+    store: Any = any_store
+    places = {
+        name for name in store.namespaces(("experience",)) if "semantic" in name and store.dates(name).left is None
+    }
+    assert len(places) <= left
+    if forget != "max_entries":  # else what was asked is embedded in the background, at some time
+        assert set(index.namespaces(("experience",))) == places
 
 
 def test_without_the_mode_nothing_of_a_prompt_is_kept(any_store: Store) -> None:

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from langmem_adapters import BrainMemory, LongTermMemory, Message, Sessions, WorkingMemory, open_index
-from langmem_adapters.errors import StoreError
+from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.inspection import Dates
 from langmem_adapters.model import Experience
@@ -152,5 +152,19 @@ def test_a_cluster_needs_two_more(cluster: list[RedisServer], key_prefix: str, p
     store.close()
     client.close()
     short = RedisStore(logins[COMMANDS], prefix=key_prefix, retry_for=0)
-    assert not short.health().ok
+    assert "forbids this to the user: grant" in short.health().problem
+    assert "in a cluster +cluster|slots +command" in short.health().problem
     short.close()
+
+
+def test_what_a_node_says_to_who_asks_for_the_cluster(cluster: list[RedisServer], redis_server: RedisServer) -> None:
+    for place, why in (
+        (f"nobody:wrong@127.0.0.1:{cluster[0].port}", "refuses the user name or password: correct them in the URL"),
+        (f"127.0.0.1:{redis_server.port}", "is no cluster: use a redis:// URL"),
+        ("127.0.0.1:1", "cannot be reached as a cluster: see whether its nodes run and form one"),
+    ):
+        store = RedisStore(f"redis+cluster://{place}", retry_for=0)
+        with pytest.raises(StoreUnavailable, match=why):
+            store.get(NS)
+        assert why in store.health().problem
+        store.close()

@@ -11,13 +11,16 @@ from functools import partial
 from pathlib import Path
 from socket import create_connection, socket
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 import redis
 import redis.asyncio
 
-from langmem_adapters.errors import StoreUnavailable
+from langmem_adapters.errors import ConfigurationError, StoreUnavailable
 from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.stores.redis_sources import defaults
+from langmem_adapters.stores.redis_url import from_url
 from tests.servers import RedisServer, free_port, listening, redis_servers
 from tests.test_store_redis import NS, answering, ids
 
@@ -39,6 +42,7 @@ class Certificates(NamedTuple):
     client: Path
     client_key: Path
     stranger: Path
+    stranger_key: Path
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +61,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
         openssl(
             "req", "-x509", *new_key, *issued, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem"
         )
-    files = ("authority.pem", "server.pem", "server.key", "client.pem", "client.key", "stranger.pem")
+    files = ("authority.pem", "server.pem", "server.key", "client.pem", "client.key", "stranger.pem", "stranger.key")
     return Certificates(*(folder / file for file in files))
 
 
@@ -150,6 +154,44 @@ def test_a_server_of_another_name(port: int, certificates: Certificates) -> None
 def test_a_client_without_a_certificate(port: int, certificates: Certificates) -> None:
     said = refusal(f"rediss://127.0.0.1:{port}?ssl_ca_certs={certificates.authority}")
     assert "wants a certificate of this client: give ssl_certfile= and ssl_keyfile= in the URL" in said
+
+
+def test_a_client_whose_certificate_the_server_does_not_trust(port: int, certificates: Certificates) -> None:
+    strange = f"ssl_certfile={certificates.stranger}&ssl_keyfile={certificates.stranger_key}"
+    said = refusal(f"rediss://127.0.0.1:{port}?ssl_ca_certs={certificates.authority}&{strange}")
+    assert "refuses the certificate of this client: see whether that of ssl_certfile= has expired" in said
+
+
+@pytest.mark.parametrize(
+    ("trusted", "key"), [("authority", "stranger_key"), ("authority", "client"), ("server_key", "client_key")]
+)
+def test_files_that_do_not_fit(port: int, certificates: Certificates, trusted: str, key: str) -> None:
+    files = certificates._asdict()
+    shown = f"ssl_certfile={certificates.client}&ssl_keyfile={files[key]}"
+    said = refusal(f"rediss://127.0.0.1:{port}?ssl_ca_certs={files[trusted]}&{shown}")
+    assert "see whether ssl_keyfile= is the key to the certificate of ssl_certfile=" in said
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("rediss://h:1/0?ssl_ca_certs={}", "ssl_ca_certs"),
+        ("redis+cluster://h:1?ssl=true&ssl_keyfile={}", "ssl_keyfile"),
+        ("redis+sentinel://h:1/mine?sentinel_ssl=true&sentinel_ssl_certfile={}", "sentinel_ssl_certfile"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(url: str, name: str, tmp_path: Path) -> None:
+    for path, why in ((tmp_path / "no + such.pem", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(ConfigurationError) as caught:
+            RedisStore(url.format(quote(str(path))))
+        assert str(caught.value).startswith(f"{name}={path} in the URL of a Redis store cannot be read: {why}")
+
+
+def test_tls_of_the_sentinels_is_a_wish_of_its_own() -> None:
+    for wish, kind in (("true", redis.SSLConnection), ("false", redis.Connection)):
+        pool: Any = from_url(f"redis+sentinel://h:1/mine?ssl=true&sentinel_ssl={wish}", defaults(1, 1.0))
+        assert pool.connection_class.__name__ == "SentinelManagedSSLConnection"
+        assert pool.sentinel_manager.sentinels[0].connection_pool.connection_class is kind
 
 
 def test_tls_where_there_is_none() -> None:

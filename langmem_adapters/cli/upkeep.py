@@ -128,7 +128,7 @@ def prune(
 ) -> None:
     """Remove sessions and working memories that nobody has written to for long, and what indexes have of expired ones.
 
-    Long-term memories of users, experiences and cached answers stay.
+    Of experiences and cached answers, those pools go in which everything has expired. Long-term memories of users stay.
     """
     settings = existing_settings(url, tenant)
     indexes = every_index(settings.url, codec=None, vectors=settings.vectors_url, embedder=settings.embedder)
@@ -144,7 +144,7 @@ def prune(
         )
         pruned = pruning.run()
     names = {"brain": "sessions", "longterm": "their long-term memories", "working": "working memories"}
-    names["indexed"] = "expired memories, from indexes"
+    names |= {"experience": "pools of expired experiences", "indexed": "expired memories, from indexes"}
     counts = {names[kind]: count for kind, count in pruned.kinds.items()}
     tell(counts, figures(counts) if counts else "Nothing is that old.", as_json=as_json)
 

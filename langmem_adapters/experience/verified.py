@@ -42,6 +42,7 @@ class VerifiedAnswers:
     """Finds the keys of answers by what was asked, in any words, within a partition.
 
     A partition holds what may stand for each other: it is part of the namespace, so nothing of another is looked at.
+    Each turn of a conversation has one of its own, so those that become empty do not stay.
     What is kept of a request is its text (in the store, so that the index can be rebuilt) and the key of its answer.
     Texts are embedded in the background, and at the latest by the next search of their partition.
 
@@ -106,15 +107,20 @@ class VerifiedAnswers:
         yield from step(self._drop, self._shelf(partition), keys)
 
     def _drop(self, shelf: Shelf, keys: Sequence[str]) -> None:
+        gone = False
         for key in keys:
             data = shelf.get(key)
             if data is not None and (self._answers is None or self._worth(data) is None):
                 shelf.discard(key, data)
+                gone = True
+        if gone:
+            shelf.leave()
 
     def sweep_flow(self, gone: Callable[[str], bool]) -> Flow[None]:
         """Forget the requests, in all partitions, whose keys ``gone`` is true of. Reads them all."""
         for shelf in (yield from step(self._all)):
-            yield from step(shelf.drop, lambda data: gone(_key(data)))
+            if (yield from step(shelf.drop, lambda data: gone(_key(data)))):
+                yield from step(shelf.leave)
 
     def clear_flow(self) -> Flow[None]:
         """Forget everything."""

@@ -166,9 +166,16 @@ def why_not_opened(path: str) -> str:
             os.close(descriptor)
     if is_missing(f"{folder}/"):
         return f"cannot be made: {folder} is no folder"
-    if is_missing(path) and not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-        return f"cannot be made: {folder} may only be read"
+    if not _may(folder, os.W_OK):
+        if is_missing(path):
+            return f"cannot be made: {folder} may only be read"
+        if _may(path, os.R_OK):  # beside it lie its -wal and -shm, which SQLite makes to read it, too
+            return f"cannot be opened: {folder} may only be read"
     return "is not a file that can be opened"
+
+
+def _may(path: str | Path, mode: int) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
 def is_missing(path: str) -> bool:

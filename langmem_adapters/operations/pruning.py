@@ -7,24 +7,29 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace
+from langmem_adapters.model import Experience
 from langmem_adapters.protocols import Index, Listed, Store
+from langmem_adapters.records.paging import values_of
 from langmem_adapters.validation import check_seconds, check_store
 
 __all__ = ["Pruned", "Pruning"]
 
 _PAGE = 500
-# What may go, by its kind and the length of its name: sessions, their own long-term memories, working memories.
-_MAY_GO = {"brain": 4, "longterm": 4, "working": 5}
+# What may go, by its kind and the length of its name: sessions, their own long-term memories, working memories, and
+# pools whose experiences have all expired, as these go one by one with later writes, which do not come any more.
+_MAY_GO = {"brain": 4, "longterm": 4, "working": 5, "experience": 4}
+_POOL = "experience"
 _MEMORY = "longterm"  # of a session or a user: the namespace that an index follows has the same name
 
 
 class Pruned(NamedTuple):
     """How many namespaces of each kind were removed, or would be: those of kind "brain" are sessions.
 
+    Those of kind "experience" are pools, in which all had expired.
     Kind "indexed" are those of which an index had something left, though the store had let them expire.
     """
 
@@ -35,8 +40,9 @@ class Pruned(NamedTuple):
 class Pruning:
     """Removes sessions, their own long-term memories and working memories without a write for so many seconds.
 
-    Long-term memories of users, experiences and caches stay. A session that is written in the same moment stays
-    whole (in a Redis Cluster: see ``docs/operate.md``). After an interruption another run goes on.
+    So it does with pools of experiences and caches in which everything has expired, as far as it can be read: of an
+    encrypted store, with its codec. Others stay, and so do long-term memories of users. A session that is written in
+    the same moment stays whole (in a Redis Cluster: see ``docs/operate.md``). After an interruption another goes on.
 
     Args:
         store: One whose namespaces have dates, as all of this library's have.
@@ -72,6 +78,7 @@ class Pruning:
     ) -> None:
         check_store(store)
         check_seconds("older_than", older_than)
+        self._readable = store
         self._store: Any = bare(store)
         if not hasattr(self._store, "discard"):
             raise ConfigurationError(f"{self._store!r} cannot remove by age, as it has no method discard")
@@ -98,12 +105,27 @@ class Pruning:
             pages = self._pages(parent, before)
             while rows := (yield from step(next, pages, None)):
                 for row in rows:
-                    if row.updated_at < before and _may_go(row.namespace):
+                    if row.updated_at < before and not (yield from self._is_wanted(row.namespace)):
                         kinds[row.namespace[0]] += yield from self._discard(row.namespace, before)
                 self._report(len(rows))
         if left := (yield from self._left_behind()):
             kinds["indexed"] = len(left)
         return Pruned(dict(sorted(kinds.items())), self._dry_run)
+
+    def _is_wanted(self, namespace: Namespace) -> Flow[bool]:
+        """Whether a namespace stays however old it is."""
+        if not _may_go(namespace):
+            return True
+        return namespace[0] == _POOL and not (yield from step(self._has_expired, namespace))
+
+    def _has_expired(self, pool: Namespace) -> bool:
+        """Whether nothing in a pool may be served any more."""
+        found = values_of(self._readable, pool, lambda items: [item.id for item in items])
+        ends = (Experience.from_bytes(data).expires_at for _, data in found)
+        try:
+            return all(end is not None and end <= self._clock() for end in ends)
+        except SerializationError:
+            return False
 
     def _left_behind(self) -> Flow[set[Namespace]]:
         """Clear what an index has of a memory that the store does not have; who follows it meanwhile begins anew."""
@@ -123,11 +145,18 @@ class Pruning:
     def _discard(self, namespace: Namespace, before: float) -> Flow[int]:
         if self._dry_run:
             return 1
-        gone = yield from step(self._store.discard, namespace, before)
+        gone = yield from self._discard_alone(namespace, before)
+        if gone and namespace[0] == _POOL:  # what lies below a pool serves it
+            for below in (yield from step(lambda: list(self._store.namespaces(namespace)))):
+                yield from self._discard_alone(below, before)
+        return int(gone)
+
+    def _discard_alone(self, namespace: Namespace, before: float) -> Flow[bool]:
+        gone: bool = yield from step(self._store.discard, namespace, before)
         if gone:
             for index in self._indexes:
                 yield from step(index.clear, namespace)
-        return int(gone)
+        return gone
 
     def _known(self) -> Namespace:
         """How the names begin behind the kind, as far as that is given."""

@@ -14,6 +14,7 @@ from redis.exceptions import (
     OutOfMemoryError,
     ReadOnlyError,
     RedisClusterException,
+    RedisError,
     ResponseError,
     SlotNotCoveredError,
     TryAgainError,
@@ -23,7 +24,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import MasterNotFoundError
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
-from langmem_adapters.stores.redis_outage import NONE_FREE
+from langmem_adapters.stores.redis_outage import NONE_FREE, is_down
 
 __all__ = ["is_full", "translate"]
 
@@ -36,11 +37,12 @@ _SLOW = (
 )
 _DOWN = "cannot be reached: see whether it runs and whether the address is right"
 _NO_PRIMARY = (
-    "cannot be reached: none of its sentinels names a primary;"
-    " see whether they run and whether the service's name is right"
+    "cannot be reached: none of its sentinels names a primary; see whether they run, know the service by this name,"
+    " and want a password or TLS (sentinel_password=, sentinel_ssl=true in the URL)"
 )
 _NO_SENTINEL = "is no sentinel: give the address of the sentinels, whose port is 26379 as a rule"
 _NO_CLUSTER = "cannot be reached as a cluster: see whether its nodes run and form one"
+_SINGLE = "is no cluster: use a redis:// URL, or rediss:// with TLS"
 _PARTIAL = "is a cluster that does not serve all of its slots: try again when it does"
 _MOVED = "is a cluster: use a redis+cluster:// URL, or try again when its slots have moved"
 _MOVING = "is a cluster whose slots are moving: try again in a moment"
@@ -50,15 +52,32 @@ _CERTIFICATE = (
     "has a certificate that cannot be verified: give the right ssl_ca_certs= in the URL, and its own host name"
 )
 _CLIENT_CERTIFICATE = "wants a certificate of this client: give ssl_certfile= and ssl_keyfile= in the URL"
+_REFUSED = (
+    "refuses the certificate of this client: see whether that of ssl_certfile= has expired,"
+    " and whether the server trusts who issued it"
+)
+_OWN_FILES = (
+    "cannot be asked with what the URL gives for TLS: see whether ssl_keyfile= is the key to the certificate of"
+    " ssl_certfile=, ssl_password= opens it, and all are PEM files"
+)
 _TLS = "and this client do not agree about TLS: use rediss:// for a port with TLS, and redis:// for one without"
 _PROTECTED = "lets nobody in from outside, as it has no password: set one, and give it in the URL"
 _DISK = "cannot save its data, and so takes no writes: look at its log and its disk"
 _ALONE = "has too few replicas to take writes: see whether they run, or lower its min-replicas-to-write"
 _MEMORY = "is out of memory: raise its maxmemory, or let more of its keys expire"
-_RIGHTS = "forbids this to the user: grant +@read +@write +@connection +@transaction on the keys of the prefix"
+_RIGHTS = (
+    "forbids this to the user: grant +@read +@write +@connection +@transaction on the keys of the prefix,"
+    " and in a cluster +cluster|slots +command"
+)
 _FOREIGN = "holds foreign data under a key of the store: give the store a prefix of its own"
 _STRANGER = "does not answer as a Redis does: see whether the address is right"
 _DATABASE = "has no database of this number: correct it in the URL"
+_UNKNOWN = (
+    "does not know a command that the store needs: it must be Redis 6.2 or later, or Valkey, with no command renamed"
+)
+
+_QUOTED = ", with args beginning with"
+"""Behind it a server repeats what it was sent with a command that it does not know: a message, as a rule."""
 
 # The first that fits, by the driver's class and words.
 _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
@@ -71,6 +90,12 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (RedisConnectionError, "max number of clients", StoreUnavailable, _CROWDED),
     (RedisConnectionError, "CERTIFICATE_VERIFY_FAILED", StoreUnavailable, _CERTIFICATE),
     (RedisConnectionError, "certificate required", StoreUnavailable, _CLIENT_CERTIFICATE),
+    (RedisConnectionError, "alert certificate", StoreUnavailable, _REFUSED),
+    (RedisConnectionError, "alert bad certificate", StoreUnavailable, _REFUSED),
+    (RedisConnectionError, "alert unknown ca", StoreUnavailable, _REFUSED),
+    (RedisConnectionError, "[X509", StoreUnavailable, _OWN_FILES),
+    (RedisConnectionError, "KEY_VALUES_MISMATCH", StoreUnavailable, _OWN_FILES),
+    (RedisConnectionError, "PEM lib", StoreUnavailable, _OWN_FILES),
     (RedisConnectionError, "SSL", StoreUnavailable, _TLS),
     (RedisConnectionError, "protected mode", StoreUnavailable, _PROTECTED),
     (RedisConnectionError, "", StoreUnavailable, _DOWN),
@@ -89,7 +114,9 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (ResponseError, "protected mode", StoreUnavailable, _PROTECTED),
     (ResponseError, "SENTINEL", StoreError, _NO_SENTINEL),
     (ResponseError, "WRONGTYPE", StoreError, _FOREIGN),
+    (ResponseError, "cluster support disabled", StoreUnavailable, _SINGLE),
     (ResponseError, "DB index", StoreUnavailable, _DATABASE),
+    (ResponseError, "unknown command", StoreError, _UNKNOWN),
     (InvalidResponse, "", StoreError, _STRANGER),
     (Exception, "", StoreError, "failed"),
 )
@@ -101,11 +128,23 @@ def is_full(error: StoreError) -> bool:
 
 
 def translate(error: Exception, address: str) -> StoreError:
-    """Make our error from the driver's; ``address`` holds no secret."""
+    """Make our error from the driver's, which is the cause of it; ``address`` holds no secret."""
+    said, more, _ = str(error).partition(_QUOTED)
+    if more:
+        error.args = (said,)  # a traceback shows the cause
+    reason = _reason(error)
     kind, sentence = next(
         (kind, sentence)
         for driver, words, kind, sentence in _SENTENCES
-        if isinstance(error, driver) and words in str(error)
+        if isinstance(reason, driver) and words in str(reason)
     )
-    quoted = "" if sentence is _NO_PRIMARY else f" ({error})"  # that error's words are a client's whole repr
+    quoted = "" if sentence is _NO_PRIMARY else f" ({reason})"  # that error's words are a client's whole repr
     return kind(f"Redis at {address} {sentence}{quoted}")
+
+
+def _reason(error: Exception) -> Exception:
+    """What the last of a cluster's nodes said to who asked it for the others, unless it was out of reach."""
+    said = error.__cause__ if isinstance(error, RedisClusterException) else None
+    if isinstance(said, RedisClusterException):
+        said = said.__context__  # which redis-py takes for one that is no cluster, whatever it is that is refused
+    return said if isinstance(said, RedisError) and not is_down(said) else error

@@ -42,7 +42,7 @@ REPLICA = (ReadOnlyError, MasterDownError)
 NONE_FREE = "No connection available"
 """As redis-py says that all of a pool are in use."""
 
-_LASTING = (NONE_FREE, "SSL", "certificate", "Invalid Database")
+_LASTING = (NONE_FREE, "SSL", "X509", "certificate", "Invalid Database")
 _NO_SLOTS = "The cluster is down"  # more words say that it takes reads, or that one slot is not served
 _PARTIAL = "All slots are not covered"  # so redis-py, where a given client is told to want all
 _FIRST_PAUSE = 0.05  # seconds; each further one is twice as long

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from redis import ConnectionPool
 from redis.connection import parse_url
@@ -26,10 +27,12 @@ _SHOWN = {
     *("ssl", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"),
 }
 _TRUE = {"1", "true", "yes", "on"}
+_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 
 def from_url(url: str, options: dict[str, Any]) -> Source:
     """Give the source of a URL's connections, with these options where it says nothing else. Makes no network call."""
+    _check_files(url)
     try:
         return _from_url(url, options)
     except (ValueError, TypeError, RedisError) as error:
@@ -58,6 +61,17 @@ def _from_url(url: str, options: dict[str, Any]) -> Source:
     if scheme == "redis+sentinel":
         return _sentinel(rest, options)
     raise ValueError(f"{scheme!r} is no scheme of Redis")
+
+
+def _check_files(url: str) -> None:
+    """Name a file that cannot be read, of which whoever connects is told no more than that he cannot."""
+    for name, path in parse_qsl(url.partition("?")[2]):
+        if name.removeprefix("sentinel_") in _FILES:
+            try:
+                Path(path).open("rb").close()
+            except OSError as error:
+                said = f"{name}={path} in the URL of a Redis store cannot be read: {error.strerror}"
+                raise ConfigurationError(said) from error
 
 
 def _server(url: str, scheme: str, options: dict[str, Any]) -> ConnectionPool:
@@ -93,8 +107,8 @@ def _split(rest: str) -> tuple[Callable[[int], list[Address]], str, dict[str, An
     _port(url, 0)
     given: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
     del given["host"]
-    if "ssl" in given:
-        given["ssl"] = given["ssl"].lower() in _TRUE
+    for name in {"ssl", "sentinel_ssl"} & given.keys():
+        given[name] = given[name].lower() in _TRUE
 
     def nodes(port: int) -> list[Address]:
         found = [_port(f"//{host}", port) for host in hosts.split(",")]

@@ -19,6 +19,7 @@ from langmem_adapters.records.paging import pages
 __all__ = ["BYTES", "GRAVE", "USED", "Rows", "number"]
 
 USED, GRAVE, BYTES = "used\0", "gone\0", "bytes\0"
+_LINGER = 60.0  # seconds that the place of rows stays in which there are none
 
 
 class Rows:
@@ -88,6 +89,18 @@ class Rows:
         finally:
             invalidate(self.namespace, keys)
         return True
+
+    def leave(self) -> bool:
+        """Have the place of these rows go soon, if there are none: each write says anew how long it stays."""
+        if self._is_empty():
+            self.store.write(self.namespace, ttl=_LINGER)
+            if self._is_empty():
+                return True
+            self.store.write(self.namespace)  # somebody had put something there
+        return False
+
+    def _is_empty(self) -> bool:
+        return not self.store.scan(self.namespace, limit=0).total
 
     def bury(self, values: Mapping[str, bytes]) -> bool:
         """Remove exactly these entries, wherever they stand in the log; False, if another writer was quicker."""

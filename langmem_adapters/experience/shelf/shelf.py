@@ -206,6 +206,11 @@ class Shelf:
         if self.index is not None:
             self.index.clear(self.namespace)
 
+    def leave(self) -> None:
+        """Leave no place behind where nothing is left; whoever puts something there again finds it as ever."""
+        if self._rows.leave() and self.index is not None:
+            self.index.clear(self.namespace)  # what was put there since, the next search tells it
+
     def all(self) -> Iterator[tuple[str, bytes]]:
         """Go through keys and entries, a page at a time, from the old end to the new."""
         return values_of(self.store, self.namespace, lambda items: [item.id for item in items])
