@@ -154,6 +154,12 @@ def test_a_meaning_is_asked_for_in_the_words_of_the_query() -> None:
         ("Is this the last one?", ""),
         ('She asked: "yesterday?"', ""),
         ("What did I paint?", ""),
+        ("What shall I cook today?", ""),
+        ("Where do I eat this week?", ""),
+        ("Where did I eat this week?", "2026-03-09/2026-03-15"),
+        ("I saw him yesterday. Where is my bike?", ""),
+        ("It was a long day! What did I do yesterday?", "2026-03-13"),
+        ("what I said yesterday", "2026-03-13"),
         (f"{'So it goes. ' * 30}What did I do yesterday?", ""),
     ],
 )

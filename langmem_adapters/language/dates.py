@@ -14,7 +14,18 @@ from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 from typing import NamedTuple
 
-__all__ = ["DAYS", "ISO_DATE", "MONTHS", "Span", "date_words", "day_of", "span", "spoken", "spoken_date_words"]
+__all__ = [
+    "DAYS",
+    "ISO_DATE",
+    "MONTHS",
+    "QUOTED",
+    "Span",
+    "date_words",
+    "day_of",
+    "span",
+    "spoken",
+    "spoken_date_words",
+]
 
 MONTHS = tuple(
     """january february march april may june july august september october november december""".split()  # noqa: SIM905
@@ -28,7 +39,7 @@ _ISO = re.compile(ISO_DATE)
 
 _NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
 # What others said, on a day of their own: between quotation marks, or in lines that a mail quotes.
-_QUOTED = re.compile(
+QUOTED = re.compile(
     '"[^"\\n]*"|\u201c[^\u201c\u201d\\n]*\u201d|\u00ab[^\u00ab\u00bb\\n]*\u00bb|^[ \\t]*>.*$', re.MULTILINE
 )
 _COUNTED = re.compile(rf"\b(a|{'|'.join(_NUMBERS[1:])}|\d\d?) (day|week|weekend|month|year)s? (ago|from now)\b")
@@ -110,7 +121,7 @@ class Span(NamedTuple):
 
 def spoken(text: str, said: date) -> Iterator[Span]:
     """The dates that a text names by how far they lie from the day on which it is said."""
-    for unit, by in _spoken(" ".join(_QUOTED.sub(" . ", text).lower().split())):
+    for unit, by in _spoken(" ".join(QUOTED.sub(" . ", text).lower().split())):
         with suppress(OverflowError, ValueError):  # before the year 1, or after 9999
             yield span(said, unit, by)
 

@@ -13,7 +13,7 @@ from datetime import date, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-from langmem_adapters.language.dates import ISO_DATE, MONTHS, Span, day_of, span, spoken
+from langmem_adapters.language.dates import ISO_DATE, MONTHS, QUOTED, Span, day_of, span, spoken
 
 __all__ = ["NamedDate", "apart", "named_date", "with_dates"]
 
@@ -39,7 +39,8 @@ _MONTH_OF = {
 _OTHERWISE = frozenset(_listed("may march mar mars mai mei mayo jan jun sep dec"))  # mean a month in few places
 _BEFORE_A_MONTH = frozenset(_listed("in of since until till by during last next this early late im en au em nel"))
 _DAYS_FROM_NOW = {
-    **dict.fromkeys(_listed("today tonight heute aujourd'hui hoy oggi hoje vandaag сегодня"), 0),
+    "today": 0,
+    "tonight": 0,
     **dict.fromkeys(_listed("gestern ayer ieri ontem gisteren вчера"), -1),
     **dict.fromkeys(_listed("vorgestern anteayer eergisteren позавчера"), -2),
     **dict.fromkeys(_listed("demain domani amanhã завтра"), 1),
@@ -48,14 +49,16 @@ _RELATIVE = frozenset((*_DAYS_FROM_NOW, *_listed("ago now last this next day yes
     _listed("letzte letzten mois semaine semana mes mese settimana vorige")
 )
 _OF_THE_DAY = frozenset(_listed("morning afternoon evening"))
+_PAST = frozenset(_listed("been did had happened said told was were"))
 _FRENCH = frozenset(_listed("ai as avons avez ont était avait"))  # "hier" is "here" in German and Dutch
-_UNSPACED = {"昨日": -1, "昨天": -1, "今日": 0, "今天": 0, "明日": 1, "明天": 1, "어제": -1, "오늘": 0, "내일": 1}
+_UNSPACED = {"昨日": -1, "昨天": -1, "明日": 1, "明天": 1, "어제": -1, "내일": 1}
 _LAST = re.compile(
     r"\b(?:letzten? (?:(woche)|monat)|(?:(semaine)|mois) derni(?:ère|er)|(?:(semana)|mes|mês) pass?ad[ao]|"
     r"(?:(settimana)|mese) scors[ao]|vorige (?:(week)|maand)|прошл(?:ой (неделе)|ом месяце))\b"
 )
 _IN_FIGURES = re.compile(rf"{ISO_DATE}(?:/{ISO_DATE})?|\b(\d\d?)\.\s?(\d\d?)\.((?:19|20)\d\d)\b")
 _EAST_ASIAN = re.compile(r"(?:((?:19|20)\d\d)\s?[年년]\s?)?(\d\d?)\s?[月월](?:\s?(\d\d?)\s?[日号일])?")
+_QUESTION = re.compile(r"[^.!?\u061f\uff1f\u3002]*[?\u061f\uff1f]")
 _WORD = re.compile(r"[\w']+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _DAY = re.compile(r"([12]?\d|3[01])(?:st|nd|rd|th|er|º)?")
@@ -111,7 +114,10 @@ def apart(query: str) -> tuple[str, str]:
 
 
 def with_dates(query: str, now: float) -> str:
-    """A query with the dates behind it, in figures, that it names by how far they lie from the time it is asked.
+    """A query with the date behind it, in figures, that it names by how far that lies from the time it is asked.
+
+    Where something is asked, what is stated beside it does not count; nor does today, unless it is the past that is
+    asked for: "What shall I cook today?" wants what is known of tastes, and not what was said this morning.
 
     >>> with_dates("What did I do yesterday?", now=1683547200.0)  # Monday, 8 May 2023
     'What did I do yesterday? 2023-05-07'
@@ -122,8 +128,12 @@ def with_dates(query: str, now: float) -> str:
         return query
     if any(named_date(query)[:3]):
         return query
-    found = next(spoken(query, today), None) or _spoken_elsewhere(said, today)
-    return f"{query} {found.iso()}" if found else query
+    said = QUOTED.sub(" ", said)
+    said = " ".join(_QUESTION.findall(said)) or said
+    found = next(spoken(said, today), None) or _spoken_elsewhere(said, today)
+    if found is None or (found.first <= today <= found.last and _PAST.isdisjoint(_WORD.findall(said))):
+        return query
+    return f"{query} {found.iso()}"
 
 
 def _spoken_elsewhere(query: str, today: date) -> Span | None:
