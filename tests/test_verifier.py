@@ -39,6 +39,26 @@ def refused_by(one: str, other: str) -> str:
     return verdicts.pop()
 
 
+@pytest.mark.parametrize(
+    "pair",
+    [
+        *("hotels hostel", "insects inspect", "planet plants", "patents patient", "neurons neutron", "studies studios"),
+        *("lawyer layers", "trained trainee", "driven driver", "commando commands", "brain brian", "affect effect"),
+        *("complaint compliant", "discreet discrete", "rooster roster", "scraped scrapped"),
+    ],
+)
+def test_d1_a_word_is_no_slip_for_another_word(pair: str) -> None:
+    one, other = (f"What is the meaning of {word}?" for word in pair.split())
+    assert not VERIFIER(one, other, cosine=0.999).accepted
+    assert not VERIFIER(other, one, cosine=0.999).accepted
+
+
+@pytest.mark.parametrize("pair", ["accommodate accomodate", "receive recieve", "millennium millenium", "friend freind"])
+def test_a_slip_stands_for_the_word(pair: str) -> None:
+    one, other = (f"What is the best way to {word} the guests of a hotel?" for word in pair.split())
+    assert VERIFIER(one, other, cosine=0.97).accepted
+
+
 # --- D1: the sets -------------------------------------------------------------------------------------------
 
 

@@ -69,7 +69,7 @@ def _align_alike(
 ) -> list[int]:
     alone = []
     for place in rest:
-        best, other = max(((likeness(left[place].stem, right[n].stem), -n) for n in free), default=(0.0, 0))
+        best, other = max(((_stands_for(left[place], right[n]), -n) for n in free), default=(0.0, 0))
         if best >= _LONGER:
             free.remove(-other)
             pairs.append((place, -other, best))
@@ -91,6 +91,12 @@ def _align_compounds(
                 others.remove(n + 1)
                 pairs.append((n, place, _SAME_STEM) if turned else (place, n, _SAME_STEM))
                 break
+
+
+def _stands_for(one: Word, other: Word) -> float:
+    """How surely a word stands for another. A slip is one in the words themselves, too: hotels are no hostel."""
+    sure = likeness(one.stem, other.stem)
+    return 0.0 if sure == MISSPELT and not _misspelt(one.text, other.text) else sure
 
 
 @lru_cache(maxsize=1 << 14)
@@ -126,7 +132,7 @@ _ENDINGS = frozenset(
 
 
 def _misspelt(one: str, other: str) -> bool:
-    """Whether two stems differ as slips of the pen do: a letter too many, or two exchanged.
+    """Whether two words or stems differ as slips of the pen do: a letter too many, or two exchanged.
 
     Another letter in the place of one makes another word as often as a misspelt one: "Rhine", "Rhone".
     """

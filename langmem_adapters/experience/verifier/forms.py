@@ -15,9 +15,15 @@ _listed = str.split  # lists of words read better as text
 CONFUSED = frozenset(
     (stem_of(one), stem_of(other))
     for pair in _listed(
-        """adverse averse | angel angle | canon cannon | casual causal | council counsel | coma comma | dairy diary |
-        desert dessert | diner dinner | later latter | perfect prefect | principal principle | scared scarred |
-        silver sliver | statue statute | super supper | trial trail | united untied""",
+        """adverse averse | affect effect | angel angle | baron barron | brain brian | cameron cameroon | canon cannon
+        | canvas canvass | cares caress | carlo carol | carter crater | casual causal | christian christina | claus
+        clause | coma comma | compiled complied | complaint compliant | council counsel | dairy diary | desert
+        dessert | diner dinner | discreet discrete | discus discuss | dragons dragoons | eight eighth | finish
+        finnish | forest forrest | galilee galileo | georgian georgina | goran groan | great greta | handel handle |
+        later latter | liter litter | macro marco | magna manga | marian marina | marian marine | martian martina |
+        mater matter | median medina | perfect prefect | porto proto | principal principle | rooster roster | salon
+        saloon | satin stain | scared scarred | scraped scrapped | silver sliver | statue statute | striped stripped
+        | super supper | timber timbre | trial trail | united untied""",
         "|",
     )
     for one, other in permutations(pair.split())
