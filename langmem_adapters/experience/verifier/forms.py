@@ -17,13 +17,13 @@ CONFUSED = frozenset(
     for pair in _listed(
         """adverse averse | affect effect | angel angle | baron barron | brain brian | cameron cameroon | canon cannon
         | canvas canvass | cares caress | carlo carol | carter crater | casual causal | christian christina | claus
-        clause | coma comma | compiled complied | complaint compliant | council counsel | dairy diary | desert
-        dessert | diner dinner | discreet discrete | discus discuss | dragons dragoons | eight eighth | finish
-        finnish | forest forrest | galilee galileo | georgian georgina | goran groan | great greta | handel handle |
-        later latter | liter litter | macro marco | magna manga | marian marina | marian marine | martian martina |
-        mater matter | median medina | perfect prefect | porto proto | principal principle | rooster roster | salon
-        saloon | satin stain | scared scarred | scraped scrapped | silver sliver | statue statute | striped stripped
-        | super supper | timber timbre | trial trail | united untied""",
+        clause | coma comma | compiled complied | complaint compliant | correct correlate | council counsel | dairy
+        diary | desert dessert | diner dinner | discreet discrete | discus discuss | dragons dragoons | eight eighth
+        | finish finnish | forest forrest | galilee galileo | georgian georgina | goran groan | great greta | handel
+        handle | insulation insult | later latter | liter litter | macro marco | magna manga | marian marina |
+        marian marine | martian martina | mater matter | median medina | perfect prefect | porto proto | principal
+        principle | rooster roster | salon saloon | satin stain | scared scarred | scraped scrapped | silver sliver
+        | statue statute | striped stripped | super supper | timber timbre | trial trail | united untied""",
         "|",
     )
     for one, other in permutations(pair.split())
