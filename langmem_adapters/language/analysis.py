@@ -30,9 +30,10 @@ __all__ = [
 Analyzer = Callable[[str], list[str]]
 """Turns a text into terms, in any order, with repetitions. It must be pure: the same text, the same terms."""
 
-ANALYZER_ID = "langmem-8"
+ANALYZER_ID = "langmem-9"
 """The version of :func:`analyze`. It changes with every change of a document's terms, so that indexes are rebuilt."""
 
+_TELLING = 7  # figures of what is a number of something, as a telephone's
 _LONGEST = 64  # characters of a word; what is longer is no word but data, and its beginning finds it
 
 
@@ -46,7 +47,7 @@ def analyze(text: str) -> list[str]:
     English also give the parts that their other forms have (:mod:`langmem_adapters.language.inflection`). Han, kana and
     hangul give every character and every pair of neighbours; Thai, Lao, Khmer and Burmese, whose characters mean little
     alone, give the pairs. A name in inner capitals also gives its words, a number in groups the whole of it, and a
-    place in a row its number: loadSettings, 1,250, 4th.
+    place in a row its number: loadSettings, 1,250, 555-1234, LH 1234, 4th.
     """
     folded = _folded(text)
     return [*_terms(folded, inflected=inflects(folded)), *map(term_of, _written_otherwise(text))]
@@ -58,16 +59,19 @@ _HUMP = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}(?![a-z])|[A-Z]{2,}(?=[A-Z][a-z])"
 _GROUPED = re.compile(
     r"(?<![\w.,])[0-9]{1,3}(?:(?:[,'\u2019\u00a0\u202f][0-9]{3})+(?![\w,])|(?:\.[0-9]{3})+(?=,[0-9]))"
 )
+_NUMBERED = re.compile(r"(?<![\w-])(?:[A-Z]{1,4}[ -][0-9]{3,}|(?:[A-Z]{2})?[0-9]{2,}(?:[ -][0-9]{2,}){1,8})(?![\w-])")
 _ORDINAL = re.compile(r"\b([0-9]+)(?:st|nd|rd|th)\b")
 
 
 def _written_otherwise(text: str) -> list[str]:
-    """What others write for some words of a text: "load" and "settings", 1250, 4."""
+    """What others write for some words of a text: "load" and "settings", 1250, 4, LH1234 and 5551234."""
     found: list[str] = []
     if _INNER_CAPITAL.search(text):
         found += [hump.lower() for name in _HUMPED.findall(text) for hump in _HUMP.findall(name)]
     if _FIGURE.search(text):
         found += [re.sub("[^0-9]", "", number) for number in _GROUPED.findall(text)]
+        joined = (re.sub("[ -]", "", number).lower() for number in _NUMBERED.findall(text))
+        found += [number for number in joined if len(number) >= _TELLING or number[0].isalpha()]
         found += _ORDINAL.findall(text)
     return found
 
