@@ -67,12 +67,15 @@ class Search:
         self._signals = signals
         self._query = query
         self._dated = with_dates(query, now)
+        self._said: str | None = None
         self._near: dict[str, float] = {}  # how near what was looked at is in meaning, by id
 
     def said(self) -> str:
-        """What of the query is embedded."""
-        index = self._conversations
-        return self._query if index is None else index.nameless(self._records.namespace, self._query)
+        """What of the query is embedded: the same for all that is asked of the vectors."""
+        if self._said is None:
+            index = self._conversations
+            self._said = self._query if index is None else index.nameless(self._records.namespace, self._query)
+        return self._said
 
     def best(
         self, k: int, wanted: Callable[[str, bytes], bool], thread: str, *, explain: bool
