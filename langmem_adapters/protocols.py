@@ -145,8 +145,8 @@ class Store(Protocol):
 class Document(NamedTuple):
     """What an index is given: an id of its own namespace and the text to be found by.
 
-    Of a message it may also be told who said it, in which thread, and when (Unix time), and in which other threads it
-    was said ``again``. Documents of one thread stand in the order in which they were first added.
+    Of a message it may also be told who said it, in which thread, and when (Unix time), in which other threads it was
+    said ``again``, and in which role. Documents of one thread stand in the order in which they were first added.
     """
 
     id: str
@@ -155,6 +155,7 @@ class Document(NamedTuple):
     thread: str = ""
     at: float | None = None
     again: tuple[str, ...] = ()
+    role: str = ""
 
 
 Position: TypeAlias = tuple[int, str]

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from langmem_adapters.language.features import ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, asked
+from langmem_adapters.language.features import ANSWER, ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, asked
 from langmem_adapters.protocols import Evidence, Turn
 
 __all__ = ["MaxSim", "SignalValues"]
@@ -186,9 +186,11 @@ class SignalValues:
             [tell if mark & TIME else 0.0 for tell, mark in zip(tells, marks, strict=True)],
             [tell if mark & NUMBER else 0.0 for tell, mark in zip(tells, marks, strict=True)],
         )
+        answers = asked_.teller == "assistant"
         return (
             who,
             own,
+            [1.0 if bool(mark & ANSWER) == answers else 0.0 for mark in marks] if asked_.teller else nothing,
             [asked_.date.meets(turn.at) for turn in turns] if any(asked_.date[:2]) else nothing,
             time if asked_.when else nothing,
             number if asked_.when else nothing,
@@ -260,7 +262,20 @@ _ORDER = (
     *("context", "around", "covered"),
     *("words", "before", "answer", "replies"),
     *("meaning", "meaning_before", "meaning_after", "meaning_answer"),
-    *("speaker", "own", "date", "when", "when_number", "count", "who", "time", "number", "question", "length"),
+    *(
+        "speaker",
+        "own",
+        "teller",
+        "date",
+        "when",
+        "when_number",
+        "count",
+        "who",
+        "time",
+        "number",
+        "question",
+        "length",
+    ),
     *("session", "session_best", "meaning_session", "opening"),
     "newer",
 )

@@ -40,6 +40,7 @@ SIGNALS: dict[str, Signal] = {
     "opening": Signal(0.8, 0.8, "it is the first of its session: that is where people tell their news"),
     "speaker": Signal(1.7, 1.7, "the query names who said it"),
     "own": Signal(0.9, 0.9, "... who speaks of himself or herself"),
+    "teller": Signal(1.4, 1.4, "the query asks what the model has said, and it has; or of the user, who has"),
     "date": Signal(1.0, 1.4, "it was said at the date that the query names"),
     "when": Signal(1.1, 1.0, "the query asks when, and it names a time"),
     "when_number": Signal(0.4, 0.2, "... or a number"),

@@ -76,6 +76,7 @@ def test_a_day_is_found_however_it_is_written(diary: LongTermMemory, query: str)
         ("what happened last night", 13),
         ("What did I do the day before yesterday?", 12),
         ("What did I do three days ago?", 11),
+        ("What crashed two nights ago?", 12),
         ("What did I do last Tuesday?", 10),
         ("Was habe ich gestern gemacht?", 13),
         ("Was habe ich vorgestern gemacht?", 12),

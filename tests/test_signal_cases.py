@@ -80,6 +80,11 @@ CASES = {
     "own": Case(
         CAKE, "I eat cake with plums.", [["Anna: I eat cake with plums."], ["Anna: They eat cake with pears."]]
     ),
+    "teller": Case(
+        "Which cake did you recommend?",
+        "The plum cake.",
+        [["assistant: The plum cake."], ["The pear cake."]],
+    ),
     "date": Case(
         "Which concert was in May 2023?",
         "The concert was loud.",
@@ -185,6 +190,8 @@ def _message(turn: str) -> Message:
     said_on, turn = turn[1:].split("] ") if turn.startswith("[") else ("1970-01-01", turn)
     name, text = turn.split(": ") if ": " in turn else (None, turn)
     at = datetime.fromisoformat(said_on).replace(hour=12, tzinfo=timezone.utc).timestamp()
+    if name == "assistant":
+        return Message(role="assistant", content=text, created_at=at)
     return Message(role="user", content=text, name=name, created_at=at)
 
 

@@ -106,6 +106,24 @@ def test_a_day_is_met_best_on_the_day_after() -> None:
     assert fits[1] > fits[2] > fits[3] > 0
 
 
+@pytest.mark.parametrize(
+    ("query", "role"),
+    [
+        ("Which novels did you recommend?", "assistant"),
+        ("What was it you told me about the rash?", "assistant"),
+        ("Your gratin recipe again, please", "assistant"),
+        ("Was hattest du mir vorgeschlagen?", "assistant"),
+        ("Qu'est-ce que tu m'as conseillé ?", "assistant"),
+        ("Where is my bike?", "user"),
+        ("Wo ist mein Fahrrad?", "user"),
+        ("Where did Anna go?", ""),
+        ("Can you find the bike?", ""),
+    ],
+)
+def test_in_which_role_it_was_said(query: str, role: str) -> None:
+    assert asked(query).teller == role
+
+
 def test_what_a_query_asks_for() -> None:
     assert (asked("When was it?").when, asked("In what year?").when, asked("What is it?").when) == (True, True, False)
     assert [asked(q).how_many for q in ("How many dogs?", "how old?", "How come?", "many dogs")] == [

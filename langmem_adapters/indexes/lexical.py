@@ -24,7 +24,7 @@ from langmem_adapters.indexes.lexical_turns import evidence, within
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes, to_text
 from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze, only_parts
 from langmem_adapters.language.dates import date_words, spoken_date_words
-from langmem_adapters.language.features import marks, named
+from langmem_adapters.language.features import ANSWER, marks, named
 from langmem_adapters.language.little_words import little_words
 from langmem_adapters.language.query_dates import apart
 from langmem_adapters.language.respelling import respelt
@@ -229,7 +229,7 @@ class LexicalIndex(Shared):
         beside = (document.speaker, date_words(at), spoken_date_words(said, at))
         if any(beside):  # by themselves: an English date, or a foreign name, tells nothing of what was said
             counts.update(self._analyzer("\n".join(part for part in beside if part)))
-        return Row(document, counts, marks(said))
+        return Row(document, counts, marks(said) | (ANSWER if document.role == "assistant" else 0))
 
     def _query_terms(self, query: str) -> dict[str, float]:
         """The terms of a query, and how often it has each; what says little in its language counts for little.
@@ -290,7 +290,7 @@ class LexicalIndex(Shared):
 
 
 _LITTLE = 0.1  # of another word
-_SLIP = 0.5  # of a word that is there as it was typed
+_SLIP = 0.8  # of a word that is there as it was typed
 _FEW = 3  # words for which another may be a slip: one of many is no guess
 _FREQUENT = 1000  # documents: reading so many takes long, and what is in more of them tells little beside whole words
 

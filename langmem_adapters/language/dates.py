@@ -42,7 +42,7 @@ _NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve"
 QUOTED = re.compile(
     '"[^"\\n]*"|\u201c[^\u201c\u201d\\n]*\u201d|\u00ab[^\u00ab\u00bb\\n]*\u00bb|^[ \\t]*>.*$', re.MULTILINE
 )
-_COUNTED = re.compile(rf"\b(a|{'|'.join(_NUMBERS[1:])}|\d\d?) (day|week|weekend|month|year)s? (ago|from now)\b")
+_COUNTED = re.compile(rf"\b(a|{'|'.join(_NUMBERS[1:])}|\d\d?) (day|night|week|weekend|month|year)s? (ago|from now)\b")
 # What stands before the end of a longer number: "twenty two", "half a year", "a year and two weeks".
 _LONGER = re.compile(
     r"(?:-|\d[.,/]|\b(?:(?:hundred|(?:week|month|year)s?) and|hundred|half|of"

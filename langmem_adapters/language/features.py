@@ -15,6 +15,7 @@ from langmem_adapters.language.dates import DAYS, MONTHS
 from langmem_adapters.language.query_dates import NamedDate, named_date
 
 __all__ = [
+    "ANSWER",
     "ASKS",
     "FIRST_PERSON",
     "NAMES",
@@ -27,8 +28,11 @@ __all__ = [
     "named",
 ]
 
-QUESTION, ASKS, FIRST_PERSON, TIME, NUMBER, NAMES = 1, 2, 4, 8, 16, 32
-"""Marks of a text: it ends with a question; asks one; speaks of its speaker, a time, a number; names something."""
+QUESTION, ASKS, FIRST_PERSON, TIME, NUMBER, NAMES, ANSWER = 1, 2, 4, 8, 16, 32, 64
+"""Marks of a text: it ends with a question; asks one; speaks of its speaker, a time, a number; names something.
+
+The last is of who said it: a model.
+"""
 
 _FIRST = frozenset("i my mine me we our us i'm i've i'd i'll we're we've myself".split())  # noqa: SIM905
 _TIMES = frozenset(
@@ -45,6 +49,17 @@ _HOW_MANY = frozenset(
     "wieviel viele combien cuánto cuánta cuántos cuántas quanto quanta quanti quante quantos quantas hoeveel".split()  # noqa: SIM905
 )
 _WHO = frozenset("who where wer wen wem wo wohin où quién quiénes dónde chi quem onde waar кто где".split())  # noqa: SIM905
+_ME = _FIRST.union(
+    """ich mir mich mein meine meinen meinem meiner je moi mon ma mes yo mi mis io mio mia eu meu minha ik
+    mijn""".split()  # noqa: SIM905
+)
+_YOU_SAID = re.compile(
+    r"\b(?:did|have|had) you\b|\byou(?:'d| had| have)? (?:advise|came up|explain|gave|list|mention|propos|recommend|"
+    r"said|say|suggest|told|tell|wrote)|"
+    r"\byour (?:\w+ )?(?:advice|answer|idea|list|plan|recipe|recommendation|suggestion|tip)|"
+    r"\b(?:hast|hattest) du\b|\bdu (?:mir )?(?:\w+ )?(?:empfohlen|erklärt|gesagt|vorgeschlagen)|\bdeine? |"
+    r"\b(?:as-tu|tu m'as|tu avais)\b|\bme (?:dijiste|recomendaste|sugeriste)\b|\bmi hai\b"
+)
 _ASKING = "?\uff1f\u061f"
 _WORD = re.compile(r"[\w']+")
 _ENDS_WITH_QUESTION = re.compile(rf"[{_ASKING}]\W*(?:\[[^\]]*\]\s*)?\Z")
@@ -71,14 +86,18 @@ class QueryFeatures(NamedTuple):
     how_many: bool = False
     who: bool = False
     date: NamedDate = NamedDate()
+    teller: str = ""
+    """In which role it was said, if it tells: what "you told me", the model has said, and what "I do", the user."""
 
 
 def asked(query: str) -> QueryFeatures:
     """Read a query."""
-    has = set(_WORD.findall(query.lower().replace("\u2019", "'")))
+    plain = query.lower().replace("\u2019", "'")
+    has = set(_WORD.findall(plain))
+    teller = "assistant" if _YOU_SAID.search(plain) else "user" if has & _ME else ""
     when = bool(has & _WHEN) or bool(has & {"date", "month", "year"} and has & {"what", "which"})
     how_many = ("how" in has and bool(has & _COUNTED)) or bool(has & _HOW_MANY)
-    return QueryFeatures(when, how_many, bool(has & _WHO), named_date(query))
+    return QueryFeatures(when, how_many, bool(has & _WHO), named_date(query), teller)
 
 
 def named(query: str, speakers: Collection[str]) -> tuple[frozenset[str], str]:

@@ -70,8 +70,8 @@ class Reading:
             return None
         first = memory.occurrences[0] if memory.occurrences else Occurrence()
         again = dict.fromkeys(o.session for o in memory.occurrences if o.session != first.session)
-        name = memory.message.name or ""
-        return Document(memory.id, memory.message.text, name, first.session, first.created_at, tuple(again))
+        said = memory.message
+        return Document(memory.id, said.text, said.name or "", first.session, first.created_at, tuple(again), said.role)
 
 
 def note(memories: dict[str, Memory], message: Message, session: str, clock: Callable[[], float]) -> None:

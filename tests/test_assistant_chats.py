@@ -1,0 +1,64 @@
+"""How well a user's own questions find what was said to an assistant: three people, 1,038 messages, 180 questions.
+
+The set was written by somebody who had not seen the search: facts told in passing, some of which change, two languages,
+slips, "yesterday", "what did you recommend?". What is held here is what was measured, less a little.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langmem_adapters.indexes import open_index
+from langmem_adapters.longterm import LongTermMemory
+from langmem_adapters.model import Message
+from langmem_adapters.stores.memory import MemoryStore
+
+FOLDER = Path(__file__).parent / "assistant"
+
+
+def lines(name: str) -> Iterator[dict[str, Any]]:
+    for line in (FOLDER / name).read_text(encoding="utf-8").splitlines():
+        yield json.loads(line)
+
+
+def at(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()
+
+
+@pytest.fixture(scope="module")
+def recall() -> dict[int, float]:
+    """The share of the evidence that is among the first k, by k: 0 stands for the mean of 1 / rank."""
+    now = [0.0]
+    memories: dict[str, LongTermMemory] = {}
+    said: dict[str, str] = {}
+    for chat in lines("chats.jsonl"):
+        user = chat["user"]
+        if user not in memories:
+            store, index = MemoryStore(), open_index("memory:")
+            memories[user] = LongTermMemory(store, index, user=user, clock=lambda: now[0])
+        told = [
+            Message(id=id_, role=role, content=text, created_at=at(when)) for id_, role, when, text in chat["messages"]
+        ]
+        said |= {message.id: message.text for message in told}
+        memories[user].add(told, session=chat["session"])
+    found: dict[int, list[float]] = defaultdict(list)
+    for question in lines("questions.jsonl"):
+        now[0] = at(question["at"])
+        texts = [one.text for one in memories[question["user"]].search(question["text"], 20)]
+        wanted = {said[id_] for id_ in question["evidence"]}
+        for k in (1, 5, 10):
+            found[k].append(len(wanted.intersection(texts[:k])) / len(wanted))
+        found[0].append(max((1 / (texts.index(text) + 1) for text in wanted.intersection(texts)), default=0.0))
+    return {k: 100 * sum(shares) / len(shares) for k, shares in found.items()}
+
+
+@pytest.mark.parametrize(("k", "least"), [(0, 50.0), (1, 37.0), (5, 65.0), (10, 70.0)])
+def test_what_was_told_an_assistant_is_found(recall: dict[int, float], k: int, least: float) -> None:
+    assert recall[k] >= least
