@@ -186,6 +186,7 @@ def test_a_clock_beyond_the_calendar_adds_nothing(now: float) -> None:
         ("01.13.2026", NamedDate(2026)),
         ("2026-03-02/2026-03-08", NamedDate(2026, 3, 2, 7)),
         ("2026-03-08/2026-03-02", NamedDate(2026, 3, 8)),
+        ("1900-03-08/2099-03-02", NamedDate(1900, 3, 8)),
         ("the 3 things of 9 May", NamedDate(0, 5, 9)),
         ("13月4日", NamedDate()),
         ("im August 1999", NamedDate(1999, 8)),

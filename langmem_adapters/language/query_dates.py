@@ -18,6 +18,7 @@ from langmem_adapters.language.dates import ISO_DATE, MONTHS, QUOTED, Span, day_
 __all__ = ["NamedDate", "apart", "named_date", "with_dates"]
 
 _LONGEST = 300  # characters of a query that speaks of the time at which it is asked: a longer one was pasted
+_MOST_DAYS = 31  # of an interval: each has words of its own
 _listed = str.split  # lists of words read better as text
 _MONTH_WORDS = (  # in German, French, Spanish, Italian, Portuguese, Dutch and Russian, and as they are cut short
     "jan januar jänner janvier enero gennaio janeiro januari января январе январь",
@@ -137,7 +138,7 @@ def with_dates(query: str, now: float) -> str:
 
 
 def _spoken_elsewhere(query: str, today: date) -> Span | None:
-    """The day that "today" is, and what is spoken of in other languages than English."""
+    """What is said of today, and what is spoken of in other languages than English."""
     words = _WORD.findall(query.replace("\u2019", "'"))
     by = next((_DAYS_FROM_NOW[word] for word in words if word in _DAYS_FROM_NOW), None)
     if by is None and any(f"this {part}" in query for part in _OF_THE_DAY):
@@ -162,7 +163,8 @@ def _in_figures(query: str) -> NamedDate | None:
         return None
     with suppress(ValueError):  # there is no such day
         days = (date(*last) - date(year, month, day)).days + 1
-        return NamedDate(year, month, day, days) if days > 1 else NamedDate(year, month, day)
+        if 1 < days <= _MOST_DAYS:
+            return NamedDate(year, month, day, days)
     return NamedDate(year, month, day)
 
 
