@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from langmem_adapters.indexes import open_index
 from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.language.analysis import analyze, term_of
 from langmem_adapters.language.respelling import respelt
 from langmem_adapters.longterm import LongTermMemory
@@ -24,9 +26,9 @@ SAID = [
 ]
 
 
-@pytest.fixture
-def memory() -> LongTermMemory:
-    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+@pytest.fixture(params=[LexicalIndex, partial(KeyedLexicalIndex, key=bytes(32))], ids=["plain", "keyed"])
+def memory(request: pytest.FixtureRequest) -> LongTermMemory:
+    memory = LongTermMemory(MemoryStore(), request.param(":memory:"), user="ada")
     memory.add([Message(role="user", content=text) for text in SAID], session="s")
     return memory
 

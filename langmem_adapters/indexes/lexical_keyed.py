@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,14 @@ class KeyedLexicalIndex(LexicalIndex):
             return hmac.digest(secret, to_bytes(word), "sha256")[:_BYTES].hex()
 
         super().__init__(path, **settings)
-        words_of, parts_of = self._analyzer, self._parts_of
+        words_of, parts_of, respelt = self._analyzer, self._parts_of, self._respelt
+
+        def slips(query: str, unknown: Collection[str]) -> dict[str, frozenset[str]]:
+            found = respelt(query, {word for word in words_of(query) if digest(word) in unknown})
+            return {digest(word): frozenset(map(digest, others)) for word, others in found.items()}
+
         self._digest = digest
+        self._respelt = slips
         self._analyzer = lambda text: [digest(word) for word in words_of(text)]
         self._parts_of = lambda text: [digest(part) for part in parts_of(text)]
         self._analyzer_id += f" keyed {digest(chr(0))}"
