@@ -115,6 +115,7 @@ def test_stop_words_are_kept_and_no_stem_becomes_one() -> None:
 def test_a_word_of_any_length_gives_a_short_term() -> None:
     terms = analyze(" ".join(letter * 1_000_000 for letter in "xяæש"))
     assert [len(term) for term in terms] == [64, 3, 5, 64, 3, 5, 64, 3, 5, 64, 3]
+    assert len(analyze("someName" * 1_000)) == 1  # no thousand words of a name in inner capitals
 
 
 def test_other_terms_have_another_name() -> None:

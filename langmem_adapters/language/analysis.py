@@ -67,7 +67,8 @@ def _written_otherwise(text: str) -> list[str]:
     """What others write for some words of a text: "load" and "settings", 1250, 4, LH1234 and 5551234."""
     found: list[str] = []
     if _INNER_CAPITAL.search(text):
-        found += [hump.lower() for name in _HUMPED.findall(text) for hump in _HUMP.findall(name)]
+        names = (name for name in _HUMPED.findall(text) if len(name) <= _LONGEST)
+        found += [hump.lower() for name in names for hump in _HUMP.findall(name)]
     if _FIGURE.search(text):
         found += [re.sub("[^0-9]", "", number) for number in _GROUPED.findall(text)]
         joined = (re.sub("[ -]", "", number).lower() for number in _NUMBERED.findall(text))
