@@ -14,13 +14,16 @@ from langmem_adapters.protocols import Appended, Page, Store
 from langmem_adapters.validation import check_seconds
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["EXPIRES", "Expiring", "Refresh"]
+__all__ = ["EXPIRES", "LINGER", "Expiring", "Refresh"]
 
 Refresh: TypeAlias = Literal["write", "read", "never"]
 """What starts a session's time anew: each write; reads too; nothing, it is counted from the first write."""
 
 EXPIRES: Final = "expires"
 """The value of a session that holds its deadline, where the store cannot be asked for it: Unix seconds."""
+
+LINGER: Final = 60.0
+"""Seconds after which what was emptied is gone: a guarded write can empty a namespace, and not remove it."""
 
 _warn = WarnOnce()
 NOTICEABLE: Final = 0.1

@@ -112,7 +112,6 @@ class SignalValues:
             *self._beside(cells),
             *self._alone([self._evidence.turns[place] for place in there]),
             *self._of_sessions(there),
-            self._in_time(there),
         )
         columns = dict(zip(_ORDER, signals, strict=True))
         return there, columns, {name: max(column) for name, column in columns.items()}
@@ -176,7 +175,7 @@ class SignalValues:
         )
 
     def _alone(self, turns: Sequence[Turn]) -> tuple[Sequence[float], ...]:
-        """From speaker to length: who speaks, of what kind of thing, and when."""
+        """From speaker to newer: who speaks, of what kind of thing, and when."""
         asked_, named, marks = self._asked, self._evidence.named, [turn.marks for turn in turns]
         nothing = [0.0] * len(turns)
         who = [1.0 if turn.speaker in named else 0.0 for turn in turns] if named else nothing
@@ -191,7 +190,7 @@ class SignalValues:
             who,
             own,
             [1.0 if bool(mark & ANSWER) == answers else 0.0 for mark in marks] if asked_.teller else nothing,
-            [asked_.date.meets(turn.at) for turn in turns] if any(asked_.date[:2]) else nothing,
+            [asked_.date.meets(turn.at) for turn in turns] if asked_.date else nothing,
             time if asked_.when else nothing,
             number if asked_.when else nothing,
             number if asked_.how_many else nothing,
@@ -200,6 +199,7 @@ class SignalValues:
             number,
             [1.0 if mark & QUESTION else 0.0 for mark in marks],
             [math.log1p(min(turn.length, _SHORT)) for turn in turns],
+            nothing if asked_.date else _said_before(turns),
         )
 
     def _of_sessions(self, places: Sequence[int]) -> tuple[Sequence[float], ...]:
@@ -211,14 +211,6 @@ class SignalValues:
             for place, stretch in zip(places, stretches, strict=True)
         ]
         return (*zip(*values, strict=True), opening)
-
-    def _in_time(self, places: Sequence[int]) -> Sequence[float]:
-        """The share of the candidates that were said before each; nothing, where the query names a date itself."""
-        if any(self._asked.date[:2]):
-            return [0.0] * len(places)
-        times = [self._evidence.turns[place].at for place in places]
-        known = sorted(at for at in times if at is not None)
-        return [0.0 if at is None else bisect_left(known, at) / len(places) for at in times]
 
 
 def _cells(evidence: Evidence) -> list[int | None]:
@@ -233,6 +225,12 @@ def _cells(evidence: Evidence) -> list[int | None]:
         cells.append(place)
         last, before = place, stretch
     return cells + apart
+
+
+def _said_before(turns: Sequence[Turn]) -> list[float]:
+    """The share of all that were said before each."""
+    known = sorted(turn.at for turn in turns if turn.at is not None)
+    return [0.0 if turn.at is None else bisect_left(known, turn.at) / len(turns) for turn in turns]
 
 
 def _floor(cosines: Collection[float]) -> float:
@@ -262,20 +260,7 @@ _ORDER = (
     *("context", "around", "covered"),
     *("words", "before", "answer", "replies"),
     *("meaning", "meaning_before", "meaning_after", "meaning_answer"),
-    *(
-        "speaker",
-        "own",
-        "teller",
-        "date",
-        "when",
-        "when_number",
-        "count",
-        "who",
-        "time",
-        "number",
-        "question",
-        "length",
-    ),
+    *("speaker", "own", "teller", "date", "when", "when_number", "count", "who", "time", "number", "question"),
+    *("length", "newer"),
     *("session", "session_best", "meaning_session", "opening"),
-    "newer",
 )

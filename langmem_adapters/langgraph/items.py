@@ -13,13 +13,12 @@ from typing import Any, Literal
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, LangmemError, SerializationError
-from langmem_adapters.expiry import NOTICEABLE
+from langmem_adapters.expiry import LINGER, NOTICEABLE
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.langgraph.totals import Totals
 from langmem_adapters.protocols import Index, Item, Store
 from langmem_adapters.records.journal import TIDIED, mark, stale
 from langmem_adapters.records.keyed import Records
-from langmem_adapters.records.namespace_tree import LINGER
 
 __all__ = ["NamespaceItems", "StoredItem"]
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.records.namespace_tree import LINGER
+from langmem_adapters.expiry import LINGER
 
 __all__ = ["Totals"]
 

@@ -75,6 +75,10 @@ class NamedDate(NamedTuple):
     days: int = 1
     """How many there are of them, from that one on."""
 
+    def __bool__(self) -> bool:
+        """Whether any date is named."""
+        return any(self[:3])
+
     def words(self) -> str:
         """What a message of that date has among its words."""
         if self.days > 1:
@@ -91,7 +95,7 @@ class NamedDate(NamedTuple):
 
     def meets(self, at: float | None) -> float:
         """How well a Unix time fits, from 0 to 1. Who speaks of a day does it on that day or soon after."""
-        said = day_of(at) if self.year or self.month else None
+        said = day_of(at) if self else None
         if said is None or (self.days == 1 and not self._is_in_month(said)):
             return 0.0
         if self.days > 1:
@@ -127,7 +131,7 @@ def with_dates(query: str, now: float) -> str:
     said = query.lower()
     if today is None or len(query) > _LONGEST or (_RELATIVE.isdisjoint(_WORD.findall(said)) and said.isascii()):
         return query
-    if any(named_date(query)[:3]):
+    if named_date(query):
         return query
     said = QUOTED.sub(" ", said)
     said = " ".join(_QUESTION.findall(said)) or said

@@ -13,13 +13,11 @@ from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from langmem_adapters.errors import Conflict
+from langmem_adapters.expiry import LINGER
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Store
 
-__all__ = ["LINGER", "Tree"]
-
-LINGER = 60.0
-"""Seconds after which what was emptied is gone: a guarded write can empty a namespace, and not remove it."""
+__all__ = ["Tree"]
 
 _Kind = Literal["items", "below"]
 _ADDED = ""  # the token of the latest addition to a node

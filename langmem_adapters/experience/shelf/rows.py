@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from langmem_adapters.errors import Conflict
 from langmem_adapters.experience.shelf.read_cache import invalidate
+from langmem_adapters.expiry import LINGER
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 from langmem_adapters.records.paging import pages
@@ -19,7 +20,6 @@ from langmem_adapters.records.paging import pages
 __all__ = ["BYTES", "GRAVE", "USED", "Rows", "number"]
 
 USED, GRAVE, BYTES = "used\0", "gone\0", "bytes\0"
-_LINGER = 60.0  # seconds that the place of rows stays in which there are none
 
 
 class Rows:
@@ -93,7 +93,7 @@ class Rows:
     def leave(self) -> bool:
         """Have the place of these rows go soon, if there are none: each write says anew how long it stays."""
         if self._is_empty():
-            self.store.write(self.namespace, ttl=_LINGER)
+            self.store.write(self.namespace, ttl=LINGER)
             if self._is_empty():
                 return True
             self.store.write(self.namespace)  # somebody had put something there

@@ -7,17 +7,13 @@ from collections import Counter
 from langmem_adapters.experience.verifier.features import Alignment
 from langmem_adapters.experience.verifier.guards_small_words import differ
 from langmem_adapters.experience.verifier.reading import Reading
+from langmem_adapters.language.dates import DAYS, MONTHS
 
 __all__ = ["numbers", "symbols", "units"]
 
 _listed = str.split  # lists of words read better as text
-_DATES = frozenset(
-    _listed(
-        """monday tuesday wednesday thursday friday saturday sunday january february march april june july august
-        september october november december morning noon afternoon evening midnight yesterday tomorrow weekday
-        weekend"""
-    )
-)
+_PARTS = frozenset(_listed("morning noon afternoon evening midnight yesterday tomorrow weekday weekend"))
+_DATES = _PARTS.union(DAYS, MONTHS) - {"may"}
 
 
 def numbers(left: Reading, right: Reading, _: Alignment) -> str:

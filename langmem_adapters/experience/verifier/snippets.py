@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from langmem_adapters.experience.verifier.words import POLITE, STOP
@@ -180,7 +181,12 @@ def _runs(pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
 def _is_code(piece: str) -> bool:
     piece = piece.strip(_END + "\"'").lstrip("(")
     piece = piece if "(" in piece else piece.rstrip(")")
-    return len(piece) > _LONG_PIECE or (bool(_SIGNS.search(piece)) and not _NO_CODE.search(piece))
+    return len(piece) > _LONG_PIECE or _has_signs(piece)
+
+
+@lru_cache(maxsize=1 << 13)  # a request is parted with several, and a sentence is known by its words
+def _has_signs(piece: str) -> bool:
+    return bool(_SIGNS.search(piece)) and not _NO_CODE.search(piece)
 
 
 def _spaced(code: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from langmem_adapters.experience.verifier.words import NUMBERS
+from langmem_adapters.language.dates import MONTHS
 
 __all__ = ["CONTRACTIONS", "GROUPED", "SCALES", "one_spelling"]
 
@@ -26,7 +27,7 @@ def _obliged(found: re.Match[str]) -> str:
     return found[0] if _UNOBLIGED.search(found.string[: found.start()]) else "must"
 
 
-_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
+_MONTHS = "|".join(MONTHS)
 CONTRACTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] = (
     (r"\bwon'?t\b", "will not", "wont won't"),
     (r"\bcan'?t\b|\bcannot\b", "can not", "cant can't cannot"),
