@@ -27,7 +27,7 @@ try:
 except ImportError:  # pydantic before 2.5
     from json import loads as from_json  # type: ignore[assignment]
 
-__all__ = ["UNORDERED", "decode", "encode", "is_sealed", "is_tagged", "parsed", "plain"]
+__all__ = ["UNORDERED", "decode", "encode", "is_sealed", "is_tagged", "parsed", "plain", "refuse_sealed"]
 
 UNORDERED = ("dict", "frozenset", "set")
 """The ``$type`` names under which a list is written that is in no order."""
@@ -70,6 +70,14 @@ def parsed(data: bytes | str) -> Any:
 def is_sealed(data: bytes) -> bool:
     """Whether this is what the library's encryption wrote, in one of its two forms: no JSON begins as they do."""
     return data[:1] in {b"\x01", b"\x02"}
+
+
+def refuse_sealed(data: bytes, what: str) -> None:
+    """Raise SerializationError for what is encrypted: it is not damaged, and nothing must take its place."""
+    if is_sealed(data):
+        raise SerializationError(
+            f"{what} is encrypted, and there is no codec: use Settings(codec=…); commands have none"
+        )
 
 
 def is_tagged(data: bytes) -> bool:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import Self
 
 from langmem_adapters import views
-from langmem_adapters.codec import decode, encode, is_tagged
+from langmem_adapters.codec import decode, encode, is_tagged, refuse_sealed
 from langmem_adapters.errors import SerializationError
 
 _log = logging.getLogger("langmem_adapters")
@@ -115,9 +115,8 @@ def _stored(value: Any) -> Any:
 class Scope(BaseModel):
     """Whose memory: a tenant, a user of the tenant, a session of the user.
 
-    Short-term memory belongs to the session; long-term memory and experiences belong to the user, or to the
-    tenant when asked. What a scope does not name is never searched: without a user, long-term memory stays
-    inside the session.
+    Short-term memory belongs to the session; long-term memory and experiences belong to the user, or to the tenant when
+    asked. What a scope does not name is never searched: without a user, long-term memory stays inside the session.
 
     >>> Scope(user="ada", session="monday")
     Scope(tenant='', user='ada', session='monday')
@@ -218,6 +217,7 @@ def salvage(data: bytes, place: str) -> Message | None:
     try:
         return Message.from_bytes(data)
     except SerializationError as damage:
+        refuse_sealed(data, place)
         _log.warning("%s holds a damaged message: %s", place, damage)
     try:
         fields = decode(data)

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from langmem_adapters import views
 from langmem_adapters.codec import decode, encode
@@ -14,14 +14,14 @@ from langmem_adapters.conversation.export_lines import VERSION, Line, dump, load
 from langmem_adapters.conversation.log import CREATED, brain_namespace
 from langmem_adapters.conversation.merging import Merge
 from langmem_adapters.conversation.session import TITLE, read_title
-from langmem_adapters.errors import ConfigurationError, NotSealed
+from langmem_adapters.errors import ConfigurationError, NotSealed, SerializationError
 from langmem_adapters.expiry import EXPIRES, Expiring, Refresh
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import SUBAGENT
 from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import SessionInfo, salvage
 from langmem_adapters.progress import Progress, advancing
-from langmem_adapters.protocols import Listed, Store
+from langmem_adapters.protocols import Listed, Page, Store
 from langmem_adapters.records.paging import pages
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_store, check_text, check_whole, checked_scope
@@ -203,13 +203,14 @@ class Sessions(Shared):
         except NotSealed as damage:  # one session must not take the list along
             _log.warning("a stored title, or when a session began, is left out: %s", damage)
             page = yield from step(self.store.scan, row.namespace, limit=1)
-        first = salvage(page.items[0].data, "the first message") if page.items else None
-        created = page.values.get(CREATED)
-        told = created is not None and sound(CREATED, created)
-        created_at = decode(created or b"") if told else first and first.created_at
+        try:
+            title, created_at = read_title(page.values.get(TITLE)), _began(page)
+        except SerializationError as sealed:  # and there is no codec
+            _log.warning("a stored title, and when a session began, are left out: %s", sealed)
+            title, created_at = "", None
         return SessionInfo(
             session=row.namespace[-1],
-            title=read_title(page.values.get(TITLE)),
+            title=title,
             messages=page.total,
             created_at=created_at,
             updated_at=row.updated_at,
@@ -223,7 +224,8 @@ class Sessions(Shared):
         check_text("a title", title)
         if not (yield from self._exists(session)):
             return False
-        yield from step(self.store.get, self._namespace(session), [TITLE])  # as set_title() does
+        values = yield from step(self.store.get, self._namespace(session), [TITLE])
+        read_title(values.get(TITLE))  # as set_title() does
         yield from self._expiring(session).write(put={TITLE: encode(title)})
         return True
 
@@ -277,6 +279,15 @@ class Sessions(Shared):
             for merge in merges.values():
                 added += yield from merge.flow(advance)
             return Imported(added, set().union(*(merge.deleted for merge in merges.values())))
+
+
+def _began(page: Page) -> float | None:
+    """When a session began: at its first message, if that has not left it."""
+    created = page.values.get(CREATED)
+    if created is not None and sound(CREATED, created):
+        return cast("float | None", decode(created))
+    first = salvage(page.items[0].data, "the first message") if page.items else None
+    return None if first is None else first.created_at
 
 
 def _told(session: str, values: Mapping[str, bytes]) -> Line:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langmem_adapters import views
-from langmem_adapters.codec import decode, encode
+from langmem_adapters.codec import decode, encode, refuse_sealed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.protocols import Item
 
@@ -46,6 +46,7 @@ def read_item(entry: Item, memory_type: str) -> WorkingItem | None:
         sound = isinstance(item.id, str) and isinstance(item.metadata, dict)
         if version == _VERSION and sound and _is_number(item.created_at) and _is_number(item.updated_at):
             return item
+    refuse_sealed(entry.data, "a working memory")
     _log.warning("a working memory of type %s holds a damaged item, which is left out", memory_type)
     return None
 

@@ -430,7 +430,8 @@ def test_an_encrypted_backend_says_nothing_without_the_key(at: Backend) -> None:
     for name in at.store.namespaces():
         assert all(data[0] == 2 and len(set(data)) > 8 for data in at.store.get(name).values())
     plain = BrainMemory(at.store, "s1", user="u1")
-    assert plain.messages() == []  # with warnings: nothing of it can be read
+    with pytest.raises(SerializationError, match="is encrypted, and there is no codec"):
+        plain.messages()
     other = SealedStore(at.store, codec=AESGCMCodec({"k": NEW}))
     with pytest.raises(SerializationError, match="cannot be decrypted: 'k' is another key than it was"):
         BrainMemory(other, "s1", user="u1").messages()
@@ -681,17 +682,47 @@ def test_cryptography_is_needed_for_aes_alone(monkeypatch: pytest.MonkeyPatch) -
 # --- envelopes ----------------------------------------------------------------------------------------------
 
 
-def test_an_encrypted_summary_is_not_replaced_by_who_has_no_codec(any_store: Store) -> None:
-    """What it tells is nowhere else: the messages that it stands for have left."""
-    sealed = BrainMemory(SealedStore(any_store, codec=AESGCMCodec({"k": OLD})), "s", user="ada")
-    sealed.set_summary("We met in Rome.")
+def test_what_is_encrypted_is_no_damage_to_who_has_no_codec(any_store: Store) -> None:
+    """An empty conversation, or nothing to update, would be believed, and written over what is there."""
+    sealed = SealedStore(any_store, codec=AESGCMCodec({"k": OLD}))
+    brain = BrainMemory(sealed, "s", user="ada")
+    brain.add_talk("My bike is in the shed.")
+    brain.add_knowledge(["A fact."])
+    brain.set_title("Bikes")
+    brain.set_summary("We met in Rome.")
+    LongTermMemory(sealed, open_index("memory:"), user="ada").add(brain.messages())
+    WorkingMemory(sealed).store("talk", {"n": 1})
+    LongTermStore(store=sealed).put(("ada",), "k", {"a": 1})
     without = BrainMemory(any_store, "s", user="ada")
-    for act in (without.get_summary, without.context, lambda: without.set_summary("Something else.")):
-        with pytest.raises(SerializationError, match="a stored summary is encrypted: give the store the codec"):
+    memory = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    working, items, sessions = WorkingMemory(any_store), LongTermStore(store=any_store), Sessions(any_store, user="ada")
+    for act in (
+        without.messages,
+        without.context,
+        without.get_summary,
+        without.get_knowledge,
+        lambda: without.set_summary("Something else."),
+        memory.all,
+        lambda: memory.search("bike"),
+        lambda: working.retrieve("talk"),
+        lambda: working.update("talk", lambda _: {"n": 0}),
+        lambda: items.get(("ada",), "k"),
+        lambda: items.put(("ada",), "k", {"a": 2}),
+        lambda: without.set_title("Another."),
+        lambda: sessions.rename_session("s", "Another."),
+        lambda: list(sessions.export()),
+    ):
+        with pytest.raises(SerializationError, match="is encrypted, and there is no codec: use Settings"):
             act()
-    assert [kept.text for kept in (sealed.get_summary(),) if kept] == ["We met in Rome."]
+    listed = [(info.session, info.title, info.messages) for info in sessions.list_sessions()]
+    assert listed == [("s", "", 1)]
+    assert [info.title for info in Sessions(sealed, user="ada").list_sessions()] == ["Bikes"]
+    assert [item.data for item in WorkingMemory(sealed).retrieve("talk")] == [{"n": 1}]
+    kept = LongTermStore(store=sealed).get(("ada",), "k")
+    assert kept is not None
+    assert kept.value == {"a": 1}
     without.clear()
-    assert sealed.get_summary() is None
+    assert brain.get_summary() is None
 
 
 def test_rewrapping_leaves_the_old_key_without_use_and_the_data_untouched(any_store: Store) -> None:

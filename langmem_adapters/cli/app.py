@@ -7,7 +7,6 @@ import io
 import json
 import sys
 import tempfile
-from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated
@@ -41,7 +40,7 @@ from langmem_adapters.cli.commands import (
     Tenant,
     Url,
     User,
-    check_readable,
+    check_not_encrypted,
     existing_settings,
     file_of_settings,
     settings_for,
@@ -80,7 +79,6 @@ def _root(
 
 def _session(settings: Settings, session: str, user: str) -> BrainMemory:
     brain = settings.brain(session, user=user)
-    check_readable(settings, [brain_namespace(brain.scope)])
     if not (brain.count() or settings.store.get(brain_namespace(brain.scope))):
         raise ConfigurationError(f"there is no session {session!r} {_whose(settings, user)}")
     return brain
@@ -129,7 +127,7 @@ def import_(
     transcripts = read_transcripts(file, format_=format_, session=session)
     if user and any(transcript.user is not None for transcript in transcripts):
         raise ConfigurationError("a LoCoMo file makes each conversation a user: leave --user out")
-    check_readable(settings, islice(settings.store.namespaces(("brain", settings.tenant)), 1))
+    check_not_encrypted(settings)
     total = new = 0
     with progress() as bar:
         task = bar.add_task("importing", total=sum(len(transcript.lines) for transcript in transcripts))
@@ -205,7 +203,6 @@ def recall(
         raise ConfigurationError("say whose memory to search: --user, or --session where there is no user")
     settings = existing_settings(url, tenant)
     scope = Scope(tenant=settings.tenant, user=user, session=session)
-    check_readable(settings, [longterm_namespace(scope)])
     if not settings.store.scan(longterm_namespace(scope), limit=0).total:
         say(
             f"There are no memories of {one_line(repr(user or session))}: what is said becomes one once it has left its"
@@ -231,8 +228,6 @@ def eval_(
         raise ConfigurationError("--save writes the weights that --fit finds: give it --fit, too")
     settings, questions = existing_settings(url, tenant), evaluation.read_questions(file)
     check_output(settings, save, "the weights")
-    users = {question.user or user for question in questions}
-    check_readable(settings, [("longterm", settings.tenant, name) for name in users])
     memory_of = functools.cache(lambda name: settings.long_term(user=name or user))
     found = evaluation.evaluate(memory_of, questions)
     recall = ", ".join(f"recall@{k} {100 * share:.1f} %" for k, share in found.recall.items())
@@ -262,8 +257,6 @@ def export(
         _session(settings, session, user)
     elif not settings.sessions(user=user).count():  # a mistyped user must not replace a good backup by nothing
         raise ConfigurationError(f"there are no sessions {_whose(settings, user)}")
-    else:
-        check_readable(settings, (row.namespace for row in settings.store.recent(("brain", settings.tenant, user))))
     check_output(settings, output, "the export")
     lines = settings.sessions(user=user).export(session)
     if output is None:

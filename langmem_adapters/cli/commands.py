@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -10,10 +10,9 @@ import typer
 from typer.core import TyperGroup
 
 from langmem_adapters.cli.terminal import ERR, one_line, say
-from langmem_adapters.codec import is_sealed
+from langmem_adapters.codec import refuse_sealed
 from langmem_adapters.errors import ConfigurationError, LangmemError, StoreUnavailable
 from langmem_adapters.files.urls import file_of
-from langmem_adapters.keys import Namespace
 from langmem_adapters.settings import Settings
 
 __all__ = [
@@ -22,7 +21,7 @@ __all__ = [
     "Tenant",
     "Url",
     "User",
-    "check_readable",
+    "check_not_encrypted",
     "existing_settings",
     "file_of_settings",
     "settings_for",
@@ -76,14 +75,13 @@ def existing_settings(url: str | None, tenant: str | None) -> Settings:
     return settings
 
 
-def check_readable(settings: Settings, namespaces: Iterable[Namespace]) -> None:
-    """Raise ConfigurationError where something is encrypted, which would be left out of what is read as damaged."""
+def check_not_encrypted(settings: Settings) -> None:
+    """Raise SerializationError where sessions are encrypted, beside which a command would write others as they are."""
     store = settings.store
-    for namespace in namespaces:
-        ends = [*store.scan(namespace, limit=1).items, *store.scan(namespace, limit=1, reverse=True).items]
-        kept = [item.data for item in ends] or store.get(namespace).values()
-        if any(map(is_sealed, kept)):
-            raise ConfigurationError("what is kept here is encrypted, and commands have no key: use Settings(codec=…)")
+    for namespace in islice(store.namespaces(("brain", settings.tenant)), 1):
+        newest = [item.data for item in store.scan(namespace, limit=1, reverse=True).items]
+        for data in newest or store.get(namespace).values():
+            refuse_sealed(data, "what is kept here")
 
 
 def file_of_settings(settings: Settings) -> Path | None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from langmem_adapters import text
-from langmem_adapters.codec import decode, encode
+from langmem_adapters.codec import decode, encode, refuse_sealed
 from langmem_adapters.conversation.log import CREATED, PAGE, WATCHED, SessionLog, readable
 from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary, said_in
 from langmem_adapters.errors import ConfigurationError, SerializationError
@@ -190,7 +190,8 @@ class Conversation(SessionLog):
     def set_title(self, title: str) -> Flow[None]:
         """Replace the title."""
         check_text("a title", title)
-        yield from self.session.get([TITLE])  # one from before there was a codec is told of, and not replaced
+        values = yield from self.session.get([TITLE])
+        read_title(values.get(TITLE))  # one that is encrypted, or from before there was a codec, is not replaced
         yield from self.session.write(put={TITLE: encode(title)})
 
     def entitle(self, title: str, newest: list[Item]) -> Flow[str]:
@@ -236,6 +237,7 @@ def read_title(data: bytes | None) -> str:
         title = "" if data is None else decode(data)
         check_text("a title", title)
     except (SerializationError, ConfigurationError) as damage:
+        refuse_sealed(data or b"", "a stored title")
         _log.warning("a stored title is left out: %s", damage)
         return ""
     return str(title)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable
 
-from langmem_adapters.codec import is_sealed
+from langmem_adapters.codec import refuse_sealed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message, Summary
@@ -53,14 +53,10 @@ def moved_back(summary: Summary, gone: Collection[str], before: Iterable[str]) -
 
 
 def read_summary(data: bytes | None) -> Summary | None:
-    """A stored summary; None, with a warning, where it is damaged: its messages are then shown as before.
-
-    Raises SerializationError where it is encrypted: another would take its place, and what it tells is nowhere else.
-    """
+    """A stored summary; None, with a warning, where it is damaged: its messages are then shown as before."""
     if data is None:
         return None
-    if is_sealed(data):
-        raise SerializationError("a stored summary is encrypted: give the store the codec that it was written with")
+    refuse_sealed(data, "a stored summary")
     try:
         return Summary.from_bytes(data)
     except SerializationError as damage:

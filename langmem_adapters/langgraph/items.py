@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from langmem_adapters.codec import decode, encode
+from langmem_adapters.codec import decode, encode, refuse_sealed
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, LangmemError, SerializationError
 from langmem_adapters.expiry import LINGER, NOTICEABLE
@@ -57,6 +57,7 @@ class StoredItem:
             damage = "it has another format"
         except (SerializationError, AttributeError, TypeError, KeyError):
             damage = "it cannot be read"
+        refuse_sealed(data, "an item of the long-term store")
         _log.warning("the long-term store holds a damaged item: %s", damage)
         return None
 
