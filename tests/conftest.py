@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
@@ -34,6 +35,11 @@ _REDIS = redis_servers()
 _STORES = os.environ.get("LANGMEM_TEST_STORES", "memory,sqlite,redis").split(",")
 _RECORD = os.environ.get("LANGMEM_RECORD") == "1"
 _FOREIGN_SETTINGS = ("LANGCHAIN_", "LANGGRAPH_", "LANGMEM_", "LANGSMITH_", "OPENAI_", "REDIS_URL")
+
+# Days are those of the machine's time zone.
+os.environ["TZ"] = "UTC"
+if hasattr(time, "tzset"):  # not on Windows
+    time.tzset()
 
 # A busy machine is no failure.
 hypothesis.settings.register_profile("langmem", deadline=None)

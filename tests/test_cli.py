@@ -455,11 +455,11 @@ def test_import_locomo(url: str, tmp_path: Path) -> None:
     assert run("recall", "tortoise", "--user", "talk-1", "--url", other).stdout.startswith("There are no memories")
 
 
-def test_a_time_without_a_zone_is_utc_everywhere(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
+def test_a_time_without_a_zone_is_of_this_machine(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "JST-9")
     assert script("import", str(written(tmp_path / "talks.json", LOCOMO)), "--url", url).returncode == 0
-    assert messages(url, "1", "talk-1")[0].created_at == 1_709_287_200.0
-    assert "2024-03-01 19:00" in script("show", "1", "--user", "talk-1", "--url", url).stdout
+    assert messages(url, "1", "talk-1")[0].created_at == 1_709_287_200.0 - 9 * 3600
+    assert "2024-03-01 10:00" in script("show", "1", "--user", "talk-1", "--url", url).stdout
 
 
 def test_import_of_more_than_a_page(url: str, tmp_path: Path) -> None:

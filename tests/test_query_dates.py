@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.indexes import open_index, open_vectors
+from langmem_adapters.language.dates import date_words, spoken_date_words
 from langmem_adapters.language.query_dates import NamedDate, named_date, with_dates
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
@@ -219,3 +220,24 @@ def test_long_queries_are_read_in_no_time(piece: str) -> None:
     named_date(piece * 5_000)
     with_dates(piece * 5_000, NOW)
     assert time.process_time() - start < 1
+
+
+@pytest.fixture
+def in_los_angeles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "PST8PDT,M3.2.0,M11.1.0")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="a process of Windows cannot change its time zone")
+@pytest.mark.usefixtures("in_los_angeles")
+def test_days_are_those_of_who_speaks_of_them() -> None:
+    """In the evening of Los Angeles, UTC has the next day."""
+    sunday, monday = (datetime(2023, 5, day, 20).astimezone().timestamp() for day in (7, 8))
+    assert datetime.fromtimestamp(sunday, tz=timezone.utc).day == 8
+    assert with_dates("What did I plant yesterday?", monday) == "What did I plant yesterday? 2023-05-07"
+    assert date_words(sunday) == "sunday 7 may 2023"
+    assert spoken_date_words("I did it yesterday.", monday) == "sunday 7"
+    assert named_date("2023-05-06").meets(sunday) == 1.0  # the day after, when most is told of it

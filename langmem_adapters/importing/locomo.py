@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 
 from pydantic import BaseModel, ValidationError
 
@@ -25,12 +25,11 @@ class _Turn(BaseModel):
     cap: str | None = None
 
     def message(self, speakers: Sequence[str]) -> Message:
-        at = self.d if self.d.tzinfo else self.d.replace(tzinfo=timezone.utc)
         return Message(
             id=self.id,
             role="user" if self.sp == speakers[0] else "assistant",
             name=self.sp,
-            created_at=at.timestamp(),
+            created_at=self.d.timestamp(),
             content=f"{self.t} [{self.cap}]" if self.cap else self.t,
         )
 

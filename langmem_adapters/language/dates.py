@@ -1,7 +1,7 @@
 """Dates as words: that of a message, and those that it speaks of, as "last Friday" or "two weeks ago".
 
 Words are English, so that a question that names a date finds them; a text in another language speaks of none. Days are
-those of UTC.
+those of this process's time zone, as who is asked "yesterday?" in the evening means a day of theirs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from calendar import monthrange
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, timedelta
 from typing import NamedTuple
 
 __all__ = [
@@ -57,12 +57,12 @@ _BY = {"day before yesterday": -2, "yesterday": -1, "tomorrow": 1, "day after to
 
 
 def day_of(at: float | None) -> date | None:
-    """The day of a Unix time; None, where there is none, or none that a calendar has."""
+    """The day of a Unix time here; None, where there is none, or none that a calendar has."""
     if at is None or not math.isfinite(at):
         return None
     try:
-        return (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=at)).date()
-    except OverflowError:
+        return date.fromtimestamp(at)  # noqa: DTZ012 - a day of this time zone is meant
+    except (OverflowError, OSError, ValueError):  # each platform has its own
         return None
 
 

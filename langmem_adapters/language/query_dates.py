@@ -1,7 +1,7 @@
 """Dates that a query names: "March 4th", "2026-03-04", "am 4. März", and, by the time it is asked, "yesterday".
 
 ISO dates are read in any language, months and "yesterday" in a few. The words of what is found are English, as those of
-a message's own date are, so that a query in any language finds it. Days are those of UTC.
+a message's own date are, so that a query in any language finds it. Days are those of this process's time zone.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def _line(found: Recalled) -> str:
 
 
 def day(found: Recalled) -> str:
-    """The day on which a memory was first said, in UTC; empty, where no calendar has it."""
+    """The day on which a memory was first said; empty, where no calendar has it."""
     days = (day_of(occurrence.created_at) for occurrence in found.memory.occurrences)
     return next((day.isoformat() for day in days if day), "")
 
