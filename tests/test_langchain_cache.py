@@ -864,7 +864,7 @@ def test_c6_a_secret_record_inside_a_message_stays_data(any_store: Store, monkey
 # --- C7: what is not stored, and how entries go -------------------------------------------------------------
 
 
-CUT = ["MALFORMED_RESPONSE", "MODEL_ARMOR", "CONTINUATION", "insufficient_system_resource", "compaction"]
+CUT = ["MALFORMED_RESPONSE", "MODEL_ARMOR", "CONTINUATION", "insufficient_system_resource", "compaction", "sensitive"]
 CUT += ["lengthlength", "STOPMAX_TOKENS", "FinishReason.SAFETYFinishReason.SAFETY"]  # as chunks add up
 
 
@@ -882,6 +882,7 @@ CUT += ["lengthlength", "STOPMAX_TOKENS", "FinishReason.SAFETYFinishReason.SAFET
         ),
         answer("cut", response_metadata={"stop_reason": "pause_turn"}),
         answer("cut", response_metadata={"finish_reason": "MALFORMED_FUNCTION_CALL"}),
+        answer("cut", response_metadata={"finish_reason": "MAX", "normalized_finish_reason": "length"}),
         answer(" \n"),
         answer([{"type": "text", "text": " "}]),
         answer([{"type": "reasoning", "reasoning": "Hm."}]),
@@ -894,7 +895,7 @@ CUT += ["lengthlength", "STOPMAX_TOKENS", "FinishReason.SAFETYFinishReason.SAFET
         answer([{"type": "text", "text": "No."}, {"type": "non_standard", "value": {"type": "refusal"}}]),
         Generation(text=" "),
     ],
-    ids=range(17 + len(CUT)),
+    ids=range(18 + len(CUT)),
 )
 def test_c7_spoiled_answers_are_not_stored(spoiled: Generation) -> None:
     cache = ExperienceCache(store=MemoryStore())

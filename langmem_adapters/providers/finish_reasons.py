@@ -7,16 +7,16 @@ from typing import Any
 
 __all__ = ["field", "is_broken_off", "is_cut", "refuses"]
 
-# As OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock, DeepSeek and Ollama have it.
+# As OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock, DeepSeek, Z.ai, vLLM and Ollama have it.
 _SPOILED = tuple(
     """length max_tokens model_length model_context_window_exceeded error_limit pause_turn timeout user_cancel load
     unload content_filter content_filtered safety image_safety recitation image_recitation language blocklist
     prohibited_content image_prohibited_content spii refusal guardrail_intervened error error_toxic other image_other
     no_image malformed_function_call malformed_model_output malformed_tool_use unexpected_tool_call
     too_many_tool_calls missing_thought_signature incomplete malformed_response model_armor escalation
-    pup_limited_disabled continuation compaction insufficient_system_resource""".split()  # noqa: SIM905 - one line a word, otherwise
+    pup_limited_disabled continuation compaction insufficient_system_resource sensitive abort repetition""".split()  # noqa: SIM905 - one line a word, otherwise
 )
-_REASONS = frozenset({"finish_reason", "stop_reason", "done_reason", "stopReason"})
+_REASONS = frozenset({"finish_reason", "normalized_finish_reason", "stop_reason", "done_reason", "stopReason"})
 _TOLD = (*_REASONS, "refusal", "incomplete_details", "status")
 _ENDING = frozenset({"anthropic", "deepseek", "fireworks", "google_genai", "groq", "mistralai", "openai", "xai"})
 _UNFINISHED = ("cancelled", "failed", "in_progress", "incomplete", "queued")
