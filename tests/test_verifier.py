@@ -107,6 +107,9 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # neither rules nor sets: requests about code, data and formulas. 36 near-misses and 103 paraphrases were served, and
 # the guard of snippets came afterwards. "code-later" is of that hand, in other languages and notations, written before
 # that guard: six near-misses and 37 paraphrases were served, of 13 and 34 without it, and three of the six mended.
+# "domains" is of an eleventh hand that had seen neither rules nor sets: prompts with retrieved texts, agents' scaffolds,
+# support, medicine, law and the like, words that look alike. Four near-misses and 13 paraphrases were served, and the
+# rules of from and to, and of who does it to whom, in other words too, came afterwards.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "most"),
     [
@@ -129,6 +132,7 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("traffic-later-adversarial", 88, 5),
         ("code-adversarial", 320, 1),
         ("code-later-adversarial", 100, 3),
+        ("domains-adversarial", 260, 2),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
@@ -156,6 +160,7 @@ def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
         ("traffic-later-paraphrases", 52, 39),
         ("code-paraphrases", 150, 117),
         ("code-later-paraphrases", 50, 37),
+        ("domains-paraphrases", 130, 13),
     ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(

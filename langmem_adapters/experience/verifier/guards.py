@@ -28,7 +28,7 @@ from langmem_adapters.experience.verifier.guards_small_words import (
     voice,
 )
 from langmem_adapters.experience.verifier.guards_times import tense
-from langmem_adapters.experience.verifier.order import swapped
+from langmem_adapters.experience.verifier.order import opposed, swapped
 from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH, NEGATIONS, OPPOSITES, SOFT, STOP
@@ -121,6 +121,8 @@ def names(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 def order(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Things must not have exchanged their parts: "from A to B" and "from B to A"."""
+    if found := opposed(left, right, alignment):
+        return f"order differs: {found[0]}, {found[1]}"
     alone = len(alignment.only_left) + len(alignment.only_right)
     used = "use" in left.vocabulary ^ right.vocabulary  # to use X for Y is to do Y with X
     compared = "than" in left.words and "than" in right.words

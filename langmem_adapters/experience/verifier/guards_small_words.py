@@ -142,7 +142,7 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
     """
     if (found := _formal(left) ^ _formal(right)) and not left.english and _capitals(left) and _capitals(right):
         return differ("persons", found, ())
-    if not (alignment.only_left or alignment.only_right) and (found := _in_another_case(left, right)):
+    if found := _in_another_case(left, right, alone=bool(alignment.only_left or alignment.only_right)):
         return differ("persons", found, ())
     one, other = _persons(left), _persons(right)
     if one == other:
@@ -264,14 +264,23 @@ def _persons(reading: Reading) -> list[str]:
     return [_PERSONS[word] for word in reading.words if word in _PERSONS]
 
 
-def _in_another_case(left: Reading, right: Reading) -> set[str]:
-    """Who does more of what the one tells, and has more done to him in the other: "she owes me", "I owe her"."""
+def _in_another_case(left: Reading, right: Reading, *, alone: bool) -> set[str]:
+    """Who does more of what the one tells, and has more done to him in the other: "she owes me", "I owe her".
+
+    Where other words differ too, it must be the same that he does.
+    """
     found = set()
     for acts, suffers in _CASES:
         more, less = (left.words.count(word) - right.words.count(word) for word in (acts, suffers))
-        if more * less < 0:
+        does, has_done = (left, right) if more > 0 else (right, left)
+        if more * less < 0 and not (alone and _beside(does, acts, 1).isdisjoint(_beside(has_done, suffers, -1))):
             found |= {acts, suffers}
     return found
+
+
+def _beside(reading: Reading, word: str, step: int) -> set[str]:
+    places = (place + step for place, other in enumerate(reading.words) if other == word)
+    return {reading.stems[place] for place in places if 0 <= place < len(reading.stems)}
 
 
 def _acting(words: frozenset[str]) -> tuple[bool, bool]:

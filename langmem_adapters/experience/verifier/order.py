@@ -12,7 +12,7 @@ from langmem_adapters.experience.verifier.phrases import NAMING
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import COMPOUNDING, LINKS, NEGATIONS, PREPOSITIONS, STOP, UNITS, stem_of
 
-__all__ = ["swapped"]
+__all__ = ["opposed", "swapped"]
 
 _WAYS = {"from": "from", "to": "to", "into": "to", "onto": "to", "than": "than", "before": "before", "after": "after"}
 _listed = str.split  # lists of words read better as text
@@ -56,20 +56,20 @@ _FEW = 2
 
 
 def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
-    """Two words that have changed places or directions, where these matter; None, if there are none.
+    """Two words that have changed places, where these matter; None, if there are none.
 
-    They have, where exchanging them brings back the other's order, or where one comes from what the other goes to. It
-    does not matter where "and", "or" and the like stand between them and nothing that has stayed (to keep A and cancel
-    B is to cancel B and keep A, but not to cancel A and keep B), where each has taken its preposition along ("In Oslo,
-    who …", "Who … in Oslo"), and in "the job of cron" for "the cron job". Nor does it in a long text that is told in
-    other words, unless they are names or numbers, nothing else has moved, or something is turned into something, or
-    compared with it. A text of very many words must keep their order: who hears of two of everything, as of a dose for
-    the morning and another for the evening, is told something else where two have changed places.
+    They have, where exchanging them brings back the other's order, or one has another preposition. It does not matter
+    where "and", "or" and the like stand between them and nothing that has stayed (to keep A and cancel B is to cancel B
+    and keep A, but not to cancel A and keep B), where each has taken its preposition along ("In Oslo, who …", "Who … in
+    Oslo"), and in "the job of cron" for "the cron job". Nor does it in a long text that is told in other words, unless
+    they are names or numbers, nothing else has moved, or something is turned into something, or compared with it. A
+    text of very many words must keep their order: who hears of two of everything, as of a dose for the morning and
+    another for the evening, is told something else where two have changed places.
     """
     pairs = alignment.pairs
     order = [other for _, other, _ in pairs]
     alone = alignment.only_left or alignment.only_right
-    if turned := _turned(left, right, pairs, alone=bool(alone)):
+    if not alone and (turned := _turned(left, right, pairs)):
         return turned
     rising = _longest_rising(order)
     if rising == len(order):
@@ -93,20 +93,23 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
     return None if alone else _exchanged(left, right, pairs) or _turned_round(left, order)
 
 
-def _turned(
-    left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]], *, alone: bool
-) -> tuple[str, str] | None:
-    """What one comes "from" and the other goes "to"; all else the same, any other preposition in another's place."""
+def opposed(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
+    """What one comes "from" and the other goes "to", whatever else is said; None, if there is nothing."""
+    for one, other, _ in alignment.pairs:
+        word, another = left.content[one], right.content[other]
+        ways = _WAYS.get(_preposition(left, word)), _WAYS.get(_preposition(right, another))
+        if ways[0] and ways[1] and ways[0] != ways[1]:
+            return word.text, ways[1]
+    return None
+
+
+def _turned(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]) -> tuple[str, str] | None:
+    """Where all else is the same, a preposition in another's place."""
     for one, other, _ in pairs:
         word, another = left.content[one], right.content[other]
         way, back = _preposition(left, word), _preposition(right, another)
-        if way and back and way != back:
-            ways = _WAYS.get(way), _WAYS.get(back)
-            opposed = None not in ways and ways[0] != ways[1]
-            if opposed or not (alone or _is_either(left, right, word, another, frozenset((way, back)))):
-                return word.text, ways[1] or back
-    if alone:
-        return None
+        if way and back and way != back and not _is_either(left, right, word, another, frozenset((way, back))):
+            return word.text, _WAYS.get(back, back)
     before, behind = _towards(left), _towards(right)
     for governed in sorted(before.keys() & behind.keys()):
         if before[governed] != behind[governed] and frozenset((before[governed], behind[governed])) not in _EITHER:
