@@ -1,7 +1,9 @@
-"""How well a user's own questions find what was said to an assistant: three people, 1,038 messages, 180 questions.
+"""How well a user's own questions find what was said to an assistant, in sets of somebody who had not seen the search.
 
-The set was written by somebody who had not seen the search: facts told in passing, some of which change, two languages,
-slips, "yesterday", "what did you recommend?". What is held here is what was measured, less a little.
+"assistant" is of three people, 1,038 messages and 180 questions: facts told in passing, some of which change, two
+languages, slips, "yesterday", "what did you recommend?". "tongues" is of seven people who speak German, Spanish,
+French, Portuguese, Japanese, Chinese or Russian, 665 messages and 196 questions of the same kinds, with words in other
+forms and parts of compounds. What is held here is what was measured, less a little.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +23,9 @@ from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.stores.memory import MemoryStore
 
-FOLDER = Path(__file__).parent / "assistant"
-
 
 def lines(name: str) -> Iterator[dict[str, Any]]:
-    for line in (FOLDER / name).read_text(encoding="utf-8").splitlines():
+    for line in (Path(__file__).parent / name).read_text(encoding="utf-8").splitlines():
         yield json.loads(line)
 
 
@@ -32,13 +33,13 @@ def at(moment: str) -> float:
     return datetime.fromisoformat(moment).timestamp()
 
 
-@pytest.fixture(scope="module")
-def recall() -> dict[int, float]:
+@cache
+def recall(name: str) -> dict[int, float]:
     """The share of the evidence that is among the first k, by k: 0 stands for the mean of 1 / rank."""
     now = [0.0]
     memories: dict[str, LongTermMemory] = {}
     said: dict[str, str] = {}
-    for chat in lines("chats.jsonl"):
+    for chat in lines(f"{name}/chats.jsonl"):
         user = chat["user"]
         if user not in memories:
             store, index = MemoryStore(), open_index("memory:")
@@ -49,7 +50,7 @@ def recall() -> dict[int, float]:
         said |= {message.id: message.text for message in told}
         memories[user].add(told, session=chat["session"])
     found: dict[int, list[float]] = defaultdict(list)
-    for question in lines("questions.jsonl"):
+    for question in lines(f"{name}/questions.jsonl"):
         now[0] = at(question["at"])
         texts = [one.text for one in memories[question["user"]].search(question["text"], 20)]
         wanted = {said[id_] for id_ in question["evidence"]}
@@ -59,6 +60,10 @@ def recall() -> dict[int, float]:
     return {k: 100 * sum(shares) / len(shares) for k, shares in found.items()}
 
 
-@pytest.mark.parametrize(("k", "least"), [(0, 50.0), (1, 37.0), (5, 65.0), (10, 70.0)])
-def test_what_was_told_an_assistant_is_found(recall: dict[int, float], k: int, least: float) -> None:
-    assert recall[k] >= least
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("assistant", {0: 51.0, 1: 38.0, 5: 66.0, 10: 71.5}), ("tongues", {0: 62.5, 1: 48.0, 5: 77.5, 10: 83.0})],
+)
+def test_what_was_told_an_assistant_is_found(name: str, least: dict[int, float]) -> None:
+    found = recall(name)
+    assert {k: share for k, share in least.items() if found[k] < share} == {}, found

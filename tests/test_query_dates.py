@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.indexes import open_index, open_vectors
-from langmem_adapters.language.dates import date_words, spoken_date_words
+from langmem_adapters.language.dates import date_words
 from langmem_adapters.language.query_dates import NamedDate, named_date, with_dates
+from langmem_adapters.language.spoken_dates import spoken_date_words
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.stores.memory import MemoryStore
@@ -150,6 +151,18 @@ def test_a_meaning_is_asked_for_in_the_words_of_the_query() -> None:
         ("Was it nice last weekend?", "2026-03-07/2026-03-08"),
         ("Le mois dernier ?", "2026-02"),
         ("Где я был в прошлом месяце?", "2026-02"),
+        ("Was haben wir letzten Freitag gekocht?", "2026-03-13"),
+        ("Qu'est-il arrivé vendredi dernier ?", "2026-03-13"),
+        ("¿Qué me dijo el médico el viernes pasado?", "2026-03-13"),
+        ("O que fiz na sexta passada?", "2026-03-13"),
+        ("Che cosa ho fatto venerdì scorso?", "2026-03-13"),
+        ("Что сломалось в прошлую пятницу?", "2026-03-13"),
+        ("上周五我做了什么?", "2026-03-06"),
+        ("先週の金曜日は何をした?", "2026-03-06"),
+        ("지난주 금요일에 뭐 했어?", "2026-03-06"),
+        ("Was war vor zwei Wochen?", "2026-02-23/2026-03-01"),
+        ("Wo war ich im letzten Jahr?", "2025"),
+        ("Was war der letzte Tag?", ""),
         ("What did I say yesterday of May 2025?", ""),
         ("What was I told hier?", ""),
         ("Was ist hier passiert?", ""),

@@ -107,9 +107,9 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # neither rules nor sets: requests about code, data and formulas. 36 near-misses and 103 paraphrases were served, and
 # the guard of snippets came afterwards. "code-later" is of that hand, in other languages and notations, written before
 # that guard: six near-misses and 37 paraphrases were served, of 13 and 34 without it, and three of the six mended.
-# "domains" is of an eleventh hand that had seen neither rules nor sets: prompts with retrieved texts, agents' scaffolds,
-# support, medicine, law and the like, words that look alike. Four near-misses and 13 paraphrases were served, and the
-# rules of from and to, and of who does it to whom, in other words too, came afterwards.
+# "domains" is of an eleventh hand that had seen neither rules nor sets: prompts with retrieved texts, scaffolds of
+# agents, support, medicine, law and the like, words that look alike. Four near-misses and 13 paraphrases were served,
+# and the rules of from and to, and of who does it to whom, in other words too, came afterwards.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "most"),
     [

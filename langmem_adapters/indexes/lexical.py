@@ -23,11 +23,12 @@ from langmem_adapters.indexes.lexical_scores import Corpus, Term, best, weigh
 from langmem_adapters.indexes.lexical_turns import evidence, within
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes, to_text
 from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze, only_parts
-from langmem_adapters.language.dates import date_words, spoken_date_words
+from langmem_adapters.language.dates import date_words
 from langmem_adapters.language.features import ANSWER, marks, named
 from langmem_adapters.language.little_words import little_words
 from langmem_adapters.language.query_dates import apart
 from langmem_adapters.language.respelling import respelt
+from langmem_adapters.language.spoken_dates import spoken_date_words
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Evidence, Position
 from langmem_adapters.sharing import Shared

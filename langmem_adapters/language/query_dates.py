@@ -13,7 +13,8 @@ from datetime import date, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-from langmem_adapters.language.dates import ISO_DATE, MONTHS, QUOTED, Span, day_of, span, spoken
+from langmem_adapters.language.dates import ISO_DATE, MONTHS, day_of, span
+from langmem_adapters.language.spoken_dates import QUOTED, spoken
 
 __all__ = ["NamedDate", "apart", "named_date", "with_dates"]
 
@@ -39,24 +40,8 @@ _MONTH_OF = {
 }
 _OTHERWISE = frozenset(_listed("may march mar mars mai mei mayo jan jun sep dec"))  # mean a month in few places
 _BEFORE_A_MONTH = frozenset(_listed("in of since until till by during last next this early late im en au em nel"))
-_DAYS_FROM_NOW = {
-    "today": 0,
-    "tonight": 0,
-    **dict.fromkeys(_listed("gestern ayer ieri ontem gisteren вчера"), -1),
-    **dict.fromkeys(_listed("vorgestern anteayer eergisteren позавчера"), -2),
-    **dict.fromkeys(_listed("demain domani amanhã завтра"), 1),
-}
-_RELATIVE = frozenset((*_DAYS_FROM_NOW, *_listed("ago now last this next day yesterday tomorrow hier"))).union(
-    _listed("letzte letzten mois semaine semana mes mese settimana vorige")
-)
-_OF_THE_DAY = frozenset(_listed("morning afternoon evening"))
+_TODAY = re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b")
 _PAST = frozenset(_listed("been did had happened said told was were"))
-_FRENCH = frozenset(_listed("ai as avons avez ont était avait"))  # "hier" is "here" in German and Dutch
-_UNSPACED = {"昨日": -1, "昨天": -1, "明日": 1, "明天": 1, "어제": -1, "내일": 1}
-_LAST = re.compile(
-    r"\b(?:letzten? (?:(woche)|monat)|(?:(semaine)|mois) derni(?:ère|er)|(?:(semana)|mes|mês) pass?ad[ao]|"
-    r"(?:(settimana)|mese) scors[ao]|vorige (?:(week)|maand)|прошл(?:ой (неделе)|ом месяце))\b"
-)
 _IN_FIGURES = re.compile(rf"{ISO_DATE}(?:/{ISO_DATE})?|\b(\d\d?)\.\s?(\d\d?)\.((?:19|20)\d\d)\b")
 _EAST_ASIAN = re.compile(r"(?:((?:19|20)\d\d)\s?[年년]\s?)?(\d\d?)\s?[月월](?:\s?(\d\d?)\s?[日号일])?")
 _QUESTION = re.compile(r"[^.!?\u061f\uff1f\u3002]*[?\u061f\uff1f]")
@@ -128,33 +113,14 @@ def with_dates(query: str, now: float) -> str:
     'What did I do yesterday? 2023-05-07'
     """
     today = day_of(now)
-    said = query.lower()
-    if today is None or len(query) > _LONGEST or (_RELATIVE.isdisjoint(_WORD.findall(said)) and said.isascii()):
+    if today is None or len(query) > _LONGEST or named_date(query):
         return query
-    if named_date(query):
-        return query
-    said = QUOTED.sub(" ", said)
+    said = QUOTED.sub(" ", query.lower().replace("\u2019", "'"))
     said = " ".join(_QUESTION.findall(said)) or said
-    found = next(spoken(said, today), None) or _spoken_elsewhere(said, today)
+    found = next(spoken(said, today), None) or (span(today, "day", 0) if _TODAY.search(said) else None)
     if found is None or (found.first <= today <= found.last and _PAST.isdisjoint(_WORD.findall(said))):
         return query
     return f"{query} {found.iso()}"
-
-
-def _spoken_elsewhere(query: str, today: date) -> Span | None:
-    """What is said of today, and what is spoken of in other languages than English."""
-    words = _WORD.findall(query.replace("\u2019", "'"))
-    by = next((_DAYS_FROM_NOW[word] for word in words if word in _DAYS_FROM_NOW), None)
-    if by is None and any(f"this {part}" in query for part in _OF_THE_DAY):
-        by = 0
-    if by is None and "hier" in words and not _FRENCH.isdisjoint(re.split(r"[\W_]+", query)):
-        by = -1
-    if by is None:
-        by = next((by for word, by in _UNSPACED.items() if word in query), None)
-    if by is not None:
-        return span(today, "day", by)
-    last = _LAST.search(query)
-    return span(today, "week" if any(last.groups()) else "month", -1) if last else None
 
 
 def _in_figures(query: str) -> NamedDate | None:

@@ -1,0 +1,230 @@
+"""Dates that lie so far from a day, in other large languages: "letzten Freitag", "il y a deux semaines", "上周五"."""
+
+# ruff: noqa: RUF001 - Cyrillic letters are meant
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from langmem_adapters.language.dates import DAYS
+
+__all__ = ["spoken_abroad"]
+
+_listed = str.split  # lists of words read better as text
+
+
+class _Language(NamedTuple):
+    """A language with spaces between its words, whose lists are of patterns; an underscore is a space in one."""
+
+    days: str
+    """Monday and the other days of the week."""
+    units: str
+    """Day, week, weekend, month and year."""
+    numbers: str
+    """One, two and so on, up to twelve."""
+    last: str
+    """What says that a unit was before, as "last #" and "# passed"; several have commas between."""
+    next: str
+    ago: str
+    """The same of a number with a unit, as "before #" and "# ago"."""
+    later: str
+    from_now: dict[str, int]
+    """Days with names of their own, and how many days off they are; the longer names first."""
+
+
+_LANGUAGES = (
+    _Language(  # German
+        "montag dienstag mittwoch donnerstag freitag (?:samstag|sonnabend) sonntag",
+        "tag(?:en?)? wochen? wochenende monat(?:en?)? jahr(?:en?)?",
+        "ein(?:e[mnr]?)? zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
+        "letzte[mnrs]? #, vorige[mnrs]? #, vergangene[mnrs]? #",
+        "nächste[mnrs]? #, kommende[mnrs]? #",
+        "vor #",
+        "",
+        {"vorgestern": -2, "gestern": -1, "übermorgen": 2},
+    ),
+    _Language(  # French
+        "lundi mardi mercredi jeudi vendredi samedi dimanche",
+        "jours? semaines? week-?end mois an(?:née)?s?",
+        "une? deux trois quatre cinq six sept huit neuf dix onze douze",
+        "# derni(?:er|ère), # passée?",
+        "# prochaine?",
+        "il y a #",
+        "dans #",
+        {"avant-hier": -2, "après-demain": 2, "demain": 1},
+    ),
+    _Language(  # Spanish
+        "lunes martes mi[ée]rcoles jueves viernes s[áa]bado domingo",
+        "d[íi]as? semanas? fin_de_semana mes(?:es)? años?",
+        "un[ao]? dos tres cuatro cinco seis siete ocho nueve diez once doce",
+        "# pasad[ao], pasad[ao] #",
+        "próxim[ao] #, proxim[ao] #, # próxim[ao], # que viene",
+        "hace #",
+        "dentro de #",
+        {"pasado mañana": 2, "anteayer": -2, "ayer": -1},
+    ),
+    _Language(  # Portuguese
+        "segunda(?:-feira)? terça(?:-feira)? quarta(?:-feira)? quinta(?:-feira)? sexta(?:-feira)? s[áa]bado domingo",
+        "dias? semanas? (?:fim|final)_de_semana m[êe]s(?:es)? anos?",
+        "uma? d(?:oi|ua)s três quatro cinco seis sete oito nove dez onze doze",
+        "# passad[ao]",
+        "próxim[ao] #, proxim[ao] #, # que vem",
+        "há #, # atrás",
+        "daqui a #",
+        {"depois de amanhã": 2, "anteontem": -2, "ontem": -1, "amanhã": 1},
+    ),
+    _Language(  # Italian
+        "luned[ìi] marted[ìi] mercoled[ìi] gioved[ìi] venerd[ìi] sabato domenica",
+        "giorn[io] settiman[ae] (?:fine_settimana|weekend) mes[ei] ann[io]",
+        "un[ao]? due tre quattro cinque sei sette otto nove dieci undici dodici",
+        "# scors[ao], # passat[ao]",
+        "prossim[ao] #, # prossim[ao]",
+        "# fa",
+        "fra #, tra #",
+        {"altro ieri": -2, "ieri": -1, "dopodomani": 2, "domani": 1},
+    ),
+    _Language(  # Dutch
+        "maandag dinsdag woensdag donderdag vrijdag zaterdag zondag",
+        "dag(?:en)? we(?:ek|ken) weekend maand(?:en)? ja(?:ar|ren)",
+        "een twee drie vier vijf zes zeven acht negen tien elf twaalf",
+        "vorige? #, afgelopen #",
+        "volgende? #, komende? #",
+        "# geleden",
+        "",
+        {"eergisteren": -2, "gisteren": -1, "overmorgen": 2},
+    ),
+    _Language(  # Russian
+        "понедельник вторник сред[ау] четверг пятниц[ау] суббот[ау] воскресенье",
+        "(?:день|дня|дней) недел[яюеиь] выходны[ех] месяц(?:а|е|ев)? (?:год[ауе]?|лет)",
+        "од(?:ин|ну) дв[ае] три четыре пять шесть семь восемь девять десять одиннадцать двенадцать",
+        "прошл(?:ый|ую|ой|ом|ое|ые|ых) #",
+        "следующ(?:ий|ую|ей|ем|ее|ие|их) #",
+        "# назад",
+        "через #",
+        {"позавчера": -2, "послезавтра": 2, "вчера": -1, "завтра": 1},
+    ),
+)
+_ALONE = frozenset(_listed("неделю месяц год"))  # of these, one is meant where no number stands
+_HIER = frozenset(_listed("ai as avons avez ont était avait"))
+"""What tells the French "yesterday" from the "here" of German and Dutch."""
+_STARTS = 5  # letters
+
+# --- languages without spaces between words, and Korean
+
+_WEEKS = tuple(  # last or next, weekend, weekday, month
+    re.compile(pattern)
+    for pattern in (
+        "(?<!马)([上下])(?:[个個]?(?:星期|周|週|礼拜|禮拜)(?:(末)|([一二三四五六日天])(?![个個次天年月起直共]))?|[个個](月))",
+        "(先|来|來)(?:週(?:(末)|の?([月火水木金土日])曜)?|(月))",
+        "(지난|다음) ?(?:주(?:(말)| ?([월화수목금토일])요일)?|(달))",
+    )
+)
+_LAST = frozenset(_listed("上 先 지난"))
+_WEEKDAYS = {
+    name: n for names in ("一二三四五六日", "월화수목금토일", "月火水木金土日") for n, name in enumerate(names)
+}
+_WEEKDAYS["天"] = _WEEKDAYS["日"]
+_AGO = re.compile(
+    r"(?<!\d)(\d\d?|[一二两兩三四五六七八九十한두세네]) ?(?:(天|日|일)|(周|週間?|[个個]?(?:星期|礼拜|禮拜)|주일?)|"
+    "([个個かヶヵカケ]月|달|개월)|(年|년)) ?(?:[之以])?(前|后|後|전|후)"
+)
+_LATER = frozenset(_listed("后 後 후"))
+_COUNTS = {name: n for names in (" 一二三四五六七八九十", " 한두세네", "  两", "  兩") for n, name in enumerate(names)}
+_NAMED = {
+    name: by
+    for by, names in {
+        -2: "一昨日 おととい 前天 그저께 그제",
+        -1: "昨日 昨天 きのう 어제",
+        1: "明日 明天 내일",
+        2: "明後日 あさって 后天 後天 모레",
+    }.items()
+    for name in _listed(names)
+}
+_YEARS = {"去年": -1, "昨年": -1, "작년": -1, "明年": 1, "来年": 1, "내년": 1}
+
+
+def spoken_abroad(text: str) -> Iterator[tuple[str, int]]:
+    """The units of time that a text in lower case names, and how many of them lie between its date and each."""
+    words = set(_WORD.findall(text))
+    starts = {word[:_STARTS] for word in words}
+    for reader in _readers():
+        if not reader.starts.isdisjoint(starts):
+            yield from reader.spoken(text)
+    if "hier" in words and not _HIER.isdisjoint(re.split(r"[\W_]+", text)):
+        yield "day", -1
+    if not text.isascii():
+        yield from _in_east_asia(text)
+
+
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+class _Reader:
+    """Reads texts of one language."""
+
+    def __init__(self, language: _Language) -> None:
+        names = (*DAYS, "day", "week", "weekend", "month", "year")
+        written = [words.replace("_", " ") for words in _listed(f"{language.days} {language.units}")]
+        self._units = [(re.compile(words), name) for words, name in zip(written, names, strict=True)]
+        self._numbers = [re.compile(words) for words in _listed(language.numbers)]
+        number = rf"(?:(\d\d?|{'|'.join(_listed(language.numbers))}) )?"
+        unit, counted = (f"({'|'.join(words)})" for words in ([*written[:7], *written[8:]], written[7:]))  # no last day
+        ways = (
+            (-1, language.last, unit),
+            (1, language.next, unit),
+            (-1, language.ago, number + counted),
+            (1, language.later, number + counted),
+        )
+        self._ways = [
+            (
+                way,
+                number in meant,
+                re.compile("|".join(rf"\b{one.replace('#', meant)}\b" for one in listed.split(", "))),
+            )
+            for way, listed, meant in ways
+            if listed
+        ]
+        self._days = re.compile(rf"\b(?:{'|'.join(language.from_now)})\b")
+        self._from_now = language.from_now
+        phrases = [phrase for _, listed, _ in ways if listed for phrase in listed.split(", ")]
+        self.starts = {max(_WORD.findall(phrase), key=len)[:_STARTS] for phrase in (*phrases, *language.from_now)}
+        """How one of the words begins without which a text names no such date."""
+
+    def spoken(self, text: str) -> Iterator[tuple[str, int]]:
+        """As :func:`spoken_abroad`."""
+        for way, is_counted, pattern in self._ways:
+            for found in pattern.finditer(text):
+                *number, unit = filter(None, found.groups())
+                if number or not is_counted or unit in _ALONE:
+                    yield self._name(unit), way * self._count(*number)
+        for found in self._days.finditer(text):
+            yield "day", self._from_now[found[0]]
+
+    def _name(self, unit: str) -> str:
+        return next(name for words, name in self._units if words.fullmatch(unit))
+
+    def _count(self, number: str = "1") -> int:
+        if number.isdecimal():
+            return int(number)
+        return next(n for n, words in enumerate(self._numbers, 1) if words.fullmatch(number))
+
+
+@lru_cache(maxsize=1)
+def _readers() -> tuple[_Reader, ...]:
+    return tuple(map(_Reader, _LANGUAGES))
+
+
+def _in_east_asia(text: str) -> Iterator[tuple[str, int]]:
+    for pattern in _WEEKS:
+        for which, weekend, weekday, month in pattern.findall(text):
+            unit = f"week {DAYS[_WEEKDAYS[weekday]]}" if weekday else "weekend" if weekend else month and "month"
+            yield unit or "week", -1 if which in _LAST else 1
+    for number, *units, way in _AGO.findall(text):
+        unit = next(name for name, found in zip(("day", "week", "month", "year"), units, strict=True) if found)
+        count = _COUNTS[number] if number in _COUNTS else int(number)
+        yield unit, count if way in _LATER else -count
+    for unit, known in (("day", _NAMED), ("year", _YEARS)):
+        if name := next((name for name in known if name in text), None):
+            yield unit, known[name]

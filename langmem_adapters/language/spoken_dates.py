@@ -1,0 +1,78 @@
+"""Dates that a text speaks of: in figures, or by how far they lie from its own, as "last Friday", "two weeks ago"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import date
+
+from langmem_adapters.language.dates import DAYS, ISO_DATE, Span, day_of, day_words, span
+from langmem_adapters.language.dates_abroad import spoken_abroad
+
+__all__ = ["QUOTED", "spoken", "spoken_date_words"]
+
+_ISO = re.compile(ISO_DATE)
+_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
+QUOTED = re.compile(
+    '"[^"\\n]*"|\u201c[^\u201c\u201d\\n]*\u201d|\u00ab[^\u00ab\u00bb\\n]*\u00bb|^[ \\t]*>.*$', re.MULTILINE
+)
+"""What others said, on a day of their own: between quotation marks, or in lines that a mail quotes."""
+
+_COUNTED = re.compile(rf"\b(a|{'|'.join(_NUMBERS[1:])}|\d\d?) (day|night|week|weekend|month|year)s? (ago|from now)\b")
+# What stands before the end of a longer number: "twenty two", "half a year", "a year and two weeks".
+_LONGER = re.compile(
+    r"(?:-|\d[.,/]|\b(?:(?:hundred|(?:week|month|year)s?) and|hundred|half|of"
+    r"|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety) )\Z"
+)
+_LONGEST = len("hundred and ")
+_BESIDE = re.compile(  # but not "the next day" of a story, nor "last week of May"
+    rf"\b(?<!\bthe )(last|this|next) (night|week|weekend|month|year|{'|'.join(DAYS)})\b(?! of\b)"
+    r"|\b(day before yesterday|yesterday|tomorrow|day after tomorrow)\b"
+)
+_BY = {"day before yesterday": -2, "yesterday": -1, "tomorrow": 1, "day after tomorrow": 2}
+
+
+def spoken_date_words(text: str, at: float | None) -> str:
+    """The words that a text's own date does not have, of the dates it names by how far they lie from that date.
+
+    A day gives all its words; a week, whose days are not known, its months and years; a month and a year give
+    themselves. What is quoted was said on another day, and gives nothing. Dates in figures, as ISO 8601 writes them,
+    give their words whatever the date is.
+
+    >>> spoken_date_words("I saw him two months ago, and yesterday.", at=1683547200.0)  # Monday, 8 May 2023
+    'march sunday 7'
+    """
+    said = day_of(at)
+    words: dict[str, None] = {}
+    for found in (*_in_figures(text), *(spoken(text, said) if said else ())):
+        words |= dict.fromkeys(found.words())
+    own = day_words(said) if said else []
+    return " ".join(word for word in words if word not in own)
+
+
+def _in_figures(text: str) -> Iterator[Span]:
+    for year, month, day in _ISO.findall(text):
+        with suppress(ValueError):  # there is no such day
+            first = date(int(year), int(month), int(day or 1))
+            yield Span("day" if day else "month", first, first)
+
+
+def spoken(text: str, said: date) -> Iterator[Span]:
+    """The dates that a text names by how far they lie from the day on which it is said."""
+    text = " ".join(QUOTED.sub(" . ", text).lower().split())
+    for unit, by in (*_in_english(text), *spoken_abroad(text)):
+        with suppress(OverflowError, ValueError):  # before the year 1, or after 9999
+            yield span(said, unit, by)
+
+
+def _in_english(text: str) -> Iterator[tuple[str, int]]:
+    """The units of time that a text names, and how many of them lie between its date and each."""
+    for found in _COUNTED.finditer(text):
+        number, unit, way = found.groups()
+        if _LONGER.search(text, max(0, found.start() - _LONGEST), found.start()):
+            continue
+        count = int(number) if number.isdecimal() else 1 if number == "a" else _NUMBERS.index(number)
+        yield unit, -count if way == "ago" else count
+    for which, unit, day in _BESIDE.findall(text):
+        yield ("day", _BY[day]) if day else (unit, ("last", "this", "next").index(which) - 1)
