@@ -253,8 +253,10 @@ def unload(shell: Any) -> None:
 
 
 def _words(line: str) -> list[str]:
+    lexer = shlex.shlex(line, posix=True)
+    lexer.whitespace_split, lexer.commenters, lexer.escape = True, "", ""  # a backslash stands in paths of Windows
     try:
-        return shlex.split(line)
+        return list(lexer)
     except ValueError:
         raise ConfigurationError("%langmem: a quotation mark is not closed") from None
 

@@ -18,6 +18,7 @@ from langmem_adapters.erasure import Report, delete_user_flow
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.expiry import Refresh
+from langmem_adapters.files.places import at_home
 from langmem_adapters.files.urls import URL_VARIABLES, default_url
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import shared_vectors
@@ -101,7 +102,7 @@ class Settings(BaseModel):
 
         Raises ConfigurationError, naming the setting that is wrong, and MissingDependency.
         """
-        document = read_document(Path(path).expanduser())
+        document = read_document(at_home(path))
         cls(**given)  # so that what is wrong from here on is wrong in the file
         try:
             theirs = Config2.model_validate(document).settings()

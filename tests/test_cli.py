@@ -194,9 +194,11 @@ def test_eval(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     LongTermMemory(ada.store, open_index(url), user="ada", weights=json.loads(weights.read_text()))
     assert "line 1" in fails("eval", written(tmp_path / "wrong.jsonl", "{"), "--url", url, "--user", "ada")
     assert "--fit" in fails("eval", file, "--url", url, "--user", "ada", "--save", tmp_path / "none.json")
-    own = tmp_path / "memory.db"
-    said = fails("eval", file, "--url", url, "--user", "ada", "--fit", "--save", own)
-    assert said == f"{own} is the store itself: give the weights a file of its own"
+    own, name = tmp_path / "memory.db", tmp_path / "name.db"
+    name.hardlink_to(own)
+    for path in (own, name):
+        said = fails("eval", file, "--url", url, "--user", "ada", "--fit", "--save", path)
+        assert said == f"{path} is the store itself: give the weights a file of its own"
     assert ada.count() == 2
 
 
@@ -329,7 +331,8 @@ def test_export_of_one_session(url: str, ada: BrainMemory) -> None:
 
 def test_an_export_does_not_take_the_place_of_its_store(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "memory.db")
-    for name in ("memory.db", "link.db"):
+    (tmp_path / "name.db").hardlink_to(tmp_path / "memory.db")  # as MEMORY.DB is one, where case makes no difference
+    for name in ("memory.db", "link.db", "name.db"):
         said = fails("export", "--output", tmp_path / name, "--url", url, "--user", "ada")
         assert said == f"{tmp_path / name} is the store itself: give the export a file of its own"
     assert ada.count() == 2
@@ -880,7 +883,9 @@ def test_migrate(url: str, ada: BrainMemory, redis_server: RedisServer, tmp_path
 def test_migrate_refuses(url: str, ada: BrainMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ada.count() == 2
     monkeypatch.chdir(tmp_path)
-    assert "into itself" in fails("migrate", url, "sqlite:///memory.db")
+    (tmp_path / "name.db").hardlink_to(tmp_path / "memory.db")
+    for name in ("memory.db", "name.db"):
+        assert "into itself" in fails("migrate", url, f"sqlite:///{name}")
     assert "there is no file" in fails("migrate", "sqlite:///absent.db", url)
     assert "hidden-password" not in fails("migrate", url, REFUSED)
     assert "is forgotten when the command ends" in fails("migrate", url, "memory:")

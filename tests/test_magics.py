@@ -150,6 +150,16 @@ def test_a_url_may_be_a_variable_and_may_have_spaces(notebook: Notebook, tmp_pat
     assert "two words.db" in repr(notebook.run(f"%langmem on 'sqlite:///{tmp_path}/two words.db'"))
 
 
+@pytest.mark.parametrize("quoted", [False, True])
+def test_a_url_may_have_backslashes_as_paths_of_windows_have_them(
+    notebook: Notebook, tmp_path: Path, quoted: bool
+) -> None:
+    url = rf"sqlite:///{tmp_path}/Users\ada\#1.db"
+    notebook.run(f'%langmem on "{url}"' if quoted else f"%langmem on {url}")
+    notebook.run("model.invoke('Where?')")
+    assert [path.name for path in tmp_path.glob("*.db")] == [r"Users\ada\#1.db"]
+
+
 def test_loading_again_and_unloading(notebook: Notebook, url: str) -> None:
     langmem_adapters.load_ipython_extension(notebook.shell)
     notebook.run("%load_ext langmem_adapters")

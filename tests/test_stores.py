@@ -408,6 +408,7 @@ def test_a_files_url_is_its_name_whatever_that_holds(
         ("sqlite:///x.db?timeout=inf", "not 'inf'"),
         ("sqlite:///x.db?timeout=-1", "not '-1'"),
         ("sqlite:///x.db?synchronous=off", "not 'off'"),
+        ("sqlite:///~nobody-here/x.db", "^~nobody-here/x.db begins with ~, and whose home that is cannot be told"),
     ],
 )
 def test_a_wrong_url_is_one_clear_sentence(url: str, sentence: str) -> None:

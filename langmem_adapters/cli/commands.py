@@ -24,6 +24,7 @@ __all__ = [
     "check_not_encrypted",
     "existing_settings",
     "file_of_settings",
+    "is_file_of",
     "settings_for",
 ]
 
@@ -87,3 +88,9 @@ def check_not_encrypted(settings: Settings) -> None:
 def file_of_settings(settings: Settings) -> Path | None:
     """The file of an SQLite store."""
     return file_of(settings.url)[0] if settings.url.startswith("sqlite:") else None
+
+
+def is_file_of(settings: Settings, path: Path | None) -> bool:
+    """Whether the file of an SQLite store lies at this path, too: by a link, or where ``A.db`` is ``a.db``."""
+    own = file_of_settings(settings)
+    return own is not None and path is not None and own.exists() and path.exists() and own.samefile(path)

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from langmem_adapters.cli.commands import file_of_settings
+from langmem_adapters.cli.commands import is_file_of
 from langmem_adapters.cli.terminal import progress
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.settings import Settings
@@ -17,8 +17,7 @@ __all__ = ["check_output", "replace_file"]
 
 def check_output(settings: Settings, path: Path | None, what: str) -> None:
     """Raise ConfigurationError where the store itself would be replaced."""
-    own = file_of_settings(settings)
-    if path is not None and own is not None and path.resolve() == own.resolve():
+    if is_file_of(settings, path):
         raise ConfigurationError(f"{path} is the store itself: give {what} a file of its own")
 
 

@@ -12,7 +12,16 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 
-from langmem_adapters.cli.commands import Json, Tenant, Url, User, existing_settings, file_of_settings, settings_for
+from langmem_adapters.cli.commands import (
+    Json,
+    Tenant,
+    Url,
+    User,
+    existing_settings,
+    file_of_settings,
+    is_file_of,
+    settings_for,
+)
 from langmem_adapters.cli.terminal import ERR, OUT, figures, findings, frame, one_line, progress, say, tell
 from langmem_adapters.errors import ConfigurationError, StoreError
 from langmem_adapters.files.scrubbing import files_of
@@ -194,7 +203,7 @@ def migrate(
     Exit code 1, if writers kept changing the source: stop them, and run it again.
     """
     source, target = existing_settings(from_url, None), settings_for(to_url, None)
-    if _place(source) == _place(target):
+    if source.url == target.url or is_file_of(source, file_of_settings(target)):
         raise ConfigurationError("a store cannot be migrated into itself: give two different URLs")
     with progress() as bar:
         name = fingerprint(repr(bare(source.store)))
@@ -207,11 +216,6 @@ def migrate(
         tell(migrated._asdict(), f"{said} are the same in both; {migrated.copied:,} were copied now.", as_json=as_json)
     if differing:
         raise typer.Exit(1)
-
-
-def _place(settings: Settings) -> object:
-    path = file_of_settings(settings)
-    return settings.url if path is None else path.resolve()
 
 
 @upkeep.command()

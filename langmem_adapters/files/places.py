@@ -17,7 +17,17 @@ from typing import Any, TypeAlias
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
 
-__all__ = ["IN_MEMORY", "Connection", "Place", "absolute", "clearing", "explained", "is_missing", "why_not_opened"]
+__all__ = [
+    "IN_MEMORY",
+    "Connection",
+    "Place",
+    "absolute",
+    "at_home",
+    "clearing",
+    "explained",
+    "is_missing",
+    "why_not_opened",
+]
 
 IN_MEMORY = ":memory:"
 """The path of no file, as SQLite has it."""
@@ -53,6 +63,16 @@ def absolute(path: Path) -> str:
     except FileNotFoundError as error:
         raise ConfigurationError(
             f"{path} is nowhere, as the folder in which this process works was removed: give a path from the root"
+        ) from error
+
+
+def at_home(path: str | Path) -> Path:
+    """The path, with somebody's home in the place of its ``~``."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigurationError(
+            f"{path} begins with ~, and whose home that is cannot be told here: give the path from the root"
         ) from error
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.files.places import IN_MEMORY
+from langmem_adapters.files.places import IN_MEMORY, at_home
 
 __all__ = ["URL_VARIABLES", "database_of", "default_url", "file_of"]
 
@@ -30,7 +30,7 @@ def file_of(url: str) -> tuple[Path, dict[str, str]]:
         raise ConfigurationError(
             'a file\'s URL is "sqlite:///relative.db" or "sqlite:////absolute.db"; for no file, use "memory:"'
         )
-    return Path(path).expanduser(), dict(parse_qsl(query, keep_blank_values=True))
+    return at_home(path), dict(parse_qsl(query, keep_blank_values=True))
 
 
 def database_of(url: str) -> str:

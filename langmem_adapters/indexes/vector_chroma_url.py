@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.files.places import absolute
+from langmem_adapters.files.places import absolute, at_home
 
 __all__ = ["FORMS", "folder_of", "server_of"]
 
@@ -21,7 +20,7 @@ def folder_of(url: str) -> str:
     path = unquote(parts.path[1:])
     if parts.netloc or not path or parts.query:
         raise ConfigurationError(f"Chroma's URL is {FORMS}")
-    return absolute(Path(path).expanduser())
+    return absolute(at_home(path))
 
 
 def server_of(url: str) -> tuple[str, int, bool]:
