@@ -18,6 +18,8 @@ import pytest
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.places import Connection, Place, clearing, explained, why_not_opened
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.stores import open_store
 from langmem_adapters.stores.sqlite import SQLiteStore
 
 _SCHEMA = ["CREATE TABLE t (x TEXT UNIQUE)"]
@@ -336,6 +338,29 @@ def test_a_full_disk_and_a_file_that_may_only_be_read_are_said_with_what_to_do(t
     database.close()
 
 
+@pytest.mark.parametrize(("synchronous", "level", "to_the_disk"), [("normal", 1, 0), ("FULL", 2, 1)])
+def test_what_survives_a_power_cut_is_brought_to_the_disk_itself(
+    tmp_path: Path, synchronous: str, level: int, to_the_disk: int
+) -> None:
+    database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t", synchronous=synchronous)
+    assert database.look("PRAGMA synchronous", ()) == [(level,)]
+    assert database.look("PRAGMA fullfsync", ()) == [(to_the_disk,)]  # which macOS asks for, and others ignore
+    database.close()
+
+
+def test_an_sqlite_that_is_too_old_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 23, 1))
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.23.1")
+    for make in (lambda: open_store("sqlite:///t.db"), lambda: LexicalIndex(":memory:")):
+        with pytest.raises(ConfigurationError, match=r"SQLite 3\.24 or newer is needed, and this Python has 3\.23\.1"):
+            make()
+
+
+def test_an_sqlite_without_json_is_told_in_a_sentence(database: Database) -> None:
+    with pytest.raises(StoreError, match="the SQLite of this Python has no JSON functions: use a Python with"):
+        database.look("SELECT value FROM json_each_that_is_missing(?)", ("[]",))
+
+
 def test_a_file_system_without_locks_is_said_with_what_to_do() -> None:
     assert explained("locking protocol").endswith(": put it on a disk of this machine")  # as SQLite says of NFS
 
@@ -404,8 +429,12 @@ def test_too_many_open_files_are_told_apart(tmp_path: Path, free: int) -> None:
     database.close()
 
 
-def test_a_damaged_file_that_another_has_made_anew_is_not_removed_a_second_time(tmp_path: Path) -> None:
-    damaged = sqlite3.DatabaseError("database disk image is malformed")
+# As SQLite says of the same damage: 3.40, 3.31 and 3.24.
+@pytest.mark.parametrize(
+    "said", ["database disk image is malformed", "string or blob too big", "unsupported file format"]
+)
+def test_a_damaged_file_that_another_has_made_anew_is_not_removed_a_second_time(tmp_path: Path, said: str) -> None:
+    damaged = sqlite3.DatabaseError(said)
     place = Place(str(tmp_path / "index.db"))
     Path(place.path).write_bytes(b"damaged")
     closed: list[str] = []
@@ -417,6 +446,19 @@ def test_a_damaged_file_that_another_has_made_anew_is_not_removed_a_second_time(
         raise StoreError("damaged") from damaged
     assert closed == ["first"]
     assert Path(place.path).read_bytes() == b"new"
+
+
+def test_a_damaged_file_that_cannot_be_removed_is_told_in_a_sentence(tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "index.db"))
+    Path(place.path).write_bytes(b"damaged")
+    Path(f"{place.path}-wal").mkdir()  # which is refused as Windows refuses to remove what is open
+    with (
+        pytest.raises(
+            StoreUnavailable, match=r"index\.db is damaged, and cannot be removed \(.+\): end whatever has it"
+        ),
+        clearing(place, lambda: None, disposable=True),
+    ):
+        raise StoreError("damaged") from sqlite3.DatabaseError("database disk image is malformed")
 
 
 def test_the_log_that_grew_beside_a_long_reader_is_given_back_to_the_disk(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from langmem_adapters.concurrency import forks
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock, let_go
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
-from langmem_adapters.files.places import Connection, Place, clearing, explained, why_not_opened
+from langmem_adapters.files.places import Connection, Place, check_version, clearing, explained, why_not_opened
 
 __all__ = ["Database"]
 
@@ -57,6 +57,7 @@ class Database:
         fails_fast: bool = False,
         disposable: bool = False,
     ) -> None:
+        check_version()
         if synchronous.lower() not in {"normal", "full"}:
             raise ConfigurationError(f'synchronous is "normal" or "full", not {synchronous!r}')
         self.path = str(path)
@@ -224,6 +225,8 @@ class Database:
             if self.place.in_memory or not self._ready:
                 self._prepare(connection)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
+            if self._synchronous == "full":
+                connection.execute("PRAGMA fullfsync=1")  # else macOS leaves it in the cache of the disk
             connection.execute(f"PRAGMA journal_size_limit={_SPARE}")
             if self._breaker is not None:
                 connection.execute("PRAGMA busy_timeout=1")  # from here on, the waiting is done in _begin

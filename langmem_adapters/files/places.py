@@ -23,6 +23,7 @@ __all__ = [
     "Place",
     "absolute",
     "at_home",
+    "check_version",
     "clearing",
     "explained",
     "is_missing",
@@ -33,11 +34,13 @@ IN_MEMORY = ":memory:"
 """The path of no file, as SQLite has it."""
 
 _DESCRIPTORS = 4  # that SQLite opens at once: the file, its -wal, its -shm, and one to spare
-_DAMAGED = ("malformed", "not a database")
+_DAMAGED = ("malformed", "not a database", "unsupported file format", "too big")  # the latter in SQLite up to 3.31
+_OLDEST = (3, 24)  # else there is no ON CONFLICT DO UPDATE
 _SENTENCES = (
     ("is full", " is on a disk that is full: make room there"),
     ("readonly", " may only be read: give this process the right to write to it and its folder"),
     ("not a database", " is not an SQLite database"),
+    ("json_each", ": the SQLite of this Python has no JSON functions: use a Python with SQLite 3.38 or newer"),
     ("locking protocol", " cannot be locked, as on some network file systems: put it on a disk of this machine"),
 )
 
@@ -74,6 +77,13 @@ def at_home(path: str | Path) -> Path:
         raise ConfigurationError(
             f"{path} begins with ~, and whose home that is cannot be told here: give the path from the root"
         ) from error
+
+
+def check_version() -> None:
+    """Raise ConfigurationError where SQLite is too old."""
+    if sqlite3.sqlite_version_info < _OLDEST:
+        needed, has = ".".join(map(str, _OLDEST)), sqlite3.sqlite_version
+        raise ConfigurationError(f"SQLite {needed} or newer is needed, and this Python has {has}: use another Python")
 
 
 class Place:
@@ -153,8 +163,13 @@ def clearing(place: Place, close: Callable[[], None], *, disposable: bool) -> It
             if _state(place) != before:
                 return
             close()
-            for end in ("-wal", "-shm", ""):
-                Path(f"{place.file}{end}").unlink(missing_ok=True)
+            try:
+                for end in ("-wal", "-shm", ""):
+                    Path(f"{place.file}{end}").unlink(missing_ok=True)
+            except OSError as refused:  # as on Windows, where somebody has it open
+                raise StoreUnavailable(
+                    f"{place.path} is damaged, and cannot be removed ({refused.strerror}): end whatever has it open"
+                ) from refused
 
 
 def _state(place: Place) -> tuple[int, int, int] | None:
