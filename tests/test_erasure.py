@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import sqlite3
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -219,6 +221,28 @@ def test_chroma_keeps_neither_ids_nor_vectors(file: Backend) -> None:
     assert len([path for path in folders if path.exists()]) == 1
     assert (file.folder / "chroma" / "mine").is_dir()
     assert [hit.id for hit in chroma.search(("longterm", "", "bob"), "b 7", 1)] == ["b7"]
+
+
+def test_files_that_cannot_be_removed_as_chroma_has_them_open_are_reported_and_the_same_call_goes_on(
+    file: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chroma = open_vectors(f"chroma:///{file.folder}/chroma", Embedder(numbers, name="numbers-1"))
+    file.others.append(chroma)
+    chroma.apply(("longterm", "", "bob"), upsert=[Document("b", "b")])
+    dropped = file.folder / "chroma" / str(uuid.uuid4())
+    dropped.mkdir()
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "it is being used", str(path))  # as Windows does
+
+    with monkeypatch.context() as windows:
+        windows.setattr(scrubbing.shutil, "rmtree", refuse)
+        with pytest.raises(
+            StoreUnavailable, match=r"call it again to go on: traces failed \(.*\(it is being used\): end"
+        ):
+            delete_user(file.store, file.indexes, user=ADA)
+    assert delete_user(file.store, file.indexes, user=ADA) == dict.fromkeys(PLACES, 0)
+    assert not dropped.exists()
 
 
 def test_a_reader_who_holds_the_log_is_reported_and_the_same_call_goes_on(

@@ -86,7 +86,8 @@ _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB ?"
 def scrub(*places: object) -> None:
     """Write the files anew without what was deleted. Others wait meanwhile; as much space again is needed.
 
-    Raises StoreUnavailable, where others read or write for too long: then some of it may still be there.
+    Raises StoreUnavailable, where others read or write for too long, or what Chroma has open may not be removed, as on
+    Windows: then some of it may still be there.
     """
     files = files_of(*places)
     for path in sorted(files.databases):
@@ -131,7 +132,16 @@ def _remove_dropped(folder: Path) -> None:
         segments = {name for (name,) in connection.execute("SELECT id FROM segments")}
     for path in found:
         if path.name not in segments:
-            shutil.rmtree(path)
+            _remove(path)
+
+
+def _remove(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:  # as on Windows, where Chroma has it open as long as the process lives
+        raise StoreUnavailable(
+            f"{folder} cannot be removed ({error.strerror}): end the processes that have opened it, this one too"
+        ) from error
 
 
 def _is_segment(name: str) -> bool:
