@@ -181,7 +181,7 @@ def lines_of(text: Iterable[bytes | str]) -> Iterable[bytes | str]:
     if isinstance(text, bytes):
         return text.splitlines()
     if isinstance(text, os.PathLike):
-        raise ConfigurationError("an import is given the lines of an export, as open(path) gives them, not a path")
+        raise ConfigurationError("an import is given lines of an export, as open(path, 'rb') gives them, not a path")
     if isinstance(text, Mapping) or not isinstance(text, Iterable):
         raise ConfigurationError(f"what is imported are the lines of an export, or its text, not {type(text).__name__}")
     return map(_line, text)

@@ -327,7 +327,10 @@ _NUMBERED = Question("Where?", frozenset({_any(1)}))
         (lambda: Verifier(_any("0.9")), r"threshold is a number above 0, and at most 1, not '0\.9'"),
         (lambda: AtLeast(_any("7")), "a threshold is a score from 1 to 10, not '7'"),
         (lambda: _replayed(_any({"a": {"memory_k": 4}})), "configurations are made as Configuration.*, not of dict"),
-        (lambda: ours.Sessions(MemoryStore()).import_(Path("x.jsonl")), "an import is given the lines .*, not a path"),
+        (
+            lambda: ours.Sessions(MemoryStore()).import_(Path("x.jsonl")),
+            r"an import is given lines .*, as open\(path, 'rb'\) gives them, not a path",
+        ),
         (lambda: _brain(long_term=True), r"long_term is a LongTermMemory, .*, not bool"),
         (
             lambda: langchain.BrainChatMessageHistory("s", url="memory:", long_term=_memory()),
