@@ -89,7 +89,7 @@ class MissingDependency(LangmemError, ImportError):  # noqa: N818 - it names wha
             told = f"{package} cannot be imported{why}: {misfit}. Bring it up to date with: pip install --upgrade"
         else:
             told = f"{package} is not installed{why}. Install it with: pip install"
-        super().__init__(f"{told} 'langmem_adapters[{extra}]'")
+        super().__init__(f'{told} "langmem_adapters[{extra}]"')  # Windows' shell knows no single quotes
         self.package = package
         self.extra = extra
 

@@ -630,7 +630,7 @@ def test_a_missing_extra_is_one_sentence(blocked: str, arguments: list[str], ext
     code = BLOCK.format(blocked=blocked, arguments=arguments, command=command)
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert f"pip install 'langmem_adapters[{extra}]'" in done.stderr
+    assert f'pip install "langmem_adapters[{extra}]"' in done.stderr
 
 
 # --- the demo

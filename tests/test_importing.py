@@ -390,7 +390,7 @@ def test_a_missing_package_is_named(tmp_path: Path, package: str, format_: FileF
         f"read_transcripts(pathlib.Path({str(file)!r}), format_={format_!r})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr.strip().endswith(f"Install it with: pip install 'langmem_adapters[{extra}]'")
+    assert done.stderr.strip().endswith(f'Install it with: pip install "langmem_adapters[{extra}]"')
     assert MissingDependency.__name__ in done.stderr
 
 

@@ -701,7 +701,7 @@ def test_f1_a_missing_package_is_named_with_its_extra(missing: str) -> None:
         "from langmem_adapters.langchain import history_to_thread, BrainChatMessageHistory"
     )
     done = subprocess.run([sys.executable, "-c", code, missing], check=True, capture_output=True, text=True)
-    assert "pip install 'langmem_adapters[langgraph]'" in done.stdout
+    assert 'pip install "langmem_adapters[langgraph]"' in done.stdout
 
 
 def test_models_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:

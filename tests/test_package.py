@@ -71,10 +71,10 @@ def test_a_package_of_which_a_part_is_missing_is_not_said_to_be_missing() -> Non
         assert str(again.value) == str(missing.value)
         return str(missing.value)
 
-    assert told("langchain") == "langchain is not installed. Install it with: pip install 'langmem_adapters[langgraph]'"
+    assert told("langchain") == 'langchain is not installed. Install it with: pip install "langmem_adapters[langgraph]"'
     assert told("pydantic.decisions") == (
         "langchain cannot be imported: No module named 'pydantic.decisions'."
-        " Bring it up to date with: pip install --upgrade 'langmem_adapters[langgraph]'"
+        ' Bring it up to date with: pip install --upgrade "langmem_adapters[langgraph]"'
     )
 
 
@@ -166,7 +166,7 @@ def test_f1_root_works_without_any_extra(blocked: str) -> None:
 )
 def test_f1_missing_extra_is_named(blocked: str, code: str, extra: str) -> None:
     said = python(BLOCK.format(blocked=[blocked]) + MISSING.format(code=code))
-    assert f"pip install 'langmem_adapters[{extra}]'" in said
+    assert f'pip install "langmem_adapters[{extra}]"' in said
     assert "\n" not in said
 
 
@@ -176,8 +176,8 @@ def test_f1_a_store_that_only_the_environment_asks_for_is_told_with_the_variable
         url: python(BLOCK.format(blocked=["redis"]) + MISSING.format(code=f"{code}s.shared_store({url})"))
         for url in ("", "'redis://127.0.0.1:9/1'")
     }
-    assert told[""].startswith("redis is not installed, and REDIS_URL asks for it. Install it with: pip install '")
-    assert told["'redis://127.0.0.1:9/1'"].startswith("redis is not installed. Install it with: pip install '")
+    assert told[""].startswith("redis is not installed, and REDIS_URL asks for it. Install it with: pip install")
+    assert told["'redis://127.0.0.1:9/1'"].startswith("redis is not installed. Install it with: pip install")
 
 
 def test_types_are_shipped() -> None:

@@ -251,5 +251,5 @@ def test_without_the_package_it_is_one_sentence() -> None:
     )
     done = script(code, LANGMEM_OTEL="1")
     assert done.stdout == (
-        "opentelemetry-api is not installed. Install it with: pip install 'langmem_adapters[otel]'\n"
+        'opentelemetry-api is not installed. Install it with: pip install "langmem_adapters[otel]"\n'
     ), done.stderr
