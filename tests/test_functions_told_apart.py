@@ -10,6 +10,8 @@ import functools
 import itertools
 import logging
 import operator
+import os
+import re
 import subprocess
 import sys
 import threading
@@ -445,6 +447,43 @@ def test_another_process_finds_the_results_of_each(tmp_path: Path) -> None:
 
     assert said().split("\n") == ["asked", "a x True", "asked", "b x True", ""]
     assert said().split("\n") == ["a x True", "b x True", ""]
+
+
+SPAWNING = """
+import multiprocessing
+import sys
+from dataclasses import dataclass
+from langmem_adapters import cached
+
+@dataclass
+class Question:
+    text: str
+
+@cached(url=sys.argv[1])
+def ask(question):
+    return f"asked by {sys.argv[2]} in {multiprocessing.current_process().name}"
+
+if __name__ == "__main__":
+    print(ask(Question("a")))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(*pool.map(ask, [Question("a"), Question("b")]), sep="\\n")
+    print(ask(Question("b")))
+"""
+
+
+@pytest.mark.parametrize("module", [False, True])
+def test_a_process_that_was_spawned_has_the_results_of_its_own_script(tmp_path: Path, *, module: bool) -> None:
+    def said(name: str) -> list[str]:
+        (tmp_path / f"{name}.py").write_text(SPAWNING)
+        start = ["-m", name] if module else [f"{name}.py"]
+        command = [sys.executable, *start, f"sqlite:///{tmp_path / 'cache.db'}", name]
+        env = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), str(tmp_path)])}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=env)
+        return re.sub(r"-\d+", "", done.stdout).splitlines()
+
+    for name in ("one", "other"):
+        here, there = f"asked by {name} in MainProcess", f"asked by {name} in SpawnPoolWorker"
+        assert said(name) == [here, here, there, there]
 
 
 CELL = "@cached(store=store)\ndef ask(question):\n    return 'Briefly: ' + question\nanswer = ask('hi')"

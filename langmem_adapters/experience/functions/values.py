@@ -24,14 +24,15 @@ __all__ = ["by_name", "identity", "name_of"]
 # The class of pydantic's own offsets; an offset itself, kept here, would crash an interpreter in dev mode as it ends.
 _PYDANTICS = type(TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z").tzinfo)
 _PLAIN_ZONES = (type(None), dt.timezone, _PYDANTICS)  # what is written of a time says all of these
+_MAIN = {"__main__", "__mp_main__"}  # a script, and the same in a process that multiprocessing has spawned
 _SCALARS = (str, int, float, bool, bytes, type(None))
 
 
 def name_of(function: Callable[..., Any]) -> str:
     """A function's module and name; of a script, the name under which others import it."""
     module = getattr(function, "__module__", "") or ""
-    if module == "__main__":
-        main = sys.modules["__main__"]
+    if module in _MAIN:
+        main = sys.modules.get(module)
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
         module = spec.name if spec else Path(file).stem if file else module
     return f"{module}.{getattr(function, '__qualname__', type(function).__qualname__)}"
