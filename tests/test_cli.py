@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import io
 import json
@@ -347,6 +348,20 @@ def test_export_replaces_a_file_as_a_whole(url: str, ada: BrainMemory, tmp_path:
     missing = tmp_path / "no"
     said = fails("export", "--url", url, "--user", "ada", "--output", missing / "out.jsonl")
     assert said == f"{missing} is no folder: make it first"
+
+
+def test_a_file_that_windows_does_not_replace_as_it_is_open_is_named(
+    url: str, ada: BrainMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, target: Path) -> None:
+        raise PermissionError(errno.EACCES, "Access is denied", str(path), None, str(target))
+
+    file = written(tmp_path / "out.jsonl", "old")
+    monkeypatch.setattr(Path, "replace", refuse)
+    assert fails("export", "--url", url, "--user", "ada", "--output", file) == f"{file}: Access is denied"
+    assert file.read_text() == "old"
+    assert [path.name for path in tmp_path.glob("*out*")] == ["out.jsonl"]
+    assert ada.count() == 2
 
 
 @pytest.mark.parametrize("user", ["adda", ""])

@@ -41,7 +41,8 @@ class Commands(TyperGroup):
         except LangmemError as error:
             _fail(str(error))
         except OSError as error:
-            _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+            name = error.filename2 or error.filename  # the former is what another file was to replace
+            _fail(f"{name}: {error.strerror}" if name else str(error))
 
 
 def _fail(sentence: str) -> NoReturn:
