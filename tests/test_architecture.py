@@ -182,3 +182,24 @@ def test_a_transaction_ends_by_its_connection_too() -> None:
 def test_no_folder_for_a_single_file() -> None:
     folders = {path.parent for path in ROOT.rglob("*.py")}
     assert [folder.name for folder in folders if len(list(folder.glob("*.py"))) < 2] == []
+
+
+# By what came to SQLite after 3.24, the oldest version that files.places lets through.
+NEWER_SQL = re.compile(
+    r"OVER \(|FILTER \(|NULLS (?:FIRST|LAST)|RENAME COLUMN|VACUUM INTO|GENERATED|MATERIALIZED|RETURNING|DROP COLUMN"
+    r"|UPDATE \w+ SET .* FROM langmem|STRICT|->|unixepoch|(?:RIGHT|FULL) (?:OUTER )?JOIN|DISTINCT FROM|jsonb"
+    r"|string_agg|\bconcat\("
+)
+
+
+def statements(source: str) -> list[str]:
+    """The parts of texts that are SQL."""
+    texts = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    return [text for text in texts if isinstance(text, str) and re.search(r"\b[A-Z]{3,} .*langmem_[a-z]", text)]
+
+
+def test_every_statement_is_one_of_the_oldest_sqlite() -> None:
+    found = [text for source in SOURCES.values() for text in statements(source)]
+    assert len(found) > 100
+    assert [text for text in found if NEWER_SQL.search(text)] == []
+    assert NEWER_SQL.search("DELETE FROM langmem_log RETURNING seq")
