@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import shutil
 import sqlite3
 import time
 import uuid
@@ -236,7 +237,7 @@ def test_files_that_cannot_be_removed_as_chroma_has_them_open_are_reported_and_t
         raise PermissionError(errno.EACCES, "it is being used", str(path))  # as Windows does
 
     with monkeypatch.context() as windows:
-        windows.setattr(scrubbing.shutil, "rmtree", refuse)
+        windows.setattr(shutil, "rmtree", refuse)
         with pytest.raises(
             StoreUnavailable, match=r"call it again to go on: traces failed \(.*\(it is being used\): end"
         ):
