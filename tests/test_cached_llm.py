@@ -47,6 +47,7 @@ from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_ca
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.prompts import PromptTemplate
+from llama_index.core.rate_limiter import BaseRateLimiter
 from llama_index.core.schema import TextNode
 from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, Field, PrivateAttr
@@ -1161,6 +1162,55 @@ def test_settings_of_llama_index_take_it_and_their_callbacks_reach_the_model() -
     assert watching.seen == ["start", "end"]
 
 
+def test_a_copy_with_other_callbacks_tells_them_of_what_the_model_answers_too() -> None:
+    mine, other = Watching(), Watching()
+    llm = cached(Scripted())
+    llm.callback_manager = CallbackManager([mine])
+    copied = llm.model_copy(update={"callback_manager": CallbackManager([other])})
+    copied.chat(HI)
+    copied.chat(HI)
+    assert other.seen == ["start", "end"] * 2
+    llm.complete("Hi")
+    assert mine.seen == ["start", "end"]
+
+
+class Counting(BaseRateLimiter):
+    taken: int = 0
+
+    def acquire(self, num_tokens: int = 0) -> None:
+        self.taken += 1
+
+    async def async_acquire(self, num_tokens: int = 0) -> None:
+        self.taken += 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_rate_limiter_is_asked_by_the_model_and_by_no_hit(way: str) -> None:
+    llm, limits = cached(Scripted()), Counting()
+    llm.rate_limiter = limits
+    WAYS[way](llm)
+    assert limits.taken == 1
+    WAYS[way](llm)
+    assert limits.taken == 1
+    other = Counting()
+    copied = llm.model_copy(update={"rate_limiter": other})
+    WAYS[way](copied)
+    assert other.taken == 0
+    with copied.refresh():
+        WAYS[way](copied)
+    assert (limits.taken, other.taken) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["callback", "serving", "llm", "request"])
+def test_an_argument_of_the_model_may_have_any_name(name: str) -> None:
+    llm = cached(Scripted())
+    arguments: dict[str, Any] = {name: 1}
+    for _ in range(2):
+        assert llm.chat(HI, **arguments).message.content == "Hello there!"
+        assert llm.complete("Hi", **arguments).text == "Hello there!"
+    assert llm.stats()["hits"] == 2
+
+
 def test_a_model_that_calls_no_functions_is_wrapped_as_one_and_says_so() -> None:
     class Plain(CustomLLM):
         said: int = 0
@@ -1375,6 +1425,16 @@ def test_a_pickle_opens_the_same_cache(tmp_path: Path) -> None:
     calling = pickle.loads(pickle.dumps(CachedLLM(Calling(), url="memory:")))
     assert isinstance(calling, FunctionCallingLLM)
     assert isinstance(calling, CachedLLM)
+
+
+def test_a_pickle_has_what_was_set_on_the_cache_and_serves_what_is_kept(tmp_path: Path) -> None:
+    llm = CachedLLM(MockLLM(max_tokens=2), url=f"sqlite:///{tmp_path / 'c.db'}")
+    llm.system_prompt = "Be short."
+    llm.predict(PromptTemplate("Hi"))
+    loaded = pickle.loads(pickle.dumps(llm))
+    assert loaded.system_prompt == "Be short."
+    loaded.predict(PromptTemplate("Hi"))
+    assert (loaded.stats()["hits"], loaded.stats()["misses"]) == (1, 0)
 
 
 class Calling(Scripted):

@@ -32,6 +32,8 @@ __all__ = ["CachedLLM"]
 
 Way = Callable[..., Any]
 
+_OF_THE_MODEL = ("callback_manager", "rate_limiter")  # set here, they are for the calls of the model
+
 
 def _serving(response: Any) -> Way:
     return lambda *_, **__: response
@@ -44,7 +46,7 @@ def _aserving(response: Any) -> Way:
     return serve
 
 
-def _told(callback: Way, serving: Way, llm: LLM, request: Any, **kwargs: Any) -> Way:
+def _told(callback: Way, serving: Way, llm: LLM, request: Any, /, **kwargs: Any) -> Way:
     """Gives a response, and tells callbacks and events of it as a model does that made it."""
     return lambda response: callback()(serving(response))(llm, request, **kwargs)
 
@@ -149,16 +151,27 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with the same cache. Raises ConfigurationError for what is the model's to change."""
-        foreign = sorted((update or {}).keys() - type(self).model_fields.keys())
+        own = dict(update or {})
+        foreign = sorted(own.keys() - type(self).model_fields.keys())
         if foreign:
             raise ConfigurationError(f"a CachedLLM has no {', '.join(foreign)}: change the model, and wrap it again")
-        return super().model_copy(update=update, deep=deep)
+        of_model = {name: own[name] for name in _OF_THE_MODEL if name in own}
+        own.pop("rate_limiter", None)
+        copy = super().model_copy(update=own, deep=deep)
+        if of_model:
+            copy._wrapped = copy._wrapped.model_copy(update=of_model)  # noqa: SLF001 - of its own class
+        return copy
 
     def __reduce__(self) -> Any:
         """The model and the settings, for another process to open the same cache with."""
         if self._settings is None or masked_url(self._url) != self._url:
             raise unpicklable("a CachedLLM with a store of its own")
-        return partial(CachedLLM, self._wrapped, url=self._url, **self._settings), ()
+        own = {name: value for name in SAME if (value := getattr(self, name)) is not getattr(self._wrapped, name)}
+        return partial(CachedLLM, self._wrapped, url=self._url, **self._settings), (), own
+
+    def __setstate__(self, own: dict[str, Any]) -> None:
+        """Take what was set here and not on the model, as a system prompt."""
+        self.__dict__.update(own)
 
     @classmethod
     def class_name(cls) -> str:
@@ -257,9 +270,10 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         return model_key(self._wrapped)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        if name == "callback_manager":  # as Settings and query engines set it
-            self._wrapped.callback_manager = value
+        if name != "rate_limiter":  # a hit asks nobody, and has nothing to wait for
+            super().__setattr__(name, value)
+        if name in _OF_THE_MODEL:  # as Settings and query engines set it
+            setattr(self._wrapped, name, value)
 
     def __repr_args__(self) -> Generator[tuple[str, str], None, None]:
         """Name the class alone: a model's own representation may show its key."""
