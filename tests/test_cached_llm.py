@@ -1201,6 +1201,33 @@ def test_a_rate_limiter_is_asked_by_the_model_and_by_no_hit(way: str) -> None:
     assert (limits.taken, other.taken) == (1, 1)
 
 
+def test_how_prompts_are_made_is_set_on_the_cache_for_its_model_and_for_nobody_elses() -> None:
+    class Echo(CustomLLM):
+        @property
+        def metadata(self) -> LLMMetadata:
+            return LLMMetadata(model_name="echo")
+
+        def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+            assert self.completion_to_prompt is not None
+            return CompletionResponse(text=prompt if formatted else self.completion_to_prompt(prompt))
+
+        def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+            yield self.complete(prompt, formatted)
+
+    def shout(messages: Sequence[ChatMessage]) -> str:
+        return "".join(message.content or "" for message in messages).upper()
+
+    inner = Echo()
+    before = inner.chat(HI).message.content
+    llm = cached(inner)
+    copied = llm.model_copy(update={"messages_to_prompt": shout})
+    assert [llm.chat(HI).message.content, copied.chat(HI).message.content] == [before, "HI"]
+    llm.messages_to_prompt = shout
+    llm.completion_to_prompt = lambda prompt: f"Say: {prompt}"
+    assert [llm.chat(HI).message.content, llm.complete("Hi").text] == ["HI", "Say: Hi"]
+    assert [inner.chat(HI).message.content, inner.complete("Hi").text] == [before, "Hi"]
+
+
 @pytest.mark.parametrize("name", ["callback", "serving", "llm", "request"])
 def test_an_argument_of_the_model_may_have_any_name(name: str) -> None:
     llm = cached(Scripted())

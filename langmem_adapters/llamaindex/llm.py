@@ -32,7 +32,7 @@ __all__ = ["CachedLLM"]
 
 Way = Callable[..., Any]
 
-_OF_THE_MODEL = ("callback_manager", "rate_limiter")  # set here, they are for the calls of the model
+_OF_THE_CALL = ("callback_manager", "rate_limiter")  # set here, they are the model's, whoever else asks it
 
 
 def _serving(response: Any) -> Way:
@@ -61,7 +61,8 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     off, filtered or empty, are not kept. Requests are kept as a hash only.
 
     A copy has the same cache, and a deep one a model of its own. One that was made with a URL can be pickled, if its
-    model can: where it is loaded, it opens the cache anew.
+    model can: where it is loaded, it opens the cache anew. A rate limiter that is set here is the model's, so that no
+    hit waits for it.
 
     A hit has tool calls with ids of its own, no usage, and in its ``additional_kwargs`` ``cache``, ``cache_key``,
     ``cache_age`` (seconds) and ``cache_usage``; callbacks and events tell of it as of any response. The whole request
@@ -155,23 +156,16 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         foreign = sorted(own.keys() - type(self).model_fields.keys())
         if foreign:
             raise ConfigurationError(f"a CachedLLM has no {', '.join(foreign)}: change the model, and wrap it again")
-        of_model = {name: own[name] for name in _OF_THE_MODEL if name in own}
-        own.pop("rate_limiter", None)
-        copy = super().model_copy(update=own, deep=deep)
-        if of_model:
-            copy._wrapped = copy._wrapped.model_copy(update=of_model)  # noqa: SLF001 - of its own class
+        copy = super().model_copy(update={name: own[name] for name in own if name in SAME}, deep=deep)
+        if own:
+            copy._wrapped = copy._wrapped.model_copy(update=own)  # noqa: SLF001 - of its own class
         return copy
 
     def __reduce__(self) -> Any:
         """The model and the settings, for another process to open the same cache with."""
         if self._settings is None or masked_url(self._url) != self._url:
             raise unpicklable("a CachedLLM with a store of its own")
-        own = {name: value for name in SAME if (value := getattr(self, name)) is not getattr(self._wrapped, name)}
-        return partial(CachedLLM, self._wrapped, url=self._url, **self._settings), (), own
-
-    def __setstate__(self, own: dict[str, Any]) -> None:
-        """Take what was set here and not on the model, as a system prompt."""
-        self.__dict__.update(own)
+        return partial(CachedLLM, self._wrapped, url=self._url, **self._settings), ()
 
     @classmethod
     def class_name(cls) -> str:
@@ -272,8 +266,10 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "rate_limiter":  # a hit asks nobody, and has nothing to wait for
             super().__setattr__(name, value)
-        if name in _OF_THE_MODEL:  # as Settings and query engines set it
+        if name in _OF_THE_CALL:  # as Settings and query engines set it
             setattr(self._wrapped, name, value)
+        elif name in SAME:  # in a model of its own, as others may ask this one
+            self._wrapped = self._wrapped.model_copy(update={name: value})
 
     def __repr_args__(self) -> Generator[tuple[str, str], None, None]:
         """Name the class alone: a model's own representation may show its key."""

@@ -48,5 +48,5 @@ class StructuredPrediction:
         if next(cls for cls in type(self._wrapped).__mro__ if name in vars(cls)) is LLM:
             return cast("Callable[..., Any]", getattr(super(), name))
         twin = self._wrapped.model_copy()
-        twin.__dict__.update({name: getattr(self, name) for name in (*SAME, *_WAYS)})
+        twin.__dict__.update({name: getattr(self, name) for name in _WAYS})
         return cast("Callable[..., Any]", getattr(twin, name))
