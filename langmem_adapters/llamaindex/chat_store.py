@@ -175,7 +175,8 @@ class SyncBrainChatStore(_OnStore, BaseChatStore):
     """The same sessions for LlamaIndex's older memories, as ``ChatMemoryBuffer`` (implements ``BaseChatStore``).
 
     It shows the active messages, and is made as a :class:`BrainChatStore` is. What is added is kept at once, so it has
-    no ``persist()``. The async twins are those of LlamaIndex, which call the methods in a thread.
+    no ``persist()``. The async twins are those of LlamaIndex, which call the methods in a thread. Each ``get()`` of a
+    ``ChatSummaryMemoryBuffer`` deletes the session and writes it anew, so that title, knowledge and archive are lost.
 
     >>> from llama_index.core.llms import ChatMessage
     >>> from llama_index.core.memory import ChatMemoryBuffer
