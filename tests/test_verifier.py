@@ -53,6 +53,59 @@ def test_d1_a_word_is_no_slip_for_another_word(pair: str) -> None:
     assert not VERIFIER(other, one, cosine=0.999).accepted
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "cosine"),
+    [
+        ("What does {} cost for a wedding?", "What does {} cost for a wedding?", "photo photographer 0.95"),
+        ("How do I change my {}?", "How can I change my {}?", "insurance insurer 0.95"),
+        ("Why is {} science important?", "Why's {} science so important?", "politics political 0.93"),
+        ("What is an {} way to heat a house?", "What is the most {} way to heat a house?", "economical economic 0.966"),
+        ("What is the role of {} in society?", "What's the role of the {} in society?", "teenage teenager 0.97"),
+        ("What does an {} official do?", "What does an {} official do?", "elected election 0.97"),
+        ("How do I pass an {}?", "How do I pass an {}?", "exam examiner 0.98"),
+        ("How long does the {} take?", "How long will the {} take?", "process procession 0.98"),
+        ("How do I delete a {}?", "How can I delete a {}?", "contact contract 0.98"),
+        ("How do I move to {}?", "How do I move to {}?", "america use 0.97"),
+        ("Is the {} over?", "Is the {} really over?", "career carer 0.98"),
+    ],
+)
+def test_d1_what_derives_from_a_word_does_not_stand_for_it_where_small_words_differ(
+    one: str, other: str, cosine: str
+) -> None:
+    *words, near = cosine.split()
+    for first, second in permutations(words):
+        request, stored = one.format(first), other.format(second)
+        assert not VERIFIER(request, stored, cosine=float(near)).accepted
+        assert not VERIFIER(stored, request, cosine=float(near)).accepted
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "cosine"),
+    [
+        ("How do I treat acne?", "How do I treat severe acne?", 0.948),
+        ("How do I get a loan?", "How do I get a personal loan?", 0.97),
+    ],
+)
+def test_d1_a_word_of_weight_is_not_passed_over_for_one_of_its_stem_that_says_little(
+    one: str, other: str, cosine: float
+) -> None:
+    assert not VERIFIER(one, other, cosine=cosine).accepted
+    assert not VERIFIER(other, one, cosine=cosine).accepted
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("How do I avoid procrastination?", "How do you avoid procrastinating?"),
+        ("Which is the best dance academy in Rome?", "What is the best dancing academy in Rome?"),
+        ("Is the neighbourhood safe?", "Is the neighborhood really safe?"),
+        ("How do I get candle wax out of a table cloth?", "How can I get candle wax out of a tablecloth?"),
+    ],
+)
+def test_a_form_of_a_word_stands_for_it_where_small_words_differ(one: str, other: str) -> None:
+    assert VERIFIER(one, other, cosine=0.97).accepted
+
+
 @pytest.mark.parametrize("pair", ["accommodate accomodate", "receive recieve", "millennium millenium", "friend freind"])
 def test_a_slip_stands_for_the_word(pair: str) -> None:
     one, other = (f"What is the best way to {word} the guests of a hotel?" for word in pair.split())

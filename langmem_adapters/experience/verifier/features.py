@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from langmem_adapters.experience.verifier.forms import CONFUSED
+from langmem_adapters.experience.verifier.forms import CONFUSED, is_soft, synonymous
 from langmem_adapters.experience.verifier.questions import FRAMES
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import (
@@ -17,10 +17,9 @@ from langmem_adapters.experience.verifier.words import (
     I_WORDS,
     OPPOSITES,
     PREPOSITIONS,
-    SOFT,
     STOP,
-    SYNONYMS,
     YOU_WORDS,
+    stem_of,
 )
 
 __all__ = ["FORMS_OF_ONE", "MISSPELT", "Alignment", "align", "edits", "features", "governed"]
@@ -29,7 +28,7 @@ __all__ = ["FORMS_OF_ONE", "MISSPELT", "Alignment", "align", "edits", "features"
 _listed = str.split
 MISSPELT = 0.9
 """How surely a word stands for one that differs as slips of the pen do."""
-_SAME_STEM, _SAME_BEGINNING, _LONGER = 0.95, 0.85, 0.6
+_SAME_STEM, _COMPOUND, _SAME_BEGINNING, _LONGER = 0.95, 0.94, 0.85, 0.6
 FORMS_OF_ONE = frozenset((_SAME_STEM, _SAME_BEGINNING, _LONGER))
 """How surely a word stands for one that may be a form of it."""
 
@@ -89,24 +88,25 @@ def _align_compounds(
                 ones.remove(place)
                 others.remove(n)
                 others.remove(n + 1)
-                pairs.append((n, place, _SAME_STEM) if turned else (place, n, _SAME_STEM))
+                pairs.append((n, place, _COMPOUND) if turned else (place, n, _COMPOUND))
                 break
 
 
 def _stands_for(one: Word, other: Word) -> float:
     """How surely a word stands for another. A slip is one in the words themselves, too: hotels are no hostel."""
-    sure = likeness(one.stem, other.stem)
+    sure = likeness(one.text, other.text)
     return 0.0 if sure == MISSPELT and not _misspelt(one.text, other.text) else sure
 
 
 @lru_cache(maxsize=1 << 14)
 def likeness(one: str, other: str) -> float:  # noqa: PLR0911 - a ladder
-    """How surely a stem stands for another: 1 the same, 0 not at all."""
+    """How surely a word stands for another: 1 the same, or of one stem; 0 not at all."""
+    word, another, one, other = one, other, stem_of(one), stem_of(other)
     if one == other:
         return 1.0
     if (one, other) in OPPOSITES or (one, other) in CONFUSED:
         return 0.0
-    if SYNONYMS.get(one, frozenset()) & SYNONYMS.get(other, frozenset()):
+    if synonymous(word, another):
         return 0.8
     shorter, longer = sorted((one, other), key=len)
     size = len(shorter)
@@ -195,7 +195,7 @@ def features(left: Reading, right: Reading, alignment: Alignment, cosine: float)
         min(_FRAME[left.frame], _FRAME[right.frame]),
         max(_FRAME[left.frame], _FRAME[right.frame]),
         sum(word.capital for word in one) + sum(word.capital for word in other),
-        sum(word.stem in SOFT for word in one) + sum(word.stem in SOFT for word in other),
+        sum(is_soft(word.text) for word in one) + sum(is_soft(word.text) for word in other),
         rising / size if size else 1.0,
         _share(*bigrams), _share(*stops), _share(set(left.stems), set(right.stems)), _share(*grams),
         difference,
@@ -224,7 +224,7 @@ _FRAME = {name: n for n, (name, _) in enumerate((*FRAMES, ("none", "")))}
 
 def weight(word: Word) -> float:
     """How much a word says: its being a name or a number, or long, stands for its being rare."""
-    if word.stem in SOFT:
+    if is_soft(word.text):
         return 0.6
     if word.capital or not word.text.isalpha() or not word.text.isascii():
         return 5.0
@@ -282,4 +282,4 @@ def _differs(one: frozenset[str], other: frozenset[str], words: frozenset[str]) 
 def _same_last(left: Reading, right: Reading) -> float:
     if not left.content or not right.content:
         return 0.0
-    return likeness(left.content[-1].stem, right.content[-1].stem)
+    return likeness(left.content[-1].text, right.content[-1].text)

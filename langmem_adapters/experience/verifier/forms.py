@@ -5,25 +5,26 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import permutations
 
-from langmem_adapters.experience.verifier.words import FORMS, respelt, stem_of
+from langmem_adapters.experience.verifier.words import FORMS, PLURAL_ALONE, SOFT, SYNONYMS, respelt, stem_of
 from langmem_adapters.language.analysis import uninflected
 
-__all__ = ["ACRONYMS", "CONFUSED", "NAMESAKES", "same_root"]
+__all__ = ["ACRONYMS", "CONFUSED", "NAMESAKES", "is_soft", "same_root", "synonymous"]
 
 _listed = str.split  # lists of words read better as text
 
 CONFUSED = frozenset(
     (stem_of(one), stem_of(other))
     for pair in _listed(
-        """adverse averse | affect effect | angel angle | baron barron | brain brian | cameron cameroon | canon cannon
-        | canvas canvass | cares caress | carlo carol | carter crater | casual causal | christian christina | claus
-        clause | coma comma | compiled complied | complaint compliant | correct correlate | council counsel | dairy
-        diary | desert dessert | diner dinner | discreet discrete | discus discuss | dragons dragoons | eight eighth
-        | finish finnish | forest forrest | galilee galileo | georgian georgina | goran groan | great greta | handel
-        handle | insulation insult | later latter | liter litter | macro marco | magna manga | marian marina |
-        marian marine | martian martina | mater matter | median medina | perfect prefect | porto proto | principal
-        principle | rooster roster | salon saloon | satin stain | scared scarred | scraped scrapped | silver sliver
-        | statue statute | striped stripped | super supper | timber timbre | trial trail | united untied""",
+        """adverse averse | affect effect | angel angle | baron barron | biter bitter | brain brian | cameron cameroon
+        | canon cannon | canvas canvass | career carer | cares caress | carlo carol | carter crater | casual causal |
+        christian christina | claus clause | coma comma | compiled complied | complaint compliant | correct correlate |
+        council counsel | dairy diary | desert dessert | diner dinner | discreet discrete | discus discuss | dragons
+        dragoons | eight eighth | farmer framer | filer flier | finish finnish | forest forrest | galilee galileo |
+        georgian georgina | goran groan | great greta | handel handle | insulation insult | later latter | liter litter
+        | looser loser | macro marco | magna manga | marian marina | marian marine | martian martina | mater matter |
+        median medina | pasty patsy | perfect prefect | porto proto | principal principle | retired retried | rooster
+        roster | salon saloon | satin stain | scared scarred | scraped scrapped | signer singer | silver sliver |
+        statue statute | striped stripped | super supper | timber timbre | trial trail | united untied""",
         "|",
     )
     for one, other in permutations(pair.split())
@@ -49,8 +50,8 @@ def same_root(one: str, other: str) -> bool:
     >>> same_root("organ", "organs"), same_root("organ", "organization")
     (True, False)
     """
-    if any(a.endswith("ed") and b.endswith("ion") for a, b in permutations((one, other))):
-        return True  # to get compensated, to get compensation
+    if one.endswith(_ACTS) and other.endswith(_ACTS) and one[: one.rindex("at")] == other[: other.rindex("at")]:
+        return True  # to get compensated, to get compensation; to avoid procrastinating
     root, another = _root_of(one), _root_of(other)
     if root == another:
         return True
@@ -59,6 +60,7 @@ def same_root(one: str, other: str) -> bool:
     return ended and bare == another.removesuffix("e")
 
 
+_ACTS = ("ated", "ating", "ation")
 _CUT = ("ed", "ing")  # before which an "e" goes
 _HISSING = ("ch", "s", "sh", "x", "z")  # behind which one comes: "boxes"
 
@@ -66,8 +68,50 @@ _HISSING = ("ch", "s", "sh", "x", "z")  # behind which one comes: "boxes"
 @lru_cache(maxsize=1 << 14)
 def _root_of(word: str) -> str:
     """What a word has in common with its forms."""
-    word = respelt(FORMS.get(word, word)).replace("ance", "ence")  # as it is often misspelt
+    word = respelt(FORMS.get(word, word)).replace("anc", "enc")  # as "existance" is misspelt
     root = word if word.endswith(("us", "is")) else uninflected(word)
     if root.endswith(("ll", "oe", "ie")):
         return root[:-1]
     return f"{root[:-1]}i" if root.endswith("y") else root
+
+
+def synonymous(one: str, other: str) -> bool:
+    """Whether a form of a word may stand for one of another; what derives from a word is no form of it.
+
+    >>> synonymous("photos", "pictures"), synonymous("photographer", "picture")
+    (True, False)
+    """
+    return not _groups_of(one).isdisjoint(_groups_of(other))
+
+
+@lru_cache(maxsize=1 << 14)
+def _groups_of(word: str) -> frozenset[int | str]:
+    return next((_GROUPS[name] for name in _bare_forms(word) if name in _GROUPS), frozenset())
+
+
+@lru_cache(maxsize=1 << 14)
+def is_soft(word: str) -> bool:
+    """Whether it often comes and goes without changing what is asked: any person, but nothing personal."""
+    return not _SOFT.isdisjoint(_bare_forms(word))
+
+
+def _bare_forms(word: str) -> tuple[str, ...]:
+    """What it may be a form of, the likeliest first: of "use" rather than of "us", where it is "using"."""
+    if word in PLURAL_ALONE:
+        return (word,)
+    root = _root_of(word)
+    bare = root.removesuffix("e")
+    if word.endswith(_CUT):
+        return (word, f"{root}e", root) if word in {f"{root}{cut}" for cut in _CUT} else (word, root)
+    return (root, bare) if bare.endswith(_HISSING) else (root,)
+
+
+def _listed_as(word: str) -> str:
+    """Under what a list has a word: what is interesting is no interest."""
+    return word if word.endswith(_CUT) else _root_of(word)
+
+
+_SOFT = frozenset(map(_listed_as, SOFT))
+_GROUPS: dict[str, frozenset[int | str]] = {}
+for _word, _numbers in SYNONYMS.items():
+    _GROUPS[_listed_as(_word)] = _GROUPS.get(_listed_as(_word), frozenset()) | _numbers

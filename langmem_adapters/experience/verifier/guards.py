@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 from langmem_adapters.experience.verifier.arrangement import rearranged
 from langmem_adapters.experience.verifier.features import FORMS_OF_ONE, MISSPELT, Alignment, governed
-from langmem_adapters.experience.verifier.forms import same_root
+from langmem_adapters.experience.verifier.forms import is_soft, same_root, synonymous
 from langmem_adapters.experience.verifier.guards_figures import numbers, symbols, units
 from langmem_adapters.experience.verifier.guards_manner import degree, manner, plurals, prepositions
-from langmem_adapters.experience.verifier.guards_replaced import all_else_same, details, words
+from langmem_adapters.experience.verifier.guards_replaced import details, words
 from langmem_adapters.experience.verifier.guards_small_words import (
     complements,
     courtesies,
@@ -29,9 +29,10 @@ from langmem_adapters.experience.verifier.guards_small_words import (
 )
 from langmem_adapters.experience.verifier.guards_times import tense
 from langmem_adapters.experience.verifier.order import opposed, swapped
+from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH, NEGATIONS, OPPOSITES, SOFT, STOP
+from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH, NEGATIONS, OPPOSITES, STOP
 
 __all__ = ["GUARDS", "Guard"]
 
@@ -177,18 +178,20 @@ def wording(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """With all else the same, no charger for a charge, no organization for an organ; nor a contract for a contact.
+    """No charger for a charge, no organization for an organ; nor a contract for a contact.
 
-    A letter too many is taken for a slip only where it is doubled, or where other words differ as well.
+    But where one has a word of weight that the other has not: there the score decides. A letter too many is taken for a
+    slip only where it is doubled.
     """
-    if alignment.only_left or alignment.only_right or not all_else_same(left, right):
+    alone = [left.content[n] for n in alignment.only_left] + [right.content[n] for n in alignment.only_right]
+    if not all(is_soft(word.text) for word in alone):
         return ""
     for a, b, sure in alignment.pairs:
-        if sure < 1:
-            one, other = left.content[a].text, right.content[b].text
+        one, other = left.content[a].text, right.content[b].text
+        if sure < 1 and not (alone and _of_degree(one, other)):
             (base, ending), (same, another) = _derived(one), _derived(other)
             longer = sure == MISSPELT and len(one) != len(other)
-            derived = sure in FORMS_OF_ONE and not same_root(one, other)
+            derived = sure in FORMS_OF_ONE and not (same_root(one, other) or synonymous(one, other))
             if ((longer or derived) and _single(one) != _single(other)) or (base == same and ending != another):
                 return differ("forms", [one], [other])
     return ""
@@ -245,13 +248,21 @@ def _telling(reading: Reading, only: Iterable[int]) -> set[str]:
     for n in only:
         word = reading.content[n]
         if (
-            word.stem not in SOFT
+            not is_soft(word.text)
             or word.text in _SINGLING
             or (word.text == "mean" and reading.words[word.place - 1] in ARTICLES)
             or (word.text in _COMPOUND and not STOP.issuperset(reading.words[word.place + 1 : word.place + 2]))
         ):
             found.add(word.text)
     return found
+
+
+def _of_degree(one: str, other: str) -> bool:
+    """Whether one tells the other's degree or manner: the fastest way, to do it fast; anonymous, anonymously."""
+    shorter, longer = sorted((one, other), key=len)
+    return longer == f"{shorter}ly" or (
+        is_superlative(longer) and longer.removesuffix("est") in {shorter, shorter[:-1]}
+    )
 
 
 def _derived(word: str) -> tuple[str, str]:
@@ -333,6 +344,6 @@ def _restricted(reading: Reading, only: Iterable[int]) -> set[str]:
     for n in only:
         word = reading.content[n]
         is_aim = "to" in reading.words[max(0, word.place - 2) : word.place]
-        if governed(reading, word) and word.stem not in SOFT and not is_aim:
+        if governed(reading, word) and not is_soft(word.text) and not is_aim:
             found.add(word.text)
     return found

@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 from langmem_adapters.experience.verifier.features import Alignment
+from langmem_adapters.experience.verifier.forms import is_soft
 from langmem_adapters.experience.verifier.guards_small_words import differ
 from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, PLURAL_ALONE, PREPOSITIONS, SOFT, STOP, UNITS, named
+from langmem_adapters.experience.verifier.words import ARTICLES, PLURAL_ALONE, PREPOSITIONS, STOP, UNITS, named
 
 __all__ = ["degree", "manner", "plurals", "prepositions"]
 
@@ -62,7 +63,7 @@ def plurals(left: Reading, right: Reading, alignment: Alignment) -> str:
             superlative = all(is_superlative(_before(*side)) for side in ((left, one), (right, other)))
             owned = _OWNING.issuperset((_before(left, one), _before(right, other)))
             alone = (
-                owned or not _PLURAL_ALONE.isdisjoint((one.text, other.text)) or (superlative and one.stem not in SOFT)
+                owned or not _PLURAL_ALONE.isdisjoint((one.text, other.text)) or (superlative and not is_soft(one.text))
             )
             if alone or (_is_title(left, one) and _is_title(right, other)):
                 return differ("plurals", [one.text], [other.text])

@@ -8,9 +8,10 @@ from itertools import groupby
 from operator import ne
 
 from langmem_adapters.experience.verifier.features import Alignment, edits
+from langmem_adapters.experience.verifier.forms import is_soft
 from langmem_adapters.experience.verifier.guards_small_words import differ, is_short
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, SOFT, STOP, is_past, stem_of
+from langmem_adapters.experience.verifier.words import ARTICLES, STOP, is_past
 
 __all__ = ["all_else_same", "details", "words"]
 
@@ -39,7 +40,7 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
     one = [left.content[n] for n in alignment.only_left]
     other = [right.content[n] for n in alignment.only_right]
     alone = [{word.text for word in side} for side in (one, other)]
-    weighty = [{word.text for word in side if word.stem not in SOFT} for side in (one, other)]
+    weighty = [{word.text for word in side if not is_soft(word.text)} for side in (one, other)]
     if max(len(left.words), len(right.words)) > _LONG:
         return differ("words", *weighty)
     if len(one) == len(other) == 1 and all_else_same(left, right):
@@ -48,7 +49,7 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
             return differ("words", *alone)
     if any(weighty) and _in_one_place(left, right, one, other):
         return differ("words", *alone)
-    if len(one) == len(other) <= _FEW and not any(word.stem in SOFT for word in (*one, *other)):
+    if len(one) == len(other) <= _FEW and not any(is_soft(word.text) for word in (*one, *other)):
         replaced = is_short(left, right) or edits(left.stems, right.stems, _FEW + 1) <= len(one) + 1
         return differ("words", *alone) if replaced else ""
     return ""
@@ -68,10 +69,7 @@ def details(left: Reading, right: Reading, alignment: Alignment) -> str:
     pairs = [(left.content[a], right.content[b]) for a, b, _ in alignment.pairs]
     matched = {word.text for pair in pairs if not _in_another_tense(*pair) for word in pair}
     passing = matched | _PASSING if near else matched | _PASSING | STOP
-    alone = [
-        {word for word in more - less if near or stem_of(word) not in SOFT}
-        for more, less in ((one, other), (other, one))
-    ]
+    alone = [{word for word in more - less if near or not is_soft(word)} for more, less in ((one, other), (other, one))]
     return differ("details", alone[0] - passing, alone[1] - passing)
 
 

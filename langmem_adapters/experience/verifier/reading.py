@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from langmem_adapters.experience.verifier.forms import ACRONYMS, NAMESAKES
+from langmem_adapters.experience.verifier.forms import ACRONYMS, NAMESAKES, is_soft
 from langmem_adapters.experience.verifier.questions import FRAMES, MAKERS, OPENING, REQUEST, WHETHER, WORDINGS
 from langmem_adapters.experience.verifier.signs import cased_units, raised, symbols
 from langmem_adapters.experience.verifier.slips import SLIPS
@@ -290,7 +290,7 @@ def _capital_stops(text: str) -> frozenset[str]:
 
 
 def _says_little(word: str) -> bool:
-    return word in STOP or stem_of(word) in SOFT
+    return word in STOP or is_soft(word)
 
 
 def _read_code(text: str) -> frozenset[str]:

@@ -59,8 +59,9 @@ def respelt(word: str) -> str:
 _SPELLINGS = (
     ("isation", "ization"), ("isations", "izations"), ("ise", "ize"), ("ised", "ized"), ("ises", "izes"),
     ("ising", "izing"), ("yse", "yze"), ("ysed", "yzed"), ("ysing", "yzing"), ("our", "or"), ("ours", "ors"),
-    ("oured", "ored"), ("ouring", "oring"), ("ourite", "orite"), ("ourites", "orites"), ("ogue", "og"),
-    ("ogues", "ogs"), ("aemia", "emia"), ("aemic", "emic"), ("rrhoea", "rrhea"), ("fulfil", "fulfill"),
+    ("oured", "ored"), ("ouring", "oring"), ("ourite", "orite"), ("ourites", "orites"), ("ourable", "orable"),
+    ("ourful", "orful"), ("ourhood", "orhood"), ("ourhoods", "orhoods"), ("dgement", "dgment"), ("dgements", "dgments"),
+    ("ogue", "og"), ("ogues", "ogs"), ("aemia", "emia"), ("aemic", "emic"), ("rrhoea", "rrhea"), ("fulfil", "fulfill"),
     ("fulfils", "fulfills"),
 )  # fmt: skip
 
@@ -133,19 +134,15 @@ STOP = frozenset(
 """Words that carry no content of their own; what they do is seen by other means."""
 
 SOFT = frozenset(
-    map(
-        stem_of,
-        _listed(
-            """some any really actually exactly ever very just also please kindly best good better great top way method
-        thing possible know think people person someone anyone one own same different most many much all few other
-            various certain particular several can could will would should may might must shall easy easily quick
-            like go
-            get make use give tell explain help want need try find let mean way currently now today nowadays still
-            yet even already always world life"""
-        ),
+    _listed(
+        """some any really actually exactly ever very just also please kindly best good better great top way method
+        thing possible likely know think people person someone anyone one own same different most many much all few
+        other various certain particular several can could will would should may might must shall easy easily quick
+        like go get make use give tell explain help want need try find let mean way current currently now today nowadays
+        still yet even already always world life"""
     )
 )
-"""Content that often comes and goes without changing what is asked."""
+"""Content that often comes and goes without changing what is asked, in all its forms."""
 
 COURTESIES = named(
     """please kindly pls plz, thanks thank, hello hi hey, dear, bitte, danke, hallo, gracias, hola, merci, bonjour,
@@ -222,7 +219,7 @@ NEGATIONS = frozenset(
 """What turns a statement round, in the large languages."""
 
 SYNONYMS: dict[str, frozenset[int | str]] = {}
-"""Groups that a stem belongs to; words of one group may stand for each other."""
+"""Groups that a word belongs to; words of one group, in all their forms, may stand for each other."""
 
 for _number, _group in enumerate(
     _listed(
@@ -235,15 +232,16 @@ for _number, _group in enumerate(
     think opinion view thought believe feel | person human someone somebody anyone one | job career employment |
     company firm business | country nation | book novel | photo picture image pic photograph | website site |
     college university school institute | wife spouse | girl lady female woman | boy guy male man |
-    use utilize utility employ usage | delete remove erase clear | fix solve resolve repair troubleshoot |
+    use utilize employ usage | delete remove erase clear | fix solve resolve repair troubleshoot |
     recover retrieve restore | prepare preparation | ban demonetization demonetize scrap | rupee inr rs |
     usa america us american unite | uk britain england | important essential significant crucial vital |
     interesting amazing fascinating cool | favorite | explain describe define definition meaning mean |
     advantage benefit pro | disadvantage drawback con | tv television | application app | laptop notebook |
-    bike motorcycle motorbike | car vehicle automobile | ask question | answer reply respond | look search find |
-    know tell | exam test examination | fat weight | facebook fb | instagram insta | math maths mathematics |
-    government govt | pc computer | cost price expense | say claim | choose select pick | handle deal cope manage |
-    overcome beat | allow permit let enable | require need necessary | show display | provide give offer supply |
+    bike motorcycle motorbike | car vehicle automobile | ask question | answer reply respond response |
+    look search find | know tell | exam test examination | fat weight | facebook fb | instagram insta |
+    math maths mathematics | government govt | pc computer | cost price expense | say claim | choose select pick |
+    handle deal cope manage | overcome beat | allow permit let enable | require need necessary | show display |
+    provide give offer supply |
     specify indicate define | contain include comprise | return give yield | method function | purpose goal aim |
     access reach | option choice alternative | guide tutorial | section part | configure setup set |
     change modify alter edit | multiple several many various | obtain retrieve get | verify check |
@@ -255,7 +253,7 @@ for _number, _group in enumerate(
     happy glad | smart intelligent clever | finish complete end | shut close | speed pace |
     ability capability functionality feature | additional new extra | alter change rename |
     amount number quantity count | available exist exist present | designate specify | determine set establish |
-    divide split organize separate | replace substitute | suggest recommend advise propose |
+    divide split organize separate | replace substitute | replacement substitute | suggest recommend advise propose |
     supply pass give provide | title name call term | transition switch move migrate | within inside in |
     state specify mention declare refer reference | retrieve select fetch | related corresponding associated |
     address tackle | under below beneath | big great large huge | biggest largest greatest | baby infant |
@@ -274,15 +272,16 @@ for _number, _group in enumerate(
     phone telephone | undo revert | loop iterate | concatenate join | luggage baggage | elevator lift | bigger larger |
     exit quit | terminate end | erase wipe | parcel package | very really | bike bicycle | grandma granny grandmother |
     grandpa granddad grandfather | mum mom mother | dad father | probability chance likelihood | fridge refrigerator |
-    sofa couch | info information | ad advert advertisement | rubbish garbage trash | timetable schedule | cv resume
+    sofa couch | info information | ad advert advertisement | rubbish garbage trash | timetable schedule | cv resume |
+    config configuration | possible possibility
 """,
         "|",
     )
 ):
     for _word in _group.split():
-        SYNONYMS[stem_of(_word)] = SYNONYMS.get(stem_of(_word), frozenset()) | {_number}
+        SYNONYMS[_word] = SYNONYMS.get(_word, frozenset()) | {_number}
 for _word, _unit in UNITS.items():
-    SYNONYMS[stem_of(_word)] = SYNONYMS.get(stem_of(_word), frozenset()) | {_unit}
+    SYNONYMS[_word] = SYNONYMS.get(_word, frozenset()) | {_unit}
 
 
 def _graded(word: str) -> set[str]:
