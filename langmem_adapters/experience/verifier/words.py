@@ -326,7 +326,7 @@ OPPOSITES: frozenset[tuple[str, str]] = frozenset(
     include with/exclude without | accept/refuse | arrive/leave depart | arrival/departure | inbound/outbound |
     incoming/outgoing | credit/debit | profit/loss | asset/liability | supply/demand | attack/defend |
     connect/disconnect | merge/split | expand/collapse | freeze thaw/melt | on/off | login signin/logout signout |
-    in/out | sender/recipient receiver | source/destination target | acid/alkaline base | male/female |
+    in/out | home/away | sender/recipient receiver | source/destination target | acid/alkaline base | male/female |
     always/never | all every/none | everybody everyone/nobody | same/different | guilty/innocent |
     voluntary/involuntary mandatory compulsory | optional/mandatory required | temporary/permanent |
     virtual/physical | online/offline | manual/automatic | vegetarian vegan/meat | inflation/deflation |
