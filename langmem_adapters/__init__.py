@@ -61,16 +61,43 @@ _WHERE = {
     "open_vectors": "indexes",
 }
 
-__all__ = list(_WHERE)
+__all__ = [
+    "BrainMemory",
+    "ConfigurationError",
+    "Conflict",
+    "Embedder",
+    "Experience",
+    "ExperiencePool",
+    "LangmemError",
+    "LongTermMemory",
+    "Message",
+    "MissingDependency",
+    "ModelError",
+    "Scope",
+    "SearchError",
+    "SerializationError",
+    "Sessions",
+    "Settings",
+    "StoreError",
+    "StoreUnavailable",
+    "WorkingMemory",
+    "cached",
+    "exp_cache",
+    "open_index",
+    "open_store",
+    "open_vectors",
+]
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # type checkers see the names above, and that there are no others
+
+    def __getattr__(name: str) -> Any:
+        if name not in _WHERE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -45,16 +45,33 @@ _WHERE = {
     "to_message": "convert",
 }
 
-__all__ = list(_WHERE)
+__all__ = [
+    "BrainChatMessageHistory",
+    "BrainMemoryMiddleware",
+    "CachedChatModel",
+    "ExperienceCache",
+    "ExperienceMiddleware",
+    "LongTermRetriever",
+    "SemanticMode",
+    "ahistory_to_thread",
+    "athread_to_history",
+    "from_message",
+    "history_to_thread",
+    "refine_with",
+    "thread_to_history",
+    "to_message",
+]
 
 
-def __getattr__(name: str) -> Any:
-    """Load a name at its first use: langchain-core 2 drops chat histories, and the rest must go on without."""
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # type checkers see the names above, and that there are no others
+
+    def __getattr__(name: str) -> Any:
+        """Load a name at its first use: langchain-core 2 drops chat histories, and the rest must go on without."""
+        if name not in _WHERE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
