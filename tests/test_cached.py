@@ -40,7 +40,7 @@ from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PrivateAttr, SecretS
 
 import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
-from langmem_adapters.experience import AtLeast, DataSerializer, FunctionCache, bypass, refresh
+from langmem_adapters.experience import AtLeast, DataSerializer, FunctionCache, JsonSerializer, bypass, refresh
 from langmem_adapters.experience.functions import wrappers
 from langmem_adapters.experience.functions.equality import same
 from langmem_adapters.experience.functions.values import identity, name_of
@@ -1424,6 +1424,7 @@ def test_part7_what_hits_have_saved() -> None:
         ({"query_type": "semantic", "judge": AtLeast(7)}, "needs a judge.* and not the scores alone, as AtLeast"),
         ({"context_builder": lambda req, exps: req}, "which argument of .* is the request"),
         ({"serializer": 5}, "a serializer has serialize_req"),
+        ({"serializer": JsonSerializer}, r"a serializer is an object, JsonSerializer\(…\), and not its class"),
         ({"colour": "red"}, "cached has no option colour"),
         ({"prices": {"m": 5}, "wait": -1}, "wait is a number of seconds"),
         ({"wait": "3"}, "wait is a number of seconds, or 0, not '3'"),

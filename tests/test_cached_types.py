@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import pytest
 from typing_extensions import assert_type
 
-from langmem_adapters import cached
+from langmem_adapters import Experience, cached
 from langmem_adapters.experience import FunctionCache
 
 T = TypeVar("T")
@@ -85,20 +85,34 @@ class Globe(Atlas[str]):
 
 def test_functions() -> None:
     assert_type(capital("France", language="fr"), str)
-    assert_type(acapital.cache, FunctionCache)
     assert_type(list(letters(text="ab")), list[str])
     called: Callable[[str], str] = capital
     assert called("France") == "France in en"
     with pytest.raises(TypeError):
         capital()  # type: ignore[call-arg]
-    assert capital.cache.stats()["hits"] == 0
+    assert_type(capital.cache.lookup("France", language="fr"), Experience | None)
+    assert_type(capital.cache.invalidate("France"), bool)
+    with pytest.raises(TypeError):
+        capital.cache.lookup(city="Paris")  # type: ignore[call-arg]
+    cache: FunctionCache = capital.cache
+    assert cache.stats()["hits"] == 0
+
+
+def test_what_functools_gives_a_decorated_function() -> None:
+    assert_type(capital.__name__, str)
+    assert_type(Atlas(1).capital.__qualname__, str)
+    assert_type(capital.__wrapped__("Spain"), str)
+    assert capital.__wrapped__("Spain") == "Spain in en"
+    assert (capital.__name__, Atlas(1).capital.__qualname__) == ("capital", "Atlas.capital")
 
 
 def test_methods() -> None:
     atlas = Atlas(0.5)
     assert_type(atlas.capital("France", year=1800), str)
-    assert_type(atlas.capital.cache, FunctionCache)
     assert_type(Atlas.capital.cache, FunctionCache)
+    assert_type(atlas.capital.cache.lookup("Spain", year=1800), Experience | None)
+    with pytest.raises(TypeError):
+        atlas.capital.cache.lookup()  # type: ignore[call-arg]
     assert_type(atlas.scaled(2), list[float])
     assert_type(atlas.letters("ab"), Iterator[str])
     assert_type(atlas.aletters("ab"), AsyncIterator[str])

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
 import json
 import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -21,14 +23,17 @@ from pydantic import BaseModel
 from langmem_adapters import ConfigurationError, Experience, ModelError, SerializationError, cached, open_index
 from langmem_adapters.experience import (
     AtLeast,
+    ContextBuilder,
     ExperiencePool,
     JsonSerializer,
+    Judge,
     LLMJudge,
     LLMScorer,
     MessagesSerializer,
     PydanticSerializer,
     RoleZeroSerializer,
     RuleScorer,
+    Scorer,
     Serializer,
     TextSerializer,
     as_examples,
@@ -54,6 +59,19 @@ def experience(req: Any = "q", resp: Any = "a", val: int | None = None) -> Exper
 def score_of(cache: Any, *args: Any) -> Score | None:
     found = cache.lookup(*args)
     return found.metric.score if found else None
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        *(Scorer.__call__, Judge.__call__, ContextBuilder.__call__),
+        *(Serializer.serialize_resp, Serializer.deserialize_resp),
+    ],
+)
+def test_a_policy_may_call_its_arguments_as_it_likes(method: Any) -> None:
+    """As MetaGPT's serializers do: some type checkers hold a class to all names of a protocol that may be used."""
+    _, *parameters = inspect.signature(method).parameters.values()
+    assert {parameter.kind for parameter in parameters} == {inspect.Parameter.POSITIONAL_ONLY}
 
 
 # --- scorers
@@ -268,6 +286,15 @@ def test_rules_score() -> None:
     assert scorer("q", "TOO LONG") == Score(val=1, reason="too long; shouts")
     with pytest.raises(ConfigurationError, match="the rule 'is slow' is a coroutine function"):
         RuleScorer({"is slow": (asyncio.sleep, 3)})  # type: ignore[dict-item]
+
+
+def test_rules_are_read_from_any_table_and_of_functions_that_say_their_types() -> None:
+    def is_short(req: str, resp: str) -> bool:
+        return len(resp) < 5
+
+    rules = {"it is long": (is_short, 4)}
+    assert RuleScorer(rules)("Where?", "Paris") == RuleScorer(MappingProxyType(rules))("Where?", "Paris")
+    assert RuleScorer(rules)("Where?", "Paris") == Score(val=6, reason="it is long")
 
 
 @pytest.mark.parametrize(
@@ -568,7 +595,7 @@ def test_a_builder_that_fails_leaves_the_request_as_it_is(caplog: pytest.LogCapt
     assert [f("the bike"), f("the bike of Ada")] == ["the bike", "the bike of Ada"]
     assert (f.cache.stats()["errors"], f.cache.stats()["stored"]) == (1, 2)
     assert "the context builder failed: KeyError" in caplog.text
-    strict = cached(store=store, index=index, on_error="raise", **options)(f.__wrapped__)  # type: ignore[attr-defined]
+    strict = cached(store=store, index=index, on_error="raise", **options)(f.__wrapped__)
     with pytest.raises(ModelError, match="the context builder failed: KeyError"):
         strict("the bike of Bob")
 

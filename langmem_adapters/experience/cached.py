@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError
@@ -20,25 +21,32 @@ Q = ParamSpec("Q")
 S = TypeVar("S")
 R_co = TypeVar("R_co", covariant=True)
 
+if TYPE_CHECKING:  # older versions of typing_extensions take no such default
+    import typing_extensions
+
+    A = typing_extensions.ParamSpec("A", default=...)
+else:
+    A = ParamSpec("A")
+
 _COUNTED = ("hits", "misses", "shared", "rejected", "stored", "refused", "errors")
 
 
-class FunctionCache(Calls, Shared):
+class FunctionCache(Calls, Shared, Generic[A]):
     """The cache of one function, which has it as its attribute ``cache``. Made by :func:`langmem_adapters.cached`."""
 
-    def lookup(self, *args: Any, **kwargs: Any) -> Experience | None:
+    def lookup(self, *args: A.args, **kwargs: A.kwargs) -> Experience | None:
         """The experience of a call with these arguments (of a method: without ``self``); None, if there is none."""
         return run(self.pool.lookup_flow(self._key(args, kwargs)))
 
-    async def alookup(self, *args: Any, **kwargs: Any) -> Experience | None:
+    async def alookup(self, *args: A.args, **kwargs: A.kwargs) -> Experience | None:
         """:meth:`lookup`, without blocking the event loop."""
         return await arun(self.pool.lookup_flow(self._key(args, kwargs)))
 
-    def invalidate(self, *args: Any, **kwargs: Any) -> bool:
+    def invalidate(self, *args: A.args, **kwargs: A.kwargs) -> bool:
         """Forget the result of a call with these arguments (of a method: without ``self``); False, if there is none."""
         return self.pool.delete(key=self._key(args, kwargs))
 
-    async def ainvalidate(self, *args: Any, **kwargs: Any) -> bool:
+    async def ainvalidate(self, *args: A.args, **kwargs: A.kwargs) -> bool:
         """:meth:`invalidate`, without blocking the event loop."""
         return await self.pool.adelete(key=self._key(args, kwargs))
 
@@ -87,8 +95,13 @@ class FunctionCache(Calls, Shared):
 class CachedFunction(Protocol[P, R_co]):
     """A decorated function: as type checkers see it, for at run time it is a plain function, or coroutine function."""
 
+    __name__: str
+    __qualname__: str
+
     @property
-    def cache(self) -> FunctionCache:
+    def __wrapped__(self) -> Callable[..., R_co]: ...
+    @property
+    def cache(self) -> FunctionCache[P]:
         """Its cache."""
         ...
 

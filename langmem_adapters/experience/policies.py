@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, ModelError
@@ -65,11 +65,11 @@ class Serializer(Protocol):
         """Give the request, as data, from the arguments that count. It is the key, and what is searched."""
         ...
 
-    def serialize_resp(self, resp: Any) -> Any:
+    def serialize_resp(self, resp: Any, /) -> Any:
         """Give a response as data."""
         ...
 
-    def deserialize_resp(self, data: Any) -> Any:
+    def deserialize_resp(self, data: Any, /) -> Any:
         """Give the response back. Raises where the data is none."""
         ...
 
@@ -115,8 +115,8 @@ class RuleScorer:
     Score(val=6, reason='it is too long')
     """
 
-    def __init__(self, rules: dict[str, tuple[Callable[[Any, Any], bool], int]]) -> None:
-        if not (isinstance(rules, dict) and all(map(_is_rule, rules.values()))):
+    def __init__(self, rules: Mapping[str, tuple[Callable[[Any, Any], bool], int]]) -> None:
+        if not (isinstance(rules, Mapping) and all(map(_is_rule, rules.values()))):
             raise ConfigurationError("rules are a table by their reasons: of each a function, and the points it costs")
         for reason, (holds, _) in rules.items():
             check_plain(f"the rule {reason!r}", holds)

@@ -155,6 +155,8 @@ class _RequestSerializer(DataSerializer):
 def as_serializer(given: Serializer | Callable[..., Any]) -> Serializer:
     """A serializer; of a plain function, one that makes requests with it."""
     if isinstance(given, Serializer):
+        if isinstance(given, type):
+            raise ConfigurationError(f"a serializer is an object, {given.__name__}(…), and not its class")
         return given
     if callable(given):
         return _RequestSerializer(given)
