@@ -1366,7 +1366,7 @@ def test_c5_structured_output_is_served_and_parsed(server: OpenAIServer, method:
     question = '{"place": "Rome"} in Rome'
     if method == "json_mode":  # the script does not speak it
         server.answer = _json(server.answer)  # type: ignore[method-assign]
-    got = [asker.invoke(question), list(asker.stream(question))[-1], asyncio.run(asker.ainvoke(question))]
+    got: list[Any] = [asker.invoke(question), list(asker.stream(question))[-1], asyncio.run(asker.ainvoke(question))]
     parsed = [one["parsed"] for one in (got[0], got[2])] if raw else got
     assert parsed == [Place(place="Rome")] * len(parsed)
     assert len(server.requests) == 1

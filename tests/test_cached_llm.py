@@ -1403,6 +1403,7 @@ def test_c1_a_hit_has_no_id_under_which_openai_keeps_a_thought_of_it() -> None:
     llm = cached(inner)
     question = ChatMessage(role="user", content="Is it?")
     first, hit = llm.chat([question]).message, llm.chat([question]).message
+    assert isinstance(first.blocks[0], ThinkingBlock)
     assert first.blocks[0].additional_information["id"] == "rs_1"
     assert hit.blocks == [
         ThinkingBlock(content="Hm.", additional_information={"type": "reasoning", "status": "completed"}),

@@ -5,13 +5,27 @@ It is mypy that tests this: it fails where a type is another, and where an error
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from langchain_core.language_models import FakeListChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import Runnable
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
+from llama_index.core.llms import MockLLM
+from pydantic import BaseModel
 from typing_extensions import assert_type
 
 import langmem_adapters
 import langmem_adapters.langchain
 from langmem_adapters import *  # noqa: F403 - what is tested
 from langmem_adapters.langchain import *  # noqa: F403 - what is tested
+from langmem_adapters.langgraph import ExperienceNodeCache
+from langmem_adapters.llamaindex import CachedLLM
+
+
+class Answer(BaseModel):
+    text: str
 
 
 def test_every_name_is_seen_and_no_other() -> None:
@@ -24,3 +38,31 @@ def test_every_name_is_seen_and_no_other() -> None:
         langmem_adapters.BrainMemmory  # type: ignore[attr-defined] # noqa: B018 - a name that was mistyped
     with pytest.raises(ImportError, match="CachedModel"):
         from langmem_adapters.langchain import CachedModel  # type: ignore[attr-defined] # noqa: F401, PLC0415 - same
+
+
+def test_a_cached_chat_model_gives_what_a_chat_model_gives() -> None:
+    model = langmem_adapters.langchain.CachedChatModel(FakeListChatModel(responses=["In Paris."]), url="memory:")
+    assert_type(model.invoke("Where is it?"), AIMessage)
+    with pytest.raises(NotImplementedError):  # this one has no tools
+        assert_type(model.bind_tools([]), Runnable[LanguageModelInput, AIMessage])
+    with pytest.raises(NotImplementedError):
+        assert_type(model.with_structured_output(Answer), Runnable[LanguageModelInput, dict[str, Any] | BaseModel])
+
+
+async def test_a_cached_llm_gives_what_an_llm_gives() -> None:
+    llm = CachedLLM(MockLLM(max_tokens=2), url="memory:")
+    hello = [ChatMessage("Hello!")]
+    assert_type(llm.chat(hello), ChatResponse)
+    assert_type(await llm.achat(hello), ChatResponse)
+    assert_type(llm.complete("Hello!"), CompletionResponse)
+    assert_type(await llm.acomplete("Hello!"), CompletionResponse)
+    assert_type([response.delta for response in llm.stream_chat(hello)], list[str | None])
+    assert_type([response.delta async for response in await llm.astream_chat(hello)], list[str | None])
+    assert_type([response.delta for response in llm.stream_complete("Hello!")], list[str | None])
+    assert_type([response.delta async for response in await llm.astream_complete("Hello!")], list[str | None])
+    assert_type(llm.model_hash, str)
+
+
+def test_a_node_cache_needs_no_annotation() -> None:
+    cache = ExperienceNodeCache("memory:")
+    assert_type(cache, ExperienceNodeCache[Any])

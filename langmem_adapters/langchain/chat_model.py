@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.load import dumps
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
-from pydantic import Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr
 from typing_extensions import Self
 
 from langmem_adapters.annotations import signature_of
@@ -218,11 +218,13 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
     # --- whatever is made from the model
 
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
         """The model with tools bound to it, and its cache."""
         return self._rebound(self.wrapped.bind_tools(tools, **kwargs))
 
-    def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[Any, Any]:
+    def with_structured_output(
+        self, schema: Any, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
         """The model with structured output, and its cache."""
         return self._rebound(self.wrapped.with_structured_output(schema, **kwargs))
 

@@ -6,12 +6,13 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
 from langgraph.cache.base import BaseCache, FullKey, Namespace
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from typing_extensions import TypeVar
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.concurrency.locks import ForkSafeLock
@@ -29,7 +30,7 @@ from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["ExperienceNodeCache"]
 
-ValueT = TypeVar("ValueT")
+ValueT = TypeVar("ValueT", default=Any)
 
 _ENTRY = "entry"
 _VERSION = 1

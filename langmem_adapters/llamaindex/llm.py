@@ -8,7 +8,16 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, cast
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LLMMetadata
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    ChatResponseAsyncGen,
+    ChatResponseGen,
+    CompletionResponse,
+    CompletionResponseAsyncGen,
+    CompletionResponseGen,
+    LLMMetadata,
+)
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import LLM
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
@@ -190,39 +199,43 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     # --- calls
 
-    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Chat, or serve."""
-        return self._answers.invoke(*self._chat(self._wrapped.chat, messages, kwargs))
+        return cast("ChatResponse", self._answers.invoke(*self._chat(self._wrapped.chat, messages, kwargs)))
 
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Complete, or serve."""
-        return self._answers.invoke(*self._completion(self._wrapped.complete, prompt, formatted, kwargs))
+        asked = self._completion(self._wrapped.complete, prompt, formatted, kwargs)
+        return cast("CompletionResponse", self._answers.invoke(*asked))
 
-    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Chat in a stream, or serve."""
-        return self._answers.stream(*self._chat(self._wrapped.stream_chat, messages, kwargs))
+        return cast("ChatResponseGen", self._answers.stream(*self._chat(self._wrapped.stream_chat, messages, kwargs)))
 
-    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
         """Complete in a stream, or serve."""
-        return self._answers.stream(*self._completion(self._wrapped.stream_complete, prompt, formatted, kwargs))
+        asked = self._completion(self._wrapped.stream_complete, prompt, formatted, kwargs)
+        return cast("CompletionResponseGen", self._answers.stream(*asked))
 
-    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """:meth:`chat`, without blocking the event loop."""
-        return await self._answers.ainvoke(*self._chat(self._wrapped.achat, messages, kwargs, _aserving))
+        asked = self._chat(self._wrapped.achat, messages, kwargs, _aserving)
+        return cast("ChatResponse", await self._answers.ainvoke(*asked))
 
-    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """:meth:`complete`, without blocking the event loop."""
         asked = self._completion(self._wrapped.acomplete, prompt, formatted, kwargs, _aserving)
-        return await self._answers.ainvoke(*asked)
+        return cast("CompletionResponse", await self._answers.ainvoke(*asked))
 
-    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         """:meth:`stream_chat`, without blocking the event loop."""
-        return await self._answers.astream(*self._chat(self._wrapped.astream_chat, messages, kwargs, _aserving))
+        asked = self._chat(self._wrapped.astream_chat, messages, kwargs, _aserving)
+        return cast("ChatResponseAsyncGen", await self._answers.astream(*asked))
 
-    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
         """:meth:`stream_complete`, without blocking the event loop."""
         asked = self._completion(self._wrapped.astream_complete, prompt, formatted, kwargs, _aserving)
-        return await self._answers.astream(*asked)
+        return cast("CompletionResponseAsyncGen", await self._answers.astream(*asked))
 
     def _chat(
         self, ask: Way, messages: Sequence[ChatMessage], kwargs: dict[str, Any], serving: Way = _serving
@@ -258,7 +271,8 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         """The model's."""
         return self._wrapped.to_payload()
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator] # of which mypy knows none on top of a property
+    @property
     def model_hash(self) -> str:
         """Tells the model and its parameters apart in a dump, by which an ``IngestionCache`` goes."""
         return model_key(self._wrapped)
