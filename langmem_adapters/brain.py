@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from typing_extensions import Self, Unpack
+
 from langmem_adapters import validation, views
 from langmem_adapters.conversation.compaction import Compaction
 from langmem_adapters.conversation.log import readable
@@ -39,8 +41,7 @@ class BrainMemory(Shared, Remembering, Reflection):
     Every method has an async twin with an ``a`` in front. Constructing one reads nothing.
 
     Args:
-        store: Where it is kept.
-        session: The session's id: any text.
+        store, session: Where it is kept; and the session's id, any text.
         user, tenant: Whose session it is; sessions of others are never seen.
         memory_k: How many of the newest messages :meth:`window` shows, and with ``long_term`` how many are kept.
         long_term: Takes the messages that leave the window. Without it nothing ever leaves the history.
@@ -60,8 +61,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         refresh: What starts that time anew: each "write"; each "read" too, and then a read costs a write, and counts
             as activity, once a tenth of the time is gone; "never": it is counted from the session's first write.
             All who write to a session must be given the same.
-        clock: Gives Unix seconds.
-        new_id: Gives an id to a message that has none.
+        clock, new_id: Give Unix seconds, and an id to a message that has none.
 
     >>> from langmem_adapters import BrainMemory, open_store
     >>> brain = BrainMemory(open_store("memory:"), "session-1")
@@ -113,7 +113,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         self.long_term = long_term
         self.model = model
         self.ttl = ttl
-        self.refresh = refresh
+        self.refresh: Refresh = refresh
         self._stats: Counter[str] = Counter()
         self._flows = Conversation(
             store,
@@ -151,14 +151,14 @@ class BrainMemory(Shared, Remembering, Reflection):
             self._tasks.check_background()
 
     @classmethod
-    def from_metagpt(cls, blob: str | bytes, store: Store, session: str, **arguments: Any) -> BrainMemory:
+    def from_metagpt(cls, blob: str | bytes, store: Store, session: str, **arguments: Any) -> Self:
         """A session with what MetaGPT's ``BrainMemory.dumps`` left in Redis; again, it adds nothing twice."""
         brain = cls(store, session, **arguments)
         run(import_flow(brain._flows.session, blob))
         return brain
 
     @classmethod
-    async def afrom_metagpt(cls, blob: str | bytes, store: Store, session: str, **arguments: Any) -> BrainMemory:
+    async def afrom_metagpt(cls, blob: str | bytes, store: Store, session: str, **arguments: Any) -> Self:
         """:meth:`from_metagpt`, without blocking the event loop."""
         brain = cls(store, session, **arguments)
         await arun(import_flow(brain._flows.session, blob))
@@ -178,19 +178,19 @@ class BrainMemory(Shared, Remembering, Reflection):
         """:meth:`add_messages`, without blocking the event loop."""
         await arun(self._add(messages))
 
-    def add_talk(self, text: str, **fields: Any) -> None:
+    def add_talk(self, text: str, **fields: Unpack[validation.Said]) -> None:
         """Append what the user said; ``fields`` are those of a Message, such as ``name`` or ``metadata``."""
         run(self._add([validation.said_by("user", text, fields)]))
 
-    async def aadd_talk(self, text: str, **fields: Any) -> None:
+    async def aadd_talk(self, text: str, **fields: Unpack[validation.Said]) -> None:
         """:meth:`add_talk`, without blocking the event loop."""
         await arun(self._add([validation.said_by("user", text, fields)]))
 
-    def add_answer(self, text: str, **fields: Any) -> None:
+    def add_answer(self, text: str, **fields: Unpack[validation.Said]) -> None:
         """Append what the assistant answered."""
         run(self._add([validation.said_by("assistant", text, fields)]))
 
-    async def aadd_answer(self, text: str, **fields: Any) -> None:
+    async def aadd_answer(self, text: str, **fields: Unpack[validation.Said]) -> None:
         """:meth:`add_answer`, without blocking the event loop."""
         await arun(self._add([validation.said_by("assistant", text, fields)]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -204,7 +205,7 @@ def _answers(memories: Sequence[Memory], questions: Sequence[Question]) -> dict[
 # ---- files
 
 
-def read_questions(path: str | Path) -> list[Question]:
+def read_questions(path: str | os.PathLike[str]) -> list[Question]:
     """Read questions from a JSON list, from JSON Lines, or from a LoCoMo file, plain or gzipped.
 
     A question is ``{"question": "Where is the bike?", "evidence": ["m1"], "user": "ada"}``, the user where there are

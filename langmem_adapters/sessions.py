@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple, cast
 
@@ -71,7 +71,7 @@ class Sessions(Shared):
         self.store = store
         self.scope = checked_scope(tenant=tenant, user=user)
         self.ttl = ttl
-        self.refresh = refresh
+        self.refresh: Refresh = refresh
         self._clock = clock
         self._parent = brain_namespace(self.scope)[:-1]
 
@@ -114,7 +114,7 @@ class Sessions(Shared):
         """:meth:`delete_session`, without blocking the event loop."""
         return await arun(self._delete(session))
 
-    def export(self, session: str | None = None, *, progress: Progress = False) -> Iterator[bytes]:
+    def export(self, session: str | None = None, *, progress: Progress = False) -> Generator[bytes, None, None]:
         """One session, or all, as JSON Lines: a line for the session, then one for each message.
 
         Reads a page at a time, so a long history never has to fit into memory. ``progress`` shows the lines; see
@@ -129,7 +129,7 @@ class Sessions(Shared):
                     advance(1)
                     yield dump(line) + b"\n"
 
-    async def aexport(self, session: str | None = None, *, progress: Progress = False) -> AsyncIterator[bytes]:
+    async def aexport(self, session: str | None = None, *, progress: Progress = False) -> AsyncGenerator[bytes, None]:
         """:meth:`export`, without blocking the event loop."""
         lines = self.export(session, progress=progress)
         while page := await arun(step(lambda: list(islice(lines, _PAGE)))):

@@ -94,7 +94,7 @@ class Settings(BaseModel):
             raise ConfigurationError(sentence)  # outside of the except, as pydantic's error holds the values
 
     @classmethod
-    def from_yaml(cls, path: str | Path, **given: Any) -> Self:
+    def from_yaml(cls, path: str | os.PathLike[str], **given: Any) -> Self:
         """Read the section ``langmem`` of a file, and MetaGPT's own sections ``redis``, ``role_zero`` and ``exp_pool``.
 
         What is ``given`` counts first, then the environment, then ``langmem``, which has the names of this class,

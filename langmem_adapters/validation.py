@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Integral
-from typing import Any, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, cast
 
 from pydantic import ValidationError
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import is_coroutine
-from langmem_adapters.model import Message, MessageData, Scope
+from langmem_adapters.model import Message, MessageData, Scope, ToolCall
 from langmem_adapters.protocols import Index
 
 __all__ = [
+    "Said",
     "check_count",
     "check_function",
     "check_index",
@@ -37,6 +38,19 @@ __all__ = [
 ]
 
 _OF_WHAT_IS_SAID = [name for name in Message.model_fields if name not in {"role", "content"}]
+
+
+class Said(TypedDict, total=False):
+    """What a message may have beside its role and content, for type checkers."""
+
+    id: str
+    name: str | None
+    tool_calls: Sequence[ToolCall]
+    tool_call_id: str | None
+    created_at: float | None
+    metadata: Mapping[str, Any]
+    host: Mapping[str, Mapping[str, Any]]
+
 
 T = TypeVar("T")
 M = TypeVar("M", Message, "Message | MessageData")

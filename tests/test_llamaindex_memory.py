@@ -522,7 +522,7 @@ def test_wrong_settings_are_one_clear_sentence() -> None:
         with pytest.raises(ConfigurationError, match=f"memory of a LongTermMemoryBlock is a LongTermMemory.*{told}"):
             LongTermMemoryBlock(cast(Any, wrong))
     with pytest.raises(ConfigurationError, match="has no setting nonsense"):
-        LongTermMemoryBlock(kept, nonsense=4)
+        LongTermMemoryBlock(kept, nonsense=4)  # type: ignore[call-arg]
     block = LongTermMemoryBlock(kept, name="recalled_things", priority=3)
     assert (block.name, block.priority, block.class_name()) == ("recalled_things", 3, "LongTermMemoryBlock")
     kept.add([Message(role="user", content="a secret")])

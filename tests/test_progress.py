@@ -284,7 +284,7 @@ def test_an_export_that_is_not_read_to_its_end_closes_its_bar() -> None:
     bars = Bars()
     lines = sessions(MemoryStore()).export(progress=bars)
     assert len(list(itertools.islice(lines, 5))) == 5
-    lines.close()  # type: ignore[attr-defined]
+    lines.close()
     assert bars.told() == [("exporting", 5, 706)]
 
 
@@ -293,7 +293,7 @@ async def test_so_does_an_async_one() -> None:
     lines = sessions(MemoryStore()).aexport(progress=bars)
     async for _ in lines:
         break
-    await lines.aclose()  # type: ignore[attr-defined]
+    await lines.aclose()
     assert bars[0].is_closed.wait(10)
 
 

@@ -5,6 +5,10 @@ It is mypy that tests this: it fails where a type is another, and where an error
 
 from __future__ import annotations
 
+import json
+import os
+from contextlib import aclosing, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +23,16 @@ from typing_extensions import assert_type
 import langmem_adapters
 import langmem_adapters.langchain
 from langmem_adapters import *  # noqa: F403 - what is tested
+from langmem_adapters.evaluation import read_questions
+from langmem_adapters.experience import read_metagpt_pool
+from langmem_adapters.importing import read_transcripts
 from langmem_adapters.langchain import *  # noqa: F403 - what is tested
 from langmem_adapters.langgraph import ExperienceNodeCache
-from langmem_adapters.llamaindex import CachedLLM
+from langmem_adapters.llamaindex import CachedLLM, LongTermMemoryBlock
+from langmem_adapters.llamaindex.memory import _Settings
+from langmem_adapters.replay.recorded import recorded
+from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.validation import Said
 
 
 class Answer(BaseModel):
@@ -66,3 +77,44 @@ async def test_a_cached_llm_gives_what_an_llm_gives() -> None:
 def test_a_node_cache_needs_no_annotation() -> None:
     cache = ExperienceNodeCache("memory:")
     assert_type(cache, ExperienceNodeCache[Any])
+
+
+def test_what_goes_on_to_others_has_the_names_of_what_takes_it() -> None:
+    message, block = langmem_adapters.Message.model_fields, LongTermMemoryBlock.model_fields
+    assert list(Said.__annotations__) == [name for name in message if name not in {"role", "content"}]
+    assert sorted(_Settings.__annotations__) == sorted(block)
+
+
+class OwnBrain(langmem_adapters.BrainMemory):
+    pass
+
+
+async def test_a_brain_of_ones_own_stays_one_and_its_streams_can_be_closed() -> None:
+    brain = OwnBrain.from_metagpt('{"history": []}', MemoryStore(), "s")
+    assert_type(brain, OwnBrain)
+    assert_type(await OwnBrain.afrom_metagpt('{"history": []}', MemoryStore(), "s"), OwnBrain)
+    with brain.record_turn("Where is it?") as turn, closing(turn.watch(["In ", "Paris."])) as words:
+        assert_type(next(words), str)
+    lines = langmem_adapters.Sessions(brain.store).aexport()
+    async with aclosing(lines):
+        assert_type([line async for line in lines], list[bytes])
+
+
+class Place(os.PathLike[str]):
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+
+def test_a_file_is_any_path(tmp_path: Path) -> None:
+    said, asked, settings = (Place(tmp_path / name) for name in ("said.json", "asked.json", "settings.yaml"))
+    said.path.write_text(json.dumps([{"role": "user", "content": "It is in Paris."}]))
+    asked.path.write_text(json.dumps([{"question": "Where is it?", "evidence": ["It is in Paris."]}]))
+    settings.path.write_text("langmem: {url: 'memory:'}")
+    assert len(read_transcripts(said)) == len(read_questions(asked)) == 1
+    assert langmem_adapters.Settings.from_yaml(settings).url == "memory:"
+    assert [one.user for one in recorded(said)] == ["replayed"]
+    with pytest.raises(langmem_adapters.SerializationError, match="is not a docstore of LlamaIndex"):
+        read_metagpt_pool(asked)

@@ -182,7 +182,7 @@ async def test_what_is_said_is_a_text(fields: dict[str, Any], names: str) -> Non
 def test_what_is_said_has_the_fields_of_a_message_and_no_others(name: str) -> None:
     brain = BrainMemory(MemoryStore(), "s")
     with pytest.raises(ConfigurationError, match=f"^what is said has no {name}; beside the text it has id, name, .*"):
-        brain.add_talk("Hello.", **{name: SECRET})
+        brain.add_talk("Hello.", **{name: SECRET})  # type: ignore[arg-type]
     assert brain.messages() == []
 
 

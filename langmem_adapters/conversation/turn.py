@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, overload
 
@@ -74,21 +74,21 @@ class Turn(Generic[P]):
         self._pieces.append(piece)
 
     @overload
-    def watch(self, pieces: AsyncIterable[S]) -> AsyncIterator[S]: ...
+    def watch(self, pieces: AsyncIterable[S]) -> AsyncGenerator[S, None]: ...
     @overload
-    def watch(self, pieces: Iterable[S]) -> Iterator[S]: ...
+    def watch(self, pieces: Iterable[S]) -> Generator[S, None, None]: ...
     def watch(self, pieces: Any) -> Any:
         """Pass a stream on, and add each piece of it. A stream that is not read to its end interrupts the turn."""
         self._running_streams += 1
         return self._awatched(pieces) if isinstance(pieces, AsyncIterable) else self._watched(pieces)
 
-    def _watched(self, pieces: Iterable[P]) -> Iterator[P]:
+    def _watched(self, pieces: Iterable[P]) -> Generator[P, None, None]:
         for piece in pieces:
             self.add(piece)
             yield piece
         self._running_streams -= 1
 
-    async def _awatched(self, pieces: AsyncIterable[P]) -> AsyncIterator[P]:
+    async def _awatched(self, pieces: AsyncIterable[P]) -> AsyncGenerator[P, None]:
         async for piece in pieces:
             self.add(piece)
             yield piece

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +29,7 @@ _ROWS = """SELECT m.id, m.string_value FROM embedding_metadata AS m
 _log = logging.getLogger("langmem_adapters")
 
 
-def read_metagpt_pool(path: str | Path, *, collection: str = "") -> list[Experience]:
+def read_metagpt_pool(path: str | os.PathLike[str], *, collection: str = "") -> list[Experience]:
     """Read what MetaGPT's ``exp_pool`` has persisted, oldest first; the made-up first entry is left out.
 
     Requests and responses are MetaGPT's texts. What stands beside them and is nothing of this library's, as a score of

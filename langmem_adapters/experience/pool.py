@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -211,7 +211,7 @@ class ExperiencePool(Shared, PoolFlows):
         """:meth:`clear`, without blocking the event loop."""
         await arun(step(self.at(tag)._shelf.clear))  # noqa: SLF001 - a pool like this one
 
-    def export(self, *, progress: Progress = False) -> Iterator[bytes]:
+    def export(self, *, progress: Progress = False) -> Generator[bytes, None, None]:
         """All experiences as JSON Lines, expired ones left out. Reads a page at a time.
 
         ``progress`` shows them; see :data:`~langmem_adapters.progress.Progress`.
@@ -222,7 +222,7 @@ class ExperiencePool(Shared, PoolFlows):
                     advance(1)
                     yield write_line(key, data) + b"\n"
 
-    async def aexport(self, *, progress: Progress = False) -> AsyncIterator[bytes]:
+    async def aexport(self, *, progress: Progress = False) -> AsyncGenerator[bytes, None]:
         """:meth:`export`, without blocking the event loop."""
         lines = self.export(progress=progress)
         while page := await arun(step(lambda: list(islice(lines, _PAGE)))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +25,9 @@ _UNKNOWN = "is neither an export, nor a list of chat messages, nor a LoCoMo file
 _MESSAGES = {"openai": chat_message, "langchain": langchain_message, "llama-index": llamaindex_message}
 
 
-def read_transcripts(path: str | Path, *, format_: FileFormat = "auto", session: str = "") -> list[Transcript]:
+def read_transcripts(
+    path: str | os.PathLike[str], *, format_: FileFormat = "auto", session: str = ""
+) -> list[Transcript]:
     """Read the sessions of a file, or of the folder in which MetaGPT keeps its long-term memory.
 
     Args:

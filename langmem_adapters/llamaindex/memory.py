@@ -7,13 +7,13 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.utils import get_tokenizer
 from pydantic import Field, PrivateAttr
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.flow import is_coroutine
@@ -37,6 +37,18 @@ _SHELL = re.compile(
     r"<memory>\s*(<(\w+)>\s*</\2>\s*)*</memory>", re.IGNORECASE
 )  # LlamaIndex's template, with nothing left in it
 _TAG = re.compile(r"<(?=/?(memory|recalled|content_block)\b)", re.IGNORECASE)
+
+
+class _Settings(TypedDict, total=False):
+    """The fields below, and those of every memory block, for type checkers."""
+
+    name: str
+    description: str | None
+    priority: int
+    accept_short_term_memory: bool
+    similarity_top_k: int
+    on_error: Literal["degrade", "raise"]
+    tokenizer_fn: Callable[[str], Sequence[Any]] | None
 
 
 class LongTermMemoryBlock(BaseMemoryBlock[str]):
@@ -97,7 +109,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         embedder: Any = None,
         user: str = "",
         tenant: str = "",
-        **settings: Any,
+        **settings: Unpack[_Settings],
     ) -> None:
         if sum(given is not None for given in (memory, url, store)) > 1:
             raise ConfigurationError("give LongTermMemoryBlock one of memory, url and store")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from langmem_adapters.errors import ConfigurationError
@@ -12,7 +12,7 @@ from langmem_adapters.model import Message
 
 __all__ = ["Conversation", "Recorded", "recorded"]
 
-Conversation: TypeAlias = Sequence[Message] | Sequence[Transcript] | str | Path
+Conversation: TypeAlias = Sequence[Message] | Sequence[Transcript] | str | os.PathLike[str]
 """Messages of one session; what :func:`~langmem_adapters.importing.read_transcripts` gives; or a file that it reads."""
 
 _USER, _SESSION = "replayed", "replayed"  # where the record does not say
@@ -28,8 +28,8 @@ class Recorded(NamedTuple):
 
 def recorded(conversation: Conversation) -> list[Recorded]:
     """The sessions of a conversation that say something, in their order. Raises ConfigurationError for none."""
-    if isinstance(conversation, str | Path):
-        conversation = read_transcripts(Path(conversation))
+    if isinstance(conversation, str | os.PathLike):
+        conversation = read_transcripts(conversation)
     whole, loose = [], []
     for one in conversation:
         if isinstance(one, Transcript):
