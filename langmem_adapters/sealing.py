@@ -45,11 +45,11 @@ class Codec(Protocol):
     cannot be for want of a key, it is a :class:`~langmem_adapters.errors.Damaged`, and what stands beside it is read.
     """
 
-    def encode(self, data: bytes) -> bytes:
+    def encode(self, data: bytes, /) -> bytes:
         """The bytes as they are stored."""
         ...
 
-    def decode(self, data: bytes) -> bytes:
+    def decode(self, data: bytes, /) -> bytes:
         """What :meth:`encode` was given."""
         ...
 
@@ -58,11 +58,11 @@ class Codec(Protocol):
 class BindingCodec(Protocol):
     """A codec that binds what it writes to the place where it is kept: elsewhere it cannot be read."""
 
-    def encode_at(self, data: bytes, place: bytes) -> bytes:
+    def encode_at(self, data: bytes, place: bytes, /) -> bytes:
         """The bytes as they are stored in this place."""
         ...
 
-    def decode_at(self, data: bytes, place: bytes) -> bytes:
+    def decode_at(self, data: bytes, place: bytes, /) -> bytes:
         """What :meth:`encode_at` was given for the same place."""
         ...
 

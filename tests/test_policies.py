@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import inspect
 import json
 import logging
 import threading
@@ -23,17 +22,14 @@ from pydantic import BaseModel
 from langmem_adapters import ConfigurationError, Experience, ModelError, SerializationError, cached, open_index
 from langmem_adapters.experience import (
     AtLeast,
-    ContextBuilder,
     ExperiencePool,
     JsonSerializer,
-    Judge,
     LLMJudge,
     LLMScorer,
     MessagesSerializer,
     PydanticSerializer,
     RoleZeroSerializer,
     RuleScorer,
-    Scorer,
     Serializer,
     TextSerializer,
     as_examples,
@@ -59,19 +55,6 @@ def experience(req: Any = "q", resp: Any = "a", val: int | None = None) -> Exper
 def score_of(cache: Any, *args: Any) -> Score | None:
     found = cache.lookup(*args)
     return found.metric.score if found else None
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        *(Scorer.__call__, Judge.__call__, ContextBuilder.__call__),
-        *(Serializer.serialize_resp, Serializer.deserialize_resp),
-    ],
-)
-def test_a_policy_may_call_its_arguments_as_it_likes(method: Any) -> None:
-    """As MetaGPT's serializers do: some type checkers hold a class to all names of a protocol that may be used."""
-    _, *parameters = inspect.signature(method).parameters.values()
-    assert {parameter.kind for parameter in parameters} == {inspect.Parameter.POSITIONAL_ONLY}
 
 
 # --- scorers

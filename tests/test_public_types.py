@@ -5,6 +5,7 @@ It is mypy that tests this: it fails where a type is another, and where an error
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from contextlib import aclosing, closing
@@ -24,13 +25,14 @@ import langmem_adapters
 import langmem_adapters.langchain
 from langmem_adapters import *  # noqa: F403 - what is tested
 from langmem_adapters.evaluation import read_questions
-from langmem_adapters.experience import read_metagpt_pool
+from langmem_adapters.experience import ContextBuilder, Judge, Scorer, Serializer, read_metagpt_pool
 from langmem_adapters.importing import read_transcripts
 from langmem_adapters.langchain import *  # noqa: F403 - what is tested
 from langmem_adapters.langgraph import ExperienceNodeCache
 from langmem_adapters.llamaindex import CachedLLM, LongTermMemoryBlock
 from langmem_adapters.llamaindex.memory import _Settings
 from langmem_adapters.replay.recorded import recorded
+from langmem_adapters.sealing import BindingCodec, Codec
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.validation import Said
 
@@ -118,3 +120,17 @@ def test_a_file_is_any_path(tmp_path: Path) -> None:
     assert [one.user for one in recorded(said)] == ["replayed"]
     with pytest.raises(langmem_adapters.SerializationError, match="is not a docstore of LlamaIndex"):
         read_metagpt_pool(asked)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        *(Scorer.__call__, Judge.__call__, ContextBuilder.__call__),
+        *(Serializer.serialize_resp, Serializer.deserialize_resp),
+        *(Codec.encode, Codec.decode, BindingCodec.encode_at, BindingCodec.decode_at),
+    ],
+)
+def test_a_class_of_ones_own_may_call_its_arguments_as_it_likes(method: Any) -> None:
+    """As MetaGPT's serializers do: some type checkers hold a class to all names of a protocol that may be used."""
+    _, *parameters = inspect.signature(method).parameters.values()
+    assert {parameter.kind for parameter in parameters} == {inspect.Parameter.POSITIONAL_ONLY}
