@@ -69,7 +69,7 @@ def absolute(path: Path) -> str:
         ) from error
 
 
-def at_home(path: str | Path) -> Path:
+def at_home(path: str | os.PathLike[str]) -> Path:
     """The path, with somebody's home in the place of its ``~``."""
     try:
         return Path(path).expanduser()
