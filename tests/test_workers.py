@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import threading
@@ -464,3 +465,31 @@ async def test_a_flow_that_fails_as_it_ends_is_logged(caplog: pytest.LogCaptureF
     held.set()
     await auntil(lambda: "no way out" in caplog.text)
     assert await arun(_sum()) == 6
+
+
+def test_a_call_that_garbage_collection_ends_holds_up_no_worker() -> None:
+    """Its loop was closed before it was over; whatever a worker makes may start the collection, under the lock too."""
+    free = threading.Event()
+
+    async def begin() -> None:
+        call = arun(step(free.wait))
+        call.send(None)
+        known: list[Any] = [call]
+        known.append(known)  # nobody else knows it
+
+    def collect() -> None:
+        with workers._pool()._lock:
+            gc.collect()
+
+    gc.disable()
+    try:
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(begin())
+        loop.close()
+        worker = threading.Thread(target=collect, daemon=True)
+        worker.start()
+        worker.join(5)
+        assert not worker.is_alive()
+    finally:
+        gc.enable()
+        free.set()
