@@ -162,7 +162,9 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 # that guard: six near-misses and 37 paraphrases were served, of 13 and 34 without it, and three of the six mended.
 # "domains" is of an eleventh hand that had seen neither rules nor sets: prompts with retrieved texts, scaffolds of
 # agents, support, medicine, law and the like, words that look alike. Four near-misses and 13 paraphrases were served,
-# and the rules of from and to, and of who does it to whom, in other words too, came afterwards.
+# and the rules of from and to, and of who does it to whom, in other words too, came afterwards. "domains-later" is of a
+# twelfth hand that had seen neither rules nor sets, written after these: four near-misses and 24 paraphrases were
+# served, of five and 26 before, and two of the four mended.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "most"),
     [
@@ -186,6 +188,7 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("code-adversarial", 320, 1),
         ("code-later-adversarial", 100, 3),
         ("domains-adversarial", 260, 1),
+        ("domains-later-adversarial", 110, 2),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
@@ -214,6 +217,7 @@ def test_d1_near_misses_of_another_hand_are_served_no_more_often_than_published(
         ("code-paraphrases", 150, 117),
         ("code-later-paraphrases", 50, 37),
         ("domains-paraphrases", 130, 13),
+        ("domains-later-paraphrases", 60, 24),
     ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(

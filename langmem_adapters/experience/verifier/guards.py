@@ -52,6 +52,7 @@ _FINITE = frozenset(
 )
 _SINGLING = frozenset(("even", "other", "same"))
 _COMPOUND = frozenset(("life", "world"))
+_BEHIND_ARTICLES = frozenset(("mean", "used"))
 _DERIVING = ("er", "or", "ee", "est", "ist", "ism", "ian", "ity")
 _PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "re")
 _FULL_OR_LESS = ("ful", "less")
@@ -250,7 +251,7 @@ def _telling(reading: Reading, only: Iterable[int]) -> set[str]:
         if (
             not is_soft(word.text)
             or word.text in _SINGLING
-            or (word.text == "mean" and reading.words[word.place - 1] in ARTICLES)
+            or (word.text in _BEHIND_ARTICLES and reading.words[word.place - 1] in ARTICLES)
             or (word.text in _COMPOUND and not STOP.issuperset(reading.words[word.place + 1 : word.place + 2]))
         ):
             found.add(word.text)

@@ -142,14 +142,15 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
     """
     if (found := _formal(left) ^ _formal(right)) and not left.english and _capitals(left) and _capitals(right):
         return differ("persons", found, ())
-    if found := _in_another_case(left, right, alone=bool(alignment.only_left or alignment.only_right)):
+    alone = bool(alignment.only_left or alignment.only_right)
+    if found := _in_another_case(left, right, alone=alone) or (set() if alone else _exchanged(left, right)):
         return differ("persons", found, ())
     one, other = _persons(left), _persons(right)
     if one == other:
         return ""
     gone, new = Counter(one) - Counter(other), Counter(other) - Counter(one)
     exchanged = not (gone or new) or (gone and new and {*gone, *new} - {"i", "you"})
-    if exchanged and not (alignment.only_left or alignment.only_right):
+    if exchanged and not alone:
         return differ("persons", set(one), set(other) - set(one))
     if _acting(left.vocabulary) != _acting(right.vocabulary):
         return ""
@@ -281,6 +282,15 @@ def _in_another_case(left: Reading, right: Reading, *, alone: bool) -> set[str]:
 def _beside(reading: Reading, word: str, step: int) -> set[str]:
     places = (place + step for place, other in enumerate(reading.words) if other == word)
     return {reading.stems[place] for place in places if 0 <= place < len(reading.stems)}
+
+
+def _exchanged(left: Reading, right: Reading) -> set[str]:
+    """What is mine in one text and somebody's in the other: "my dog bit her son"; but not your policy on returns."""
+    mine, yours = _owned(left), _owned(right)
+    one, other = ({noun for _, noun in side} for side in (mine - yours, yours - mine))
+    both = one | other
+    beside = any(both.issuperset(pair) for reading in (left, right) for pair in pairwise(reading.stems))
+    return both if one and other and not beside and both <= {*left.stems} & {*right.stems} else set()
 
 
 def _acting(words: frozenset[str]) -> tuple[bool, bool]:
