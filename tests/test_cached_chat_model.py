@@ -1318,6 +1318,21 @@ def test_a_model_that_cannot_stream_is_served_in_pieces() -> None:
     assert inner.asked == 1
 
 
+@pytest.mark.parametrize("of", ["the model", "a copy", "the wrapper"])
+def test_no_hit_waits_for_a_rate_limiter_whose_ever_it_is(of: str) -> None:
+    limiter = InMemoryRateLimiter(requests_per_second=1000, check_every_n_seconds=0.001, max_bucket_size=1)
+    taken = []
+    limiter.acquire = lambda **_: taken.append(1) or True  # type: ignore[func-returns-value,method-assign]
+    model = CachedChatModel(Scripted(rate_limiter=limiter if of == "the model" else None), _cache())
+    if of == "a copy":
+        model = model.model_copy(update={"rate_limiter": limiter})
+    elif of == "the wrapper":
+        model.rate_limiter = limiter
+    assert {model.invoke("Hi").content for _ in range(3)} == {"Hello there!"}
+    assert streamed(model).content == "Hello there!"
+    assert taken == [1]
+
+
 def test_settings_of_the_model_hold() -> None:
     limiter = InMemoryRateLimiter(requests_per_second=1000, check_every_n_seconds=0.001, max_bucket_size=1)
     taken = []

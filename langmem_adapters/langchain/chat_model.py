@@ -98,7 +98,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with the same cache; what is the model's own is changed in a copy of the model."""
-        own = {name: value for name, value in (update or {}).items() if name in type(self).model_fields}
+        own = {name: value for name, value in (update or {}).items() if self._is_own(name)}
         copy = super().model_copy(update=own, deep=deep)
         of_model = {name: value for name, value in (update or {}).items() if name not in own}
         if of_model:
@@ -287,8 +287,12 @@ class CachedChatModel(CachedModel, BaseChatModel):
         """Name the class alone: a model's own representation may show what is in its headers."""
         yield "model", type(self.__dict__.get("wrapped")).__name__
 
+    def _is_own(self, name: str) -> bool:
+        """Whether it is set here; a rate limiter is the model's, as no hit has anything to wait for."""
+        return name in type(self).model_fields and name != "rate_limiter"
+
     def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("_") or name in type(self).model_fields:
+        if name.startswith("_") or self._is_own(name):
             super().__setattr__(name, value)
         else:
             setattr(self.wrapped, name, value)
