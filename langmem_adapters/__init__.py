@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from langmem_adapters.lazy_names import lazily
+
 if TYPE_CHECKING:
     from langmem_adapters.brain import BrainMemory as BrainMemory
     from langmem_adapters.decorator import cached as cached
@@ -91,17 +93,7 @@ __version__ = "0.1.0"
 
 
 if not TYPE_CHECKING:  # type checkers see the names above, and that there are no others
-
-    def __getattr__(name: str) -> Any:
-        if name not in _WHERE:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_WHERE})
+    __getattr__, __dir__ = lazily(globals(), _WHERE)
 
 
 def load_ipython_extension(shell: Any) -> None:

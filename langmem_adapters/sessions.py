@@ -9,11 +9,11 @@ from itertools import islice
 from typing import NamedTuple, cast
 
 from langmem_adapters import views
-from langmem_adapters.codec import decode, encode
+from langmem_adapters.codec import decode
 from langmem_adapters.conversation.export_lines import VERSION, Line, dump, loaded, parse_lines, sound
 from langmem_adapters.conversation.log import CREATED, brain_namespace
 from langmem_adapters.conversation.merging import Merge
-from langmem_adapters.conversation.session import TITLE, read_title
+from langmem_adapters.conversation.session import TITLE, put_title, read_title
 from langmem_adapters.errors import ConfigurationError, NotSealed, SerializationError
 from langmem_adapters.expiry import EXPIRES, Expiring, Refresh
 from langmem_adapters.flow import Flow, arun, run, step
@@ -224,9 +224,7 @@ class Sessions(Shared):
         check_text("a title", title)
         if not (yield from self._exists(session)):
             return False
-        values = yield from step(self.store.get, self._namespace(session), [TITLE])
-        read_title(values.get(TITLE))  # as set_title() does
-        yield from self._expiring(session).write(put={TITLE: encode(title)})
+        yield from put_title(self._expiring(session), title)
         return True
 
     def _delete(self, session: str) -> Flow[bool]:

@@ -1318,11 +1318,16 @@ def test_a_model_that_cannot_stream_is_served_in_pieces() -> None:
     assert inner.asked == 1
 
 
+def _counting_limiter() -> tuple[InMemoryRateLimiter, list[int]]:
+    limiter = InMemoryRateLimiter(requests_per_second=1000, check_every_n_seconds=0.001, max_bucket_size=1)
+    taken: list[int] = []
+    limiter.acquire = lambda **_: taken.append(1) or True  # type: ignore[func-returns-value,method-assign]
+    return limiter, taken
+
+
 @pytest.mark.parametrize("of", ["the model", "a copy", "the wrapper"])
 def test_no_hit_waits_for_a_rate_limiter_whose_ever_it_is(of: str) -> None:
-    limiter = InMemoryRateLimiter(requests_per_second=1000, check_every_n_seconds=0.001, max_bucket_size=1)
-    taken = []
-    limiter.acquire = lambda **_: taken.append(1) or True  # type: ignore[func-returns-value,method-assign]
+    limiter, taken = _counting_limiter()
     model = CachedChatModel(Scripted(rate_limiter=limiter if of == "the model" else None), _cache())
     if of == "a copy":
         model = model.model_copy(update={"rate_limiter": limiter})
@@ -1334,9 +1339,7 @@ def test_no_hit_waits_for_a_rate_limiter_whose_ever_it_is(of: str) -> None:
 
 
 def test_settings_of_the_model_hold() -> None:
-    limiter = InMemoryRateLimiter(requests_per_second=1000, check_every_n_seconds=0.001, max_bucket_size=1)
-    taken = []
-    limiter.acquire = lambda **_: taken.append(1) or True  # type: ignore[func-returns-value,method-assign]
+    limiter, taken = _counting_limiter()
     inner = Scripted(rate_limiter=limiter, disable_streaming=True, output_version="v1")
     model = CachedChatModel(inner, _cache())
     first = list(model.stream("Hi"))

@@ -12,6 +12,7 @@ from langmem_adapters.codec import decode, encode, refuse_sealed
 from langmem_adapters.conversation.log import CREATED, PAGE, WATCHED, SessionLog, readable
 from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary, said_in
 from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.expiry import Expiring
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message, Recalled, Summary, salvage
 from langmem_adapters.protocols import Item
@@ -25,6 +26,7 @@ __all__ = [
     "Conversation",
     "Unsummarized",
     "behind_known",
+    "put_title",
     "read_title",
 ]
 
@@ -190,9 +192,7 @@ class Conversation(SessionLog):
     def set_title(self, title: str) -> Flow[None]:
         """Replace the title."""
         check_text("a title", title)
-        values = yield from self.session.get([TITLE])
-        read_title(values.get(TITLE))  # one that is encrypted, or from before there was a codec, is not replaced
-        yield from self.session.write(put={TITLE: encode(title)})
+        yield from put_title(self.session, title)
 
     def entitle(self, title: str, newest: list[Item]) -> Flow[str]:
         """Keep a title that a model has made, unless the session has one by now or was cleared; gives what it has.
@@ -229,6 +229,13 @@ def behind_known(values: Iterable[str], facts: Iterable[bytes]) -> dict[str, byt
     """The values as which facts are kept behind those that a session knows; ``values`` are its keys."""
     first = 1 + max((int(key[len(KNOWLEDGE) :]) for key in values if key.startswith(KNOWLEDGE)), default=0)
     return {f"{KNOWLEDGE}{number:08}": data for number, data in enumerate(facts, start=first)}
+
+
+def put_title(session: Expiring, title: str) -> Flow[None]:
+    """Replace a session's title, but none that is encrypted, or from before there was a codec."""
+    values = yield from session.get([TITLE])
+    read_title(values.get(TITLE))
+    yield from session.write(put={TITLE: encode(title)})
 
 
 def read_title(data: bytes | None) -> str:

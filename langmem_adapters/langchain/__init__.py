@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langmem_adapters.errors import MissingDependency
+from langmem_adapters.lazy_names import lazily
 
 try:
     import langchain_core  # noqa: F401 - only to say clearly that it is missing
@@ -64,15 +64,5 @@ __all__ = [
 
 
 if not TYPE_CHECKING:  # type checkers see the names above, and that there are no others
-
-    def __getattr__(name: str) -> Any:
-        """Load a name at its first use: langchain-core 2 drops chat histories, and the rest must go on without."""
-        if name not in _WHERE:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_WHERE})
+    # At their first use: langchain-core 2 drops chat histories, and the rest must go on without.
+    __getattr__, __dir__ = lazily(globals(), _WHERE)

@@ -154,7 +154,7 @@ def spoken_abroad(text: str) -> Iterator[tuple[str, int]]:
     for reader in _readers():
         if not reader.starts.isdisjoint(starts):
             yield from reader.spoken(text)
-    if "hier" in words and not _HIER.isdisjoint(re.split(r"[\W_]+", text)):
+    if "hier" in words and not _HIER.isdisjoint(words):
         yield "day", -1
     if not text.isascii():
         yield from _in_east_asia(text)

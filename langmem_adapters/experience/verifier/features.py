@@ -99,9 +99,9 @@ def _stands_for(one: Word, other: Word) -> float:
 
 
 @lru_cache(maxsize=1 << 14)
-def likeness(one: str, other: str) -> float:  # noqa: PLR0911 - a ladder
+def likeness(word: str, another: str) -> float:  # noqa: PLR0911 - a ladder
     """How surely a word stands for another: 1 the same, or of one stem; 0 not at all."""
-    word, another, one, other = one, other, stem_of(one), stem_of(other)
+    one, other = stem_of(word), stem_of(another)
     if one == other:
         return 1.0
     if (one, other) in OPPOSITES or (one, other) in CONFUSED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import permutations
 
-from langmem_adapters.experience.verifier.words import FORMS, PLURAL_ALONE, SOFT, SYNONYMS, respelt, stem_of
+from langmem_adapters.experience.verifier.words import FORMS, PLURAL_ALONE, SOFT, SYNONYMS, UNITS, respelt, stem_of
 from langmem_adapters.language.analysis import uninflected
 
 __all__ = ["ACRONYMS", "CONFUSED", "NAMESAKES", "is_soft", "same_root", "synonymous"]
@@ -113,5 +113,7 @@ def _listed_as(word: str) -> str:
 
 _SOFT = frozenset(map(_listed_as, SOFT))
 _GROUPS: dict[str, frozenset[int | str]] = {}
-for _word, _numbers in SYNONYMS.items():
-    _GROUPS[_listed_as(_word)] = _GROUPS.get(_listed_as(_word), frozenset()) | _numbers
+_NUMBERED: list[tuple[int | str, list[str]]] = [*enumerate(SYNONYMS), *((unit, [word]) for word, unit in UNITS.items())]
+for _group, _words in _NUMBERED:
+    for _word in map(_listed_as, _words):
+        _GROUPS[_word] = _GROUPS.get(_word, frozenset()) | {_group}

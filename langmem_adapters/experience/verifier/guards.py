@@ -124,7 +124,7 @@ def names(left: Reading, right: Reading, alignment: Alignment) -> str:
 def order(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Things must not have exchanged their parts: "from A to B" and "from B to A"."""
     if found := opposed(left, right, alignment):
-        return f"order differs: {found[0]}, {found[1]}"
+        return differ("order", found[:1], found[1:])
     alone = len(alignment.only_left) + len(alignment.only_right)
     used = "use" in left.vocabulary ^ right.vocabulary  # to use X for Y is to do Y with X
     compared = "than" in left.words and "than" in right.words
@@ -132,7 +132,7 @@ def order(left: Reading, right: Reading, alignment: Alignment) -> str:
         return ""
     found = swapped(left, right, alignment)
     if found:
-        return f"order differs: {found[0]}, {found[1]}"
+        return differ("order", found[:1], found[1:])
     return "" if alone else differ("order", rearranged(left, right), ())
 
 

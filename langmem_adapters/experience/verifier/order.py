@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from langmem_adapters.experience.verifier.features import Alignment
@@ -95,9 +95,8 @@ def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
 
 def opposed(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
     """What one comes "from" and the other goes "to", whatever else is said; None, if there is nothing."""
-    for one, other, _ in alignment.pairs:
-        word, another = left.content[one], right.content[other]
-        ways = _WAYS.get(_preposition(left, word)), _WAYS.get(_preposition(right, another))
+    for word, _, way, back in _governed_otherwise(left, right, alignment.pairs):
+        ways = _WAYS.get(way), _WAYS.get(back)
         if ways[0] and ways[1] and ways[0] != ways[1]:
             return word.text, ways[1]
     return None
@@ -105,16 +104,25 @@ def opposed(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, s
 
 def _turned(left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]) -> tuple[str, str] | None:
     """Where all else is the same, a preposition in another's place."""
-    for one, other, _ in pairs:
-        word, another = left.content[one], right.content[other]
-        way, back = _preposition(left, word), _preposition(right, another)
-        if way and back and way != back and not _is_either(left, right, word, another, frozenset((way, back))):
+    for word, another, way, back in _governed_otherwise(left, right, pairs):
+        if not _is_either(left, right, word, another, frozenset((way, back))):
             return word.text, _WAYS.get(back, back)
     before, behind = _towards(left), _towards(right)
     for governed in sorted(before.keys() & behind.keys()):
         if before[governed] != behind[governed] and frozenset((before[governed], behind[governed])) not in _EITHER:
             return governed, behind[governed]
     return None
+
+
+def _governed_otherwise(
+    left: Reading, right: Reading, pairs: Sequence[tuple[int, int, float]]
+) -> Iterator[tuple[Word, Word, str, str]]:
+    """Words that have another preposition in the other text, with what stands there for them, and both prepositions."""
+    for one, other, _ in pairs:
+        word, another = left.content[one], right.content[other]
+        way, back = _preposition(left, word), _preposition(right, another)
+        if way and back and way != back:
+            yield word, another, way, back
 
 
 def _is_either(left: Reading, right: Reading, word: Word, another: Word, ways: frozenset[str]) -> bool:

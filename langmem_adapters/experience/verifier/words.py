@@ -218,11 +218,9 @@ NEGATIONS = frozenset(
 )
 """What turns a statement round, in the large languages."""
 
-SYNONYMS: dict[str, frozenset[int | str]] = {}
-"""Groups that a word belongs to; words of one group, in all their forms, may stand for each other."""
-
-for _number, _group in enumerate(
-    _listed(
+SYNONYMS = tuple(
+    group.split()
+    for group in _listed(
         """best good great top better ideal | way method mean technique step process procedure tip trick | movie film |
     mobile phone smartphone cellphone cell handset | learn study | start begin commence | buy purchase |
     make create build generate produce construct | earn money | big large huge | quick fast quickly rapidly speedy |
@@ -277,11 +275,8 @@ for _number, _group in enumerate(
 """,
         "|",
     )
-):
-    for _word in _group.split():
-        SYNONYMS[_word] = SYNONYMS.get(_word, frozenset()) | {_number}
-for _word, _unit in UNITS.items():
-    SYNONYMS[_word] = SYNONYMS.get(_word, frozenset()) | {_unit}
+)
+"""Groups of words that may stand for each other, in all their forms."""
 
 
 def _graded(word: str) -> set[str]:
