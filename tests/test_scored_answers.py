@@ -350,7 +350,7 @@ async def test_the_last_words_of_a_chat_are_what_was_asked() -> None:
     await llm.achat([*said_so_far, ChatMessage(role="assistant", content="Hm.")])
     llm.chat([ChatMessage(role="system", content="Be short.")])
     await llm.aflush()
-    assert shown == ["last", "last", ""]
+    assert sorted(shown) == ["", "last", "last"]  # in the order of the threads that scored them
 
 
 def test_what_is_asked_is_told_of_every_prompt() -> None:
