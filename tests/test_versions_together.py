@@ -1,20 +1,25 @@
-"""An older and a newer version of the library on one index, as while a service is replaced process by process."""
+"""An older and a newer version of the library on one store, as while a service is replaced process by process."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from langmem_adapters import LongTermMemory, Message
+from langmem_adapters import BrainMemory, LongTermMemory, Message, SerializationError, Sessions, WorkingMemory
+from langmem_adapters.encryption import AESGCMCodec
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.keys import Namespace
+from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.language.analysis import analyze
-from langmem_adapters.protocols import START, Document
+from langmem_adapters.operations import Checkup
+from langmem_adapters.protocols import START, Document, Store
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
 
 NS = ("longterm", "", "ada")
@@ -154,3 +159,116 @@ def test_the_index_of_a_version_that_knew_of_no_others_is_made_anew(
         newer.index.apply(NS, position=(0, "begun"), since=START)
         assert connection.execute("SELECT COUNT(*) FROM langmem_lexical_namespaces").fetchone() == (1,)
         assert connection.execute("SELECT COUNT(*) FROM langmem_lexical_postings").fetchone() == (0,)
+
+
+# --- what a newer version has stored in a form that this one does not know
+
+
+def let_be_newer(store: Store) -> dict[Namespace, Any]:
+    """Have everything that is stored say that it has another form, and give what is in the store then."""
+    for namespace in list(store.namespaces()):
+        items = store.scan(namespace).items
+        store.write(namespace, put={k: _newer(v) for k, v in store.get(namespace).items()}, remove=items)
+        store.append(namespace, [(item.id, _newer(item.data)) for item in items])
+    return stored(store)
+
+
+def _newer(data: bytes) -> bytes:
+    return data.replace(b'{"v":1,', b'{"v":2,', 1) if data.startswith(b'{"v":1,') else data
+
+
+def stored(store: Store) -> dict[Namespace, Any]:
+    return {
+        namespace: (sorted((item.id, item.data) for item in store.scan(namespace).items), store.get(namespace))
+        for namespace in store.namespaces()
+    }
+
+
+def brain(store: Store) -> BrainMemory:
+    return BrainMemory(store, "monday", user="ada", memory_k=2, long_term=long_term(store))
+
+
+def long_term(store: Store) -> LongTermMemory:
+    return LongTermMemory(store, LexicalIndex(":memory:"), user="ada")
+
+
+def items_of(store: Store) -> LongTermStore:
+    return LongTermStore(store=store)
+
+
+PLACE = ("users", "ada")
+SAID = said("My bike is red.", "Rome is far.")
+
+
+def fill(store: Store) -> None:
+    brain(store).add_messages(SAID)
+    brain(store).set_summary("They talked.")
+    brain(store).add_knowledge(["Ada has a bike."])
+    long_term(store).add(SAID)
+    WorkingMemory(store, user="ada").store("c", {"steps": 3})
+    items_of(store).put(PLACE, "k", {"text": "My bike is red."}, ttl=60)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda store: brain(store).messages(),
+        lambda store: brain(store).context(),
+        lambda store: brain(store).get_summary(),
+        lambda store: brain(store).set_summary("Nothing."),
+        lambda store: brain(store).get_knowledge(),
+        lambda store: brain(store).recall("bike"),
+        lambda store: list(Sessions(store, user="ada").export()),
+        lambda store: long_term(store).all(),
+        lambda store: long_term(store).search("bike"),
+        lambda store: long_term(store).add(SAID, session="tuesday"),
+        lambda store: WorkingMemory(store, user="ada").retrieve("c"),
+        lambda store: WorkingMemory(store, user="ada").update("c", lambda data: data or {"steps": 0}),
+        lambda store: items_of(store).get(PLACE, "k"),
+        lambda store: items_of(store).search(PLACE),
+        lambda store: items_of(store).put(PLACE, "k", {"text": "None."}),
+        lambda store: items_of(store).sweep_ttl(),
+    ],
+)
+def test_what_a_newer_version_stored_is_refused_and_nothing_takes_its_place(ask: Callable[[Store], Any]) -> None:
+    store = MemoryStore()
+    fill(store)
+    before = let_be_newer(store)
+    with pytest.raises(SerializationError, match="was written by a newer version of langmem_adapters; upgrade to read"):
+        ask(store)
+    assert stored(store) == before
+
+
+def test_no_message_of_a_newer_version_leaves_its_session() -> None:
+    store = MemoryStore()
+    fill(store)
+    before = let_be_newer(store)
+    with pytest.raises(SerializationError, match="newer version"):
+        brain(store).add_messages(said("My boat is blue.", "It is in the harbour."))
+    after = stored(store)
+    assert [item.data[:6] for item in store.scan(("brain", "", "ada", "monday")).items] == [b'{"v":2'] * 2 + [
+        b'{"v":1'
+    ] * 2
+    assert after[NS] == before[NS]
+
+
+def test_the_checkup_says_of_a_newer_version_what_to_do() -> None:
+    store = MemoryStore()
+    fill(store)
+    let_be_newer(store)
+    (found,) = [finding for finding in Checkup(store).examine() if finding.subject == "entries"]
+    assert (found.level, found.said) == ("problem", "3 of 4 entries were written by a newer version")
+    assert found.remedy.startswith("upgrade langmem_adapters")
+
+
+def test_what_a_newer_version_encrypted_is_refused() -> None:
+    codec, store = AESGCMCodec({"k": bytes(32)}), MemoryStore()
+    sealed = SealedStore(store, codec=codec)
+    BrainMemory(sealed, "monday", user="ada").add_talk("My bike is red.")
+    place = ("brain", "", "ada", "monday")
+    (item,) = store.scan(place).items
+    store.write(place, remove=[item], append=[(item.id, b"\x03" + item.data[1:])])
+    with pytest.raises(SerializationError, match="encrypted by a newer version"):
+        BrainMemory(sealed, "monday", user="ada").messages()
+    with pytest.raises(SerializationError, match="is encrypted, and there is no codec"):
+        BrainMemory(store, "monday", user="ada").messages()
