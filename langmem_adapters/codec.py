@@ -13,6 +13,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import json
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,11 +28,26 @@ try:
 except ImportError:  # pydantic before 2.5
     from json import loads as from_json  # type: ignore[assignment]
 
-__all__ = ["UNORDERED", "decode", "encode", "is_sealed", "is_tagged", "parsed", "plain", "refuse_sealed"]
+__all__ = [
+    "FORMAT",
+    "UNORDERED",
+    "decode",
+    "encode",
+    "is_newer",
+    "is_sealed",
+    "is_tagged",
+    "parsed",
+    "plain",
+    "refuse_undamaged",
+]
+
+FORMAT = 1
+"""The version under which everything is stored that is an object: its first field, "v"."""
 
 UNORDERED = ("dict", "frozenset", "set")
 """The ``$type`` names under which a list is written that is in no order."""
 
+_FORM = re.compile(rb'\{"v":(\d{1,9})\b')
 _TYPE, _VALUE = "$type", "$value"
 _TYPE_MARK = _TYPE.encode()
 _ATOMS = frozenset({str, float, bool, type(None)})
@@ -68,16 +84,24 @@ def parsed(data: bytes | str) -> Any:
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether this is what the library's encryption wrote, in one of its two forms: no JSON begins as they do."""
-    return data[:1] in {b"\x01", b"\x02"}
+    """Whether this is what the library's encryption wrote, in this version or in a later one: no JSON begins so."""
+    return b"\x01" <= data[:1] < b"\t"
 
 
-def refuse_sealed(data: bytes, what: str) -> None:
-    """Raise SerializationError for what is encrypted: it is not damaged, and nothing must take its place."""
+def is_newer(data: bytes) -> bool:
+    """Whether a later version wrote this, in a form that this one does not know."""
+    found = _FORM.match(data)
+    return found is not None and int(found[1]) > FORMAT
+
+
+def refuse_undamaged(data: bytes, what: str) -> None:
+    """Raise SerializationError for what only cannot be read here: nothing must take its place."""
     if is_sealed(data):
         raise SerializationError(
             f"{what} is encrypted, and there is no codec: use Settings(codec=…); commands have none"
         )
+    if is_newer(data):
+        raise SerializationError(f"{what} was written by a newer version of langmem_adapters; upgrade to read it")
 
 
 def is_tagged(data: bytes) -> bool:

@@ -262,6 +262,10 @@ class EnvelopeCodec(Lasting):
 def key_name(data: bytes) -> str:
     """The name of the key that encrypted this."""
     start = _header(data)
+    if is_sealed(data) and data[0] > _VERSION:
+        raise SerializationError(
+            "a stored value was encrypted by a newer version of langmem_adapters; upgrade to read it"
+        )
     if not is_sealed(data) or len(data) < start + _NONCE + _TAG:
         remedy = "export what was kept without the codec, and import it with it"
         raise NotSealed(f"a stored value is not encrypted, or not as it is read here: {remedy}")

@@ -12,11 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import Self
 
 from langmem_adapters import views
-from langmem_adapters.codec import decode, encode, is_tagged, refuse_sealed
+from langmem_adapters.codec import FORMAT, decode, encode, is_tagged, refuse_undamaged
 from langmem_adapters.errors import SerializationError
 
 _log = logging.getLogger("langmem_adapters")
-_VERSION = 1
 _REQUIRED = object()  # where a field has no default
 
 __all__ = [
@@ -52,7 +51,7 @@ class _Data(BaseModel):
         fields = self.to_data()
         if "v" in fields:
             raise SerializationError(f'a {type(self).__name__} cannot have a field "v": that is the format\'s version')
-        return encode({"v": _VERSION, **fields, **instead})
+        return encode({"v": FORMAT, **fields, **instead})
 
     def to_data(self) -> dict[str, Any]:
         """The fields that differ from their defaults; values inside are not copied."""
@@ -74,14 +73,14 @@ class _Data(BaseModel):
             except ValueError:
                 pass  # what is wrong is said below
             else:
-                if made.__pydantic_extra__.pop("v", None) == _VERSION:
+                if made.__pydantic_extra__.pop("v", None) == FORMAT:
                     made.__pydantic_fields_set__.discard("v")
                     return cast("Self", made)
         fields = decode(data)
         if not isinstance(fields, dict):
             raise SerializationError(f"a stored {cls.__name__} is not an object")
         version = fields.pop("v", None)
-        if version != _VERSION:
+        if version != FORMAT:
             number = f" {version}" if type(version) is int else ""
             raise SerializationError(f"a stored {cls.__name__} has an unknown format version{number}")
         return cls.from_data(fields)
@@ -198,7 +197,7 @@ class MessageData:
 
     def to_bytes(self, **instead: Any) -> bytes:
         """As :meth:`Message.to_bytes`."""
-        return encode({"v": _VERSION, **self.fields, **instead})
+        return encode({"v": FORMAT, **self.fields, **instead})
 
     def to_data(self) -> dict[str, Any]:
         """As :meth:`Message.to_data`."""
@@ -217,7 +216,7 @@ def salvage(data: bytes, place: str) -> Message | None:
     try:
         return Message.from_bytes(data)
     except SerializationError as damage:
-        refuse_sealed(data, place)
+        refuse_undamaged(data, place)
         _log.warning("%s holds a damaged message: %s", place, damage)
     try:
         fields = decode(data)

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langmem_adapters import views
-from langmem_adapters.codec import decode, encode, refuse_sealed
+from langmem_adapters.codec import FORMAT, decode, encode, refuse_undamaged
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.protocols import Item
 
 __all__ = ["WorkingItem", "read_item", "write_item"]
 
-_VERSION = 1
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -34,7 +33,7 @@ class WorkingItem:
 
 def write_item(item: WorkingItem) -> bytes:
     """An item as it is stored."""
-    return encode({"v": _VERSION, **item.__dict__})
+    return encode({"v": FORMAT, **item.__dict__})
 
 
 def read_item(entry: Item, memory_type: str) -> WorkingItem | None:
@@ -44,9 +43,9 @@ def read_item(entry: Item, memory_type: str) -> WorkingItem | None:
         version = fields.pop("v")
         item = WorkingItem(**fields)
         sound = isinstance(item.id, str) and isinstance(item.metadata, dict)
-        if version == _VERSION and sound and _is_number(item.created_at) and _is_number(item.updated_at):
+        if version == FORMAT and sound and _is_number(item.created_at) and _is_number(item.updated_at):
             return item
-    refuse_sealed(entry.data, "a working memory")
+    refuse_undamaged(entry.data, "a working memory")
     _log.warning("a working memory of type %s holds a damaged item, which is left out", memory_type)
     return None
 

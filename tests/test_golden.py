@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,14 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, Generation
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 
+from langmem_adapters import BrainMemory, ExperiencePool, LongTermMemory, WorkingMemory, cached
+from langmem_adapters.encryption import AESGCMCodec, EnvelopeCodec
+from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.langchain import ExperienceCache
 from langmem_adapters.langchain import from_message as to_langchain
 from langmem_adapters.langchain.caching.generations import read_generations
 from langmem_adapters.langchain.caching.request import request_key
+from langmem_adapters.langgraph import ExperienceNodeCache, LongTermStore
 from langmem_adapters.llamaindex import from_message as to_llamaindex
 from langmem_adapters.model import (
     Experience,
@@ -26,11 +31,15 @@ from langmem_adapters.model import (
     Summary,
     Trajectory,
 )
+from langmem_adapters.protocols import Store
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
 
 _FOLDER = Path(__file__).parent / "golden"
 _LINES = (_FOLDER / "v1.jsonl").read_text().splitlines()
 STORED: dict[str, bytes] = {line["what"]: line["stored"].encode() for line in map(json.loads, _LINES)}
+SERVICES = [json.loads(line) for line in (_FOLDER / "services.jsonl").read_text().splitlines()]
+"""What services have stored, a namespace a line; bytes as Latin-1."""
 CACHED = [json.loads(line) for line in (_FOLDER / "cache.jsonl").read_text().splitlines()]
 """What a cache of LangChain was asked, the key of that, and what it stored under it."""
 
@@ -152,3 +161,115 @@ def _generation(entry: dict[str, Any]) -> Generation:
     fields = {name: value for name, value in entry["message"].items() if name not in {"role", "host"}}
     own = entry["message"].get("host", {}).get("langchain", {})
     return ChatGeneration(message=AIMessage(**{"content": "", **fields, **own}), generation_info=info)
+
+
+# --- stores that were filled by an earlier version
+
+
+def _kept(what: str) -> MemoryStore:
+    store = MemoryStore()
+    for line in SERVICES:
+        if line["what"] == what:
+            log = [(id_, data.encode("latin-1")) for id_, data in line["log"]]
+            put = {key: data.encode("latin-1") for key, data in line["values"].items()}
+            store.write(tuple(line["namespace"]), put=put, append=log)
+    return store
+
+
+def _all(store: Store) -> dict[tuple[str, ...], Any]:
+    """Without the ids that are made at random."""
+
+    def bare(data: bytes) -> str:
+        return re.sub(r"\bid\d+\b", "id", data.decode())
+
+    return {
+        namespace: (
+            [bare(item.data) for item in store.scan(namespace).items],
+            {bare(key.encode()): bare(data) for key, data in store.get(namespace).items()},
+        )
+        for namespace in store.namespaces()
+    }
+
+
+TALK = [
+    Message(id=f"m{n}", role="assistant" if n % 2 else "user", content=text, created_at=900.0 + n)
+    for n, text in enumerate(["My bike is in the shed.", "Noted.", "Where is my bike?", "In the shed."])
+]
+_MADE: dict[str, Any] = {"clock": lambda: 1000.0, "new_id": lambda: "id0"}
+_KEYS = AESGCMCodec({"k": bytes(32)})
+
+
+def _long_term(store: Store) -> LongTermMemory:
+    return LongTermMemory(store, LexicalIndex(":memory:"), user="ada", **_MADE)
+
+
+def _session(store: Store, **more: Any) -> BrainMemory:
+    return BrainMemory(store, "monday", user="ada", **_MADE, **more)
+
+
+def test_a_session_and_what_has_left_it() -> None:
+    store = _kept("session")
+    memory = _long_term(store)
+    brain = _session(store, memory_k=2, long_term=memory)
+    before = _all(store)
+    assert brain.messages() == TALK[2:]
+    assert [fact.text for fact in brain.get_knowledge()] == ["Ada has a bike."]
+    assert brain.get_summary() == Summary(text="They talked.", updated_at=1000.0)
+    assert {hit.text for hit in memory.search("the shed")} >= {"My bike is in the shed."}
+    brain.add_messages(TALK)
+    memory.add(TALK[:2], session="monday")
+    assert _all(store) == before
+
+
+def test_a_session_is_still_written_like_that() -> None:
+    store, ids = MemoryStore(), iter(range(100))
+    made = {**_MADE, "new_id": lambda: f"id{next(ids)}"}
+    memory = LongTermMemory(store, LexicalIndex(":memory:"), user="ada", **made)
+    brain = BrainMemory(store, "monday", user="ada", memory_k=2, long_term=memory, **made)
+    brain.add_messages(TALK)
+    brain.add_knowledge(["Ada has a bike."])
+    brain.set_title("A bike")
+    brain.set_summary("They talked.")
+    assert _all(store) == _all(_kept("session"))
+
+
+def test_a_working_memory() -> None:
+    memory = WorkingMemory(_kept("working"), user="ada", ttl=None)
+    assert [item.data for item in memory.retrieve("c")] == [{"goal": "bike", "pair": (1, 2)}, "text"]
+    memory.update("c", lambda text: f"{text}!")
+    assert [(item.data, item.metadata) for item in memory.retrieve("c")][1] == ("text!", {"k": 1})
+
+
+def test_items_of_langgraph() -> None:
+    items = LongTermStore(store=_kept("items"))
+    found = items.get(("users", "ada"), "k/1")
+    assert found is not None
+    assert (found.value, found.created_at.timestamp()) == ({"text": "My bike is red.", "n": 1}, 1000.0)
+    assert [item.key for item in items.search(("users",), query="bike")] == ["k/1"]
+    assert items.list_namespaces() == [("users", "ada")]
+    items.delete(("users", "ada"), "k/1")
+    assert items.list_namespaces() == []
+
+
+def test_what_a_node_returned() -> None:
+    key = (("__pregel_ns_writes", "graph.node"), "key")
+    (out, said) = ExperienceNodeCache(store=_kept("nodes")).get([key])[key]
+    assert ([*out], [*said]) == (["out", {"a": 1}], ["said", AIMessage("hi", id="1")])
+
+
+def test_what_a_function_returned() -> None:
+    def capital(country: str, *, language: str = "en") -> str:
+        raise AssertionError(country, language)
+
+    capital.__module__, capital.__qualname__ = "capitals", "capital"
+    assert cached(pool=ExperiencePool(_kept("function"), tag="capitals"))(capital)("France") == "Paris"
+
+
+@pytest.mark.parametrize("what", ["sealed", "sealed at first", "envelope"])
+def test_what_is_encrypted(what: str) -> None:
+    store = _kept(what)
+    sealed = SealedStore(store, codec=EnvelopeCodec(store, _KEYS) if what == "envelope" else _KEYS)
+    brain = _session(sealed)
+    assert [message.text for message in brain.messages()] == ["My bike is in the shed."]
+    brain.add_messages(brain.messages())
+    assert brain.count() == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.conversation.session_search import SessionSearch
 from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.indexes.lexical_namespaces import begin
 from langmem_adapters.language.analysis import analyze
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -109,16 +109,19 @@ class HeldIndex(LexicalIndex):
             self.reached.set()
             assert self.open.wait(60)
 
-    def _begin(self, connection: sqlite3.Connection, name: str) -> int:
+    def begin(self, *place: Any) -> int:
         self.stop("transaction")
-        return super()._begin(connection, name)
+        return begin(*place)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 @pytest.mark.parametrize(("file", "where"), [("index.db", "analyser"), ("", "analyser"), ("", "transaction")])
-def test_g1_a_forked_child_searches_though_its_parent_was_indexing(tmp_path: Path, file: str, where: str) -> None:
+def test_g1_a_forked_child_searches_though_its_parent_was_indexing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, where: str
+) -> None:
     index = HeldIndex(tmp_path / file if file else ":memory:", where)
+    monkeypatch.setattr("langmem_adapters.indexes.lexical.begin", index.begin)
     brain = BrainMemory(MemoryStore(), "monday")
     brain.add_talk("I like my bike.")
     search = SessionSearch(brain, index)

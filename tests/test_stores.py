@@ -212,6 +212,19 @@ def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
         SQLiteStore(tmp_path / "new.db").scan(NS)
 
 
+def test_a_file_that_a_newer_version_extends_while_it_is_open_is_written_to_no_more(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "open.db")
+    store.append(NS, [("a", b"1")])
+    with contextlib.closing(sqlite3.connect(tmp_path / "open.db")) as raw:
+        for table in ("log", "values"):
+            raw.execute(f"ALTER TABLE langmem_{table} ADD COLUMN later")
+    for write in (lambda: store.append(NS, [("b", b"2")]), lambda: store.write(NS, put={"k": b"v"})):
+        with pytest.raises(StoreError, match=r"open\.db was written by a newer version .*; upgrade to write to it"):
+            write()
+    assert [item.id for item in store.scan(NS, keys=["k"]).items] == ["a"]
+    store.close()
+
+
 @pytest.mark.parametrize("version", [6, 10])
 def test_a_file_of_an_older_version_is_brought_up_with_all_that_it_holds(tmp_path: Path, version: int) -> None:
     clock = FakeClock()

@@ -419,7 +419,7 @@ def test_g4_updates_of_eight_processes_lose_none(
         b"\xff not json",
         b"[1]",
         b"{}",
-        b'{"v":2,"id":"x","data":"secret","metadata":{},"created_at":1,"updated_at":1}',
+        b'{"v":0,"id":"x","data":"secret","metadata":{},"created_at":1,"updated_at":1}',
         b'{"v":1,"id":7,"data":"secret","metadata":{},"created_at":1,"updated_at":1}',
         b'{"v":1,"id":"x","data":"secret","metadata":"m","created_at":1,"updated_at":1}',
         b'{"v":1,"id":"x","data":"secret","metadata":{},"created_at":"1","updated_at":1}',

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from langmem_adapters.cli.terminal import ERR, one_line, say
-from langmem_adapters.codec import refuse_sealed
+from langmem_adapters.codec import refuse_undamaged
 from langmem_adapters.errors import ConfigurationError, LangmemError, StoreUnavailable
 from langmem_adapters.files.urls import file_of
 from langmem_adapters.settings import Settings
@@ -83,7 +83,7 @@ def check_not_encrypted(settings: Settings) -> None:
     for namespace in islice(store.namespaces(("brain", settings.tenant)), 1):
         newest = [item.data for item in store.scan(namespace, limit=1, reverse=True).items]
         for data in newest or store.get(namespace).values():
-            refuse_sealed(data, "what is kept here")
+            refuse_undamaged(data, "what is kept here")
 
 
 def file_of_settings(settings: Settings) -> Path | None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from langmem_adapters.codec import decode, refuse_sealed
+from langmem_adapters.codec import decode, refuse_undamaged
 from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, CREATED
 from langmem_adapters.conversation.session import KNOWLEDGE, TITLE
 from langmem_adapters.conversation.stored_summary import SUMMARY
@@ -78,7 +78,7 @@ def sound(key: str, data: bytes) -> bool:
         _check(key, data)
         loaded(data)
     except (ValueError, TypeError, SerializationError) as damage:
-        refuse_sealed(data, "a stored value")
+        refuse_undamaged(data, "a stored value")
         _log.warning("the value %r of a session is left out: %s", key.partition("/")[0], damage)
         return False
     return True

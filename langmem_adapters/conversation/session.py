@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from langmem_adapters import text
-from langmem_adapters.codec import decode, encode, refuse_sealed
+from langmem_adapters.codec import decode, encode, refuse_undamaged
 from langmem_adapters.conversation.log import CREATED, PAGE, WATCHED, SessionLog, readable
 from langmem_adapters.conversation.stored_summary import SUMMARY, ends_at, read_summary, said_in
 from langmem_adapters.errors import ConfigurationError, SerializationError
@@ -244,7 +244,7 @@ def read_title(data: bytes | None) -> str:
         title = "" if data is None else decode(data)
         check_text("a title", title)
     except (SerializationError, ConfigurationError) as damage:
-        refuse_sealed(data or b"", "a stored title")
+        refuse_undamaged(data or b"", "a stored title")
         _log.warning("a stored title is left out: %s", damage)
         return ""
     return str(title)

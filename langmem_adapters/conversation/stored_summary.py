@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable
 
-from langmem_adapters.codec import refuse_sealed
+from langmem_adapters.codec import refuse_undamaged
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message, Summary
@@ -56,7 +56,7 @@ def read_summary(data: bytes | None) -> Summary | None:
     """A stored summary; None, with a warning, where it is damaged: its messages are then shown as before."""
     if data is None:
         return None
-    refuse_sealed(data, "a stored summary")
+    refuse_undamaged(data, "a stored summary")
     try:
         return Summary.from_bytes(data)
     except SerializationError as damage:

@@ -40,6 +40,7 @@ _SENTENCES = (
     ("is full", " is on a disk that is full: make room there"),
     ("readonly", " may only be read: give this process the right to write to it and its folder"),
     ("not a database", " is not an SQLite database"),
+    ("values were supplied", " was written by a newer version of langmem_adapters; upgrade to write to it"),
     ("json_each", ": the SQLite of this Python has no JSON functions: use a Python with SQLite 3.38 or newer"),
     ("locking protocol", " cannot be locked, as on some network file systems: put it on a disk of this machine"),
 )

@@ -13,12 +13,13 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from langmem_adapters.errors import ConfigurationError, Conflict, search_errors
 from langmem_adapters.files.database import Database
 from langmem_adapters.indexes.lexical_cache import RowCache
-from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, drop, ids_of, remove, speakers_of
+from langmem_adapters.indexes.lexical_namespaces import begin, clear, forget_beside, row_name
+from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, ids_of, remove, speakers_of
 from langmem_adapters.indexes.lexical_scores import Corpus, Term, best, weigh
 from langmem_adapters.indexes.lexical_turns import evidence, within
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes, to_text
@@ -50,7 +51,7 @@ class LexicalIndex(Shared):
     rarest are searched for. Parts of words that are in more than 1,000 documents are not searched for beside others.
 
     Namespaces that were built with another ``analyzer_id`` count as not begun, and are replaced when their
-    owner next applies a change.
+    owner next applies a change; what a newer version of the library has built stays beside.
 
     Args:
         path: The file, or ":memory:".
@@ -120,14 +121,16 @@ class LexicalIndex(Shared):
 
         With ``since``, only if the namespace stands there; a Conflict otherwise.
         """
-        name = encode_namespace(namespace)
         added = [self._row(document) for document in upsert]
         change = int.from_bytes(os.urandom(8), "big", signed=True)
         with search_errors("lexical"), self._database.writing() as connection, connection:
-            rows = connection.execute(_POSITION, (name, self._analyzer_id)).fetchall()
+            rows = connection.execute(_POSITION, (self._name(namespace),)).fetchall()
             if since is not None and (_position(rows) or START) != since:
                 raise Conflict("the lexical index was changed by another follower")
-            number = self._begin(connection, name)
+            number = begin(connection, namespace, self._analyzer_id)
+            if since is not None:
+                ids = [*delete, *(document.id for document in upsert)]
+                forget_beside(connection, namespace, ids, by=self._analyzer_id, since=since[0], change=change)
             for id_ in delete:
                 remove(connection, number, to_bytes(id_), change)
             add(connection, number, added, change)
@@ -140,11 +143,11 @@ class LexicalIndex(Shared):
     def position(self, namespace: Namespace) -> Position | None:
         """How far this namespace follows its store; None: not begun."""
         with search_errors("lexical"):
-            return _position(self._database.look(_POSITION, (encode_namespace(namespace), self._analyzer_id)))
+            return _position(self._database.look(_POSITION, (self._name(namespace),)))
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         """Find the ``k`` best documents, best first; those that share no word with the query are left out."""
-        name, terms = encode_namespace(namespace), self._query_terms(query)
+        name, terms = self._name(namespace), self._query_terms(query)
         if k <= 0 or not terms:
             return []
         with search_errors("lexical"), self._database.reading() as connection, connection:
@@ -159,7 +162,7 @@ class LexicalIndex(Shared):
 
         Those that share no word with the query come last, with a score of 0.
         """
-        name, terms = encode_namespace(namespace), self._query_terms(query)
+        name, terms = self._name(namespace), self._query_terms(query)
         with search_errors("lexical"), self._database.reading() as connection, connection:
             corpus = self._corpus(connection, name)
             if corpus is None:
@@ -169,7 +172,7 @@ class LexicalIndex(Shared):
 
     def nameless(self, namespace: Namespace, query: str) -> str:
         """The query without the names of those who speak in the namespace, unless nothing else is in it."""
-        name = encode_namespace(namespace)
+        name = self._name(namespace)
         with search_errors("lexical"), self._database.reading() as connection, connection:
             corpus = self._corpus(connection, name)
             return query if corpus is None else self._nameless(connection, corpus.namespace, query).rest
@@ -188,7 +191,7 @@ class LexicalIndex(Shared):
 
         None, where nothing is.
         """
-        name = encode_namespace(namespace)
+        name = self._name(namespace)
         with search_errors("lexical"), self._database.reading() as connection, connection:
             corpus = self._corpus(connection, name)
             if corpus is None:
@@ -204,15 +207,12 @@ class LexicalIndex(Shared):
         start = encode_namespace(prefix)
         with search_errors("lexical"):
             rows = self._database.look(_NAMES, (start, f"{start}\x7f"))
-        return [decode_namespace(name) for (name,) in rows]
+        return list(dict.fromkeys(decode_namespace(name) for (name,) in rows))
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
-        name = encode_namespace(namespace)
         with search_errors("lexical"), self._database.clearing(), self._database.writing() as connection, connection:
-            row = connection.execute("SELECT number FROM langmem_lexical_namespaces WHERE name = ?", (name,)).fetchone()
-            if row is not None:
-                drop(connection, row[0])
+            clear(connection, namespace)
 
     def close(self) -> None:
         """Close the file. The index may be used again and then opens it anew."""
@@ -222,6 +222,9 @@ class LexicalIndex(Shared):
 
     def __repr__(self) -> str:
         return f"LexicalIndex({self._database.path!r})"
+
+    def _name(self, namespace: Namespace) -> str:
+        return row_name(namespace, self._analyzer_id)
 
     def _row(self, document: Document) -> Row:
         """A document's words are also the name of who said it, the date of when, and the dates that it speaks of."""
@@ -269,25 +272,9 @@ class LexicalIndex(Shared):
     def _corpus(self, connection: sqlite3.Connection, name: str) -> Corpus | None:
         """A namespace's statistics; None, where it has no words."""
         row = connection.execute(
-            "SELECT number, documents, length, stretches FROM langmem_lexical_namespaces"
-            " WHERE name = ? AND analyzer = ?",
-            (name, self._analyzer_id),
+            "SELECT number, documents, length, stretches FROM langmem_lexical_namespaces WHERE name = ?", (name,)
         ).fetchone()
         return Corpus(row[0], row[1], row[2], row[3], self._k1, self._b) if row is not None and row[2] else None
-
-    def _begin(self, connection: sqlite3.Connection, name: str) -> int:
-        """Find the namespace's number, or give it one; what another analyzer built goes."""
-        row = connection.execute(
-            "SELECT number, analyzer FROM langmem_lexical_namespaces WHERE name = ?", (name,)
-        ).fetchone()
-        if row is not None and row[1] == self._analyzer_id:
-            return int(row[0])
-        if row is not None:
-            drop(connection, row[0])
-        cursor = connection.execute(
-            "INSERT INTO langmem_lexical_namespaces (name, analyzer) VALUES (?, ?)", (name, self._analyzer_id)
-        )
-        return cast(int, cursor.lastrowid)
 
 
 _LITTLE = 0.1  # of another word
@@ -313,7 +300,7 @@ class _ParsedQuery(NamedTuple):
 
 
 _NAMES = "SELECT name FROM langmem_lexical_namespaces WHERE name >= ? AND name < ? ORDER BY name"
-_POSITION = "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AND analyzer = ? AND seq IS NOT NULL"
+_POSITION = "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AND seq IS NOT NULL"
 
 
 def _hits(connection: sqlite3.Connection, terms: Sequence[Term], found: Sequence[tuple[float, int]]) -> list[Hit]:

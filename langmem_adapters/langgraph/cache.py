@@ -14,7 +14,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from typing_extensions import TypeVar
 
-from langmem_adapters.codec import decode, encode
+from langmem_adapters.codec import FORMAT, decode, encode
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.functions.equality import lost
@@ -33,7 +33,6 @@ __all__ = ["ExperienceNodeCache"]
 ValueT = TypeVar("ValueT", default=Any)
 
 _ENTRY = "entry"
-_VERSION = 1
 _KINDS = {"null", "bytes", "bytearray", "msgpack"}  # what LangGraph writes; its "json" and "pickle" are never read
 _WRITES = "__pregel_ns_writes"  # the first label of what graphs cache
 _NAMELESS = (_WRITES, "__dynamic__")  # what LangGraph finds no name for; a node's own name stands behind it
@@ -167,7 +166,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
             kind, expires_at = fields["kind"], fields["expires_at"]
             if expires_at is not None and expires_at <= self._clock():
                 return None
-            if fields["v"] == _VERSION and kind in _KINDS and type(fields["data"]) is bytes:
+            if fields["v"] == FORMAT and kind in _KINDS and type(fields["data"]) is bytes:
                 value = self.serde.loads_typed((kind, fields["data"]))
                 if namespace[:1] != (_WRITES,) or _are_writes(value):
                     return (value,)
@@ -214,7 +213,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         if name:
             raise SerializationError(f"{name} would not come back as it was; give the cache types=[…]")
         expires_at = None if ttl is None else self._clock() + ttl
-        return encode({"v": _VERSION, "kind": kind, "data": bytes(data), "expires_at": expires_at})
+        return encode({"v": FORMAT, "kind": kind, "data": bytes(data), "expires_at": expires_at})
 
     def _forget(self, namespaces: Sequence[Namespace] | None) -> None:
         if namespaces is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from langmem_adapters.codec import decode, encode, refuse_sealed
+from langmem_adapters.codec import FORMAT, decode, encode, refuse_undamaged
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, LangmemError, SerializationError
 from langmem_adapters.expiry import LINGER, NOTICEABLE
@@ -28,7 +28,6 @@ _SLACK = 64  # log entries without meaning that are left until there are more of
 _SELDOM = 32  # writes, before one of which a namespace appears once more
 _PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds, at the most, that a writer waits for those of other processes
 _TURN = 2.0  # seconds that a writer of this process waits for the others, before it goes on beside them: in an outage
-_VERSION = 1
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -45,19 +44,19 @@ class StoredItem:
 
     def to_bytes(self) -> bytes:
         """The stored form. Raises SerializationError for a value that cannot be kept without loss."""
-        return encode({"v": _VERSION, **self.__dict__})
+        return encode({"v": FORMAT, **self.__dict__})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StoredItem | None:
         """Read a stored item; None, with a warning, where it is damaged: one must not take the others along."""
         try:
             fields = decode(data)
-            if fields.pop("v") == _VERSION and isinstance(fields["value"], dict):
+            if fields.pop("v") == FORMAT and isinstance(fields["value"], dict):
                 return cls(**fields)
             damage = "it has another format"
         except (SerializationError, AttributeError, TypeError, KeyError):
             damage = "it cannot be read"
-        refuse_sealed(data, "an item of the long-term store")
+        refuse_undamaged(data, "an item of the long-term store")
         _log.warning("the long-term store holds a damaged item: %s", damage)
         return None
 

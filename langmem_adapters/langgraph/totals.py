@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from langmem_adapters.codec import decode, encode, refuse_sealed
+from langmem_adapters.codec import decode, encode, refuse_undamaged
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.expiry import LINGER
 
@@ -38,7 +38,7 @@ class Totals:
         try:
             return cls() if data is None else cls(**decode(data))
         except (SerializationError, TypeError):
-            refuse_sealed(data or b"", "what is known of a namespace of the long-term store")
+            refuse_undamaged(data or b"", "what is known of a namespace of the long-term store")
             _log.warning("what is known of a namespace of the long-term store is damaged; it is counted anew")
             return cls(count=_MANY, due=0.0)
 

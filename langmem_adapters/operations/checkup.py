@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from langmem_adapters.codec import decode
+from langmem_adapters.codec import decode, is_newer
 from langmem_adapters.errors import SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, bare
@@ -154,6 +154,9 @@ class Checkup:
             yield Finding(
                 "problem", "entries", said, "reads leave them out; restore them from a backup, if you have one"
             )
+        elif counted["newer"]:
+            said = f"{counted['newer']:,} of {counted.total():,} entries were written by a newer version"
+            yield Finding("problem", "entries", said, "upgrade langmem_adapters here; until then, they are not read")
         elif counted["sealed"] and counted[""]:
             said = f"{counted['sealed']:,} of {counted.total():,} entries are not plain"
             yield Finding(
@@ -199,6 +202,8 @@ def _flaw(namespace: Namespace, data: bytes) -> str:
         return ""  # it has gone, and its entry goes when somebody comes across it
     if data[:1] not in b'{["':
         return "sealed"
+    if is_newer(data):
+        return "newer"
     try:
         if namespace[0] == "brain":
             Message.from_bytes(data)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from langmem_adapters.codec import refuse_sealed
+from langmem_adapters.codec import refuse_undamaged
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Memory, Message, Occurrence, Scope
@@ -55,7 +55,7 @@ class Reading:
         try:
             return Memory.from_bytes(data)
         except SerializationError as damage:
-            refuse_sealed(data, "a memory")
+            refuse_undamaged(data, "a memory")
             self._counts["damaged"] += 1
             _log.warning("the long-term memory holds a damaged memory, %r: %s", id_, damage)
             if self._strict:

@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import NamedTuple
 
-from langmem_adapters.codec import decode, encode, refuse_sealed
+from langmem_adapters.codec import decode, encode, refuse_undamaged
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Position, Store
@@ -65,7 +65,7 @@ def _named(item: Item) -> list[str]:
         keys = decode(item.data)
         if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
             return keys
-    refuse_sealed(item.data, "an entry of a log of changes")
+    refuse_undamaged(item.data, "an entry of a log of changes")
     _log.warning("an entry of a log of changes is damaged, and is left out")
     return []
 

@@ -1,0 +1,85 @@
+"""The namespaces of the lexical index: each is one row, or two while two versions of the library use one file.
+
+While a service is replaced process by process, versions with different analyzers search the same memories for a time.
+If each replaced what the other has built, both would build all of it anew at every search. So a newer version replaces
+what an older one has built, once; an older one that still runs builds its own beside it, and leaves the newer one's.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable
+from typing import NamedTuple, cast
+from urllib.parse import quote
+
+from langmem_adapters.indexes.lexical_rows import drop, remove
+from langmem_adapters.keys import Namespace, encode_namespace, to_bytes
+
+__all__ = ["begin", "clear", "forget_beside", "row_name"]
+
+_OURS = re.compile(r"langmem-(\d+)(.*)", re.DOTALL)  # a version of the library's analyzer, and by which key
+
+
+class _Built(NamedTuple):
+    """What one analyzer has built of a namespace, and up to where."""
+
+    number: int
+    analyzer: str
+    seq: int | None
+
+
+def row_name(namespace: Namespace, analyzer: str) -> str:
+    """The name of the row: no encoded part of a namespace has a "!", and all sort behind it."""
+    return f"{encode_namespace(namespace)}!{quote(analyzer, safe='')}"
+
+
+def begin(connection: sqlite3.Connection, namespace: Namespace, analyzer: str) -> int:
+    """Find the number of a namespace, or give it one: what another analyzer built goes then, unless that is newer."""
+    name = row_name(namespace, analyzer)
+    row = connection.execute("SELECT number FROM langmem_lexical_namespaces WHERE name = ?", (name,)).fetchone()
+    if row is not None:
+        return int(row[0])
+    for built in _all(connection, namespace):
+        if not _is_newer(built.analyzer, analyzer):
+            drop(connection, built.number)
+    cursor = connection.execute(
+        "INSERT INTO langmem_lexical_namespaces (name, analyzer) VALUES (?, ?)", (name, analyzer)
+    )
+    return cast(int, cursor.lastrowid)
+
+
+def forget_beside(
+    connection: sqlite3.Connection, namespace: Namespace, ids: Iterable[str], *, by: str, since: int, change: int
+) -> None:
+    """Remove documents that change after an entry of the log from what others than ``by`` have built up to there.
+
+    Whoever still follows with another analyzer will meet the change; else nothing stays of what was deleted.
+    """
+    built = [one for one in _all(connection, namespace) if one.analyzer != by]
+    behind = [one.number for one in built if one.seq is not None and one.seq <= since]
+    for id_ in map(to_bytes, ids):
+        for number in behind:
+            remove(connection, number, id_, change)
+
+
+def clear(connection: sqlite3.Connection, namespace: Namespace) -> None:
+    """Forget a namespace, whichever analyzers built it."""
+    for built in _all(connection, namespace):
+        drop(connection, built.number)
+
+
+def _all(connection: sqlite3.Connection, namespace: Namespace) -> list[_Built]:
+    """Also the row of an early version, which had no analyzer in its name."""
+    name = encode_namespace(namespace)
+    rows = connection.execute(
+        "SELECT number, analyzer, seq FROM langmem_lexical_namespaces WHERE name >= ? AND name < ?",
+        (name, f'{name}"'),  # the character after "!"
+    )
+    return [_Built(*row) for row in rows]
+
+
+def _is_newer(analyzer: str, than: str) -> bool:
+    """Whether both are the library's own, with the same key, and this one is of a later version."""
+    one, other = _OURS.fullmatch(analyzer), _OURS.fullmatch(than)
+    return bool(one and other and one[2] == other[2] and int(one[1]) > int(other[1]))
