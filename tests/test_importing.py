@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -212,6 +213,17 @@ def test_no_file_is_opened_for_a_picture(tmp_path: Path) -> None:
 def test_a_wrong_llamaindex_message_is_named(tmp_path: Path, wrong: Any, named: str) -> None:
     with pytest.raises(SerializationError, match=named):
         read_transcripts(written(tmp_path / "talk.json", wrong))
+
+
+def test_a_gzipped_file_is_unpacked_to_a_hundred_times_its_size_and_no_further(tmp_path: Path) -> None:
+    talk = json.dumps([{"role": "user", "content": "hi " * 10_000}]).encode()
+    file = tmp_path / "talk.json.gz"
+    file.write_bytes(gzip.compress(talk))
+    assert len(talk) > 100 * file.stat().st_size  # what is small is unpacked anyway
+    assert only(file)[0].text.startswith("hi hi")
+    file.write_bytes(gzip.compress(talk + b" " * 2**26))
+    with pytest.raises(SerializationError, match="holds more than 100 times its size: unpack it first, if you trust"):
+        read_transcripts(file)
 
 
 SAID = "what somebody said"
