@@ -189,8 +189,8 @@ def _restore(value: Any) -> Any:
         raise SerializationError("stored bytes hold a value of an unknown type")
     try:
         return {k: v for k, v in content} if name == "dict" else _TAGGED[name][2](content)  # noqa: C416 - pairs only
-    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
-        raise SerializationError(f"stored bytes hold a damaged {name}") from error
+    except (ValueError, TypeError, AttributeError, ArithmeticError):
+        raise SerializationError(f"stored bytes hold a damaged {name}") from None  # the error itself quotes the value
 
 
 def _bytes(text: str) -> bytes:

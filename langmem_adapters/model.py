@@ -90,10 +90,10 @@ class _Data(BaseModel):
         """Read what :meth:`to_data` gave. Raises SerializationError, naming the fields that are wrong."""
         try:
             return cls.model_validate(fields)
-        except ValidationError as error:
+        except ValidationError as error:  # which quotes what was said, and a traceback would show it
             flaws = error.errors(include_input=False)
             names = dict.fromkeys(str(part) for flaw in flaws for part in flaw["loc"][:1]) or ["a field's name"]
-            raise SerializationError(f"a stored {cls.__name__} has wrong values in {', '.join(names)}") from error
+            raise SerializationError(f"a stored {cls.__name__} has wrong values in {', '.join(names)}") from None
 
 
 @functools.cache

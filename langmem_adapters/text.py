@@ -12,8 +12,10 @@ from langmem_adapters.model import Content, Message, ToolCall
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, message_tokens, tokens_besides, truncate_content
 
 __all__ = [
+    "MARGIN",
     "MessageLike",
     "as_text",
+    "indented",
     "is_settled",
     "leaving",
     "newest",
@@ -52,6 +54,9 @@ class MessageLike(Protocol):
 
 
 S = TypeVar("S", bound=MessageLike)
+
+MARGIN = "  "
+"""What lines begin with that go on with what was said."""
 
 _log = logging.getLogger("langmem_adapters")
 _SYSTEM = frozenset({"system", "developer"})
@@ -293,5 +298,13 @@ def leaving(messages: Sequence[Message], least: int) -> list[int]:
 
 
 def as_text(messages: Iterable[Message]) -> str:
-    """A conversation as ``role: text`` lines."""
-    return "\n".join(f"{message.name or message.role}: {message.text}" for message in messages)
+    """A conversation as ``role: text`` lines; what is said in more than one line goes on behind a margin.
+
+    So nobody speaks for somebody else, by a line that begins with the other's role.
+    """
+    return "\n".join(f"{' '.join((m.name or m.role).split())}: {indented(m.text)}" for m in messages)
+
+
+def indented(text: str) -> str:
+    """A text of which no line but the first can be taken for one of what stands around it."""
+    return f"\n{MARGIN}".join(text.splitlines())

@@ -7,6 +7,7 @@ import decimal
 import json
 import logging
 import math
+import traceback
 import uuid
 from typing import Any
 
@@ -462,6 +463,7 @@ def test_what_a_message_would_make_something_else_of_goes_through_one(message: B
     [
         {"content": 4},
         {"content": [4]},
+        {"content": {"text": "what was said"}},
         {"id": 4},
         {"name": 4},
         {"tool_calls": [{"name": 4, "args": {}, "id": "c"}]},
@@ -470,5 +472,6 @@ def test_what_a_message_would_make_something_else_of_goes_through_one(message: B
     ],
 )
 def test_what_a_message_refuses_is_not_written_either(values: dict[str, Any]) -> None:
-    with pytest.raises(SerializationError, match="values of a wrong type"):
+    with pytest.raises(SerializationError, match="values of a wrong type") as caught:
         writable(changed(AIMessage("a"), **values))
+    assert "what was said" not in "".join(traceback.format_exception(caught.value))

@@ -7,6 +7,7 @@ import datetime as dt
 import io
 import json
 import logging
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -297,9 +298,10 @@ def test_damaged_host_fields_do_not_lose_the_message(caplog: pytest.LogCaptureFi
 
 def test_values_that_the_classes_refuse_are_refused() -> None:
     chat = ChatMessage(role="user", content="hi")
-    chat.blocks = [TextBlock.model_construct(text=7)]  # type: ignore[arg-type]
-    with pytest.raises(SerializationError, match="content"):
+    chat.blocks = [TextBlock.model_construct(text={"said": "what was said"})]  # type: ignore[arg-type]
+    with pytest.raises(SerializationError, match="content") as caught:
         to_message(chat)
+    assert "what was said" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_images_of_ones_own_beside_a_message_are_kept() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -211,6 +213,39 @@ def test_no_file_is_opened_for_a_picture(tmp_path: Path) -> None:
 def test_a_wrong_llamaindex_message_is_named(tmp_path: Path, wrong: Any, named: str) -> None:
     with pytest.raises(SerializationError, match=named):
         read_transcripts(written(tmp_path / "talk.json", wrong))
+
+
+def test_a_gzipped_file_is_unpacked_to_a_hundred_times_its_size_and_no_further(tmp_path: Path) -> None:
+    talk = json.dumps([{"role": "user", "content": "hi " * 10_000}]).encode()
+    file = tmp_path / "talk.json.gz"
+    file.write_bytes(gzip.compress(talk))
+    assert len(talk) > 100 * file.stat().st_size  # what is small is unpacked anyway
+    assert only(file)[0].text.startswith("hi hi")
+    file.write_bytes(gzip.compress(talk + b" " * 2**26))
+    with pytest.raises(SerializationError, match="holds more than 100 times its size: unpack it first, if you trust"):
+        read_transcripts(file)
+
+
+SAID = "what somebody said"
+UNREADABLE: list[Any] = [
+    {"role": "user", "content": {"text": SAID}},
+    {"role": "user", "content": "x", "name": [SAID]},
+    {"type": "human", "data": {"content": {"text": SAID}}},
+    {"type": "ai", "data": {"content": "x", "tool_calls": [{"name": "f", "args": SAID, "id": "1"}]}},
+    {"role": SAID, "blocks": []},
+    {"role": "user", "blocks": [{"block_type": "text", "text": [SAID]}]},
+    {"mapping": {"a": {"message": {"id": "x", "author": {"role": "user"}, "content": {"parts": SAID}}}}},
+    {"turns": [{"id": "1", "s": 1, "sp": "a", "t": [SAID], "d": SAID}], "speakers": ["a", "b"], "id": "x"},
+    {"v": 1, "type": "message", "session": "s", "message": {"role": "user", "created_at": SAID}},
+]
+
+
+@pytest.mark.parametrize("wrong", UNREADABLE, ids=range(len(UNREADABLE)))
+def test_no_traceback_of_an_import_says_what_was_said(tmp_path: Path, wrong: Any) -> None:
+    file = written(tmp_path / "talk.json", [wrong])
+    with pytest.raises(SerializationError) as caught:
+        read_transcripts(file)
+    assert SAID not in "".join(traceback.format_exception(caught.value))
 
 
 # --- ChatGPT's export ---------------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import math
 import sqlite3
 import threading
 import time
@@ -475,12 +477,25 @@ def test_tenants_do_not_meet(any_store: Store) -> None:
     assert one.get(ADA, "k") is not None
 
 
+SOUND: dict[str, Any] = {"v": 1, "value": {"text": "shed"}, "created_at": 5.0, "updated_at": 5.0, "ttl": 9.0}
+WRONG_FIELDS = [
+    json.dumps({**SOUND, name: value}).encode()
+    for names, values in (
+        (("created_at", "updated_at"), (None, "5", 1e300, True)),
+        (("ttl", "expires_at"), ("9", [9], True, math.nan, 10**400)),
+        (("fields",), (5, "text", [5], {"text": 1})),
+    )
+    for name in names
+    for value in values
+]
+
+
 def test_a_damaged_item_does_not_take_the_others_along(any_store: Store, caplog: pytest.LogCaptureFixture) -> None:
     store = make(any_store)
     store.put(ADA, "good", {"text": "shed"})
     place = ("langgraph", "", "items", *ADA)
     for n, damage in enumerate(
-        [b"\xff", b"[]", b'{"v": 2}', b'{"v": 1, "value": 3}', b'{"v": 1, "value": {}, "x": 1}']
+        [b"\xff", b"[]", b'{"v": 2}', b'{"v": 1, "value": 3}', b'{"v": 1, "value": {}, "x": 1}', *WRONG_FIELDS]
     ):
         any_store.write(place, put={f"bad{n}/": damage}, append=[(f"bad{n}", b'["bad%d/"]' % n)])
     assert set(everything(store)) == {(ADA, "good")}
@@ -506,7 +521,14 @@ def timed(kind: str, tmp_path: Path, clock: FakeClock) -> Store:
     return MemoryStore(clock=clock) if kind == "memory" else SQLiteStore(tmp_path / "store.db", clock=clock)
 
 
-@pytest.mark.parametrize("damage", [b"\xff", b"[]", b"null", b'{"count": 1, "of a later version": 2}'])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(b"\xff", b"[]", b"null", b'{"count": 1, "of a later version": 2}'),
+        *(b'{"count": "3"}', b'{"count": 3, "last": []}', b'{"count": 3, "tidied": null}'),
+        b'{"count": 3, "due": NaN}',
+    ],
+)
 @pytest.mark.parametrize("first", ["search", "query", "list", "sweep", "put", "delete", "delete one", "get"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_count_of_a_namespace_is_made_anew_of_its_items(

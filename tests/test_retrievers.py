@@ -555,6 +555,14 @@ def test_how_many_nodes_is_changed_as_of_llamaindexs_own_retrievers(any_store: S
         assert len(retriever.retrieve("the house")) == 1
 
 
+@pytest.mark.parametrize("wrong", ["url", "memory"])
+def test_a_url_that_a_retriever_does_not_take_is_not_quoted(wrong: str) -> None:
+    given: dict[str, Any] = {wrong: "redis://ada:S3cret@host"}
+    with pytest.raises(ValueError, match=f"(?s)LongTermRetriever.*{wrong}") as caught:
+        LangChainRetriever(**given)
+    assert "S3" not in str(caught.value)
+
+
 def test_wrong_settings_are_one_clear_sentence() -> None:
     with pytest.raises(ConfigurationError, match="one of url, store and brain"):
         BrainRetriever("s", store=MemoryStore(), url="memory:")

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from langmem_adapters import Experience, ExperiencePool
+from langmem_adapters import BrainMemory, Experience, ExperiencePool
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.files.database import Database
 from langmem_adapters.protocols import Item
@@ -85,6 +85,27 @@ def test_an_empty_value_is_a_value(store: SQLiteStore) -> None:
     assert store.get(NS, ["a"]) == store.get(NS) == {"a": b""}
     with pytest.raises(Conflict):
         store.write(NS, put={"a": b"1"}, guard={"a": None})
+
+
+def test_what_an_editor_of_databases_leaves_as_text_is_read(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "store.db")
+    store.write(NS, append=[("beside", b"in the shed")], put={"beside": b"in the shed", "alone": b"in the sh\xc3\xa9d"})
+    brain = BrainMemory(store, "monday")
+    brain.add_talk("My bike is in the shed.")
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
+        connection.execute(
+            "UPDATE langmem_log SET data = replace(data, 'in', 'on'), value = replace(value, 'in', 'on')"
+        )
+        connection.execute("UPDATE langmem_values SET data = replace(data, 'in the', 'on a')")
+    assert store.get(NS, ["beside", "alone"]) == {"beside": b"on the shed", "alone": b"on a sh\xc3\xa9d"}
+    assert store.get(NS) == {"beside": b"on the shed", "alone": b"on a sh\xc3\xa9d"}
+    (item,) = store.scan(NS).items
+    assert item.data == b"on the shed"
+    store.write(NS, remove=[item], guard={"beside": b"on the shed"})
+    assert store.get(NS, ["beside"]) == {"beside": b"on the shed"}  # taken along from its entry
+    assert [message.text for message in brain.messages()] == ["My bike is on the shed."]
+    store.close()
 
 
 def test_a_value_that_was_deleted_leaves_its_entry(store: SQLiteStore) -> None:

@@ -1070,6 +1070,7 @@ def test_what_is_no_url_is_not_quoted_as_it_may_be_a_secret(given: str) -> None:
         ("redis://user:S3cret@127.0.0.1:1/0", "redis://user:***@127.0.0.1:1/0"),
         ("redis://:S3cret@127.0.0.1:1", "redis://:***@127.0.0.1:1"),
         ("redis://S3cret@127.0.0.1:1", "redis://***@127.0.0.1:1"),
+        ("redis://:S3cret\n@127.0.0.1:1", "redis://:***@127.0.0.1:1"),  # as it was read from a file
         ("redis://127.0.0.1:1?username=u&password=S3cret&db=1", "redis://127.0.0.1:1?username=u&password=***&db=1"),
         ("redis+cluster://u:S3cret@127.0.0.1:1,127.0.0.1:2", "redis+cluster://u:***@127.0.0.1:1,127.0.0.1:2"),
         (

@@ -11,7 +11,7 @@ from langmem_adapters.errors import ModelError
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message
 from langmem_adapters.prompts import Prompts
-from langmem_adapters.text import as_text
+from langmem_adapters.text import MARGIN, as_text
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, elide, truncate
 from langmem_adapters.validation import check_count
 
@@ -117,7 +117,7 @@ def split_windows(text: str, size: int, overlap: int, counter: TokenCounter = ap
     """
     window: list[str] = []
     used = 0
-    for piece in _pieces(text, max(size - overlap - 2, 1), counter):
+    for piece in _pieces(text, max(size - overlap - 4, 1), counter):
         tokens = counter(piece) + 1
         if window and used + tokens > size:
             whole = "\n".join(window)
@@ -133,15 +133,17 @@ def split_windows(text: str, size: int, overlap: int, counter: TokenCounter = ap
 
 
 def _pieces(text: str, size: int, counter: TokenCounter) -> Iterator[str]:
-    """Lines, those that are longer than a window in parts."""
+    """Lines, those that are longer than a window in parts, which go on behind a margin."""
     for line in text.splitlines():
-        rest = line if line.strip() else ""
+        rest, margin = line if line.strip() else "", ""
         while rest:
             part = truncate(rest, size, counter) or rest[:1]
-            yield part
-            rest = rest[len(part) :].lstrip()
+            yield margin + part
+            rest, margin = rest[len(part) :].lstrip(), MARGIN
 
 
 def _ending(text: str, tokens: int, counter: TokenCounter) -> str:
-    """The last words of a text, at most so many tokens."""
-    return truncate(text[: -8 * tokens - 1 : -1], tokens, counter)[::-1]
+    """The last words of a text, at most so many tokens; behind a margin, where they do not begin a line."""
+    ending = truncate(text[: -8 * tokens - 1 : -1], tokens, counter)[::-1]
+    goes_on = ending and text[: -len(ending)][-1:] not in {"", "\n"}
+    return MARGIN + ending if goes_on else ending

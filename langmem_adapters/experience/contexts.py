@@ -8,6 +8,7 @@ from typing import Any
 from langmem_adapters.experience.policies import score_of
 from langmem_adapters.experience.requests import words
 from langmem_adapters.model import Experience
+from langmem_adapters.text import indented
 
 __all__ = ["as_examples", "role_zero_context", "simple_context"]
 
@@ -17,7 +18,9 @@ _LONGEST = 10_000  # characters of a request or a response in an example
 
 
 def as_examples(experiences: Sequence[Experience]) -> str:
-    """A numbered list of requests, responses and scores, a line each; of long ones the beginning and the end.
+    """A numbered list of requests, responses and scores; of long ones the beginning and the end.
+
+    What has more than one line goes on behind a margin, so that no response looks like another example.
 
     >>> as_examples([Experience(req="France", resp="Paris")])
     '1. Given the request: France, Returns: Paris, Which scored: N/A.'
@@ -60,4 +63,4 @@ def role_zero_context(req: Any, experiences: Sequence[Experience]) -> Any:
 def _both_ends(text: str) -> str:
     """A text, shortened where it is long: what is asked often stands at the end."""
     half = _LONGEST // 2
-    return text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}"
+    return indented(text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}")

@@ -11,6 +11,7 @@ from langmem_adapters.errors import ModelError
 from langmem_adapters.experience.requests import words
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.model import Experience, Score
+from langmem_adapters.text import MARGIN, indented
 
 __all__ = ["JUDGE_PROMPT", "SCORER_PROMPT", "LLMJudge", "LLMScorer"]
 
@@ -91,7 +92,7 @@ class LLMScorer(_Asked):
 
     def flow(self, req: Any, resp: Any) -> Flow[Score]:
         """:meth:`__call__`, as a part of a larger flow."""
-        answer = yield from self._answer(f"## Request\n{words(req)}\n\n## Response\n{words(resp)}")
+        answer = yield from self._answer(_sections({"Request": req, "Response": resp}))
         val, reason = answer.get("val"), answer.get("reason", "")
         if isinstance(val, str) and re.fullmatch(r"[1-9]|10", val.strip()):
             val = int(val)
@@ -125,9 +126,13 @@ class LLMJudge(_Asked):
 
     def flow(self, experience: Experience, req: Any) -> Flow[bool]:
         """:meth:`__call__`, as a part of a larger flow."""
-        asked, got = words(experience.req), words(experience.resp)
-        text = f"## New request\n{words(req)}\n\n## Earlier request\n{asked}\n\n## Its response\n{got}"
-        perfect = (yield from self._answer(text)).get("perfect")
+        shown = {"New request": req, "Earlier request": experience.req, "Its response": experience.resp}
+        perfect = (yield from self._answer(_sections(shown))).get("perfect")
         if not isinstance(perfect, bool):
             raise self._unusable()
         return perfect
+
+
+def _sections(shown: dict[str, Any]) -> str:
+    """Each behind a margin below its heading, so that nothing in it can be taken for the next heading."""
+    return "\n\n".join(f"## {heading}\n{MARGIN}{indented(words(value))}" for heading, value in shown.items())

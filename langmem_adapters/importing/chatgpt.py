@@ -81,7 +81,7 @@ def read_chatgpt(values: Sequence[Numbered]) -> list[Transcript]:
             whole = _Conversation.model_validate(value)
             messages = whole.branch()
         except (ValidationError, SerializationError) as error:
-            raise SerializationError(f"{place} is not a conversation of ChatGPT: {flaw(error)}") from error
+            raise SerializationError(f"{place} is not a conversation of ChatGPT: {flaw(error)}") from None
         name = whole.conversation_id or whole.id
         if not name or name in found:
             raise SerializationError(f"{place} has no id of its own")

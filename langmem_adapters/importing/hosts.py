@@ -38,8 +38,8 @@ def langchain_message(place: str, value: Any) -> Message:
     kind, data = _langchain_fields(value)
     try:
         return to_message(messages_from_dict([{"type": kind, "data": data}])[0])
-    except _REFUSED as error:
-        raise SerializationError(f"{place} is not a message of LangChain: its fields are wrong") from error
+    except _REFUSED:  # whose errors quote what was said
+        raise SerializationError(f"{place} is not a message of LangChain: its fields are wrong") from None
 
 
 def _langchain_fields(value: Any) -> tuple[Any, Any]:
@@ -72,8 +72,8 @@ def llamaindex_message(place: str, value: Any) -> Message:
         chat.blocks = blocks if "blocks" in value else [TextBlock(text=value.get("content") or "")]
         chat.additional_kwargs = dict(value.get("additional_kwargs") or {})
         return to_message(chat)
-    except _REFUSED as error:
-        raise SerializationError(f"{place} is not a chat message of LlamaIndex: its fields are wrong") from error
+    except _REFUSED:  # whose errors quote what was said
+        raise SerializationError(f"{place} is not a chat message of LlamaIndex: its fields are wrong") from None
 
 
 def llamaindex_sessions(values: Sequence[Numbered]) -> list[Transcript] | None:

@@ -52,7 +52,7 @@ def read_locomo(values: Sequence[Numbered]) -> list[Transcript]:
         try:
             dialogue = _Dialogue.model_validate(value)
         except ValidationError as error:
-            raise SerializationError(f"{place} is not a LoCoMo conversation: {flaw(error)}") from error
+            raise SerializationError(f"{place} is not a LoCoMo conversation: {flaw(error)}") from None
         _collect(found, dialogue, place)
     return [Transcript(user, session, lines) for (user, session), lines in found.items()]
 

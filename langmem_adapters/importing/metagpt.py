@@ -92,7 +92,7 @@ def _item(place: str, metadata: Mapping[str, Any]) -> _Item:
     try:
         return _Item.model_validate_json(_obj_json(metadata))
     except ValidationError as error:
-        raise SerializationError(f"{place} is not a message of MetaGPT: {flaw(error)}") from error
+        raise SerializationError(f"{place} is not a message of MetaGPT: {flaw(error)}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise SerializationError(f"{place} is not a message of MetaGPT") from error
 

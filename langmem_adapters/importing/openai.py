@@ -20,7 +20,7 @@ def chat_message(place: str, value: Any) -> Message:
     try:
         return Message.model_validate(_fields(value))
     except (ValidationError, SerializationError) as error:
-        raise SerializationError(f"{place} is not a chat message: {flaw(error)}") from error
+        raise SerializationError(f"{place} is not a chat message: {flaw(error)}") from None
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -62,7 +62,10 @@ def conversations(values: Sequence[Numbered], session: str, read: Callable[[str,
 
 
 def flaw(error: ValidationError | SerializationError) -> str:
-    """The first place that is wrong, and why; without the value, which may be long or secret."""
+    """The first place that is wrong, and why; without the value, which may be long or secret.
+
+    pydantic's own error quotes it: it is to be raised from nothing.
+    """
     if isinstance(error, SerializationError):
         return str(error)
     first = error.errors(include_input=False)[0]

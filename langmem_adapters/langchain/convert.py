@@ -91,7 +91,7 @@ def _checked(message: BaseMessage, fields: dict[str, Any]) -> Message:
     try:
         return Message.model_validate(fields)
     except ValidationError as error:
-        raise SerializationError(f"message {message.id!r} has values of a wrong type: {wrong_places(error)}") from error
+        raise SerializationError(f"message {message.id!r} has values of a wrong type: {wrong_places(error)}") from None
 
 
 def writable(message: BaseMessage) -> Message | MessageData:

@@ -46,7 +46,7 @@ class LongTermRetriever(BaseRetriever):
     ['My bike is in the shed.']
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True)
 
     memory: LongTermMemory
     k: int = Field(default=5, ge=1)

@@ -15,7 +15,8 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, LangmemError, SerializationError
 from langmem_adapters.expiry import LINGER, NOTICEABLE
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
-from langmem_adapters.langgraph.totals import Totals
+from langmem_adapters.langgraph.totals import Totals, is_number
+from langmem_adapters.language.dates import day_of
 from langmem_adapters.protocols import Index, Item, Store
 from langmem_adapters.records.journal import TIDIED, mark, stale
 from langmem_adapters.records.keyed import Records
@@ -51,10 +52,10 @@ class StoredItem:
         """Read a stored item; None, with a warning, where it is damaged: one must not take the others along."""
         try:
             fields = decode(data)
-            if fields.pop("v") == FORMAT and isinstance(fields["value"], dict):
-                return cls(**fields)
+            if fields.pop("v") == FORMAT and _is_sound(item := cls(**fields)):
+                return item
             damage = "it has another format"
-        except (SerializationError, AttributeError, TypeError, KeyError):
+        except (SerializationError, AttributeError, TypeError, KeyError, OverflowError):
             damage = "it cannot be read"
         refuse_undamaged(data, "an item of the long-term store")
         _log.warning("the long-term store holds a damaged item: %s", damage)
@@ -71,6 +72,17 @@ class StoredItem:
     def refreshed(self, now: float) -> StoredItem:
         """The item as it is after it was read."""
         return self if self.ttl is None else replace(self, expires_at=now + self.ttl)
+
+
+def _is_sound(item: StoredItem) -> bool:
+    """Whether each field is of its type, and whether a calendar has its times."""
+    paths = item.fields if isinstance(item.fields, list) else []
+    return (
+        isinstance(item.value, dict)
+        and all(is_number(at) and day_of(at) for at in (item.created_at, item.updated_at))
+        and all(time is None or is_number(time) for time in (item.ttl, item.expires_at))
+        and (item.fields in (None, False, paths) and all(isinstance(path, str) for path in paths))
+    )
 
 
 class NamespaceItems:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -10,7 +11,7 @@ from langmem_adapters.codec import decode, encode, refuse_undamaged
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.expiry import LINGER
 
-__all__ = ["Totals"]
+__all__ = ["Totals", "is_number"]
 
 _MANY = 2**53  # items, as nobody knows how many there are: it is not empty, and has to be tidied
 _log = logging.getLogger("langmem_adapters")
@@ -35,12 +36,17 @@ class Totals:
     @classmethod
     def of(cls, data: bytes | None) -> Totals:
         """Read totals; in the place of damaged ones, with a warning, what has them counted anew by the next look."""
+        if data is None:
+            return cls()
         try:
-            return cls() if data is None else cls(**decode(data))
-        except (SerializationError, TypeError):
-            refuse_undamaged(data or b"", "what is known of a namespace of the long-term store")
-            _log.warning("what is known of a namespace of the long-term store is damaged; it is counted anew")
-            return cls(count=_MANY, due=0.0)
+            read = cls(**decode(data))
+            counts, times = (read.count, read.tidied), (read.due, read.last)
+            if all(type(count) is int for count in counts) and all(time is None or is_number(time) for time in times):
+                return read
+        except (SerializationError, TypeError, OverflowError):
+            refuse_undamaged(data, "what is known of a namespace of the long-term store")
+        _log.warning("what is known of a namespace of the long-term store is damaged; it is counted anew")
+        return cls(count=_MANY, due=0.0)
 
     def with_(self, ends: Sequence[float | None], *, count: int, stamp: str) -> Totals:
         """The totals after items were put that expire then."""
@@ -58,3 +64,8 @@ class Totals:
     def to_bytes(self) -> bytes:
         """The stored form."""
         return encode(asdict(self))
+
+
+def is_number(value: object) -> bool:
+    """Whether a stored value is a time. Raises OverflowError for one that is larger than any."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)

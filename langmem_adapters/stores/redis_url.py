@@ -44,7 +44,7 @@ def masked(url: str) -> str:
     """Hide what a log should not show: the password, a user name that stands alone, as tokens do, and odd options."""
     scheme = _SCHEME.match(url)  # also where a slash is missing
     start = scheme.end() if scheme else 0
-    rest = re.sub(r"^([^:/?@]*):.*@", r"\1:***@", url[start:])
+    rest = re.sub(r"(?s)^([^:/?@]*):.*@", r"\1:***@", url[start:])  # it may end with a line, as read from a file
     url = url[:start] + re.sub(r"^[^:/?@]+@", "***@", rest)
     url = re.sub(r"(password=)[^&]*", r"\1***", url)
     return _OPTION.sub(lambda option: option[0] if option[2] in _SHOWN else f"{option[1]}{option[2]}=***", url)

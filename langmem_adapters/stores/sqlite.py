@@ -25,6 +25,7 @@ from langmem_adapters.stores.sqlite_namespaces import (
     note,
     open_,
 )
+from langmem_adapters.stores.sqlite_values import DATA
 
 __all__ = ["SQLiteStore"]
 
@@ -90,7 +91,7 @@ class SQLiteStore(Shared):
             last = min((number + 1) << BITS, before if before is not None else (number + 1) << BITS) - 1
             order = "DESC" if reverse else "ASC"
             rows = connection.execute(
-                f"SELECT seq, id, data FROM langmem_log WHERE seq BETWEEN ? AND ? ORDER BY seq {order} LIMIT ?",  # noqa: S608
+                f"SELECT seq, id, {DATA} FROM langmem_log WHERE seq BETWEEN ? AND ? ORDER BY seq {order} LIMIT ?",  # noqa: S608
                 (first, last, -1 if limit is None else limit),
             )
             items = [Item(*row) for row in rows]

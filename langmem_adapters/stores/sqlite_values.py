@@ -13,9 +13,12 @@ from typing import TypeVar
 from langmem_adapters.protocols import Item
 from langmem_adapters.stores.sqlite_namespaces import bounds
 
-__all__ = ["MANY", "delete_alone", "delete_beside", "look_up", "put", "read", "read_all", "taken_along"]
+__all__ = ["DATA", "MANY", "delete_alone", "delete_beside", "look_up", "put", "read", "read_all", "taken_along"]
 
 T = TypeVar("T")
+
+DATA, VALUE = "CAST(data AS BLOB)", "CAST(value AS BLOB)"
+"""The columns: an editor of databases, and SQLite's own ``replace``, leave text in them."""
 
 MANY = 64
 """Keys that are read by one statement, at the most."""
@@ -25,8 +28,9 @@ def _select(number: str, count: int) -> str:
     """Look into the log, and for what was not found there among the rows of their own. All is asked for twice."""
     keys = ", ".join("?" * count)
     return (
-        f"SELECT id, value FROM langmem_log WHERE seq >> 32 = {number} AND id IN ({keys}) AND value IS NOT NULL"  # noqa: S608 - question marks
-        f" UNION ALL SELECT key, data FROM langmem_values WHERE namespace = {number} AND key IN ({keys}) LIMIT {count}"
+        f"SELECT id, {VALUE} FROM langmem_log WHERE seq >> 32 = {number} AND id IN ({keys}) AND value IS NOT NULL"  # noqa: S608 - question marks
+        f" UNION ALL SELECT key, {DATA} FROM langmem_values WHERE namespace = {number} AND key IN ({keys})"
+        f" LIMIT {count}"
     )
 
 
@@ -35,9 +39,9 @@ _BY_NAME = "(SELECT +number FROM langmem_namespaces WHERE name = ? AND (expires_
 _COUNTS = [1 << n for n in range(MANY.bit_length())]
 _LOOK_UP = {count: _select(_BY_NAME, count) for count in _COUNTS}
 _READ = {count: _select("?", count) for count in _COUNTS}
-_ALONE = "SELECT key, data FROM langmem_values WHERE namespace = ?"
-_BESIDE = "SELECT id, value FROM langmem_log WHERE seq BETWEEN ? AND ? AND value IS NOT NULL"
-_OF_ENTRY = "SELECT id, value FROM langmem_log WHERE seq = ? AND seq >> 32 = ? AND value IS NOT NULL"
+_ALONE = f"SELECT key, {DATA} FROM langmem_values WHERE namespace = ?"  # noqa: S608 - constants
+_BESIDE = f"SELECT id, {VALUE} FROM langmem_log WHERE seq BETWEEN ? AND ? AND value IS NOT NULL"  # noqa: S608 - same
+_OF_ENTRY = f"SELECT id, {VALUE} FROM langmem_log WHERE seq = ? AND seq >> 32 = ? AND value IS NOT NULL"  # noqa: S608 - same
 _CHANGE = "UPDATE langmem_log SET value = ? WHERE seq >> 32 = ? AND id = ? AND value IS NOT NULL"
 _PUT = "INSERT INTO langmem_values VALUES (?, ?, ?) ON CONFLICT (namespace, key) DO UPDATE SET data = excluded.data"
 _DELETE = "DELETE FROM langmem_values WHERE namespace = ? AND key = ?"
