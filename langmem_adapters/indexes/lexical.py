@@ -18,7 +18,7 @@ from typing import NamedTuple, cast
 from langmem_adapters.errors import ConfigurationError, Conflict, search_errors
 from langmem_adapters.files.database import Database
 from langmem_adapters.indexes.lexical_cache import RowCache
-from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, drop, ids_of, remove, speakers_of
+from langmem_adapters.indexes.lexical_rows import NAMESPACES, SCHEMA, Row, add, ids_of, remove, speakers_of
 from langmem_adapters.indexes.lexical_scores import Corpus, Term, best, weigh
 from langmem_adapters.indexes.lexical_turns import evidence, within
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes, to_text
@@ -128,6 +128,7 @@ class LexicalIndex(Shared):
             if since is not None and (_position(rows) or START) != since:
                 raise Conflict("the lexical index was changed by another follower")
             number = self._begin(connection, name)
+            NAMESPACES.remove_some(connection, name)
             for id_ in delete:
                 remove(connection, number, to_bytes(id_), change)
             add(connection, number, added, change)
@@ -209,10 +210,13 @@ class LexicalIndex(Shared):
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
         name = encode_namespace(namespace)
-        with search_errors("lexical"), self._database.clearing(), self._database.writing() as connection, connection:
-            row = connection.execute("SELECT number FROM langmem_lexical_namespaces WHERE name = ?", (name,)).fetchone()
-            if row is not None:
-                drop(connection, row[0])
+
+        def find(connection: sqlite3.Connection) -> int | None:
+            row = connection.execute(_NAMESPACE, (name,)).fetchone()
+            return None if row is None else row[0]
+
+        with search_errors("lexical"), self._database.clearing():
+            NAMESPACES.clear(self._database, name, find)
 
     def close(self) -> None:
         """Close the file. The index may be used again and then opens it anew."""
@@ -277,13 +281,11 @@ class LexicalIndex(Shared):
 
     def _begin(self, connection: sqlite3.Connection, name: str) -> int:
         """Find the namespace's number, or give it one; what another analyzer built goes."""
-        row = connection.execute(
-            "SELECT number, analyzer FROM langmem_lexical_namespaces WHERE name = ?", (name,)
-        ).fetchone()
+        row = connection.execute(_NAMESPACE, (name,)).fetchone()
         if row is not None and row[1] == self._analyzer_id:
             return int(row[0])
         if row is not None:
-            drop(connection, row[0])
+            NAMESPACES.bury(connection, row[0])
         cursor = connection.execute(
             "INSERT INTO langmem_lexical_namespaces (name, analyzer) VALUES (?, ?)", (name, self._analyzer_id)
         )
@@ -312,6 +314,7 @@ class _ParsedQuery(NamedTuple):
     terms: dict[str, float]
 
 
+_NAMESPACE = "SELECT number, analyzer FROM langmem_lexical_namespaces WHERE name = ?"
 _NAMES = "SELECT name FROM langmem_lexical_namespaces WHERE name >= ? AND name < ? ORDER BY name"
 _POSITION = "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AND analyzer = ? AND seq IS NOT NULL"
 

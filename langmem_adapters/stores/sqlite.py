@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,11 +17,11 @@ from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import sqlite_append, sqlite_recent, sqlite_report, sqlite_values
 from langmem_adapters.stores.sqlite_namespaces import (
     BITS,
+    NAMESPACES,
     SCHEMA,
     SINCE,
     UPDATED_AT,
     add,
-    drop,
     find,
     note,
     open_,
@@ -213,14 +214,16 @@ class SQLiteStore(Shared):
             )
 
     def discard(self, namespace: Namespace, before: float) -> bool:
-        with self._database.writing() as connection, connection:
+        name = encode_namespace(namespace)
+
+        def find_older(connection: sqlite3.Connection) -> int | None:
             row = connection.execute(
                 f"SELECT number FROM langmem_namespaces WHERE name = ? AND {UPDATED_AT} < ?",  # noqa: S608
-                (encode_namespace(namespace), before),
+                (name, before),
             ).fetchone()
-            if row:
-                drop(connection, row[0])
-        return row is not None
+            return None if row is None else row[0]
+
+        return NAMESPACES.clear(self._database, name, find_older)
 
     def close(self) -> None:
         """Close the connections; the next use opens the file again."""
