@@ -123,6 +123,19 @@ class Conversation(SessionLog):
             page = yield from self.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
         return Unsummarized(readable(reversed(found)), summary, values)
 
+    def uncovered_of(self, before: Unsummarized, places: Sequence[int]) -> Flow[Unsummarized | None]:
+        """What of it a summary does not stand for that was just stored for these places; None, if it is not there.
+
+        The messages are not read again: of a long backlog, every pass would read all that the others have left.
+        """
+        values = (yield from self.scan(limit=0, keys=WATCHED)).values
+        summary = read_summary(values.get(SUMMARY))
+        if summary is None or summary.covers != before.readable[places[-1]][0].id:
+            return None
+        gone = set(places)
+        left = [one for n, one in enumerate(before.readable) if n not in gone]
+        return Unsummarized(left, summary, values)
+
     def summarized(
         self, covered: Unsummarized, gone: Sequence[tuple[Item, Message]], summary: str, *, archive: bool
     ) -> Flow[bool]:
