@@ -88,9 +88,10 @@ class Conversation(SessionLog):
         summary = read_summary(page.values.get(SUMMARY))
         newest: list[S] = []
         looked_at = 0
-        end, covered = ends_at(summary), False
+        end, covered, asked = ends_at(summary), False, False
         while page.items:
             looked_at += len(page.items)
+            begin = len(newest)
             if summary is None:  # nothing is covered, so all of them together, which is quicker
                 newest += read(page.items)
             else:
@@ -99,7 +100,8 @@ class Conversation(SessionLog):
                     if covered and text.stands_alone(newest[::-1]):
                         return summary, newest[::-1]
                     newest += [m for m in read([item]) if not covered or m.role == "user"]
-            if looked_at >= k and not covered and any(message.role == "user" for message in newest):
+            asked = asked or any(message.role == "user" for message in newest[begin:])
+            if looked_at >= k and not covered and asked:
                 break
             if len(page.items) < limit or (suffice and looked_at < k and suffice(newest[::-1])):
                 break
