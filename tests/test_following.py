@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langgraph.store.base import PutOp
 
 from langmem_adapters.codec import encode
 from langmem_adapters.embedding import Embedder
@@ -20,6 +21,7 @@ from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.keys import Namespace
+from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Hit, Message
 from langmem_adapters.protocols import START, Document, Index, Item, Page, Position, Store
@@ -227,6 +229,62 @@ def test_e2_two_that_follow_one_index_keep_no_ghosts(places: Callable[..., Vecto
     here.follow(index=slow)
     assert held_by(slow) == {"new"}
     assert other.position(NOTES) == (store.scan(NOTES).items[-1].seq, store.scan(NOTES).items[-1].id)
+
+
+class Measured(LexicalIndex):
+    """An index that knows how much it was told at once."""
+
+    most = 0
+
+    def apply(
+        self,
+        namespace: Namespace,
+        *,
+        upsert: Sequence[Document] = (),
+        delete: Sequence[str] = (),
+        position: Position | None = None,
+        since: Position | None = None,
+    ) -> None:
+        self.most = max(self.most, len(upsert) + len(delete))
+        super().apply(namespace, upsert=upsert, delete=delete, position=position, since=since)
+
+
+def said_at_once(index: LexicalIndex, count: int) -> tuple[int, int]:
+    """How many memories an index finds, that were added at once, and then when all of them are gone."""
+    memory = LongTermMemory(MemoryStore(), index, user="ada")
+    memory.add([Message(role="user", content=f"bike {n}") for n in range(count)])
+    found = len(memory.search("bike", 2 * count))
+    memory.delete([one.id for one in memory.all()])
+    return found, len(memory.search("bike", 2 * count))
+
+
+def put_at_once(index: LexicalIndex, count: int) -> tuple[int, int]:
+    store = LongTermStore(store=MemoryStore(), index=index)
+    names = [(("memories",), f"{n}") for n in range(count)]
+    store.batch([PutOp(*name, {"text": "bike"}) for name in names])
+    found = len(store.search(("memories",), query="bike", limit=2 * count))
+    store.batch([PutOp(*name, None) for name in names])
+    return found, len(store.search(("memories",), query="bike", limit=2 * count))
+
+
+@pytest.mark.parametrize("at_once", [said_at_once, put_at_once])
+def test_however_much_comes_at_once_an_index_is_told_a_part_at_a_time(
+    at_once: Callable[[LexicalIndex, int], tuple[int, int]],
+) -> None:
+    index = Measured(":memory:")  # in the store's own file it would keep all who write there waiting
+    assert at_once(index, 2300) == (2300, 0)
+    assert index.most <= 500
+    index.close()
+
+
+def test_many_that_come_one_by_one_are_told_together() -> None:
+    index = Measured(":memory:")
+    memory = LongTermMemory(MemoryStore(), index, user="ada")
+    for n in range(40):
+        memory.add([Message(role="user", content=f"bike {n} {m}") for m in range(3)])
+    assert len(memory.search("bike", 200)) == 120
+    assert index.most == 120
+    index.close()
 
 
 def test_who_begins_an_index_hides_nothing_that_another_put_there_meanwhile() -> None:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from itertools import accumulate, takewhile
 from typing import NamedTuple
 
 from langmem_adapters.codec import decode, encode, refuse_sealed
@@ -21,7 +22,7 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Position, Store
 from langmem_adapters.records.paging import PAGE
 
-__all__ = ["TIDIED", "keys_of", "mark", "place", "stale", "tidied", "tidy"]
+__all__ = ["TIDIED", "few_keys", "keys_of", "mark", "place", "stale", "telling", "tidied", "tidy"]
 
 TIDIED = "\0tidied"
 """The value that says how far a log was tidied. No record has a key with a NUL."""
@@ -52,6 +53,17 @@ def mark(seq: int, records: int, stamp: str) -> bytes:
 def place(item: Item, tidied_to: int) -> Position:
     """Where an index stands after an entry, if it has missed nothing of a log that was tidied so far."""
     return item.seq, item.id if item.seq >= tidied_to else f"{item.id}@{tidied_to}"
+
+
+def telling(keys: Sequence[str], new_id: Callable[[], str]) -> list[tuple[str, bytes]]:
+    """The entries that name keys, each of them no more than an index is told of at once."""
+    return [(new_id(), encode([*keys[n : n + PAGE]])) for n in range(0, len(keys), PAGE)]
+
+
+def few_keys(items: Sequence[Item]) -> int:
+    """How many of these entries, one at the least, name no more keys than an index is told of at once, roughly."""
+    named = accumulate(item.data.count(b'","') + 1 for item in items)
+    return max(sum(1 for _ in takewhile(lambda keys: keys <= PAGE, named)), 1)
 
 
 def keys_of(items: Iterable[Item]) -> list[str]:
