@@ -408,13 +408,14 @@ class World:
             index.before = lambda: None
 
 
-@given(st.lists(st.tuples(_DEEDS, st.lists(_DEEDS, max_size=6)), max_size=12))
-def test_e4_in_the_end_an_index_holds_what_the_store_holds(deeds: list[tuple[Any, list[Any]]]) -> None:
+@given(st.lists(st.tuples(_DEEDS, st.lists(_DEEDS, max_size=6)), max_size=12), st.integers(1, 3))
+def test_e4_in_the_end_an_index_holds_what_the_store_holds(deeds: list[tuple[Any, list[Any]]], part: int) -> None:
     world = World()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(following, "PAGE", 2)
         patch.setattr(following, "_BEGINNINGS", 1_000)
         patch.setattr(journal, "_SLACK", 1)
+        patch.setattr(journal, "_PART", part)
         for deed, meanwhile in deeds:
             world.do(deed)
             world.interrupted(meanwhile)
@@ -519,6 +520,33 @@ def test_a_log_without_anything_to_leave_out_is_not_read_again_and_again(
     put(records(store, Kept()), ["k0"])
     with pytest.raises(TypeError):
         tidied(store)
+
+
+def test_a_long_log_is_tidied_a_part_at_a_time(tidied: Callable[[Store], None]) -> None:
+    class Sized(MemoryStore):
+        most = 0
+
+        def scan(self, namespace: Namespace, **bounds: Any) -> Page:
+            page = super().scan(namespace, **bounds)
+            self.most = max(self.most, len(page.items))
+            return page
+
+        def write(self, namespace: Namespace, **change: Any) -> None:
+            self.most = max(self.most, len(change.get("remove", ())))
+            super().write(namespace, **change)
+
+    store, index = Sized(), Kept()
+    here = records(store, index)
+    put(here, [f"k{n}" for n in range(1_200)])
+    for text in ("car", "boat", "hat"):
+        put(here, [f"k{n}" for n in range(1_200)], text)
+        here.follow()
+    tidied(store)
+    assert store.scan(NOTES, limit=0).total == 2_400  # the first of each, and the newest quarter
+    assert store.most <= 501
+    put(here, ["k1"], "shoe")
+    here.follow()
+    assert index.texts == truth(here)
 
 
 def test_an_index_that_is_a_little_behind_a_tidied_log_goes_on_where_it_stands(tidied: Callable[[Store], None]) -> None:
