@@ -94,7 +94,7 @@ NAMESPACES = Burial(
         f"DELETE FROM langmem_log WHERE seq IN (SELECT seq {_OWN} LIMIT :most)",  # noqa: S608 - a constant
         removal("langmem_values", "key"),
     ),
-    also=", expires_at = -9e999",  # so that others remove it too, beside their writes
+    also=", expires_at = 0",  # so that others remove it too, beside their writes
 )
 """What a namespace is made of."""
 
