@@ -20,9 +20,10 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.conversation.log import brain_namespace
 from langmem_adapters.errors import ConfigurationError, StoreUnavailable
 from langmem_adapters.indexes import open_index
+from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, Scope, Summary, ToolCall
-from langmem_adapters.protocols import Store
+from langmem_adapters.protocols import Page, Store
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
@@ -464,6 +465,38 @@ def test_f2c_the_short_term_holds_k_and_both_together_hold_all(
 
 def texts_ids(brain: BrainMemory) -> list[str]:
     return [message.id for message in brain.messages()]
+
+
+class Measured(MemoryStore):
+    """A store that knows how much was asked of it at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = self.written = 0
+
+    def scan(self, namespace: Namespace, **bounds: Any) -> Page:
+        page = super().scan(namespace, **bounds)
+        self.read = max(self.read, len(page.items))
+        return page
+
+    def write(self, namespace: Namespace, **changes: Any) -> None:
+        self.written = max(self.written, *map(len, (changes.get("put") or (), changes.get("remove") or ())))
+        super().write(namespace, **changes)
+
+
+@pytest.mark.parametrize("tools", [False, True])
+def test_what_a_session_had_before_its_long_term_memory_moves_there_a_part_at_a_time(*, tools: bool) -> None:
+    store = Measured()
+    said = [user(f"say {n}", f"{n}") for n in range(3000)]
+    if tools:
+        said[1500:1500] = [message for n in range(400) for message in tool_group(n)]
+    BrainMemory(store, SESSION, user="ada").add_messages(said)
+    brain, long_term = both(store, 5)
+    brain.add_talk("and now")
+    assert (brain.count(), texts(brain.messages())[-1]) == (5, "and now")
+    kept = [occurrence.message_id for memory in long_term.all() for occurrence in memory.occurrences]
+    assert sorted(kept) == sorted(message.id for message in said[:-4])
+    assert max(store.read, store.written) < 1000
 
 
 @pytest.mark.parametrize("after", [False, True])

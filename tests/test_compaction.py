@@ -27,9 +27,10 @@ from langmem_adapters.conversation.log import CREATED, brain_namespace
 from langmem_adapters.conversation.stored_summary import SUMMARY
 from langmem_adapters.errors import ConfigurationError, ModelError, StoreUnavailable
 from langmem_adapters.indexes import open_index
+from langmem_adapters.keys import Namespace
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, ToolCall
-from langmem_adapters.protocols import Store
+from langmem_adapters.protocols import Page, Store
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -372,6 +373,50 @@ def test_b3_a_long_backlog_is_taken_in_passes_that_each_are_kept() -> None:
     told, window = shown(brain)
     assert sorted({*told, *window}) == list(range(3002))
     assert len(model.prompts) < 60
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_b3_a_long_backlog_is_read_once_however_many_passes_it_takes(kind: str) -> None:
+    class Counting(MemoryStore):
+        read = 0
+
+        def scan(self, namespace: Namespace, **bounds: Any) -> Page:
+            page = super().scan(namespace, **bounds)
+            self.read += len(page.items) if namespace[0] == "brain" else 0
+            return page
+
+    store, model, counted = Counting(), Accountant(), list[str]()
+
+    def counter(text: str) -> int:
+        counted.append(text)
+        return approximate_tokens(text)
+
+    memory(store).add_messages([message(n, words=40) for n in range(3000)])
+    brain = memory(store, kind, model, summarize_at=2000, memory_k=3000, counter=counter)
+    brain.add_messages([message(3000, words=40)])
+    assert len(model.prompts) > 40
+    assert store.read < 2.5 * 3001  # once to see what there is, and a part with each pass to see that it is there
+    assert len([text for text in counted if text.startswith("m")]) < 2.5 * 3001
+    told, window = shown(brain)
+    assert sorted({*told, *window}) == list(range(3001))
+
+
+def test_what_is_deleted_between_two_passes_is_in_no_summary(any_store: Store) -> None:
+    memory(any_store).add_messages([message(n, words=40) for n in range(1500)])
+    other = memory(any_store)
+
+    class Deletes(Accountant):
+        def __call__(self, prompt: str) -> str:
+            if len(self.prompts) == 12:
+                assert other.delete(["id-1200"]) == 1
+            return super().__call__(prompt)
+
+    deleting, again = Deletes(), Accountant()
+    memory(any_store, "behind", deleting, summarize_at=2000, memory_k=200).add_messages([message(1500, words=40)])
+    brain = memory(any_store, "behind", again, summarize_at=2000, memory_k=200)
+    brain.add_messages([message(1501, words=40)])
+    told, window = shown(brain)
+    assert sorted({*told, *window}) == [n for n in range(1502) if n != 1200]
 
 
 # --- nothing on the hot path, one at a time

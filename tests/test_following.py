@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langgraph.store.base import PutOp
 
 from langmem_adapters.codec import encode
 from langmem_adapters.embedding import Embedder
@@ -20,6 +21,7 @@ from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.keys import Namespace
+from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Hit, Message
 from langmem_adapters.protocols import START, Document, Index, Item, Page, Position, Store
@@ -229,6 +231,62 @@ def test_e2_two_that_follow_one_index_keep_no_ghosts(places: Callable[..., Vecto
     assert other.position(NOTES) == (store.scan(NOTES).items[-1].seq, store.scan(NOTES).items[-1].id)
 
 
+class Measured(LexicalIndex):
+    """An index that knows how much it was told at once."""
+
+    most = 0
+
+    def apply(
+        self,
+        namespace: Namespace,
+        *,
+        upsert: Sequence[Document] = (),
+        delete: Sequence[str] = (),
+        position: Position | None = None,
+        since: Position | None = None,
+    ) -> None:
+        self.most = max(self.most, len(upsert) + len(delete))
+        super().apply(namespace, upsert=upsert, delete=delete, position=position, since=since)
+
+
+def said_at_once(index: LexicalIndex, count: int) -> tuple[int, int]:
+    """How many memories an index finds, that were added at once, and then when all of them are gone."""
+    memory = LongTermMemory(MemoryStore(), index, user="ada")
+    memory.add([Message(role="user", content=f"bike {n}") for n in range(count)])
+    found = len(memory.search("bike", 2 * count))
+    memory.delete([one.id for one in memory.all()])
+    return found, len(memory.search("bike", 2 * count))
+
+
+def put_at_once(index: LexicalIndex, count: int) -> tuple[int, int]:
+    store = LongTermStore(store=MemoryStore(), index=index)
+    names = [(("memories",), f"{n}") for n in range(count)]
+    store.batch([PutOp(*name, {"text": "bike"}) for name in names])
+    found = len(store.search(("memories",), query="bike", limit=2 * count))
+    store.batch([PutOp(*name, None) for name in names])
+    return found, len(store.search(("memories",), query="bike", limit=2 * count))
+
+
+@pytest.mark.parametrize("at_once", [said_at_once, put_at_once])
+def test_however_much_comes_at_once_an_index_is_told_a_part_at_a_time(
+    at_once: Callable[[LexicalIndex, int], tuple[int, int]],
+) -> None:
+    index = Measured(":memory:")  # in the store's own file it would keep all who write there waiting
+    assert at_once(index, 2300) == (2300, 0)
+    assert index.most <= 500
+    index.close()
+
+
+def test_many_that_come_one_by_one_are_told_together() -> None:
+    index = Measured(":memory:")
+    memory = LongTermMemory(MemoryStore(), index, user="ada")
+    for n in range(40):
+        memory.add([Message(role="user", content=f"bike {n} {m}") for m in range(3)])
+    assert len(memory.search("bike", 200)) == 120
+    assert index.most == 120
+    index.close()
+
+
 def test_who_begins_an_index_hides_nothing_that_another_put_there_meanwhile() -> None:
     store, index = MemoryStore(), Kept()
     here, there = records(store, index), records(store, index)
@@ -350,13 +408,14 @@ class World:
             index.before = lambda: None
 
 
-@given(st.lists(st.tuples(_DEEDS, st.lists(_DEEDS, max_size=6)), max_size=12))
-def test_e4_in_the_end_an_index_holds_what_the_store_holds(deeds: list[tuple[Any, list[Any]]]) -> None:
+@given(st.lists(st.tuples(_DEEDS, st.lists(_DEEDS, max_size=6)), max_size=12), st.integers(1, 3))
+def test_e4_in_the_end_an_index_holds_what_the_store_holds(deeds: list[tuple[Any, list[Any]]], part: int) -> None:
     world = World()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(following, "PAGE", 2)
         patch.setattr(following, "_BEGINNINGS", 1_000)
         patch.setattr(journal, "_SLACK", 1)
+        patch.setattr(journal, "_PART", part)
         for deed, meanwhile in deeds:
             world.do(deed)
             world.interrupted(meanwhile)
@@ -461,6 +520,33 @@ def test_a_log_without_anything_to_leave_out_is_not_read_again_and_again(
     put(records(store, Kept()), ["k0"])
     with pytest.raises(TypeError):
         tidied(store)
+
+
+def test_a_long_log_is_tidied_a_part_at_a_time(tidied: Callable[[Store], None]) -> None:
+    class Sized(MemoryStore):
+        most = 0
+
+        def scan(self, namespace: Namespace, **bounds: Any) -> Page:
+            page = super().scan(namespace, **bounds)
+            self.most = max(self.most, len(page.items))
+            return page
+
+        def write(self, namespace: Namespace, **change: Any) -> None:
+            self.most = max(self.most, len(change.get("remove", ())))
+            super().write(namespace, **change)
+
+    store, index = Sized(), Kept()
+    here = records(store, index)
+    put(here, [f"k{n}" for n in range(1_200)])
+    for text in ("car", "boat", "hat"):
+        put(here, [f"k{n}" for n in range(1_200)], text)
+        here.follow()
+    tidied(store)
+    assert store.scan(NOTES, limit=0).total == 2_400  # the first of each, and the newest quarter
+    assert store.most <= 501
+    put(here, ["k1"], "shoe")
+    here.follow()
+    assert index.texts == truth(here)
 
 
 def test_an_index_that_is_a_little_behind_a_tidied_log_goes_on_where_it_stands(tidied: Callable[[Store], None]) -> None:

@@ -41,6 +41,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langmem_adapters import ConfigurationError, Embedder, SerializationError, open_index, open_store, open_vectors
 from langmem_adapters.errors import Conflict, ModelError, SearchError, StoreError
+from langmem_adapters.keys import Namespace
 from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.langgraph import items as stored_items
 from langmem_adapters.langgraph.items import NamespaceItems
@@ -1064,6 +1065,35 @@ def test_a_branch_that_grows_while_it_is_removed_stays(any_store: Store) -> None
     tree.remove(("a", "b", "d"), if_=lambda: True)
     assert list(tree.below(())) == []
     assert any_store.get(("tree",)) == any_store.get(("tree", "a")) == {}
+
+
+@pytest.mark.parametrize("look", ["sweep_ttl", "list_namespaces"])
+def test_removing_many_namespaces_reads_each_of_the_others_a_few_times(look: str) -> None:
+    class Counting(MemoryStore):
+        read = 0
+
+        def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
+            found = super().get(namespace, keys)
+            self.read += len(found)
+            return found
+
+    clock = FakeClock()
+    inner = Counting(clock=clock)
+    store, users = make(inner, clock=clock), 600
+    for n in range(users):
+        store.put(("memories", f"{n}"), "k", {}, ttl=None if n % 3 else 1)
+        store.put(("memories", f"{n}", "more"), "k", {}, ttl=1)
+    clock.advance(120)
+    inner.read = 0
+    getattr(store, look)()
+    assert inner.read < 30 * users
+    assert sorted(everything(store)) == sorted((("memories", f"{n}"), "k") for n in range(users) if n % 3)
+    for n in range(users):
+        store.delete(("memories", f"{n}"), "k")
+    inner.read = 0
+    getattr(store, look)()
+    assert inner.read < 30 * users
+    assert [name for name in inner.namespaces(("langgraph", "", "tree")) if inner.get(name)] == []
 
 
 def test_a_namespace_of_many_labels_does_not_take_the_others_along() -> None:

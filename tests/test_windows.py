@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +23,10 @@ from langmem_adapters.flow import run
 from langmem_adapters.langchain import BrainChatMessageHistory, to_message
 from langmem_adapters.llamaindex import from_message as to_chat
 from langmem_adapters.llamaindex import to_message as from_chat
+from langmem_adapters.model import ToolCall
 from langmem_adapters.protocols import Page
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.text import is_settled, repair, window
 from langmem_adapters.tokens import approximate_tokens
 from tests.test_text import asked_for, assert_acceptable, conversations, wordy_conversations
@@ -166,3 +171,29 @@ def test_a_log_that_ends_before_the_window_is_full_is_read_once() -> None:
     store.scans.clear()
     assert len(brain.window(5)) == 1
     assert store.scans == [1]
+
+
+def test_a_window_costs_no_more_for_each_of_many_tools(tmp_path: Path) -> None:
+    def calls(count: int) -> int:
+        """How many calls it takes to read the window of a question that led to so many."""
+        asked = [ToolCall(id=f"c{n}", name="look") for n in range(count)]
+        results = [Message(role="tool", content="seen", tool_call_id=call.id) for call in asked]
+        said = [Message(role="user", content="Look!"), Message(role="assistant", tool_calls=asked), *results]
+        with closing(SQLiteStore(tmp_path / f"{count}.db")) as store:
+            brain = BrainMemory(store, "s", memory_k=200)
+            brain.add_messages([Message(role="user", content="Hello."), *said])
+            made = 0
+
+            def count_call(_: object, event: str, __: object) -> None:
+                nonlocal made
+                made += event == "call"
+
+            sys.setprofile(count_call)
+            try:
+                shown = brain.context().messages
+            finally:
+                sys.setprofile(None)
+            assert len(shown) >= len(said)
+        return made
+
+    assert calls(3000) < 3 * calls(1500)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from langmem_adapters.conversation.session import Conversation, Unsummarized
 from langmem_adapters.conversation.summary import WINDOW_TOKENS, Summarizer
@@ -19,6 +20,13 @@ __all__ = ["Compaction"]
 _log = logging.getLogger("langmem_adapters")
 _WINDOWS_A_PASS = 8
 _SMALLEST = 8  # the part of the budget that a summary has to free, so that not every turn makes one
+
+
+class _Backlog(NamedTuple):
+    """What no summary stands for yet, and how many tokens each message of it has."""
+
+    uncovered: Unsummarized
+    sizes: list[int]
 
 
 class Compaction:
@@ -56,8 +64,12 @@ class Compaction:
         A failure changes nothing: it is logged and counted, and what the turn was about is not to suffer from it.
         """
         try:
-            while (yield from self._pass(summarizer)):
-                pass
+            uncovered = yield from self._conversation.uncovered()
+            backlog: _Backlog | None = _Backlog(
+                uncovered, [message_tokens(message, self._counter) for _, message in uncovered.readable]
+            )
+            while backlog is not None:
+                backlog = yield from self._pass(summarizer, backlog)
         except ConfigurationError:
             raise
         except LangmemError as failure:
@@ -72,28 +84,33 @@ class Compaction:
         places = leaving(messages, len(messages) - keep) if 0 < keep < len(messages) else []
         if not keep:
             places = list(range(len(messages)))
-        summary = yield from self._compact(summarizer, uncovered, places)
+        summary = yield from self._compact(summarizer, uncovered, self._stood_for(places))
         if summary is not None:
             return summary
         stored = yield from self._conversation.get_summary()
         return stored.text if stored else ""
 
-    def _pass(self, summarizer: Summarizer) -> Flow[bool]:
-        """Summarise what is due, or a part of it; whether there may be more."""
-        uncovered = yield from self._conversation.uncovered()
+    def _pass(self, summarizer: Summarizer, backlog: _Backlog) -> Flow[_Backlog | None]:
+        """Summarise what is due, or a part of it; gives what is left, where that may be due."""
+        uncovered, sizes = backlog
         messages = [message for _, message in uncovered.readable]
-        sizes = [message_tokens(message, self._counter) for message in messages]
         least = self._surplus(sizes)
         if not least:
-            return False
+            return None
         places = leaving(messages, least)
         crowded = len(messages) > self._conversation.memory_k
         if not crowded and sum(sizes[n] for n in places) * _SMALLEST < self._summarize_at:
-            return False
+            return None
         most = _fitting(sizes, _WINDOWS_A_PASS * WINDOW_TOKENS)
         if most < least:
             places = leaving(messages, most)
-        return (yield from self._compact(summarizer, uncovered, places)) is not None and most < least
+        places = self._stood_for(places)
+        summary = yield from self._compact(summarizer, uncovered, places)
+        if summary is None or most >= least:
+            return None
+        left = yield from self._conversation.uncovered_of(uncovered, places)
+        gone = set(places)
+        return left and _Backlog(left, [size for n, size in enumerate(sizes) if n not in gone])
 
     def _surplus(self, sizes: Sequence[int]) -> int:
         """How many of the oldest messages have to leave, if they can: the latest never does, see :func:`leaving`."""
@@ -108,13 +125,17 @@ class Compaction:
             least += 1
         return least
 
+    def _stood_for(self, places: list[int]) -> list[int]:
+        """The places of which a summary has to tell, that is to stand for these."""
+        if places and self._archive and self._conversation.long_term is None:
+            # The summary stands for all up to a place, so none before it may be left out.
+            return list(range(places[-1] + 1))
+        return places
+
     def _compact(self, summarizer: Summarizer, uncovered: Unsummarized, places: list[int]) -> Flow[str | None]:
         """The new summary; None, where there is nothing to summarise or somebody else was quicker."""
         if not places:
             return None
-        if self._archive and self._conversation.long_term is None:
-            # The summary stands for all up to a place, so none before it may be left out.
-            places = list(range(places[-1] + 1))
         gone = [uncovered.readable[n] for n in places]
         summary = yield from summarizer.flow(uncovered.summary.text, [message for _, message in gone])
         stored = yield from self._conversation.summarized(uncovered, gone, summary, archive=self._archive)

@@ -53,6 +53,7 @@ MOVES = (ARCHIVED, DEPARTED)
 WATCHED = (SUMMARY, CREATED, DELETED, *MOVES)
 """What whoever lets messages leave reads with them, and is guarded by, to learn what became of them meanwhile."""
 PAGE = 64
+_PASS = 8 * PAGE  # messages that move in one write, or hardly more
 _LONGEST_ID = 200
 _Entry: TypeAlias = "tuple[str, bytes]"
 
@@ -223,18 +224,23 @@ class SessionLog:
         return found, values
 
     def _overflow(self, long_term: LongTermMemory, least: int) -> Flow[None]:
-        """Move the oldest messages to the long-term memory: first they are there, only then they leave here."""
+        """Move the oldest messages to the long-term memory: first they are there, only then they leave here.
+
+        The many of a session that had no long-term memory before go a part at a time.
+        """
+        surplus = least
         while True:
-            for limit in (least + PAGE, None):
+            for limit in (min(surplus, _PASS) + PAGE, None):
                 page = yield from self.scan(limit=limit, keys=WATCHED)
-                least = page.total - self.memory_k  # of this look: another writer may have moved some by now
+                surplus = page.total - self.memory_k  # of this look: another writer may have moved some by now
+                least = min(surplus, _PASS)
                 oldest = readable(page.items)
                 places = text.leaving([message for _, message in oldest], least) if least > 0 else []
                 if len(places) >= least:
                     break
             if not places:
                 return
-            if (yield from self.move(long_term, [oldest[n] for n in places], page.values)):
+            if (yield from self.move(long_term, [oldest[n] for n in places], page.values)) and least == surplus:
                 return
 
     def move(

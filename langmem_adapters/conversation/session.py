@@ -88,9 +88,10 @@ class Conversation(SessionLog):
         summary = read_summary(page.values.get(SUMMARY))
         newest: list[S] = []
         looked_at = 0
-        end, covered = ends_at(summary), False
+        end, covered, asked = ends_at(summary), False, False
         while page.items:
             looked_at += len(page.items)
+            begin = len(newest)
             if summary is None:  # nothing is covered, so all of them together, which is quicker
                 newest += read(page.items)
             else:
@@ -99,7 +100,8 @@ class Conversation(SessionLog):
                     if covered and text.stands_alone(newest[::-1]):
                         return summary, newest[::-1]
                     newest += [m for m in read([item]) if not covered or m.role == "user"]
-            if looked_at >= k and not covered and any(message.role == "user" for message in newest):
+            asked = asked or any(message.role == "user" for message in newest[begin:])
+            if looked_at >= k and not covered and asked:
                 break
             if len(page.items) < limit or (suffice and looked_at < k and suffice(newest[::-1])):
                 break
@@ -122,6 +124,19 @@ class Conversation(SessionLog):
             found += page.items
             page = yield from self.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
         return Unsummarized(readable(reversed(found)), summary, values)
+
+    def uncovered_of(self, before: Unsummarized, places: Sequence[int]) -> Flow[Unsummarized | None]:
+        """What of it a summary does not stand for that was just stored for these places; None, if it is not there.
+
+        The messages are not read again: of a long backlog, every pass would read all that the others have left.
+        """
+        values = (yield from self.scan(limit=0, keys=WATCHED)).values
+        summary = read_summary(values.get(SUMMARY))
+        if summary is None or summary.covers != before.readable[places[-1]][0].id:
+            return None
+        gone = set(places)
+        left = [one for n, one in enumerate(before.readable) if n not in gone]
+        return Unsummarized(left, summary, values)
 
     def summarized(
         self, covered: Unsummarized, gone: Sequence[tuple[Item, Message]], summary: str, *, archive: bool

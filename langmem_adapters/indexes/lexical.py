@@ -19,7 +19,7 @@ from langmem_adapters.errors import ConfigurationError, Conflict, search_errors
 from langmem_adapters.files.database import Database
 from langmem_adapters.indexes.lexical_cache import RowCache
 from langmem_adapters.indexes.lexical_namespaces import begin, clear, forget_beside, row_name
-from langmem_adapters.indexes.lexical_rows import SCHEMA, Row, add, ids_of, remove, speakers_of
+from langmem_adapters.indexes.lexical_rows import NAMESPACES, SCHEMA, Row, add, ids_of, remove, speakers_of
 from langmem_adapters.indexes.lexical_scores import Corpus, Term, best, weigh
 from langmem_adapters.indexes.lexical_turns import evidence, within
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes, to_text
@@ -128,6 +128,7 @@ class LexicalIndex(Shared):
             if since is not None and (_position(rows) or START) != since:
                 raise Conflict("the lexical index was changed by another follower")
             number = begin(connection, namespace, self._analyzer_id)
+            NAMESPACES.remove_some(connection, encode_namespace(namespace))
             if since is not None:
                 ids = [*delete, *(document.id for document in upsert)]
                 forget_beside(connection, namespace, ids, by=self._analyzer_id, since=since[0], change=change)
@@ -211,8 +212,8 @@ class LexicalIndex(Shared):
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
-        with search_errors("lexical"), self._database.clearing(), self._database.writing() as connection, connection:
-            clear(connection, namespace)
+        with search_errors("lexical"), self._database.clearing():
+            clear(self._database, namespace)
 
     def close(self) -> None:
         """Close the file. The index may be used again and then opens it anew."""

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from typing import NamedTuple, cast
 from urllib.parse import quote
 
-from langmem_adapters.indexes.lexical_rows import drop, remove
+from langmem_adapters.files.database import Database
+from langmem_adapters.indexes.lexical_rows import NAMESPACES, remove
 from langmem_adapters.keys import Namespace, encode_namespace, to_bytes
 
 __all__ = ["begin", "clear", "forget_beside", "row_name"]
@@ -42,7 +43,7 @@ def begin(connection: sqlite3.Connection, namespace: Namespace, analyzer: str) -
         return int(row[0])
     for built in _all(connection, namespace):
         if not _is_newer(built.analyzer, analyzer):
-            drop(connection, built.number)
+            NAMESPACES.unlink(connection, built.number, encode_namespace(namespace))
     cursor = connection.execute(
         "INSERT INTO langmem_lexical_namespaces (name, analyzer) VALUES (?, ?)", (name, analyzer)
     )
@@ -63,20 +64,25 @@ def forget_beside(
             remove(connection, number, id_, change)
 
 
-def clear(connection: sqlite3.Connection, namespace: Namespace) -> None:
+def clear(database: Database, namespace: Namespace) -> None:
     """Forget a namespace, whichever analyzers built it."""
-    for built in _all(connection, namespace):
-        drop(connection, built.number)
+    start, end = _bounds(namespace)
+    NAMESPACES.clear(
+        database, start, "SELECT number FROM langmem_lexical_namespaces WHERE name >= ? AND name < ?", start, end
+    )
 
 
 def _all(connection: sqlite3.Connection, namespace: Namespace) -> list[_Built]:
-    """Also the row of an early version, which had no analyzer in its name."""
-    name = encode_namespace(namespace)
     rows = connection.execute(
-        "SELECT number, analyzer, seq FROM langmem_lexical_namespaces WHERE name >= ? AND name < ?",
-        (name, f'{name}"'),  # the character after "!"
+        "SELECT number, analyzer, seq FROM langmem_lexical_namespaces WHERE name >= ? AND name < ?", _bounds(namespace)
     )
     return [_Built(*row) for row in rows]
+
+
+def _bounds(namespace: Namespace) -> tuple[str, str]:
+    """Between which the names of a namespace's rows lie; also that of an early version, which had no analyzer in it."""
+    name = encode_namespace(namespace)
+    return name, f'{name}"'  # the character after "!"
 
 
 def _is_newer(analyzer: str, than: str) -> bool:

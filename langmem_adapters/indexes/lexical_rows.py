@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
+from langmem_adapters.files.unlinking import Unlinking, removal
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Document
 
-__all__ = ["SCHEMA", "STRETCH", "Row", "add", "drop", "ids_of", "remove", "speakers_of"]
+__all__ = ["NAMESPACES", "SCHEMA", "STRETCH", "Row", "add", "ids_of", "remove", "speakers_of"]
 
 STRETCH = 256  # documents
 _SPEAKERS = 1000  # so many names of a namespace are looked for in a query
@@ -51,6 +52,22 @@ SCHEMA = (
         PRIMARY KEY (document, thread)) WITHOUT ROWID""",
     "CREATE INDEX langmem_lexical_again_threads ON langmem_lexical_again (namespace, thread, document)",
 )
+
+NAMESPACES = Unlinking(
+    "langmem_lexical_namespaces",
+    [
+        removal(f"langmem_lexical_{table}", key)
+        for table, key in (
+            ("postings", "term"),
+            ("terms", "term"),
+            ("documents", "id"),
+            ("stretches", "thread"),
+            ("speakers", "name"),
+            ("again", "thread"),
+        )
+    ],
+)
+"""What a namespace is made of."""
 
 
 class Row(NamedTuple):
@@ -196,13 +213,6 @@ def _count(
     )
     if documents < 0:
         connection.execute("DELETE FROM langmem_lexical_speakers WHERE namespace = ? AND documents = 0", (namespace,))
-
-
-def drop(connection: sqlite3.Connection, namespace: int) -> None:
-    """Remove a namespace with all it holds."""
-    for table in _TABLES:
-        key = "number" if table == "namespaces" else "namespace"
-        connection.execute(f"DELETE FROM langmem_lexical_{table} WHERE {key} = ?", (namespace,))  # noqa: S608 - ours
 
 
 def ids_of(connection: sqlite3.Connection, documents: Sequence[int]) -> dict[int, str]:

@@ -238,7 +238,8 @@ class VectorIndex(Shared):
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
         """Those that begin with ``prefix`` and of which anything is kept; none, where the place cannot say (Chroma)."""
         listing = getattr(self._vectors, "namespaces", None)
-        return [] if listing is None else [decode_namespace(name) for name in listing(encode_namespace(prefix))]
+        names = () if listing is None else listing(encode_namespace(prefix))
+        return list(dict.fromkeys(map(decode_namespace, names)))
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever embedder made it."""

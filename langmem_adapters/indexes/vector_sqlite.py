@@ -16,6 +16,7 @@ from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.embedding import Embedding, Vector
 from langmem_adapters.errors import search_errors
 from langmem_adapters.files.database import Database
+from langmem_adapters.files.unlinking import Unlinking, removal
 from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check
 from langmem_adapters.indexes.vector_matrix import Matrix, packed
 from langmem_adapters.indexes.vector_pieces import max_sim
@@ -40,6 +41,10 @@ _SCHEMA = (
     # What a process deletes that began before there were pieces, takes them along too.
     """CREATE TRIGGER langmem_vector_pieces_gone AFTER DELETE ON langmem_vector_rows
         BEGIN DELETE FROM langmem_vector_pieces WHERE row = old.number; END""",
+)
+_SPACES = Unlinking(
+    "langmem_vector_namespaces",
+    (removal("langmem_vector_rows", "number"), removal("langmem_vector_gone", "number")),
 )
 _PAGE = 4_096  # rows read at a time: of a large namespace there is never a second copy in memory
 _NAMESPACES = 1_000  # whose matrices are held, however small
@@ -100,6 +105,7 @@ class SQLiteVectors:
             space = _find(connection, name)
             check(space and space.mark, maker, since)
             number = _begin(connection, name, maker)
+            _SPACES.remove_some(connection, name)
             gone = _remove(connection, number, [*delete, *upsert])
             connection.executemany(
                 "INSERT INTO langmem_vector_rows (namespace, id, vector) VALUES (?, ?, ?)",
@@ -153,10 +159,8 @@ class SQLiteVectors:
             return [name for (name,) in self._database.look(_NAMES, (start, f"{start}\x7f"))]
 
     def clear(self, name: str) -> None:
-        with search_errors("vector"), self._database.clearing(), self._database.writing() as connection, connection:
-            space = _find(connection, name)
-            if space is not None:
-                _drop(connection, space.number)
+        with search_errors("vector"), self._database.clearing():
+            _SPACES.clear(self._database, name, "SELECT number FROM langmem_vector_namespaces WHERE name = ?", name)
 
     def close(self) -> None:
         """Close the file and let go of the matrices."""
@@ -232,7 +236,7 @@ def _begin(connection: sqlite3.Connection, name: str, maker: EmbedderSpec) -> in
         )
         return space.number
     if space is not None:
-        _drop(connection, space.number)
+        _SPACES.unlink(connection, space.number, name)
     # Any, as one that is given in turn is given again in a new file, where others still hold what was in the old one.
     number = int.from_bytes(os.urandom(6), "big")
     connection.execute(
@@ -261,12 +265,6 @@ def _last_gone(connection: sqlite3.Connection, namespace: int) -> tuple[int, int
     find = "SELECT number, row FROM langmem_vector_gone WHERE namespace = ? ORDER BY number DESC LIMIT 1"
     number, row = connection.execute(find, (namespace,)).fetchone() or (0, 0)
     return number, row
-
-
-def _drop(connection: sqlite3.Connection, namespace: int) -> None:
-    connection.execute("DELETE FROM langmem_vector_rows WHERE namespace = ?", (namespace,))
-    connection.execute("DELETE FROM langmem_vector_gone WHERE namespace = ?", (namespace,))
-    connection.execute("DELETE FROM langmem_vector_namespaces WHERE number = ?", (namespace,))
 
 
 def _refresh(connection: sqlite3.Connection, matrix: Matrix, space: _Space) -> None:

@@ -18,7 +18,7 @@ from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.langgraph.totals import Totals, is_number
 from langmem_adapters.language.dates import day_of
 from langmem_adapters.protocols import Index, Item, Store
-from langmem_adapters.records.journal import TIDIED, mark, stale
+from langmem_adapters.records.journal import TIDIED, mark, stale, telling
 from langmem_adapters.records.keyed import Records
 
 __all__ = ["NamespaceItems", "StoredItem"]
@@ -281,7 +281,7 @@ class NamespaceItems:
                 self._place,
                 put={**{name: item.to_bytes() for name, item in put.items()}, **tidied, _TOTALS: after.to_bytes()},
                 delete=gone,
-                append=[(self._new_id(), encode([*told]))] if told else [],
+                append=telling(told, self._new_id),
                 remove=remove,
                 guard={_TOTALS: values.get(_TOTALS)},
                 ttl=after.ttl(self._clock()),

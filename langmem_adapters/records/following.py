@@ -45,6 +45,7 @@ def follow(
     change_of: Callable[[list[Item]], IndexChange],
     *,
     new_id: Callable[[], str],
+    at_once: Callable[[list[Item]], int] = len,
     report: Callable[[int], None] | None = None,
     begun: Callable[[], None] | None = None,
     astray: Callable[[], None] | None = None,
@@ -58,6 +59,7 @@ def follow(
         namespace: Whose log it is, and whose index.
         change_of: Says what a page of entries means; it may read the store.
         new_id: Gives an id to each beginning.
+        at_once: Says how many of a page's entries make one change of the index, which others wait for.
         report: Is told after each page how many entries it held.
         begun: Is called when the index begins anew, with nothing in it.
         astray: Is called before that, where the log has lost the entry at which the index stands, and nobody says why.
@@ -80,13 +82,14 @@ def follow(
                 if begun:
                     begun()
                 continue
-            change = change_of(news.items)
-            position = _stamped(place(news.items[-1], news.tidied), form)
+            items = news.items[: at_once(news.items)]
+            change = change_of(items)
+            position = _stamped(place(items[-1], news.tidied), form)
             index.apply(namespace, upsert=change.upsert, delete=change.delete, position=position, since=news.since)
         except Conflict:
             continue  # somebody else has cleared the index, or brought it further: look where it stands now
         if report:
-            report(len(news.items))
+            report(len(items))
 
 
 def steadily(

@@ -13,20 +13,22 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from itertools import accumulate, takewhile
 from typing import NamedTuple
 
 from langmem_adapters.codec import decode, encode, refuse_undamaged
 from langmem_adapters.errors import Conflict, SerializationError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Position, Store
-from langmem_adapters.records.paging import PAGE
+from langmem_adapters.records.paging import PAGE, pages
 
-__all__ = ["TIDIED", "keys_of", "mark", "place", "stale", "tidied", "tidy"]
+__all__ = ["TIDIED", "few_keys", "keys_of", "mark", "place", "stale", "telling", "tidied", "tidy"]
 
 TIDIED = "\0tidied"
 """The value that says how far a log was tidied. No record has a key with a NUL."""
 
 _SLACK = 64  # entries without meaning that are left until there are more of them than records
+_PART = 500  # entries removed in one write, which others wait for
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -52,6 +54,17 @@ def mark(seq: int, records: int, stamp: str) -> bytes:
 def place(item: Item, tidied_to: int) -> Position:
     """Where an index stands after an entry, if it has missed nothing of a log that was tidied so far."""
     return item.seq, item.id if item.seq >= tidied_to else f"{item.id}@{tidied_to}"
+
+
+def telling(keys: Sequence[str], new_id: Callable[[], str]) -> list[tuple[str, bytes]]:
+    """The entries that name keys, each of them no more than an index is told of at once."""
+    return [(new_id(), encode([*keys[n : n + PAGE]])) for n in range(0, len(keys), PAGE)]
+
+
+def few_keys(items: Sequence[Item]) -> int:
+    """How many of these entries, one at the least, name no more keys than an index is told of at once, roughly."""
+    named = accumulate(item.data.count(b'","') + 1 for item in items)
+    return max(sum(1 for _ in takewhile(lambda keys: keys <= PAGE, named)), 1)
 
 
 def keys_of(items: Iterable[Item]) -> list[str]:
@@ -92,14 +105,18 @@ def tidy(store: Store, namespace: Namespace, *, new_id: Callable[[], str], ttl: 
         return
     try:
         before = _stamped(store, namespace, page.values, new_id=new_id, ttl=ttl)
-        items = store.scan(namespace).items
+        items = [item for page in pages(store, namespace) for item in page]
         named = keys_of(items)
         live = set(named) - _gone(store, namespace, named)
         old = items[: len(items) - len(items) // 4]
         remove = stale(old, live)
-        seq = old[-1].seq if remove else _read(before).seq
-        after = mark(seq, len(live), new_id())
-        store.write(namespace, put={TIDIED: after}, remove=remove, guard=before, ttl=ttl)
+        seq = _read(before).seq
+        for n in range(0, max(len(remove), 1), _PART):
+            part = remove[n : n + _PART]
+            seq = seq if not part else old[-1].seq if part[-1] == remove[-1] else part[-1].seq
+            after = {TIDIED: mark(seq, len(live), new_id())}
+            store.write(namespace, put=after, remove=part, guard=before, ttl=ttl)
+            before = after
     except Conflict:
         return  # another process tidies it, or has cleared it
 

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from langmem_adapters.codec import encode
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.inspection import bare
@@ -21,7 +20,7 @@ from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Item, Position, Store
 from langmem_adapters.records.filtering import FilteredReader
 from langmem_adapters.records.following import IndexChange, follow, steadily
-from langmem_adapters.records.journal import TIDIED, keys_of, tidy
+from langmem_adapters.records.journal import TIDIED, few_keys, keys_of, telling, tidy
 from langmem_adapters.records.paging import PAGE, pages, values_of
 from langmem_adapters.validation import check_index, check_store
 
@@ -85,9 +84,9 @@ class Records:
     ) -> None:
         """Add or replace records, all or none. ``guard`` as in :meth:`Store.write`."""
         if records:
-            entry = self._entry(list(records))
-            self.store.write(self.namespace, put=records, append=[entry], guard=guard, ttl=ttl)
-            self._tidy(entry, ttl)
+            entries = telling(list(records), self._new_id)
+            self.store.write(self.namespace, put=records, append=entries, guard=guard, ttl=ttl)
+            self._tidy(entries[0], ttl)
 
     def delete(self, keys: Sequence[str], *, ttl: float | None = None) -> int:
         """Remove records; returns how many there were. One that several remove at once is counted by one of them."""
@@ -104,12 +103,9 @@ class Records:
 
     def remove(self, records: Mapping[str, bytes], *, ttl: float | None = None) -> None:
         """Remove exactly these records; a Conflict, where one of them has changed or gone."""
-        entry = self._entry(list(records))
-        self.store.write(self.namespace, delete=list(records), append=[entry], guard=records, ttl=ttl)
-        self._tidy(entry, ttl)
-
-    def _entry(self, keys: list[str]) -> tuple[str, bytes]:
-        return self._new_id(), encode(keys)
+        entries = telling(list(records), self._new_id)
+        self.store.write(self.namespace, delete=list(records), append=entries, guard=records, ttl=ttl)
+        self._tidy(entries[0], ttl)
 
     def _tidy(self, entry: tuple[str, bytes], ttl: float | None) -> None:
         """Look after some of the writes, whichever object or process makes them."""
@@ -138,9 +134,16 @@ class Records:
         """
         index = self.index if index is None else index
         with self._following[id(index)].held():
-            new_id, form, astray = self._new_id, self._form, self._retell
             return follow(
-                self.store, index, self.namespace, self._change, new_id=new_id, report=report, astray=astray, form=form
+                self.store,
+                index,
+                self.namespace,
+                self._change,
+                new_id=self._new_id,
+                at_once=few_keys,
+                report=report,
+                astray=self._retell,
+                form=self._form,
             )
 
     def _retell(self) -> None:

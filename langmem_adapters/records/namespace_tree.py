@@ -6,7 +6,9 @@ that the child is added: who removes a child that was empty does so only if it w
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
 from typing import Literal, NamedTuple
@@ -21,6 +23,8 @@ __all__ = ["Tree"]
 
 _Kind = Literal["items", "below"]
 _ADDED = ""  # the token of the latest addition to a node
+_NODES = 128  # of which some children are remembered
+_SAMPLE = 4  # of them: at random, so that they do not go one after the other
 
 
 class _Child(NamedTuple):
@@ -41,6 +45,7 @@ class Tree:
         self._store = store
         self._root = root
         self._new_id = new_id
+        self._others: dict[Namespace, list[str]] = {}  # of nodes, children of which some may be there still
 
     def add(self, namespace: Namespace) -> None:
         """Add a namespace, from the leaf up: whoever finds a branch empty finds it so before its token changes."""
@@ -110,10 +115,24 @@ class Tree:
         guard: dict[str, bytes | None] = {_ADDED: None, **self._store.get(node, [*keys, _ADDED])}
         if guard.keys().isdisjoint(keys) or not if_():
             return False
-        last = not self._store.get(node).keys() - guard.keys()
+        last = not self._has_others(node, guard.keys())
         gone = [*guard] if last else keys
         self._store.write(node, delete=gone, guard=guard, ttl=LINGER if last else None)
         return last
+
+    def _has_others(self, node: Namespace, than: AbstractSet[str]) -> bool:
+        """Whether a node has other children: some that were there when it was last read, or else it is read again.
+
+        Who removes thousands would read all that are left with each of them.
+        """
+        known = [key for key in self._others.get(node, ()) if key not in than]
+        if known and self._store.get(node, known):
+            return True
+        others = sorted(self._store.get(node).keys() - than)
+        if len(self._others) >= _NODES:
+            self._others.clear()
+        self._others[node] = random.sample(others, min(_SAMPLE, len(others)))
+        return bool(others)
 
 
 def _child(key: str) -> _Child:

@@ -16,11 +16,11 @@ from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import sqlite_append, sqlite_recent, sqlite_report, sqlite_values
 from langmem_adapters.stores.sqlite_namespaces import (
     BITS,
+    NAMESPACES,
     SCHEMA,
     SINCE,
     UPDATED_AT,
     add,
-    drop,
     find,
     note,
     open_,
@@ -214,14 +214,9 @@ class SQLiteStore(Shared):
             )
 
     def discard(self, namespace: Namespace, before: float) -> bool:
-        with self._database.writing() as connection, connection:
-            row = connection.execute(
-                f"SELECT number FROM langmem_namespaces WHERE name = ? AND {UPDATED_AT} < ?",  # noqa: S608
-                (encode_namespace(namespace), before),
-            ).fetchone()
-            if row:
-                drop(connection, row[0])
-        return row is not None
+        name = encode_namespace(namespace)
+        older = f"SELECT number FROM langmem_namespaces WHERE name = ? AND {UPDATED_AT} < ?"  # noqa: S608 - a constant
+        return NAMESPACES.clear(self._database, name, older, name, before)
 
     def close(self) -> None:
         """Close the connections; the next use opens the file again."""

@@ -14,18 +14,19 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from langmem_adapters.files.unlinking import Unlinking, removal
 from langmem_adapters.keys import Namespace, encode_namespace
 
 __all__ = [
     "BEHIND",
     "BITS",
+    "NAMESPACES",
     "SCHEMA",
     "SINCE",
     "UPDATED_AT",
     "NamespaceState",
     "add",
     "bounds",
-    "drop",
     "find",
     "note",
     "open_",
@@ -85,7 +86,17 @@ _OPEN = {
 }
 _ADD = "INSERT OR IGNORE INTO langmem_log VALUES (?, ?, ?, ?, ?)"
 _PUT_BESIDE = "UPDATE langmem_log SET value = ? WHERE seq >> 32 = ? AND id = ?"
-_CULL = 1000  # log entries of expired namespaces removed beside each write, so that no sweep is ever needed
+_CULL = 1000  # entries and values of expired namespaces removed beside each write, so that no sweep is ever needed
+_OWN = "FROM langmem_log WHERE seq >= :number << 32 AND seq < (:number + 1) << 32"
+NAMESPACES = Unlinking(
+    "langmem_namespaces",
+    (
+        f"DELETE FROM langmem_log WHERE seq IN (SELECT seq {_OWN} LIMIT :most)",  # noqa: S608 - a constant
+        removal("langmem_values", "key"),
+    ),
+    also=", expires_at = 0",  # so that others remove it too, beside their writes
+)
+"""What a namespace is made of."""
 
 
 class NamespaceState(NamedTuple):
@@ -122,7 +133,7 @@ def open_(
     """Find a namespace by its encoded name, or make it. ``for_values`` also looks whether some have their own rows."""
     row = connection.execute(_OPEN[for_values], (now, name)).fetchone()
     if row is not None and row[5] is not None and row[5] <= now:
-        drop(connection, row[0])
+        NAMESPACES.unlink(connection, row[0], name)
         row = None
     if row is not None:
         return NamespaceState(*row)
@@ -175,7 +186,7 @@ def note(
             change["expires_at"] = None if ttl is None else now + ttl
         connection.execute(_update(*change), (*change.values(), found.number))
     if found.expired is not None:
-        _cull(connection, found.expired)
+        NAMESPACES.remove(connection, found.expired, _CULL)
     return next_, total
 
 
@@ -187,19 +198,3 @@ def _update(*columns: str) -> str:
 def bounds(number: int) -> tuple[int, int]:
     """The first and the last key that an entry of a namespace's log can have."""
     return number << BITS, ((number + 1) << BITS) - 1
-
-
-def _cull(connection: sqlite3.Connection, number: int) -> None:
-    removed = connection.execute(
-        "DELETE FROM langmem_log WHERE seq IN (SELECT seq FROM langmem_log WHERE seq BETWEEN ? AND ? LIMIT ?)",
-        (*bounds(number), _CULL),
-    )
-    if removed.rowcount < _CULL:
-        drop(connection, number)
-
-
-def drop(connection: sqlite3.Connection, number: int) -> None:
-    """Remove a namespace with all that is in it."""
-    connection.execute("DELETE FROM langmem_log WHERE seq BETWEEN ? AND ?", bounds(number))
-    connection.execute("DELETE FROM langmem_values WHERE namespace = ?", (number,))
-    connection.execute("DELETE FROM langmem_namespaces WHERE number = ?", (number,))
