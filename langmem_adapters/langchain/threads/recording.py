@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from langchain_core.messages import BaseMessage
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation.log import brain_namespace, entry_id
+from langmem_adapters.conversation.log import CREATED, brain_namespace, entry_id
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import words_of
 from langmem_adapters.conversation.tombstones import DELETED, have_been_deleted
@@ -69,6 +69,8 @@ def first_new(
     if BEGAN in state:  # a saved thread, which keeps ids
         return (yield from _known(brain, thread, state, context, words))
     place = known(context.messages, thread, context.summary, by="questions", words=words)
+    if brain is not None:
+        place = yield from _unheard(brain, thread[:place], context)
     last = thread[-1] if thread else None
     if place < len(thread) or last is None or last.role != "user":
         return place
@@ -99,6 +101,29 @@ def _known(
     left = yield from undeleted(brain, older, context.messages)
     there = set(map(id, left))
     return max((place + n + 1 for n, message in enumerate(older) if id(message) not in there), default=place)
+
+
+def _unheard(brain: BrainMemory, thread: list[Message], context: Context) -> Flow[int]:
+    """How many messages there are before the first question that no one recorded, though what follows it was recorded.
+
+    A graph may show an agent a task of its own alone. What that agent recorded tells nothing of what is before it in
+    the thread of the whole, such as the question that the task is a part of; what this thread recorded does.
+    """
+    marks = {message.id: message.metadata.get(THREAD) for message in context.messages if message.id}
+    missing: list[Message] = []
+    unheard: list[Message] = []
+    vouched = False
+    for message in thread:
+        if message.id not in marks:
+            missing += [message] if message.role == "user" and is_said(message) else []
+        elif marks[message.id] in {None, thread[0].id}:
+            missing, unheard, vouched = [], [], True
+        else:
+            missing, unheard = [], unheard + missing
+    if unheard and not vouched and (yield from step(brain.store.get, brain_namespace(brain.scope), [CREATED])):
+        return len(thread)  # what has left the session may have been said then
+    unheard = yield from undeleted(brain, unheard, context.messages)
+    return thread.index(unheard[0]) if unheard else len(thread)
 
 
 def _new_question(thread: Thread, state: Mapping[str, Any]) -> int:
