@@ -18,6 +18,7 @@ from langgraph.types import Command, Send
 from langmem_adapters import Message
 from langmem_adapters.langchain import BrainMemoryMiddleware
 from langmem_adapters.protocols import Store
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
 from tests.agents import Scripted, ask, invalid, of, texts
 
@@ -147,6 +148,23 @@ def test_in_a_long_session_too_all_is_kept_once(any_store: Store) -> None:
         assert sorted([*said(ours), *(one.message.text for one in memory.all())]) == sorted(thread)
 
 
+@pytest.mark.parametrize("long_term", [True, False])
+def test_a_question_is_shown_and_kept_though_all_else_of_its_thread_is_summarized(
+    any_store: Store, *, long_term: bool
+) -> None:
+    ours = BrainMemoryMiddleware(
+        store=any_store, model=lambda _: "in short", summarize_at=30, summarize_in="inline", long_term=long_term
+    )
+    graph, writer = with_tasks(ours, InMemorySaver())
+    for n in range(6):
+        thread = texts(ask(graph, f"q{n}")["messages"])
+        assert f"q{n}" in texts(writer.seen[-1])
+        memory: Any = ours.brain("s", user="ada").long_term
+        left = [one.message.text for one in memory.all()] if memory else []
+        assert sorted([*said(ours), *left]) == sorted(thread)
+    assert ours.stats()["summaries"] > 1
+
+
 class Parts:
     """An agent that is given other parts of one conversation, in which each message has an id of what it says."""
 
@@ -216,3 +234,43 @@ def test_what_is_older_than_a_session_that_was_filled_elsewhere_stays_away() -> 
     brain = chat.ours.brain("s", user="ada")
     brain.add_messages([Message(role="user", content="q1", id="q1"), Message(role="assistant", content="on q1")])
     assert chat.hear("q0", "on q0", "q1", "on q1", "q2") == ["q1", "on q1", "q2", "on q2"]
+
+
+def test_what_a_thread_has_not_recorded_with_what_was_behind_it_stays_away() -> None:
+    chat = Parts(MemoryStore())
+    brain = chat.ours.brain("s", user="ada")
+    brain.add_messages([Message(role="user", content="q1", id="q1"), Message(role="assistant", content="on q1")])
+    assert chat.hear("task")[-2:] == ["task", "on task"]
+    assert chat.hear("q0", "q1", "on q1", "task", "on task", "q2") == [*turns(1), "task", "on task", *turns(2)]
+    brain.add_messages([Message(role="user", content="q4", id="q4")])
+    assert "older" not in chat.hear("older", "task", "on task", "q4", "q5")
+
+
+def test_what_left_longer_ago_than_a_session_remembers_stays_away() -> None:
+    chat = Parts(MemoryStore(), memory_k=2)
+    many = turns(*range(150))
+    chat.hear(*many, "q150")
+    assert chat.hear(*many[2:], *turns(150), "q151") == turns(151)
+    assert chat.ours.stats()["recorded"] == 304
+
+
+def test_a_redactor_does_not_make_something_passed_over_of_what_has_left() -> None:
+    chat = Parts(SealedStore(MemoryStore(), redactor=lambda text: text.replace("4111", "[card]")), memory_k=4)
+    asked = ["4111 1", "on 4111 1", "q2", "on q2", "q3", "on q3"]
+    for n in (1, 3, 5):
+        chat.hear("q0", "on q0", *asked[:n])
+    assert chat.hear(*asked, "q4") == turns(3, 4)
+    assert chat.ours.stats()["recorded"] == 10
+
+
+@pytest.mark.parametrize("summarize_at", range(10, 60, 7))
+def test_a_question_is_kept_wherever_a_summary_ends(summarize_at: int) -> None:
+    ours = BrainMemoryMiddleware(
+        store=MemoryStore(), model=lambda _: "in short", summarize_at=summarize_at, summarize_in="inline"
+    )
+    graph, writer = with_tasks(ours, InMemorySaver())
+    for n in range(4):
+        thread = texts(ask(graph, f"q{n}")["messages"])
+        assert f"q{n}" in texts(writer.seen[-1])
+        memory: Any = ours.brain("s", user="ada").long_term
+        assert sorted([*said(ours), *(one.message.text for one in memory.all())]) == sorted(thread)

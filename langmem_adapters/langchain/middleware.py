@@ -28,7 +28,7 @@ from langmem_adapters.langchain.threads.recording import (
     RECORDED,
     SAID,
     THREAD,
-    first_new,
+    begun,
     looked_at,
     question_of,
     record,
@@ -259,7 +259,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         first = next((message.id for message in state["messages"][:1]), None)
         mark = str(state.get(THREAD) or first or self._times["new_id"]())
         thread = Thread(state["messages"], mark)
-        start = yield from self._attempt(first_new(brain, thread, state, context, self._words), None)
+        start, missed = yield from self._attempt(begun(brain, thread, state, context, self._words), (None, []))
         if start is None:
             return None
         found = {
@@ -269,9 +269,9 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             OLDER: state.get(OLDER, ""),
             THREAD: mark,
         }
-        if not (messages or context.summary):
-            found[OLDER] = found[RECORDED]
-        return {name: value for name, value in found.items() if state.get(name) != value} or None
+        found[OLDER] = found[OLDER] if messages or context.summary else found[RECORDED]
+        changed = {name: value for name, value in found.items() if state.get(name) != value}
+        return changed | ({SAID: missed} if missed else {}) or None
 
     def _shown(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
         brain, state = self._brain(self._scope(request.runtime)), request.state

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import dropwhile
 from typing import Any, Final, TypeVar
 
 from langchain_core.messages import BaseMessage
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation.log import CREATED, brain_namespace, entry_id
+from langmem_adapters.conversation.log import brain_namespace, entry_id
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import words_of
-from langmem_adapters.conversation.tombstones import DELETED, have_been_deleted
+from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, have_been_deleted, have_departed
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.threads.overlap import Words, is_said, known, known_by_id, same
 from langmem_adapters.langchain.threads.storable import added, legible
 from langmem_adapters.langchain.threads.view import Thread, is_made
 from langmem_adapters.model import Message
+from langmem_adapters.recall.keeping import as_kept
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = [
@@ -26,7 +28,7 @@ __all__ = [
     "RECORDED",
     "SAID",
     "THREAD",
-    "first_new",
+    "begun",
     "looked_at",
     "question_of",
     "record",
@@ -38,6 +40,7 @@ __all__ = [
 ]
 
 M = TypeVar("M", Message, BaseMessage)
+_LATEST: Final = 256  # messages of a thread: of as many a session knows that they have left
 
 RECORDED: Final = "brain_recorded"
 """Where a thread's state holds the id of its last message that the session has; empty: it has none."""
@@ -56,6 +59,14 @@ THREAD: Final = "brain_thread"
 that tells which thread recorded them. The thread's own id would be no mark: it may begin anew, in another saver too."""
 
 
+def begun(
+    brain: BrainMemory, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
+) -> Flow[tuple[int | None, list[BaseMessage]]]:
+    """How many of a thread's messages the session holds as a run begins; and which of them it has passed over."""
+    start = yield from first_new(brain, thread, state, context, words)
+    return start, (yield from _passed_over(brain, thread, start, state, context))
+
+
 def first_new(
     brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
 ) -> Flow[int]:
@@ -69,8 +80,6 @@ def first_new(
     if BEGAN in state:  # a saved thread, which keeps ids
         return (yield from _known(brain, thread, state, context, words))
     place = known(context.messages, thread, context.summary, by="questions", words=words)
-    if brain is not None:
-        place = yield from _unheard(brain, thread[:place], context)
     last = thread[-1] if thread else None
     if place < len(thread) or last is None or last.role != "user":
         return place
@@ -103,27 +112,40 @@ def _known(
     return max((place + n + 1 for n, message in enumerate(older) if id(message) not in there), default=place)
 
 
-def _unheard(brain: BrainMemory, thread: list[Message], context: Context) -> Flow[int]:
-    """How many messages there are before the first question that no one recorded, though what follows it was recorded.
+def _passed_over(
+    brain: BrainMemory, thread: Thread, start: int, state: Mapping[str, Any], context: Context
+) -> Flow[list[BaseMessage]]:
+    """Questions, and what follows them, that no one recorded though what is behind them was, before ``start``.
 
     A graph may show an agent a task of its own alone. What that agent recorded tells nothing of what is before it in
     the thread of the whole, such as the question that the task is a part of; what this thread recorded does.
     """
+    if BEGAN in state:  # a saved thread, which knows what was recorded
+        return []
     marks = {message.id: message.metadata.get(THREAD) for message in context.messages if message.id}
     missing: list[Message] = []
-    unheard: list[Message] = []
-    vouched = False
-    for message in thread:
+    found: list[Message] = []
+    for message in thread[:start][-_LATEST:]:
         if message.id not in marks:
-            missing += [message] if message.role == "user" and is_said(message) else []
+            missing += [message] if is_said(message) else []
         elif marks[message.id] in {None, thread[0].id}:
-            missing, unheard, vouched = [], [], True
+            missing, found = [], []
         else:
-            missing, unheard = [], unheard + missing
-    if unheard and not vouched and (yield from step(brain.store.get, brain_namespace(brain.scope), [CREATED])):
-        return len(thread)  # what has left the session may have been said then
-    unheard = yield from undeleted(brain, unheard, context.messages)
-    return thread.index(unheard[0]) if unheard else len(thread)
+            missing, found = [], found + missing
+    found = yield from _unrecorded(brain, found)
+    asked = dropwhile(lambda message: message.role != "user", found)  # an answer alone may have been edited
+    return [own for message in asked if (own := thread.original(message))]
+
+
+def _unrecorded(brain: BrainMemory, messages: list[Message]) -> Flow[list[Message]]:
+    """What a session never had of the latest of a thread: neither before its window nor before it left."""
+    if not messages:
+        return []
+    where = brain_namespace(brain.scope)
+    page = yield from step(brain.store.scan, where, limit=_LATEST, reverse=True, keys=[DEPARTED])
+    there = {item.id for item in page.items}
+    gone = have_departed(page.values, as_kept(brain.store, messages))
+    return [m for m, has_left in zip(messages, gone, strict=True) if not (has_left or entry_id(m.id) in there)]
 
 
 def _new_question(thread: Thread, state: Mapping[str, Any]) -> int:
