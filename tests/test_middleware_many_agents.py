@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import before_model
 from langchain.tools import InjectedState
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
@@ -63,14 +64,16 @@ def test_what_agents_say_at_once_is_shown_once_and_in_the_order_of_the_thread(an
     assert sorted(said(ours)) == sorted(thread)
 
 
-def with_tasks(ours: BrainMemoryMiddleware, saver: Any) -> tuple[Any, Scripted]:
+def with_tasks(
+    ours: BrainMemoryMiddleware, saver: Any, of_the_writer: Any = None, subject: str = ""
+) -> tuple[Any, Scripted]:
     """A graph that gives each worker a task of its own, and all that they said to a writer."""
     writer = says("w")
     worker: Any = create_agent(says("worker"), middleware=[ours])
-    last: Any = create_agent(writer, middleware=[ours])
+    last: Any = create_agent(writer, middleware=of_the_writer or [ours])
 
     def tasks(state: MessagesState) -> list[Send]:
-        asked = state["messages"][-1].text
+        asked = subject or state["messages"][-1].text
         return [Send("worker", {"messages": [HumanMessage(f"{part} of {asked}")]}) for part in ("half", "rest")]
 
     graph: Any = StateGraph(MessagesState)
@@ -146,6 +149,21 @@ def test_in_a_long_session_too_all_is_kept_once(any_store: Store) -> None:
         assert f"q{n}" in texts(writer.seen[-1])
         memory: Any = ours.brain("s", user="ada").long_term
         assert sorted([*said(ours), *(one.message.text for one in memory.all())]) == sorted(thread)
+
+
+def redacted(message: BaseMessage) -> BaseMessage:
+    return message.model_copy(update={"content": message.text.replace("ada@example.com", "[email]")})
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_a_filter_takes_out_of_a_question_that_was_passed_over_is_not_kept(*, first: bool) -> None:
+    ours = BrainMemoryMiddleware(store=MemoryStore())
+    filters: Any = before_model(lambda state, _: {"messages": [redacted(one) for one in state["messages"]]})
+    graph, writer = with_tasks(ours, InMemorySaver(), [filters, ours] if first else [ours, filters], "q")
+    ask(graph, "q of ada@example.com")
+    assert "q of [email]" in texts(writer.seen[-1])
+    assert said(ours)[-2:] == ["q of [email]", "w on worker on rest of q"]
+    assert len(said(ours)) == 6
 
 
 @pytest.mark.parametrize("long_term", [True, False])

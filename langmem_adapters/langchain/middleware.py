@@ -20,7 +20,6 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.convert import from_message
 from langmem_adapters.langchain.threads.conversation import asked_in, conversation_of, with_question
-from langmem_adapters.langchain.threads.overlap import is_said
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.langchain.threads.recording import (
     BEGAN,
@@ -33,6 +32,7 @@ from langmem_adapters.langchain.threads.recording import (
     question_of,
     record,
     recorded,
+    said_now,
     with_said,
     words_in,
 )
@@ -281,7 +281,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         context, start = known or (lost, (yield from recorded(None, thread, state, lost, self._words)))
         said: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
         if context is not lost or RECORDED in state:
-            said = with_said(said, [own for m in thread[start:] if is_said(m) and (own := thread.original(m))])
+            said = with_said(said, [own for m in said_now(thread, start, state) if (own := thread.original(m))])
         conversation = None
         if context is not lost:
             both = conversation_of(brain, context, thread, start, state=state, words=self._words, most=self._memory_k)

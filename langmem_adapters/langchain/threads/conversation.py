@@ -14,7 +14,7 @@ from langmem_adapters.conversation.stored_summary import covers
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.convert import role_of
 from langmem_adapters.langchain.threads.overlap import Words, is_said, joined
-from langmem_adapters.langchain.threads.recording import OLDER, SAID, undeleted, written_by
+from langmem_adapters.langchain.threads.recording import OLDER, first_said, undeleted, written_by
 from langmem_adapters.langchain.threads.storable import legible
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
@@ -44,9 +44,7 @@ def conversation_of(
         most: How many messages are shown at the most, where some are from before the session began.
     """
     history = context.messages
-    said = state.get(SAID)  # what was passed over is before what is known
-    place = thread.after(said[0].id) if said and said[0].id else None
-    start = start if place is None else min(start, place - 1)
+    start = first_said(thread, start, state)
     relevant, known = thread.since(history, start)
     heard = yield from undeleted(brain, relevant[:known], history)
     relevant = heard + relevant[known:]

@@ -29,10 +29,12 @@ __all__ = [
     "SAID",
     "THREAD",
     "begun",
+    "first_said",
     "looked_at",
     "question_of",
     "record",
     "recorded",
+    "said_now",
     "undeleted",
     "with_said",
     "words_in",
@@ -169,7 +171,7 @@ def looked_at(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], word
 def record(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], words: Words, warn: WarnOnce) -> Flow[int]:
     """Append to a session what its thread has said by now; gives how many messages that is."""
     context, start = yield from looked_at(brain, thread, state, words)
-    said = with_said([legible(message) for message in state.get(SAID) or []], [m for m in thread[start:] if is_said(m)])
+    said = with_said([legible(message) for message in state.get(SAID) or []], said_now(thread, start, state))
     new = to_record(said, context.messages, state, words)
     yield from added(brain, new, warn)
     return len(new)
@@ -178,6 +180,20 @@ def record(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], words: 
 def _place(thread: Thread, recorded_id: str | None) -> int | None:
     """How many messages are recorded, as the thread's state tells it; None, where it does not tell."""
     return 0 if recorded_id == "" else thread.after(recorded_id) if recorded_id else None
+
+
+def first_said(thread: Thread, start: int, state: Mapping[str, Any]) -> int:
+    """Where the first is that a run has to record: what was passed over is before what the session holds."""
+    said = state.get(SAID)
+    place = thread.after(said[0].id) if said and said[0].id else None
+    return start if place is None else min(start, place - 1)
+
+
+def said_now(thread: Thread, start: int, state: Mapping[str, Any]) -> list[Message]:
+    """What of a thread a run has to record, in the form that it has now."""
+    over = {message.id for message in state.get(SAID) or []}
+    found = [message for message in thread[first_said(thread, start, state) : start] if message.id in over]
+    return [message for message in found + thread[start:] if is_said(message)]
 
 
 def with_said(said: Sequence[M], new: Sequence[M]) -> list[M]:
