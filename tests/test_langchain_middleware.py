@@ -494,6 +494,15 @@ def test_the_context_may_be_an_object_or_have_names_of_its_own() -> None:
     assert own.brain("always", user="bob", tenant="acme").count() == 2
 
 
+@pytest.mark.parametrize(("given", "session"), [(0, "0"), ("", "s"), (None, "s")])
+def test_h5_a_session_that_is_numbered_0_is_not_that_of_the_thread(given: object, session: str) -> None:
+    ours = memory()
+    turn = of("ada", "s")
+    turn["context"] |= {"session_id": given}
+    create_agent(Scripted(), middleware=[ours]).invoke({"messages": [HumanMessage("one")]}, **turn)
+    assert {name: ours.brain(name, user="ada").count() for name in ("0", "s")} == {"0": 0, "s": 0, session: 2}
+
+
 @pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_whose_memory_it_is_may_be_told_in_the_config_of_the_run(mode: str) -> None:
     if mode == "async" and sys.version_info < (3, 11):

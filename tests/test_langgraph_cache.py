@@ -31,7 +31,7 @@ from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import CachePolicy, Send
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr, create_model
 from typing_extensions import TypedDict
 
 from langmem_adapters import ConfigurationError, StoreUnavailable
@@ -432,7 +432,7 @@ def test_c6_a_planted_constructor_is_never_called(data: bytes, monkeypatch: pyte
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     store = MemoryStore()
     cache: Any = ExperienceNodeCache(store=store, types=[Point])
-    entry = {"v": 1, "kind": "msgpack", "data": data, "expires_at": None}
+    entry = {"v": 1, "kind": "msgpack", "data": data, "expires_at": None, "types": {}}
     store.write(("nodes", "", *NS, "key"), put={"entry": encode(entry)})
     found = cache.get([KEY])
     assert _ran == []
@@ -441,7 +441,13 @@ def test_c6_a_planted_constructor_is_never_called(data: bytes, monkeypatch: pyte
 
 
 SECRET = b'{"lc": 1, "type": "secret", "id": ["OPENAI_API_KEY"]}'
-GOOD: dict[str, Any] = {"v": 1, "kind": "msgpack", "data": ormsgpack.packb([["answer", "x"]]), "expires_at": None}
+GOOD: dict[str, Any] = {
+    "v": 1,
+    "kind": "msgpack",
+    "data": ormsgpack.packb([["answer", "x"]]),
+    "expires_at": None,
+    "types": {},
+}
 
 
 @pytest.mark.parametrize(
@@ -682,3 +688,45 @@ def test_what_one_hit_has_saved_is_not_lost_where_another_is_counted_in_between(
     others = [[((), "k")]]
     cache.get([((), "k")])
     assert (cache.stats()["hits"], cache.stats()["saved_tokens"], cache.stats()["saved_money"]) == (2, 14, 22.0)
+
+
+FIELDS: dict[str, Any] = {"x": (int, ...), "of": (Any, object())}
+ARRAY: dict[str, Any] = {"x": (np.ndarray, ...), "__config__": {"arbitrary_types_allowed": True}}
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        (FIELDS, {**FIELDS, "y": (int, ...)}),
+        (FIELDS, {**FIELDS, "y": (int, 0)}),
+        (FIELDS, {**FIELDS, "x": (str, ...)}),
+        (FIELDS, {**FIELDS, "x": (Annotated[int, Field(gt=5)], ...)}),
+        (ARRAY, {**ARRAY, "y": (int, 0)}),  # has no schema
+    ],
+)
+def test_a_class_that_was_changed_since_is_not_filled_with_what_it_was(
+    then: dict[str, Any], now: dict[str, Any], any_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caches: list[Any] = []
+    for fields in (then, now):
+        made = create_model("Changing", __module__=__name__, **fields)
+        monkeypatch.setitem(globals(), "Changing", made)
+        caches.append(ExperienceNodeCache(store=any_store, types=[Point, made]))
+        if fields is then:
+            value: Any = made(x=np.arange(2) if then is ARRAY else 1, of=None)
+            caches[0].set({KEY: ([("point", value)], None), (NS, "other"): (Point(x=1), None)})
+            assert caches[0].get([KEY])[KEY][0][0] == "point"
+    assert caches[1].get([KEY, (NS, "other")]) == {(NS, "other"): Point(x=1)}
+    assert caches[1].stats()["unreadable"] == 1
+
+
+@pytest.mark.parametrize("value", [Point(x=1), Pair(Point(x=1)), Color.RED, [{"deep": [Point(x=2)]}]])
+def test_a_class_that_is_not_named_any_more_does_not_come_back_as_something_else(value: Any, any_store: Store) -> None:
+    named: Any = ExperienceNodeCache(store=any_store, types=[Point, Pair, Color])
+    named.set({KEY: (value, None)})
+    for types in ([], [AIMessage]):
+        cache: Any = ExperienceNodeCache(store=any_store, types=types)
+        assert cache.get([KEY]) == {}
+        assert cache.stats()["unreadable"] == 1
+    more: Any = ExperienceNodeCache(store=any_store, types=[Point, AIMessage, Pair, Color])
+    assert named.get([KEY]) == more.get([KEY]) == {KEY: value}

@@ -42,16 +42,21 @@ def content_id(message: Message) -> str:
     return fingerprint(message.model_copy(update={"created_at": None}).to_data())
 
 
+def _said_id(message: Message) -> str:
+    """:func:`content_id`, whatever is noted beside it: each thread that delivers a message notes its own mark."""
+    return content_id(message.model_copy(update={"metadata": {}}))
+
+
 def with_departed(values: Mapping[str, bytes], leaving: Iterable[Message]) -> dict[str, bytes]:
     """The value to be written as these messages leave; ``values`` are the session's."""
-    marks = _marks(values) + "".join(content_id(message)[:_MARK] for message in leaving)
+    marks = _marks(values) + "".join(_said_id(message)[:_MARK] for message in leaving)
     return {DEPARTED: encode(marks[-_MARK * _REMEMBERED :])}
 
 
 def have_departed(values: Mapping[str, bytes], messages: Sequence[Message]) -> list[bool]:
     """Of each of these messages, whether it was in the log and has left it."""
     known = _each(_marks(values))
-    return [bool(known) and content_id(message)[:_MARK] in known for message in messages]
+    return [bool(known) and _said_id(message)[:_MARK] in known for message in messages]
 
 
 def with_deleted(values: Mapping[str, bytes], ids: Collection[str]) -> dict[str, bytes]:

@@ -20,7 +20,6 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.convert import from_message
 from langmem_adapters.langchain.threads.conversation import asked_in, conversation_of, with_question
-from langmem_adapters.langchain.threads.overlap import is_said
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.langchain.threads.recording import (
     BEGAN,
@@ -28,11 +27,12 @@ from langmem_adapters.langchain.threads.recording import (
     RECORDED,
     SAID,
     THREAD,
-    first_new,
+    begun,
     looked_at,
     question_of,
     record,
     recorded,
+    said_now,
     with_said,
     words_in,
 )
@@ -259,7 +259,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         first = next((message.id for message in state["messages"][:1]), None)
         mark = str(state.get(THREAD) or first or self._times["new_id"]())
         thread = Thread(state["messages"], mark)
-        start = yield from self._attempt(first_new(brain, thread, state, context, self._words), None)
+        start, missed = yield from self._attempt(begun(brain, thread, state, context, self._words), (None, []))
         if start is None:
             return None
         found = {
@@ -269,9 +269,9 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             OLDER: state.get(OLDER, ""),
             THREAD: mark,
         }
-        if not (messages or context.summary):
-            found[OLDER] = found[RECORDED]
-        return {name: value for name, value in found.items() if state.get(name) != value} or None
+        found[OLDER] = found[OLDER] if messages or context.summary else found[RECORDED]
+        changed = {name: value for name, value in found.items() if state.get(name) != value}
+        return changed | ({SAID: missed} if missed else {}) or None
 
     def _shown(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
         brain, state = self._brain(self._scope(request.runtime)), request.state
@@ -281,7 +281,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         context, start = known or (lost, (yield from recorded(None, thread, state, lost, self._words)))
         said: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
         if context is not lost or RECORDED in state:
-            said = with_said(said, [own for m in thread[start:] if is_said(m) and (own := thread.original(m))])
+            said = with_said(said, [own for m in said_now(thread, start, state) if (own := thread.original(m))])
         conversation = None
         if context is not lost:
             both = conversation_of(brain, context, thread, start, state=state, words=self._words, most=self._memory_k)

@@ -6,12 +6,15 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
 from langgraph.cache.base import BaseCache, FullKey, Namespace
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import TypeVar
 
 from langmem_adapters.codec import FORMAT, decode, encode
@@ -21,6 +24,7 @@ from langmem_adapters.experience.functions.equality import lost
 from langmem_adapters.experience.savings import Prices, Saved, check, cost
 from langmem_adapters.experience.switches import may_read, may_write
 from langmem_adapters.flow import arun, run, step
+from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Store
 from langmem_adapters.sharing import Shared
@@ -44,9 +48,10 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
 
     Reading never builds anything but LangGraph's own safe types (messages, documents, dates and the like) and the
     classes given as ``types``. A value that would not come back as it was is not stored: the node runs each time.
-    Tuples come back as lists, as from LangGraph's checkpointers. An entry that cannot be read is a miss. Messages come
-    back with their ids, as from LangGraph's own caches: a thread that meets one twice has it once. Where a node does
-    no more than ask a model, cache the model.
+    Tuples come back as lists, as from LangGraph's checkpointers. An entry that cannot be read is a miss, and so is one
+    that holds a class which by now has other fields, or another place, or is not given any more. Messages come back
+    with their ids, as from LangGraph's own caches: a thread that meets one twice has it once. Where a node does no
+    more than ask a model, cache the model.
 
     LangGraph tells a cache the name of a node and that of its function, and of an async function, a partial, an
     object, a chain or a subgraph the node's name alone; never what they hold, such as a prompt. So give each graph a
@@ -92,6 +97,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         check(prices or {})
         classes = checked_list(types, "types is a list of classes", type)
         super().__init__(serde=serde or JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=classes))
+        self._types = {f"{cls.__module__}:{cls.__name__}": cls for cls in classes}
         self._store = cache_store(url, store)
         self._tag = tag
         self._place = ("nodes", tenant, "", tag) if tag else ("nodes", tenant)
@@ -166,7 +172,8 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
             kind, expires_at = fields["kind"], fields["expires_at"]
             if expires_at is not None and expires_at <= self._clock():
                 return None
-            if fields["v"] == FORMAT and kind in _KINDS and type(fields["data"]) is bytes:
+            is_known = fields["v"] == FORMAT and kind in _KINDS and type(fields["data"]) is bytes
+            if is_known and all(_form(self._types[name]) == form for name, form in fields["types"].items()):
                 value = self.serde.loads_typed((kind, fields["data"]))
                 if namespace[:1] != (_WRITES,) or _are_writes(value):
                     return (value,)
@@ -213,7 +220,9 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         if name:
             raise SerializationError(f"{name} would not come back as it was; give the cache types=[…]")
         expires_at = None if ttl is None else self._clock() + ttl
-        return encode({"v": FORMAT, "kind": kind, "data": bytes(data), "expires_at": expires_at})
+        types = {name: _form(cls) for name, cls in self._types.items() if cls.__name__.encode() in data}
+        entry = {"v": FORMAT, "kind": kind, "data": bytes(data), "expires_at": expires_at, "types": types}
+        return encode(entry)
 
     def _forget(self, namespaces: Sequence[Namespace] | None) -> None:
         if namespaces is None:
@@ -229,6 +238,20 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
             raise error
         self._counts["errors"] += 1
         self._warn("the graph goes on without its cache", error)
+
+
+class _Schema(GenerateJsonSchema):
+    def emit_warning(self, *_: object) -> None:
+        """Say nothing: a default that has no JSON is none of the user's business here."""
+
+
+@lru_cache
+def _form(cls: type) -> str:
+    """What tells whether a class is as it was: LangGraph fills one of another form with what it has, unchecked."""
+    try:
+        return fingerprint(TypeAdapter(cls).json_schema(schema_generator=_Schema))
+    except Exception:  # noqa: BLE001 - not every class has a schema
+        return fingerprint([list(getattr(each, "__annotations__", ())) for each in cls.__mro__])
 
 
 def _taken(value: Any) -> Iterator[Metric]:

@@ -14,7 +14,7 @@ from langmem_adapters.conversation.stored_summary import covers
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.convert import role_of
 from langmem_adapters.langchain.threads.overlap import Words, is_said, joined
-from langmem_adapters.langchain.threads.recording import OLDER, undeleted, written_by
+from langmem_adapters.langchain.threads.recording import OLDER, first_said, undeleted, written_by
 from langmem_adapters.langchain.threads.storable import legible
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
@@ -44,6 +44,7 @@ def conversation_of(
         most: How many messages are shown at the most, where some are from before the session began.
     """
     history = context.messages
+    start = first_said(thread, start, state)
     relevant, known = thread.since(history, start)
     heard = yield from undeleted(brain, relevant[:known], history)
     relevant = heard + relevant[known:]

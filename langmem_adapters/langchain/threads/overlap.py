@@ -52,11 +52,16 @@ class _Exchange:
         calls = [call.id or "" for call in message.tool_calls]
         says = bool(text or calls or message.tool_call_id or message.role == "user")
         content = (message.role, text, message.tool_call_id or "", *calls) if says else None
-        self.keys[place] = _Keys((message.id, message.role, text) if message.id else None, content, text)
+        self.keys[place] = _Keys(_by_id(message, text), content, text)
         if message.role != "user":
             self.answered = True
             self.texts |= {text} - {""}
             self.shown = self.shown or bool(text and message.role == "assistant")
+
+
+def _by_id(message: Message, text: str) -> tuple[str, str, str] | None:
+    """What a message is known by that has an id: clients that number those of each request anew repeat ids."""
+    return (message.id, message.role, text) if message.id else None
 
 
 def is_said(message: Message) -> bool:
@@ -117,8 +122,8 @@ def known_by_id(
     history: Sequence[Message], thread: Sequence[Message], summary: Summary | None = None, words: Words = words_of
 ) -> int:
     """:func:`known`, of a thread that keeps the ids of its messages; what has another id has been said anew."""
-    ids = {(message.id, message.role, words_of(message)) for message in history if message.id}
-    shared = (n + 1 for n, message in enumerate(thread) if (message.id, message.role, words(message)) in ids)
+    ids = {_by_id(message, words_of(message)) for message in history if message.id}
+    shared = (n + 1 for n, message in enumerate(thread) if _by_id(message, words(message)) in ids)
     return max(_covered(thread, summary, words), *shared, 0)
 
 
@@ -140,8 +145,8 @@ def joined(
 ) -> list[Message]:
     """One conversation of a history and a thread whose first ``start`` messages are known to the history.
 
-    What both have is there once, in the thread's form. What the thread has from before the history is left out:
-    a summary stands for it, or it is behind the window.
+    What both have is there once, in the thread's form, and in its order where several agents wrote at the same time.
+    What the thread has from before the history is left out: a summary stands for it, or it is behind the window.
 
     Args:
         history: The newest messages of the history.
@@ -158,11 +163,12 @@ def joined(
     edited = {history[n].id for n in own}  # the first exchange may be another one by now, under the same ids
     begin = next((place for place in range(begin) if thread[place].id in edited), begin)
     conversation = [message for message in thread[:begin] if not is_said(message)]
+    to_come = {_by_id(message, words(message)) for message in thread[begin:] if message.id}
     for n, old_message in enumerate(history):
         if n in places:
             conversation += thread[begin : places[n] + 1]
             begin = places[n] + 1
-        elif n not in own and n not in replaced:
+        elif n not in own and n not in replaced and _by_id(old_message, words_of(old_message)) not in to_come:
             conversation.append(old_message)
     return conversation + list(thread[begin:])
 

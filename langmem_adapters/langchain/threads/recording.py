@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import dropwhile
 from typing import Any, Final, TypeVar
 
 from langchain_core.messages import BaseMessage
@@ -11,13 +12,14 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.conversation.log import brain_namespace, entry_id
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import words_of
-from langmem_adapters.conversation.tombstones import DELETED, have_been_deleted
+from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, have_been_deleted, have_departed
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.threads.overlap import Words, is_said, known, known_by_id, same
 from langmem_adapters.langchain.threads.storable import added, legible
 from langmem_adapters.langchain.threads.view import Thread, is_made
 from langmem_adapters.model import Message
+from langmem_adapters.recall.keeping import as_kept
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = [
@@ -26,11 +28,13 @@ __all__ = [
     "RECORDED",
     "SAID",
     "THREAD",
-    "first_new",
+    "begun",
+    "first_said",
     "looked_at",
     "question_of",
     "record",
     "recorded",
+    "said_now",
     "undeleted",
     "with_said",
     "words_in",
@@ -38,6 +42,7 @@ __all__ = [
 ]
 
 M = TypeVar("M", Message, BaseMessage)
+_LATEST: Final = 256  # messages of a thread: of as many a session knows that they have left
 
 RECORDED: Final = "brain_recorded"
 """Where a thread's state holds the id of its last message that the session has; empty: it has none."""
@@ -54,6 +59,14 @@ OLDER: Final = "brain_older"
 THREAD: Final = "brain_thread"
 """Where it holds the id of the first message that the thread began with; and the key in the metadata of messages
 that tells which thread recorded them. The thread's own id would be no mark: it may begin anew, in another saver too."""
+
+
+def begun(
+    brain: BrainMemory, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
+) -> Flow[tuple[int | None, list[BaseMessage]]]:
+    """How many of a thread's messages the session holds as a run begins; and which of them it has passed over."""
+    start = yield from first_new(brain, thread, state, context, words)
+    return start, (yield from _passed_over(brain, thread, start, state, context))
 
 
 def first_new(
@@ -101,6 +114,42 @@ def _known(
     return max((place + n + 1 for n, message in enumerate(older) if id(message) not in there), default=place)
 
 
+def _passed_over(
+    brain: BrainMemory, thread: Thread, start: int, state: Mapping[str, Any], context: Context
+) -> Flow[list[BaseMessage]]:
+    """Questions, and what follows them, that no one recorded though what is behind them was, before ``start``.
+
+    A graph may show an agent a task of its own alone. What that agent recorded tells nothing of what is before it in
+    the thread of the whole, such as the question that the task is a part of; what this thread recorded does.
+    """
+    if BEGAN in state:  # a saved thread, which knows what was recorded
+        return []
+    marks = {message.id: message.metadata.get(THREAD) for message in context.messages if message.id}
+    missing: list[Message] = []
+    found: list[Message] = []
+    for message in thread[:start][-_LATEST:]:
+        if message.id not in marks:
+            missing += [message] if is_said(message) else []
+        elif marks[message.id] in {None, thread[0].id}:
+            missing, found = [], []
+        else:
+            missing, found = [], found + missing
+    found = yield from _unrecorded(brain, found)
+    asked = dropwhile(lambda message: message.role != "user", found)  # an answer alone may have been edited
+    return [own for message in asked if (own := thread.original(message))]
+
+
+def _unrecorded(brain: BrainMemory, messages: list[Message]) -> Flow[list[Message]]:
+    """What a session never had of the latest of a thread: neither before its window nor before it left."""
+    if not messages:
+        return []
+    where = brain_namespace(brain.scope)
+    page = yield from step(brain.store.scan, where, limit=_LATEST, reverse=True, keys=[DEPARTED])
+    there = {item.id for item in page.items}
+    gone = have_departed(page.values, as_kept(brain.store, messages))
+    return [m for m, has_left in zip(messages, gone, strict=True) if not (has_left or entry_id(m.id) in there)]
+
+
 def _new_question(thread: Thread, state: Mapping[str, Any]) -> int:
     """Where what is asked now is in the thread, which is new, whatever its id; its end, if that was taken out."""
     place = _asked(thread) - 1
@@ -122,7 +171,7 @@ def looked_at(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], word
 def record(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], words: Words, warn: WarnOnce) -> Flow[int]:
     """Append to a session what its thread has said by now; gives how many messages that is."""
     context, start = yield from looked_at(brain, thread, state, words)
-    said = with_said([legible(message) for message in state.get(SAID) or []], [m for m in thread[start:] if is_said(m)])
+    said = with_said([legible(message) for message in state.get(SAID) or []], said_now(thread, start, state))
     new = to_record(said, context.messages, state, words)
     yield from added(brain, new, warn)
     return len(new)
@@ -131,6 +180,20 @@ def record(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], words: 
 def _place(thread: Thread, recorded_id: str | None) -> int | None:
     """How many messages are recorded, as the thread's state tells it; None, where it does not tell."""
     return 0 if recorded_id == "" else thread.after(recorded_id) if recorded_id else None
+
+
+def first_said(thread: Thread, start: int, state: Mapping[str, Any]) -> int:
+    """Where the first is that a run has to record: what was passed over is before what the session holds."""
+    said = state.get(SAID)
+    place = thread.after(said[0].id) if said and said[0].id else None
+    return start if place is None else min(start, place - 1)
+
+
+def said_now(thread: Thread, start: int, state: Mapping[str, Any]) -> list[Message]:
+    """What of a thread a run has to record, in the form that it has now."""
+    over = {message.id for message in state.get(SAID) or []}
+    found = [message for message in thread[first_said(thread, start, state) : start] if message.id in over]
+    return [message for message in found + thread[start:] if is_said(message)]
 
 
 def with_said(said: Sequence[M], new: Sequence[M]) -> list[M]:

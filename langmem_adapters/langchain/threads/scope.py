@@ -27,7 +27,8 @@ def _user_of(runtime: Runtime[Any]) -> object:
 
 def _session_of(runtime: Runtime[Any]) -> object:
     info = runtime.execution_info  # None outside of a run
-    return _of_context(runtime, "session_id") or (info and info.thread_id)
+    named = _of_context(runtime, "session_id")
+    return (info and info.thread_id) if named is None or named == "" else named
 
 
 def _of_context(runtime: Runtime[Any], name: str) -> object:
