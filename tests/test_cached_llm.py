@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core import Document, MockEmbedding, Settings, VectorStoreIndex
-from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.agent.workflow import AgentStream, FunctionAgent
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
@@ -276,6 +276,37 @@ def test_a_streamed_hit_comes_by_words() -> None:
     assert [response.delta for response in seen] == ["One  ", "two\n", "three "]
     assert [response.message.content for response in seen] == ["One  ", "One  two\n", "One  two\nthree "]
     assert {response.message.role for response in seen} == {MessageRole.ASSISTANT}
+
+
+@pytest.mark.parametrize("way", ["stream_chat", "astream_chat"])
+def test_a_streamed_hit_tells_thoughts_first_as_they_come(way: str) -> None:
+    """Beside a response, where OpenAI, Ollama and Bedrock have them, and agents look for them."""
+    thoughts = [ThinkingBlock(content="Where  is\nit? "), ThinkingBlock(content=""), ThinkingBlock(content="There!")]
+    said = ChatMessage(role="assistant", blocks=[*thoughts, TextBlock(text="In the shed.")])
+    llm = cached(Scripted(script=[said]))
+    llm.chat(HI)
+    seen = list(llm.stream_chat(HI)) if way == "stream_chat" else asyncio.run(_all(llm.astream_chat(HI)))
+    thought = [response.additional_kwargs.get("thinking_delta") for response in seen]
+    assert thought == ["Where  ", "is\n", "it? ", "There!", None, None, None]
+    assert [response.delta for response in seen] == ["", "", "", "", "In ", "the ", "shed."]
+    assert seen[1].message.blocks == [ThinkingBlock(content="Where  is\n")]
+    assert seen[4].message.blocks == [thoughts[0], thoughts[2], TextBlock(text="In ")]
+    assert seen[-1].message == said
+
+
+async def _all(stream: Any) -> list[Any]:
+    return [response async for response in await stream]
+
+
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # agents look at all they have
+async def test_an_agent_shows_the_thoughts_of_a_streamed_hit() -> None:
+    said = ChatMessage(role="assistant", blocks=[ThinkingBlock(content="Let me see."), TextBlock(text="In the shed.")])
+    agent = FunctionAgent(llm=cached(Scripted(script=[said])), tools=[weather])
+    for _ in range(2):
+        run = agent.run("Where is my bike?")
+        events = [event async for event in run.stream_events() if isinstance(event, AgentStream)]
+        assert "".join(event.thinking_delta or "" for event in events) == "Let me see."
+        assert "".join(event.delta for event in events) == str(await run) == "In the shed."
 
 
 def _called(*ids: str) -> ChatMessage:
@@ -589,6 +620,30 @@ class _Told(BaseModel, extra="allow"):
 def test_c9_usage_is_read_as_providers_tell_it(raw: Any, usage: tuple[int, int] | None) -> None:
     told = usage_of(CompletionResponse(text="a", raw=raw))
     assert told == (usage and {"input_tokens": usage[0], "output_tokens": usage[1], "total_tokens": sum(usage)})
+
+
+def test_c9_a_hit_has_used_nothing_wherever_a_provider_tells_it() -> None:
+    """Anthropic's streams tell it in the message, Bedrock what it read from its own cache, Ollama a piece's thought."""
+    used = {"usage": {"input_tokens": 3, "output_tokens": 4}, "stop_reason": "end_turn"}
+    beside = {"prompt_tokens": 3, "cache_read_input_tokens": 2, "thinking_delta": "the last", "name_of_count": "all"}
+    said = ChatMessage(role="assistant", content="Yes.", additional_kwargs=used)
+    data = decode(encode(write_response(ChatResponse(message=said, additional_kwargs=beside))))
+    hit = read_response(data, age=1.0, new_id=lambda: "b")
+    assert isinstance(hit, ChatResponse)
+    assert hit.message.additional_kwargs == {**used, "usage": {"input_tokens": 0, "output_tokens": 0}}
+    told = {name: value for name, value in hit.additional_kwargs.items() if not name.startswith("cache")}
+    assert told == {"prompt_tokens": 0, "name_of_count": "all"}
+    assert hit.additional_kwargs["cache_read_input_tokens"] == 0
+
+
+def test_c4_what_earlier_answers_had_used_does_not_change_the_key() -> None:
+    inner = Scripted(script=[ChatMessage(role="assistant", content="Yes.", additional_kwargs={"usage": dict(USAGE)})])
+    llm = cached(inner)
+    for _ in range(2):
+        answer = llm.chat(HI).message
+        llm.chat([*HI, answer, *HI])
+    assert answer.additional_kwargs == {"usage": dict.fromkeys(USAGE, 0)}
+    assert inner.asked == 2
 
 
 def test_settings_hold() -> None:

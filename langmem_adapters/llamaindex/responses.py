@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
     CompletionResponse,
+    ContentBlock,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
@@ -40,8 +42,9 @@ Response: TypeAlias = ChatResponse | CompletionResponse
 _WORD = re.compile(r"\S+\s*|\s+")
 _IN = ("input_tokens", "prompt_tokens", "prompt_token_count", "prompt_eval_count")
 _OUT = ("output_tokens", "completion_tokens", "candidates_token_count", "eval_count")
-_TOTAL = ("total_tokens", "total_token_count")
+_COUNT = re.compile(r"(_tokens|_count)$")  # also of what a provider has read from a cache of its own
 _UNDER_WAY = ("in_progress", "queued")  # as each stream begins
+_OF_PIECES = ("usage", "thinking_delta")  # beside a response: told in a place of its own, and of a piece alone
 
 
 def worth_storing(response: Response) -> bool:
@@ -104,7 +107,7 @@ def write_response(response: Response) -> dict[str, Any]:
 
     What the provider sent beside it, ``raw``, is not kept, except for the usage.
     """
-    kwargs = {name: value for name, value in response.additional_kwargs.items() if name != "usage"}
+    kwargs = {name: value for name, value in response.additional_kwargs.items() if name not in _OF_PIECES}
     data: dict[str, Any] = {"kwargs": kwargs, "usage": usage_of(response)}
     if response.logprobs is not None:
         data["logprobs"] = [[one.model_dump() for one in likely] for likely in response.logprobs]
@@ -146,15 +149,22 @@ def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Respon
     Raises SerializationError for anything that :func:`write_response` did not write.
     """
     try:
-        kwargs = {name: 0 if name in {*_IN, *_OUT, *_TOTAL} else value for name, value in data["kwargs"].items()}
-        kwargs |= {"cache": "hit", "cache_age": age, "cache_usage": data["usage"]}
+        kwargs = _free(data["kwargs"]) | {"cache": "hit", "cache_age": age, "cache_usage": data["usage"]}
         told: dict[str, Any] = {"additional_kwargs": kwargs, "logprobs": data.get("logprobs")}
         told["raw"] = {"usage": dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)}
         if "text" in data:
             return CompletionResponse(text=data["text"], **told)
-        return ChatResponse(message=_message(without_thought_ids(called_anew(data["message"], new_id))), **told)
+        message = _message(without_thought_ids(called_anew(data["message"], new_id)))
+        if isinstance(used := message.additional_kwargs.get("usage"), dict):  # where Anthropic's streams tell it
+            message.additional_kwargs["usage"] = _free(used)
+        return ChatResponse(message=message, **told)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SerializationError(f"a stored response cannot be read: {type(error).__name__}") from error
+
+
+def _free(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What is told of a response, with no tokens used."""
+    return {name: 0 if _COUNT.search(name) and isinstance(it, int | None) else it for name, it in told.items()}
 
 
 def _message(data: dict[str, Any]) -> ChatMessage:
@@ -162,17 +172,30 @@ def _message(data: dict[str, Any]) -> ChatMessage:
 
 
 def pieces(response: Any) -> Iterator[Any]:
-    """Responses as a stream gives them: each has all that came so far, and by its delta what is new."""
-    text = _text(response)
-    words = _WORD.findall(text) or [""]
-    so_far = ""
-    for word in words[:-1]:
-        so_far += word
+    """Responses as a stream gives them: each has all that came so far, and by its delta what is new, thoughts first."""
+    thoughts: list[ContentBlock] = []
+    if isinstance(response, ChatResponse):
+        for thought in response.message.blocks:
+            if isinstance(thought, ThinkingBlock) and thought.content:
+                for so_far, word in _growing(_WORD.findall(thought.content)):
+                    said = [*thoughts, ThinkingBlock(content=so_far)]
+                    yield _piece(response, said, delta="", additional_kwargs={"thinking_delta": word})
+                thoughts.append(thought)
+    words = _WORD.findall(_text(response)) or [""]
+    for so_far, word in _growing(words[:-1]):
         if isinstance(response, CompletionResponse):
             yield CompletionResponse(text=so_far, delta=word)
         else:
-            yield ChatResponse(message=ChatMessage(role=response.message.role, content=so_far), delta=word)
+            yield _piece(response, [*thoughts, TextBlock(text=so_far)], delta=word)
     yield response.model_copy(update={"delta": words[-1]})
+
+
+def _growing(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    return zip(accumulate(words), words, strict=True)
+
+
+def _piece(response: ChatResponse, blocks: list[ContentBlock], **told: Any) -> ChatResponse:
+    return ChatResponse(message=ChatMessage(role=response.message.role, blocks=blocks), **told)
 
 
 def _copied(response: Any) -> Any:
