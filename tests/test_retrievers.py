@@ -335,6 +335,22 @@ def test_e2_many_better_matches_do_not_hide_the_one_that_is_wanted(others: list[
     assert len(LangChainRetriever(memory=memory, k=1).invoke(query, filter={"n": 1})) == 1
 
 
+def test_e2_filters_that_name_a_session_as_one_of_several_look_at_all(any_store: Store) -> None:
+    memory = long_term(any_store, said=[])
+    for session in ("monday", "tuesday", "wednesday"):
+        memory.add([Message(role="user", content=f"My bike was in the shed on {session}.")], session=session)
+    either = [MetadataFilter(key="session", value=session) for session in ("monday", "tuesday")]
+
+    def sessions(*filters: MetadataFilter | MetadataFilters, by: FilterCondition | None) -> set[str]:
+        wanted = MetadataFilters(filters=list(filters), condition=by)
+        return {node.metadata["session"] for node in LlamaIndexRetriever(memory, filters=wanted).retrieve("bike")}
+
+    both = MetadataFilters(filters=[*either], condition=FilterCondition.OR)
+    assert sessions(*either, by=FilterCondition.OR) == sessions(both, by=FilterCondition.AND) == {"monday", "tuesday"}
+    assert sessions(*either, by=FilterCondition.NOT) == {"wednesday"}
+    assert sessions(either[0], by=None) == {"monday"}
+
+
 def test_an_unknown_llamaindex_operator_is_named_before_anything_is_searched() -> None:
     memory = long_term(MemoryStore())
     wrongs: list[tuple[Any, str]] = [
