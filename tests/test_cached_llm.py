@@ -528,6 +528,53 @@ def test_what_a_provider_tells_beside_a_response_is_not_lost_by_keeping_it() -> 
     assert write_response(Citing(message=message))["message"]
 
 
+class CitingCompletion(CompletionResponse):
+    """One that tells more than others, too."""
+
+    citations: list[str] = Field(default_factory=list)
+
+
+class CitingLLM(Scripted):
+    """Answers in classes of its own, as Anthropic's models do."""
+
+    def _response(self, said: ChatMessage) -> ChatResponse:
+        return Citing(**super()._response(said).__dict__)
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return CitingCompletion(**super().complete(prompt, formatted, **kwargs).__dict__)
+
+
+@pytest.mark.parametrize(("way", "asked"), [("chat", HI), ("complete", "Hi")])
+def test_who_reads_citations_reads_them_of_a_hit_too(way: str, asked: Any) -> None:
+    llm = cached(CitingLLM(script=["Hello you there!"]))
+    answer = getattr(llm, way)(asked)
+    served = [getattr(llm, way)(asked), *getattr(llm, f"stream_{way}")(asked)]
+    assert [one.citations for one in served] == [[]] * 4
+    assert {type(one) for one in served} == {type(answer)}
+    assert served[0].additional_kwargs["cache"] == served[-1].additional_kwargs["cache"] == "hit"
+
+
+@pytest.mark.parametrize(
+    "named", [["no.module", "Citing"], [__name__, "Nobody"], [__name__, "Scripted"], ["os", "sep"]]
+)
+def test_a_class_that_is_none_of_a_response_is_not_made(named: list[str]) -> None:
+    data = write_response(Citing(message=ChatMessage(role="assistant", content="Hi")))
+    assert data["class"] == [__name__, "Citing"]
+    hit = read_response({**data, "class": named}, age=1.0, new_id=lambda: "x")
+    assert type(hit) is ChatResponse
+
+
+class Sourced(CompletionResponse):
+    """One that says where it comes from."""
+
+    source: str
+
+
+def test_a_class_that_cannot_be_made_without_its_fields_is_served_as_any_response() -> None:
+    data = write_response(Sourced(text="Hi", source=""))
+    assert type(read_response(data, age=1.0, new_id=lambda: "x")) is CompletionResponse
+
+
 def test_how_likely_each_token_was_is_kept_unless_a_stream_tells_it_piece_by_piece() -> None:
     likely = [[LogProb(token="Hi", logprob=-0.1, bytes=[72, 105]), LogProb(token="Ho", logprob=-2.5)]]
     responses: list[Any] = [

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -16,6 +17,7 @@ from llama_index.core.base.llms.types import (
     ThinkingBlock,
     ToolCallBlock,
 )
+from pydantic.fields import FieldInfo
 
 from langmem_adapters.codec import decode, encode, plain
 from langmem_adapters.errors import SerializationError
@@ -38,6 +40,7 @@ __all__ = [
 ]
 
 Response: TypeAlias = ChatResponse | CompletionResponse
+R = TypeVar("R", bound=Response)
 
 _WORD = re.compile(r"\S+\s*|\s+")
 _IN = ("input_tokens", "prompt_tokens", "prompt_token_count", "prompt_eval_count")
@@ -109,6 +112,9 @@ def write_response(response: Response) -> dict[str, Any]:
     """
     kwargs = {name: value for name, value in response.additional_kwargs.items() if name not in _OF_PIECES}
     data: dict[str, Any] = {"kwargs": kwargs, "usage": usage_of(response)}
+    own = _own_fields(response)
+    if own and not any(field.is_required() for field in own.values()):
+        data["class"] = [type(response).__module__, type(response).__name__]
     if response.logprobs is not None:
         data["logprobs"] = [[one.model_dump() for one in likely] for likely in response.logprobs]
     if isinstance(response, CompletionResponse):
@@ -117,15 +123,15 @@ def write_response(response: Response) -> dict[str, Any]:
     else:
         data["message"] = to_message(response.message).to_data()
         same = _message(data["message"]) == _without_objects(response.message)
-    if not same or _has_more(response) or decode(encode(data))["kwargs"] != kwargs:
+    if not same or any(getattr(response, name) for name in own) or decode(encode(data))["kwargs"] != kwargs:
         raise SerializationError("a response of a model would not come back equal")
     return data
 
 
-def _has_more(response: Response) -> bool:
-    """Whether a provider's own class of responses tells something more, as citations."""
+def _own_fields(response: Response) -> dict[str, FieldInfo]:
+    """Those of a provider's own class of responses, which tell something more, as citations."""
     known = {*ChatResponse.model_fields, *CompletionResponse.model_fields}
-    return any(getattr(response, name) for name in type(response).model_fields.keys() - known)
+    return {name: field for name, field in type(response).model_fields.items() if name not in known}
 
 
 def _without_objects(message: ChatMessage) -> ChatMessage:
@@ -153,13 +159,23 @@ def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Respon
         told: dict[str, Any] = {"additional_kwargs": kwargs, "logprobs": data.get("logprobs")}
         told["raw"] = {"usage": dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)}
         if "text" in data:
-            return CompletionResponse(text=data["text"], **told)
+            return _class(data, CompletionResponse)(text=data["text"], **told)
         message = _message(without_thought_ids(called_anew(data["message"], new_id)))
         if isinstance(used := message.additional_kwargs.get("usage"), dict):  # where Anthropic's streams tell it
             message.additional_kwargs["usage"] = _free(used)
-        return ChatResponse(message=message, **told)
+        return _class(data, ChatResponse)(message=message, **told)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SerializationError(f"a stored response cannot be read: {type(error).__name__}") from error
+
+
+def _class(data: Mapping[str, Any], of: type[R]) -> type[R]:
+    """The provider's own class of a stored response, whose fields are empty, and are read all the same.
+
+    It is one that this process knows already: nothing is imported because a store names it.
+    """
+    module, name = data.get("class") or ("", "")
+    found = getattr(sys.modules.get(module), name, None)
+    return found if isinstance(found, type) and issubclass(found, of) else of
 
 
 def _free(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,7 +200,7 @@ def pieces(response: Any) -> Iterator[Any]:
     words = _WORD.findall(_text(response)) or [""]
     for so_far, word in _growing(words[:-1]):
         if isinstance(response, CompletionResponse):
-            yield CompletionResponse(text=so_far, delta=word)
+            yield type(response)(text=so_far, delta=word)
         else:
             yield _piece(response, [*thoughts, TextBlock(text=so_far)], delta=word)
     yield response.model_copy(update={"delta": words[-1]})
@@ -195,7 +211,7 @@ def _growing(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _piece(response: ChatResponse, blocks: list[ContentBlock], **told: Any) -> ChatResponse:
-    return ChatResponse(message=ChatMessage(role=response.message.role, blocks=blocks), **told)
+    return type(response)(message=ChatMessage(role=response.message.role, blocks=blocks), **told)
 
 
 def _copied(response: Any) -> Any:
