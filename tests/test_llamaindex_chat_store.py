@@ -346,6 +346,32 @@ async def test_a_summary_ends_at_a_message_that_stays(any_store: Store, idx: int
     assert [message.text for message in brain.context().messages] == [text for text in left if text in {"2", "3"}]
 
 
+@pytest.mark.parametrize("n", range(4))
+async def test_what_a_summary_stands_for_is_not_shown_again_as_the_oldest_are_archived(
+    any_store: Store, n: int
+) -> None:
+    brain = BrainMemory(any_store, "s", model=lambda _: "They counted.")
+    brain.add_messages([Message(role="user", content=str(n)) for n in range(4)])
+    brain.summarize(keep=2)
+    await BrainChatStore(store=any_store).archive_oldest_messages("s", n)
+    context = brain.context()
+    assert context.summary is not None
+    assert context.summary.text == "They counted."
+    assert [message.text for message in context.messages] == ["2", "3"][max(n - 2, 0) :]
+
+
+async def test_what_comes_again_after_its_place_was_archived_is_none_of_what_a_summary_stands_for(
+    any_store: Store,
+) -> None:
+    brain = BrainMemory(any_store, "s", model=lambda _: "They counted.")
+    said = [Message(role="user", content=str(n), id=str(n)) for n in range(4)]
+    brain.add_messages(said)
+    brain.summarize(keep=2)
+    await BrainChatStore(store=any_store).archive_oldest_messages("s", 2)
+    brain.add_messages([said[1]])
+    assert [message.text for message in brain.context().messages] == ["2", "3", "1"]
+
+
 async def test_messages_are_counted_by_status(any_store: Store) -> None:
     ours = BrainChatStore(store=any_store)
     await ours.add_messages("s", said(*"abcde"))
