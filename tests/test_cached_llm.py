@@ -659,6 +659,8 @@ class _Told(BaseModel, extra="allow"):
         (_Told(usage=_Told(prompt_tokens=1, completion_tokens=2)), (1, 2)),
         ({"usage": {"input_tokens": 1, "output_tokens": 2}}, (1, 2)),
         ({"usage_metadata": {"prompt_token_count": 1, "candidates_token_count": 2}}, (1, 2)),
+        ({"usage_metadata": {"prompt_token_count": 1, "candidates_token_count": 2, "thoughts_token_count": 3}}, (1, 5)),
+        ({"usage_metadata": {"prompt_token_count": 1, "thoughts_token_count": None}}, (1, 0)),
         ({"prompt_eval_count": 1, "eval_count": 2}, (1, 2)),
         (type("Raw", (), {})(), None),
         (None, None),

@@ -45,6 +45,7 @@ R = TypeVar("R", bound=Response)
 _WORD = re.compile(r"\S+\s*|\s+")
 _IN = ("input_tokens", "prompt_tokens", "prompt_token_count", "prompt_eval_count")
 _OUT = ("output_tokens", "completion_tokens", "candidates_token_count", "eval_count")
+_THOUGHT = ("thoughts_token_count",)  # beside which Google's count of candidates stands, and is paid for alike
 _COUNT = re.compile(r"(_tokens|_count)$")  # also of what a provider has read from a cache of its own
 _UNDER_WAY = ("in_progress", "queued")  # as each stream begins
 _OF_PIECES = ("usage", "thinking_delta")  # beside a response: told in a place of its own, and of a piece alone
@@ -83,7 +84,7 @@ def usage_of(response: Response) -> dict[str, int] | None:
     raw = _fields(response.raw)
     beside = response.additional_kwargs
     for told in (*map(_fields, (raw.get("usage"), raw.get("usage_metadata"), beside.get("usage"))), beside, raw):
-        used_in, used_out = _number(told, _IN), _number(told, _OUT)
+        used_in, used_out = _number(told, _IN), _number(told, _OUT) + _number(told, _THOUGHT)
         if used_in or used_out:
             return {"input_tokens": used_in, "output_tokens": used_out, "total_tokens": used_in + used_out}
     return None
