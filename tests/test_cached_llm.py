@@ -289,7 +289,8 @@ def test_a_streamed_hit_tells_thoughts_first_as_they_come(way: str) -> None:
     thought = [response.additional_kwargs.get("thinking_delta") for response in seen]
     assert thought == ["Where  ", "is\n", "it? ", "There!", None, None, None]
     assert [response.delta for response in seen] == ["", "", "", "", "In ", "the ", "shed."]
-    assert seen[1].message.blocks == [ThinkingBlock(content="Where  is\n")]
+    assert seen[1].message.blocks == [ThinkingBlock(content="Where  is\n"), TextBlock(text="")]
+    assert [response.message.content for response in seen] == ["", "", "", "", "In ", "In the ", "In the shed."]
     assert seen[4].message.blocks == [thoughts[0], thoughts[2], TextBlock(text="In ")]
     assert seen[-1].message == said
 

@@ -195,7 +195,7 @@ def pieces(response: Any) -> Iterator[Any]:
         for thought in response.message.blocks:
             if isinstance(thought, ThinkingBlock) and thought.content:
                 for so_far, word in _growing(_WORD.findall(thought.content)):
-                    said = [*thoughts, ThinkingBlock(content=so_far)]
+                    said = [*thoughts, ThinkingBlock(content=so_far), TextBlock(text="")]
                     yield _piece(response, said, delta="", additional_kwargs={"thinking_delta": word})
                 thoughts.append(thought)
     words = _WORD.findall(_text(response)) or [""]
