@@ -747,6 +747,8 @@ def test_f2_no_dump_holds_a_password(kind: type[BrainChatStore | SyncBrainChatSt
     dumps = [repr(ours), str(ours), repr(ours.model_dump()), ours.model_dump_json()]
     assert not [dump for dump in dumps if "hunter2" in dump]
     assert "redis://ada:***@127.0.0.1:1/0" in dumps[0]
+    with pytest.raises(ConfigurationError, match=r"with \*{3} for its password: give the URL itself"):
+        kind(**{name: value for name, value in ours.model_dump().items() if name != "class_name"})
 
 
 @pytest.mark.parametrize("kind", [BrainChatStore, SyncBrainChatStore])
