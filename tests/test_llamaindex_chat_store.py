@@ -22,8 +22,15 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
-from llama_index.core.workflow import Context, JsonPickleSerializer, JsonSerializer
+from llama_index.core.workflow import (
+    Context,
+    HumanResponseEvent,
+    InputRequiredEvent,
+    JsonPickleSerializer,
+    JsonSerializer,
+)
 from typer.testing import CliRunner
+from workflows.errors import WorkflowCancelledByUser
 
 from langmem_adapters import BrainMemory, ConfigurationError, Message, Sessions, open_store
 from langmem_adapters.cli.app import app
@@ -510,6 +517,47 @@ async def test_a_context_that_is_resumed_has_its_older_memory_again(tmp_path: Pa
     await after.run("key", ctx=Context.from_dict(after, json.loads(written), serializer=serializer))
     assert [message.role.value for message in model.shown[0]] == ["system", *TURN, "user"]
     assert len(SyncBrainChatStore(url, user="ada").get_messages("s")) == 2 * len(TURN)
+
+
+async def move(ctx: Context, thing: str) -> str:
+    """Move a thing, if its owner agrees."""
+    asked = InputRequiredEvent(prefix=f"Move the {thing}?")
+    answer = await ctx.wait_for_event(HumanResponseEvent, waiter_id="move", waiter_event=asked)
+    return f"The {thing} is moved: {answer.response}."
+
+
+move.__annotations__["ctx"] = Context  # by which LlamaIndex knows it, and not by its name in a text
+
+
+@agents_warn
+@pytest.mark.filterwarnings("ignore:Skipping serialization of known unserializable key")
+async def test_an_agent_that_waits_for_its_user_goes_on_elsewhere_with_the_memory_that_it_is_given(
+    any_store: Store,
+) -> None:
+    def moves(messages: Sequence[ChatMessage], **_: Any) -> ChatMessage:
+        call = ToolCallBlock(tool_call_id="c", tool_name="move", tool_kwargs={"thing": "bike"})
+        done = messages[-1].role == MessageRole.TOOL
+        return ChatMessage(role="assistant", blocks=[TextBlock(text="Done.") if done else call])
+
+    def mover() -> FunctionAgent:
+        return FunctionAgent(tools=[move], llm=MockFunctionCallingLLM(response_generator=moves))
+
+    run = mover().run("Move my bike!", memory=memory(any_store))
+    async for event in run.stream_events():
+        if isinstance(event, InputRequiredEvent):
+            written = json.dumps(run.ctx.to_dict(serializer=JsonSerializer()))
+            break
+    await run.cancel_run()
+    with pytest.raises(WorkflowCancelledByUser):
+        await run
+    again = mover()
+    run = again.run(ctx=Context.from_dict(again, json.loads(written), serializer=JsonSerializer()))
+    await run.ctx.store.set("memory", memory(any_store))
+    run.ctx.send_event(HumanResponseEvent(response="gladly"))
+    assert str(await run) == "Done."
+    kept = await memory(any_store).aget()
+    assert [message.role.value for message in kept] == TURN
+    assert kept[2].content == "The bike is moved: gladly."
 
 
 # --- nothing is lost, doubled or seen by others -------------------------------------------------------------
