@@ -46,7 +46,8 @@ _WORD = re.compile(r"\S+\s*|\s+")
 _IN = ("input_tokens", "prompt_tokens", "prompt_token_count", "prompt_eval_count")
 _OUT = ("output_tokens", "completion_tokens", "candidates_token_count", "eval_count")
 _THOUGHT = ("thoughts_token_count",)  # beside which Google's count of candidates stands, and is paid for alike
-_COUNT = re.compile(r"(_tokens|_count)$")  # also of what a provider has read from a cache of its own
+_OTHERS = ("total_tokens", "total_token_count", "cache_read_input_tokens", "cache_creation_input_tokens")
+_COUNTS = frozenset({*_IN, *_OUT, *_THOUGHT, *_OTHERS})
 _UNDER_WAY = ("in_progress", "queued")  # as each stream begins
 _OF_PIECES = ("usage", "thinking_delta")  # beside a response: told in a place of its own, and of a piece alone
 
@@ -181,7 +182,7 @@ def _class(data: Mapping[str, Any], of: type[R]) -> type[R]:
 
 def _free(told: Mapping[str, Any]) -> dict[str, Any]:
     """What is told of a response, with no tokens used."""
-    return {name: 0 if _COUNT.search(name) and isinstance(it, int | None) else it for name, it in told.items()}
+    return {name: 0 if name in _COUNTS else value for name, value in told.items()}
 
 
 def _message(data: dict[str, Any]) -> ChatMessage:
