@@ -99,7 +99,7 @@ def _fields(value: Any) -> Mapping[str, Any]:
 
 
 def _choices(raw: Any) -> Sequence[Any]:
-    choices = _fields(raw).get("choices") or _fields(raw).get("candidates") or ()
+    choices = _fields(raw).get("choices") or _fields(raw).get("candidates")
     return choices if isinstance(choices, list | tuple) else ()
 
 
