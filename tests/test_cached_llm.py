@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core import Document, MockEmbedding, Settings, VectorStoreIndex
-from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.agent.workflow import AgentStream, FunctionAgent
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
@@ -278,6 +278,38 @@ def test_a_streamed_hit_comes_by_words() -> None:
     assert {response.message.role for response in seen} == {MessageRole.ASSISTANT}
 
 
+@pytest.mark.parametrize("way", ["stream_chat", "astream_chat"])
+def test_a_streamed_hit_tells_thoughts_first_as_they_come(way: str) -> None:
+    """Beside a response, where OpenAI, Ollama and Bedrock have them, and agents look for them."""
+    thoughts = [ThinkingBlock(content="Where  is\nit? "), ThinkingBlock(content=""), ThinkingBlock(content="There!")]
+    said = ChatMessage(role="assistant", blocks=[*thoughts, TextBlock(text="In the shed.")])
+    llm = cached(Scripted(script=[said]))
+    llm.chat(HI)
+    seen = list(llm.stream_chat(HI)) if way == "stream_chat" else asyncio.run(_all(llm.astream_chat(HI)))
+    thought = [response.additional_kwargs.get("thinking_delta") for response in seen]
+    assert thought == ["Where  ", "is\n", "it? ", "There!", None, None, None]
+    assert [response.delta for response in seen] == ["", "", "", "", "In ", "the ", "shed."]
+    assert seen[1].message.blocks == [ThinkingBlock(content="Where  is\n"), TextBlock(text="")]
+    assert [response.message.content for response in seen] == ["", "", "", "", "In ", "In the ", "In the shed."]
+    assert seen[4].message.blocks == [thoughts[0], thoughts[2], TextBlock(text="In ")]
+    assert seen[-1].message == said
+
+
+async def _all(stream: Any) -> list[Any]:
+    return [response async for response in await stream]
+
+
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # agents look at all they have
+async def test_an_agent_shows_the_thoughts_of_a_streamed_hit() -> None:
+    said = ChatMessage(role="assistant", blocks=[ThinkingBlock(content="Let me see."), TextBlock(text="In the shed.")])
+    agent = FunctionAgent(llm=cached(Scripted(script=[said])), tools=[weather])
+    for _ in range(2):
+        run = agent.run("Where is my bike?")
+        events = [event async for event in run.stream_events() if isinstance(event, AgentStream)]
+        assert "".join(event.thinking_delta or "" for event in events) == "Let me see."
+        assert "".join(event.delta for event in events) == str(await run) == "In the shed."
+
+
 def _called(*ids: str) -> ChatMessage:
     calls = [ToolCallBlock(tool_call_id=id_, tool_name="weather", tool_kwargs={"place": "Rome"}) for id_ in ids]
     return ChatMessage(role="assistant", blocks=[TextBlock(text="Let me see."), *calls])
@@ -456,6 +488,7 @@ def test_c7_what_was_cut_off_filtered_or_empty_is_not_worth_storing(spoiled: Any
 
 
 def test_c7_what_is_whole_is_worth_storing() -> None:
+    assert worth_storing(CompletionResponse(text="a", raw={"choices": 2}))  # of a provider that counts them
     for message in (HI[0], _called("a"), ChatMessage(role="assistant", blocks=[_called("a").blocks[1]])):
         assert worth_storing(ChatResponse(message=message, raw={"choices": [{"finish_reason": "stop"}]}))
     old = ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [{"id": "a"}]})
@@ -495,6 +528,53 @@ def test_what_a_provider_tells_beside_a_response_is_not_lost_by_keeping_it() -> 
         with pytest.raises(SerializationError, match="not come back equal"):
             write_response(response)
     assert write_response(Citing(message=message))["message"]
+
+
+class CitingCompletion(CompletionResponse):
+    """One that tells more than others, too."""
+
+    citations: list[str] = Field(default_factory=list)
+
+
+class CitingLLM(Scripted):
+    """Answers in classes of its own, as Anthropic's models do."""
+
+    def _response(self, said: ChatMessage) -> ChatResponse:
+        return Citing(**super()._response(said).__dict__)
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return CitingCompletion(**super().complete(prompt, formatted, **kwargs).__dict__)
+
+
+@pytest.mark.parametrize(("way", "asked"), [("chat", HI), ("complete", "Hi")])
+def test_who_reads_citations_reads_them_of_a_hit_too(way: str, asked: Any) -> None:
+    llm = cached(CitingLLM(script=["Hello you there!"]))
+    answer = getattr(llm, way)(asked)
+    served = [getattr(llm, way)(asked), *getattr(llm, f"stream_{way}")(asked)]
+    assert [one.citations for one in served] == [[]] * 4
+    assert {type(one) for one in served} == {type(answer)}
+    assert served[0].additional_kwargs["cache"] == served[-1].additional_kwargs["cache"] == "hit"
+
+
+@pytest.mark.parametrize(
+    "named", [["no.module", "Citing"], [__name__, "Nobody"], [__name__, "Scripted"], ["os", "sep"]]
+)
+def test_a_class_that_is_none_of_a_response_is_not_made(named: list[str]) -> None:
+    data = write_response(Citing(message=ChatMessage(role="assistant", content="Hi")))
+    assert data["class"] == [__name__, "Citing"]
+    hit = read_response({**data, "class": named}, age=1.0, new_id=lambda: "x")
+    assert type(hit) is ChatResponse
+
+
+class Sourced(CompletionResponse):
+    """One that says where it comes from."""
+
+    source: str
+
+
+def test_a_class_that_cannot_be_made_without_its_fields_is_served_as_any_response() -> None:
+    data = write_response(Sourced(text="Hi", source=""))
+    assert type(read_response(data, age=1.0, new_id=lambda: "x")) is CompletionResponse
 
 
 def test_how_likely_each_token_was_is_kept_unless_a_stream_tells_it_piece_by_piece() -> None:
@@ -581,6 +661,8 @@ class _Told(BaseModel, extra="allow"):
         (_Told(usage=_Told(prompt_tokens=1, completion_tokens=2)), (1, 2)),
         ({"usage": {"input_tokens": 1, "output_tokens": 2}}, (1, 2)),
         ({"usage_metadata": {"prompt_token_count": 1, "candidates_token_count": 2}}, (1, 2)),
+        ({"usage_metadata": {"prompt_token_count": 1, "candidates_token_count": 2, "thoughts_token_count": 3}}, (1, 5)),
+        ({"usage_metadata": {"prompt_token_count": 1, "thoughts_token_count": None}}, (1, 0)),
         ({"prompt_eval_count": 1, "eval_count": 2}, (1, 2)),
         (type("Raw", (), {})(), None),
         (None, None),
@@ -589,6 +671,30 @@ class _Told(BaseModel, extra="allow"):
 def test_c9_usage_is_read_as_providers_tell_it(raw: Any, usage: tuple[int, int] | None) -> None:
     told = usage_of(CompletionResponse(text="a", raw=raw))
     assert told == (usage and {"input_tokens": usage[0], "output_tokens": usage[1], "total_tokens": sum(usage)})
+
+
+def test_c9_a_hit_has_used_nothing_wherever_a_provider_tells_it() -> None:
+    """Anthropic's streams tell it in the message, Bedrock what it read from its own cache, Ollama a piece's thought."""
+    used = {"usage": {"input_tokens": 3, "output_tokens": 4}, "stop_reason": "end_turn"}
+    beside = {"prompt_tokens": 3, "cache_read_input_tokens": 2, "thinking_delta": "the last", "retry_count": 2}
+    said = ChatMessage(role="assistant", content="Yes.", additional_kwargs=used)
+    data = decode(encode(write_response(ChatResponse(message=said, additional_kwargs=beside))))
+    hit = read_response(data, age=1.0, new_id=lambda: "b")
+    assert isinstance(hit, ChatResponse)
+    assert hit.message.additional_kwargs == {**used, "usage": {"input_tokens": 0, "output_tokens": 0}}
+    told = {name: value for name, value in hit.additional_kwargs.items() if not name.startswith("cache")}
+    assert told == {"prompt_tokens": 0, "retry_count": 2}
+    assert hit.additional_kwargs["cache_read_input_tokens"] == 0
+
+
+def test_c4_what_earlier_answers_had_used_does_not_change_the_key() -> None:
+    inner = Scripted(script=[ChatMessage(role="assistant", content="Yes.", additional_kwargs={"usage": dict(USAGE)})])
+    llm = cached(inner)
+    for _ in range(2):
+        answer = llm.chat(HI).message
+        llm.chat([*HI, answer, *HI])
+    assert answer.additional_kwargs == {"usage": dict.fromkeys(USAGE, 0)}
+    assert inner.asked == 2
 
 
 def test_settings_hold() -> None:

@@ -22,8 +22,15 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
-from llama_index.core.workflow import Context, JsonPickleSerializer, JsonSerializer
+from llama_index.core.workflow import (
+    Context,
+    HumanResponseEvent,
+    InputRequiredEvent,
+    JsonPickleSerializer,
+    JsonSerializer,
+)
 from typer.testing import CliRunner
+from workflows.errors import WorkflowCancelledByUser
 
 from langmem_adapters import BrainMemory, ConfigurationError, Message, Sessions, open_store
 from langmem_adapters.cli.app import app
@@ -346,6 +353,32 @@ async def test_a_summary_ends_at_a_message_that_stays(any_store: Store, idx: int
     assert [message.text for message in brain.context().messages] == [text for text in left if text in {"2", "3"}]
 
 
+@pytest.mark.parametrize("n", range(4))
+async def test_what_a_summary_stands_for_is_not_shown_again_as_the_oldest_are_archived(
+    any_store: Store, n: int
+) -> None:
+    brain = BrainMemory(any_store, "s", model=lambda _: "They counted.")
+    brain.add_messages([Message(role="user", content=str(n)) for n in range(4)])
+    brain.summarize(keep=2)
+    await BrainChatStore(store=any_store).archive_oldest_messages("s", n)
+    context = brain.context()
+    assert context.summary is not None
+    assert context.summary.text == "They counted."
+    assert [message.text for message in context.messages] == ["2", "3"][max(n - 2, 0) :]
+
+
+async def test_what_comes_again_after_its_place_was_archived_is_none_of_what_a_summary_stands_for(
+    any_store: Store,
+) -> None:
+    brain = BrainMemory(any_store, "s", model=lambda _: "They counted.")
+    said = [Message(role="user", content=str(n), id=str(n)) for n in range(4)]
+    brain.add_messages(said)
+    brain.summarize(keep=2)
+    await BrainChatStore(store=any_store).archive_oldest_messages("s", 2)
+    brain.add_messages([said[1]])
+    assert [message.text for message in brain.context().messages] == ["2", "3", "1"]
+
+
 async def test_messages_are_counted_by_status(any_store: Store) -> None:
     ours = BrainChatStore(store=any_store)
     await ours.add_messages("s", said(*"abcde"))
@@ -484,6 +517,47 @@ async def test_a_context_that_is_resumed_has_its_older_memory_again(tmp_path: Pa
     await after.run("key", ctx=Context.from_dict(after, json.loads(written), serializer=serializer))
     assert [message.role.value for message in model.shown[0]] == ["system", *TURN, "user"]
     assert len(SyncBrainChatStore(url, user="ada").get_messages("s")) == 2 * len(TURN)
+
+
+async def move(ctx: Context, thing: str) -> str:
+    """Move a thing, if its owner agrees."""
+    asked = InputRequiredEvent(prefix=f"Move the {thing}?")
+    answer = await ctx.wait_for_event(HumanResponseEvent, waiter_id="move", waiter_event=asked)
+    return f"The {thing} is moved: {answer.response}."
+
+
+move.__annotations__["ctx"] = Context  # by which LlamaIndex knows it, and not by its name in a text
+
+
+@agents_warn
+@pytest.mark.filterwarnings("ignore:Skipping serialization of known unserializable key")
+async def test_an_agent_that_waits_for_its_user_goes_on_elsewhere_with_the_memory_that_it_is_given(
+    any_store: Store,
+) -> None:
+    def moves(messages: Sequence[ChatMessage], **_: Any) -> ChatMessage:
+        call = ToolCallBlock(tool_call_id="c", tool_name="move", tool_kwargs={"thing": "bike"})
+        done = messages[-1].role == MessageRole.TOOL
+        return ChatMessage(role="assistant", blocks=[TextBlock(text="Done.") if done else call])
+
+    def mover() -> FunctionAgent:
+        return FunctionAgent(tools=[move], llm=MockFunctionCallingLLM(response_generator=moves))
+
+    run = mover().run("Move my bike!", memory=memory(any_store))
+    async for event in run.stream_events():
+        if isinstance(event, InputRequiredEvent):
+            written = json.dumps(run.ctx.to_dict(serializer=JsonSerializer()))
+            break
+    await run.cancel_run()
+    with pytest.raises(WorkflowCancelledByUser):
+        await run
+    again = mover()
+    run = again.run(ctx=Context.from_dict(again, json.loads(written), serializer=JsonSerializer()))
+    await run.ctx.store.set("memory", memory(any_store))
+    run.ctx.send_event(HumanResponseEvent(response="gladly"))
+    assert str(await run) == "Done."
+    kept = await memory(any_store).aget()
+    assert [message.role.value for message in kept] == TURN
+    assert kept[2].content == "The bike is moved: gladly."
 
 
 # --- nothing is lost, doubled or seen by others -------------------------------------------------------------
@@ -721,6 +795,8 @@ def test_f2_no_dump_holds_a_password(kind: type[BrainChatStore | SyncBrainChatSt
     dumps = [repr(ours), str(ours), repr(ours.model_dump()), ours.model_dump_json()]
     assert not [dump for dump in dumps if "hunter2" in dump]
     assert "redis://ada:***@127.0.0.1:1/0" in dumps[0]
+    with pytest.raises(ConfigurationError, match=r"with \*{3} for its password: give the URL itself"):
+        kind(**{name: value for name, value in ours.model_dump().items() if name != "class_name"})
 
 
 @pytest.mark.parametrize("kind", [BrainChatStore, SyncBrainChatStore])

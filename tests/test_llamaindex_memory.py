@@ -185,6 +185,14 @@ async def test_recall_follows_the_users_question(any_store: Store) -> None:
     assert await block.aget([chat("nothing alike")]) == ""
 
 
+async def test_recall_says_who_said_it(any_store: Store) -> None:
+    block = LongTermMemoryBlock(long_term(any_store))
+    await block.aput([chat("My bike is in the shed.", name="Ada"), chat("Is it your bike?", "assistant")])
+    found = await block.aget([chat("Where is my bike?")])
+    assert "- Ada: My bike is in the shed." in found
+    assert "- assistant: Is it your bike?" in found
+
+
 async def test_an_empty_recall_adds_nothing_to_the_context(any_store: Store) -> None:
     short = memory(any_store, LongTermMemoryBlock(long_term(any_store)))
     await short.aput(chat("Where is my bike?"))

@@ -335,6 +335,55 @@ def test_e2_many_better_matches_do_not_hide_the_one_that_is_wanted(others: list[
     assert len(LangChainRetriever(memory=memory, k=1).invoke(query, filter={"n": 1})) == 1
 
 
+@pytest.mark.parametrize(
+    ("key", "operator", "value", "found"),
+    [
+        ("color", "==", "red", "a"),
+        ("color", "!=", "red", "bc"),
+        ("n", ">", 1, "c"),
+        ("n", ">=", 1, "bc"),
+        ("n", "<", 1, "a"),
+        ("n", "<=", 1, "ab"),
+        ("color", "in", ["red", "Dark red"], "ab"),
+        ("color", "nin", ["red", "blue"], "bc"),
+        ("tags", "any", ["old", "big"], "ab"),
+        ("tags", "all", ["old", "big"], "b"),
+        ("color", "text_match", "red", "ab"),
+        ("color", "text_match", "dark", ""),
+        ("color", "text_match_insensitive", "dark", "b"),
+        ("tags", "contains", "old", "ab"),
+        ("color", "is_empty", None, "c"),
+    ],
+)
+def test_e2_each_operator_lets_through_what_it_names(key: str, operator: str, value: Any, found: str) -> None:
+    said: dict[str, dict[str, Any]] = {
+        "a": {"color": "red", "n": 0, "tags": ["old"]},
+        "b": {"color": "Dark red", "n": 1, "tags": ["old", "big"]},
+        "c": {"n": 2, "tags": []},
+    }
+    memory = long_term(MemoryStore(), said=[])
+    memory.add([Message(role="user", content=f"My bike {name}", metadata=told) for name, told in said.items()])
+    filters = MetadataFilters(filters=[MetadataFilter(key=key, value=value, operator=FilterOperator(operator))])
+    nodes = LlamaIndexRetriever(memory, filters=filters).retrieve("bike")
+    assert "".join(sorted(node.text[-1] for node in nodes)) == found
+
+
+def test_e2_filters_that_name_a_session_as_one_of_several_look_at_all(any_store: Store) -> None:
+    memory = long_term(any_store, said=[])
+    for session in ("monday", "tuesday", "wednesday"):
+        memory.add([Message(role="user", content=f"My bike was in the shed on {session}.")], session=session)
+    either = [MetadataFilter(key="session", value=session) for session in ("monday", "tuesday")]
+
+    def sessions(*filters: MetadataFilter | MetadataFilters, by: FilterCondition | None) -> set[str]:
+        wanted = MetadataFilters(filters=list(filters), condition=by)
+        return {node.metadata["session"] for node in LlamaIndexRetriever(memory, filters=wanted).retrieve("bike")}
+
+    both = MetadataFilters(filters=[*either], condition=FilterCondition.OR)
+    assert sessions(*either, by=FilterCondition.OR) == sessions(both, by=FilterCondition.AND) == {"monday", "tuesday"}
+    assert sessions(*either, by=FilterCondition.NOT) == {"wednesday"}
+    assert sessions(either[0], by=None) == {"monday"}
+
+
 def test_an_unknown_llamaindex_operator_is_named_before_anything_is_searched() -> None:
     memory = long_term(MemoryStore())
     wrongs: list[tuple[Any, str]] = [

@@ -1057,6 +1057,29 @@ def test_the_value_of_an_option_that_is_not_known_is_not_shown() -> None:
     assert not [text for text in told(caught.value) if "S3cret" in text]
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://ada:S3cret@127.0.0.1:1/0",
+        "rediss://:S3cret@127.0.0.1:1",
+        "redis://S3cret@127.0.0.1:1",
+        "redis+cluster://ada:S3cret@127.0.0.1:1",
+        "unix:///tmp/none.sock?password=S3cret",
+    ],
+)
+def test_a_url_as_it_is_shown_is_none_to_connect_to(url: str) -> None:
+    """The server would find the password wrong, and what it says shows the right one in the same way."""
+    shown = url.replace("S3cret", "***")
+    assert shown in repr(RedisStore(url))
+    with pytest.raises(ConfigurationError, match="as it is printed and dumped") as caught:
+        RedisStore(shown)
+    assert shown in str(caught.value)
+
+
+def test_a_password_of_asterisks_is_written_as_a_url_writes_them() -> None:
+    assert "redis://:***@127.0.0.1:1" in repr(RedisStore("redis://:%2A%2A%2A@127.0.0.1:1"))
+
+
 @pytest.mark.parametrize("given", ["S3cret", "S3cret:6379", "u:S3cret@h"])
 def test_what_is_no_url_is_not_quoted_as_it_may_be_a_secret(given: str) -> None:
     with pytest.raises(ConfigurationError, match="what was given is none of them") as caught:

@@ -83,8 +83,8 @@ class BrainChatStore(_OnStore, AsyncDBChatStore):
     A key is a session: its active messages are those of ``BrainMemory(store, key)`` and of LangChain's
     ``BrainChatMessageHistory(key)``; archived ones are kept beside them, and go when the session is deleted.
     Blocks, tool calls and additional arguments come back equal. No method blocks the event loop. A copy has the same
-    store. A dump holds the URL with its password masked; a pickle opens the store of the URL anew, and one with a
-    password, or with a store of its own, is refused.
+    store. A dump holds the URL with its password masked, and of such a one none is made; a pickle opens the store of
+    the URL anew, and one with a password, or with a store of its own, is refused.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.

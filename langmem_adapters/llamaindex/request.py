@@ -45,15 +45,22 @@ _UNDUMPED |= {"endpoint_url", "region_name"}
 def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> str:
     """The key of a chat: 32 hexadecimal digits from which nothing can be read back.
 
-    Ids of tool calls and of thoughts, keys of an API, timeouts and retries do not change it. Everything else does: the
-    model and its parameters, messages with what is in their files, tools, formats. Raises SerializationError for what
-    cannot be told from something else, or goes on from what the provider keeps of earlier calls.
+    Ids of tool calls and of thoughts, the tokens of earlier answers, keys of an API, timeouts and retries do not change
+    it. Everything else does: the model and its parameters, messages with what is in their files, tools, formats. Raises
+    SerializationError for what cannot be told from something else, or goes on from what the provider keeps of earlier
+    calls.
     """
     _check_whole(llm, kwargs)
-    said = [without_thought_ids(to_message(message).to_data()) for message in messages]
+    said = [without_thought_ids(to_message(_without_usage(message)).to_data()) for message in messages]
     files = [_content(path) for message in messages for path in _paths(message.blocks)]
     shown = (files,) if files else ()
     return fingerprint("llama-index chat", _model(llm), numbered(said), _described(_lasting(kwargs)), *shown)
+
+
+def _without_usage(message: ChatMessage) -> ChatMessage:
+    """A message without the tokens that it took, which Anthropic's streams tell in it: a hit took none."""
+    kwargs = {name: value for name, value in message.additional_kwargs.items() if name != "usage"}
+    return message.model_copy(update={"additional_kwargs": kwargs})
 
 
 def completion_key(llm: LLM, prompt: str, formatted: bool, kwargs: Mapping[str, Any]) -> str:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from itertools import accumulate
+from typing import Any, TypeAlias, TypeVar
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
     CompletionResponse,
+    ContentBlock,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
 )
+from pydantic.fields import FieldInfo
 
 from langmem_adapters.codec import decode, encode, plain
 from langmem_adapters.errors import SerializationError
@@ -36,12 +40,16 @@ __all__ = [
 ]
 
 Response: TypeAlias = ChatResponse | CompletionResponse
+R = TypeVar("R", bound=Response)
 
 _WORD = re.compile(r"\S+\s*|\s+")
 _IN = ("input_tokens", "prompt_tokens", "prompt_token_count", "prompt_eval_count")
 _OUT = ("output_tokens", "completion_tokens", "candidates_token_count", "eval_count")
-_TOTAL = ("total_tokens", "total_token_count")
+_THOUGHT = ("thoughts_token_count",)  # beside which Google's count of candidates stands, and is paid for alike
+_OTHERS = ("total_tokens", "total_token_count", "cache_read_input_tokens", "cache_creation_input_tokens")
+_COUNTS = frozenset({*_IN, *_OUT, *_THOUGHT, *_OTHERS})
 _UNDER_WAY = ("in_progress", "queued")  # as each stream begins
+_OF_PIECES = ("usage", "thinking_delta")  # beside a response: told in a place of its own, and of a piece alone
 
 
 def worth_storing(response: Response) -> bool:
@@ -77,7 +85,7 @@ def usage_of(response: Response) -> dict[str, int] | None:
     raw = _fields(response.raw)
     beside = response.additional_kwargs
     for told in (*map(_fields, (raw.get("usage"), raw.get("usage_metadata"), beside.get("usage"))), beside, raw):
-        used_in, used_out = _number(told, _IN), _number(told, _OUT)
+        used_in, used_out = _number(told, _IN), _number(told, _OUT) + _number(told, _THOUGHT)
         if used_in or used_out:
             return {"input_tokens": used_in, "output_tokens": used_out, "total_tokens": used_in + used_out}
     return None
@@ -91,7 +99,7 @@ def _fields(value: Any) -> Mapping[str, Any]:
 
 
 def _choices(raw: Any) -> Sequence[Any]:
-    choices = _fields(raw).get("choices") or _fields(raw).get("candidates") or ()
+    choices = _fields(raw).get("choices") or _fields(raw).get("candidates")
     return choices if isinstance(choices, list | tuple) else ()
 
 
@@ -104,8 +112,11 @@ def write_response(response: Response) -> dict[str, Any]:
 
     What the provider sent beside it, ``raw``, is not kept, except for the usage.
     """
-    kwargs = {name: value for name, value in response.additional_kwargs.items() if name != "usage"}
+    kwargs = {name: value for name, value in response.additional_kwargs.items() if name not in _OF_PIECES}
     data: dict[str, Any] = {"kwargs": kwargs, "usage": usage_of(response)}
+    own = _own_fields(response)
+    if own and not any(field.is_required() for field in own.values()):
+        data["class"] = [type(response).__module__, type(response).__name__]
     if response.logprobs is not None:
         data["logprobs"] = [[one.model_dump() for one in likely] for likely in response.logprobs]
     if isinstance(response, CompletionResponse):
@@ -114,15 +125,15 @@ def write_response(response: Response) -> dict[str, Any]:
     else:
         data["message"] = to_message(response.message).to_data()
         same = _message(data["message"]) == _without_objects(response.message)
-    if not same or _has_more(response) or decode(encode(data))["kwargs"] != kwargs:
+    if not same or any(getattr(response, name) for name in own) or decode(encode(data))["kwargs"] != kwargs:
         raise SerializationError("a response of a model would not come back equal")
     return data
 
 
-def _has_more(response: Response) -> bool:
-    """Whether a provider's own class of responses tells something more, as citations."""
+def _own_fields(response: Response) -> dict[str, FieldInfo]:
+    """Those of a provider's own class of responses, which tell something more, as citations."""
     known = {*ChatResponse.model_fields, *CompletionResponse.model_fields}
-    return any(getattr(response, name) for name in type(response).model_fields.keys() - known)
+    return {name: field for name, field in type(response).model_fields.items() if name not in known}
 
 
 def _without_objects(message: ChatMessage) -> ChatMessage:
@@ -146,15 +157,32 @@ def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Respon
     Raises SerializationError for anything that :func:`write_response` did not write.
     """
     try:
-        kwargs = {name: 0 if name in {*_IN, *_OUT, *_TOTAL} else value for name, value in data["kwargs"].items()}
-        kwargs |= {"cache": "hit", "cache_age": age, "cache_usage": data["usage"]}
+        kwargs = _free(data["kwargs"]) | {"cache": "hit", "cache_age": age, "cache_usage": data["usage"]}
         told: dict[str, Any] = {"additional_kwargs": kwargs, "logprobs": data.get("logprobs")}
         told["raw"] = {"usage": dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)}
         if "text" in data:
-            return CompletionResponse(text=data["text"], **told)
-        return ChatResponse(message=_message(without_thought_ids(called_anew(data["message"], new_id))), **told)
+            return _class(data, CompletionResponse)(text=data["text"], **told)
+        message = _message(without_thought_ids(called_anew(data["message"], new_id)))
+        if isinstance(used := message.additional_kwargs.get("usage"), dict):  # where Anthropic's streams tell it
+            message.additional_kwargs["usage"] = _free(used)
+        return _class(data, ChatResponse)(message=message, **told)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SerializationError(f"a stored response cannot be read: {type(error).__name__}") from error
+
+
+def _class(data: Mapping[str, Any], of: type[R]) -> type[R]:
+    """The provider's own class of a stored response, whose fields are empty, and are read all the same.
+
+    It is one that this process knows already: nothing is imported because a store names it.
+    """
+    module, name = data.get("class") or ("", "")
+    found = getattr(sys.modules.get(module), name, None)
+    return found if isinstance(found, type) and issubclass(found, of) else of
+
+
+def _free(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What is told of a response, with no tokens used."""
+    return {name: 0 if name in _COUNTS else value for name, value in told.items()}
 
 
 def _message(data: dict[str, Any]) -> ChatMessage:
@@ -162,17 +190,30 @@ def _message(data: dict[str, Any]) -> ChatMessage:
 
 
 def pieces(response: Any) -> Iterator[Any]:
-    """Responses as a stream gives them: each has all that came so far, and by its delta what is new."""
-    text = _text(response)
-    words = _WORD.findall(text) or [""]
-    so_far = ""
-    for word in words[:-1]:
-        so_far += word
+    """Responses as a stream gives them: each has all that came so far, and by its delta what is new, thoughts first."""
+    thoughts: list[ContentBlock] = []
+    if isinstance(response, ChatResponse):
+        for thought in response.message.blocks:
+            if isinstance(thought, ThinkingBlock) and thought.content:
+                for so_far, word in _growing(_WORD.findall(thought.content)):
+                    said = [*thoughts, ThinkingBlock(content=so_far), TextBlock(text="")]
+                    yield _piece(response, said, delta="", additional_kwargs={"thinking_delta": word})
+                thoughts.append(thought)
+    words = _WORD.findall(_text(response)) or [""]
+    for so_far, word in _growing(words[:-1]):
         if isinstance(response, CompletionResponse):
-            yield CompletionResponse(text=so_far, delta=word)
+            yield type(response)(text=so_far, delta=word)
         else:
-            yield ChatResponse(message=ChatMessage(role=response.message.role, content=so_far), delta=word)
+            yield _piece(response, [*thoughts, TextBlock(text=so_far)], delta=word)
     yield response.model_copy(update={"delta": words[-1]})
+
+
+def _growing(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    return zip(accumulate(words), words, strict=True)
+
+
+def _piece(response: ChatResponse, blocks: list[ContentBlock], **told: Any) -> ChatResponse:
+    return type(response)(message=ChatMessage(role=response.message.role, blocks=blocks), **told)
 
 
 def _copied(response: Any) -> Any:

@@ -32,6 +32,11 @@ _FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 def from_url(url: str, options: dict[str, Any]) -> Source:
     """Give the source of a URL's connections, with these options where it says nothing else. Makes no network call."""
+    if "***" in url and masked(url) == url:  # what the server would say of it shows every password so
+        raise ConfigurationError(
+            f"{url} is a URL as it is printed and dumped, with *** for its password: give the URL itself, or leave it"
+            " to LANGMEM_STORE_URL"
+        )
     _check_files(url)
     try:
         return _from_url(url, options)
