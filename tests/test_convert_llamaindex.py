@@ -260,6 +260,17 @@ def test_a_damaged_layout_does_not_lose_the_message(layout: Any, caplog: pytest.
     assert "secret" not in caplog.text
 
 
+PATHS = ("path", "file_path")
+
+
+def named(fields: dict[str, Any]) -> dict[str, Any]:
+    """A block that names a file of this machine, as LlamaIndex would read it for its model, and anybody may write it.
+
+    What LlamaIndex itself wrote is told by what is noted beside the content.
+    """
+    return {"type": "non_standard", "value": fields}
+
+
 @pytest.mark.parametrize(
     "block",
     [
@@ -275,6 +286,11 @@ def test_a_damaged_layout_does_not_lose_the_message(layout: Any, caplog: pytest.
         {"type": "non_standard", "value": {"block_type": "os.system"}},
         {"type": "non_standard", "value": {"block_type": "citable", "content": [7]}},
         {"type": "non_standard", "value": {"block_type": ["list"]}},
+        *(named({"block_type": kind, name: __file__}) for kind in ("image", "document") for name in PATHS),
+        named(
+            {"block_type": "citable", "title": "t", "source": "s", "content": [{"block_type": "image", "path": "x"}]}
+        ),
+        named({"block_type": "citation", "title": "t", "cited_content": {"block_type": "image", "file_path": "x"}}),
         {"type": "tool_use", "name": None},
     ],
     ids=str,

@@ -7,6 +7,8 @@ import json
 import logging
 import pickle
 import re
+import sys
+import unicodedata
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -243,6 +245,17 @@ def test_what_deceives_is_made_visible() -> None:
     assert "a\\u202eb\\u061c\\x1b[2J\\ud800c\\x00" in shown.text
 
 
+def test_no_character_that_steers_a_terminal_or_reorders_text_is_left() -> None:
+    marks = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+    steering = [
+        char
+        for char in map(chr, range(sys.maxunicode + 1))
+        if char in "\u061c\u200e\u200f\u2028\u2029" or unicodedata.bidirectional(char) in marks
+        or (unicodedata.category(char) in {"Cc", "Cs"} and char not in "\n\t")
+    ]  # fmt: skip
+    assert [char for char in steering if char in plain.harmless(char)] == []
+
+
 def test_times_beyond_the_calendar_are_shown_all_the_same() -> None:
     for time in (1e30, float("nan"), float("inf"), -1e18):
         read(Message(role="user", content="when?", created_at=time))
@@ -266,10 +279,15 @@ SECRETS = [
     ("sk-ant-api03-abcdefgh1234567890", "abcdefgh1234567890"),
     ("ghp_abcdefghijklmnop1234567890", "abcdefghijklmnop"),
     ("xoxb-123456789012-abcdefghijkl", "abcdefghijkl"),
+    ("github_pat_11ABCDEFG0abcdefghij", "11ABCDEFG0"),
+    *((f"{mark}abcdefghijklmnop12345", "abcdefghij") for mark in ("glpat-", "hf_", "npm_", "pypi-", "lsv2_", "pcsk_")),
     ("AKIAIOSFODNN7EXAMPLE", "IOSFODNN7"),
+    ("ASIAIOSFODNN7EXAMPLE", "IOSFODNN7"),
     ("AIzaSyA1234567890abcdefghijklmnopqrstuv", "1234567890"),
     ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl", "eyJzdWIi"),
     ("Authorization: Bearer abcdef1234567890abcdef", "abcdef1234567890"),
+    ("Authorization: Basic YWRhOmh1bnRlcjI6aHVudA==", "YWRhOmh1bnRl"),
+    ("passphrase: hunter2", "hunter2"),
     ("-----BEGIN RSA PRIVATE KEY-----\nMIIEowIB\n-----END RSA PRIVATE KEY-----", "MIIEowIB"),
     ("-----BEGIN PRIVATE KEY-----\n" + "MIIEowIB\n" * 900, "MIIEowIB"),
 ]

@@ -16,11 +16,15 @@ from pydantic import AnyUrl, BaseModel
 
 from langmem_adapters.errors import SerializationError
 
-__all__ = ["Fields", "block_fields", "build_block", "from_standard", "plain", "to_standard"]
+__all__ = ["OF_FILE", "Fields", "block_fields", "build_block", "from_standard", "plain", "to_standard"]
 
 Fields = dict[str, Any]
 """A block as plain data, beginning with its ``block_type``."""
 
+OF_FILE: Final = "of_file"
+"""What is noted of a block that is read from a file: who may say what is in a message does not say what is read."""
+
+_PATHS: Final = frozenset({"file_path", "path"})
 _BLOCKS: Final[dict[str, type[BaseContentBlock]]] = {
     cls.model_fields["block_type"].default: cls for cls in get_args(get_args(ContentBlock)[0])
 }
@@ -134,7 +138,14 @@ def to_standard(fields: Fields) -> tuple[dict[str, Any], Fields]:
         return {"type": "invalid_tool_call", **call, "error": None}, {"block_type": block_type}
     if block_type in _MEDIA and (_MEDIA[block_type].data in rest or "url" in rest):
         return _standard_medium(block_type, rest)
-    return {"type": "non_standard", "value": fields}, {}
+    return {"type": "non_standard", "value": fields}, {OF_FILE: True} if _names_file(fields) else {}
+
+
+def _names_file(value: Any) -> bool:
+    """Whether LlamaIndex would read a file of this machine for a block, or for one inside of it."""
+    if isinstance(value, dict):
+        return any(value.get(name) for name in _PATHS) or any(map(_names_file, value.values()))
+    return isinstance(value, list) and any(map(_names_file, value))
 
 
 def _standard_medium(block_type: str, rest: Fields) -> tuple[dict[str, Any], Fields]:
@@ -160,8 +171,8 @@ def _format(mime: str) -> str:
     return _FORMATS.get(name, name)
 
 
-def from_standard(standard: str | dict[Any, Any]) -> Fields | None:
-    """Read a standard content block; None where LlamaIndex has no block for it."""
+def from_standard(standard: str | dict[Any, Any], *, of_file: bool = False) -> Fields | None:
+    """Read a standard content block; None where LlamaIndex has no block for it, or names a file unless ``of_file``."""
     if isinstance(standard, str):
         return {"block_type": "text", "text": standard}
     kind = str(standard.get("type"))
@@ -175,7 +186,7 @@ def from_standard(standard: str | dict[Any, Any]) -> Fields | None:
         names = {"tool_call_id": standard.get("id"), "tool_name": standard.get("name")}
         return {"block_type": "tool_call", **names, "tool_kwargs": standard.get("args") or {}}
     if kind == "non_standard" and isinstance(value := standard.get("value"), dict) and "block_type" in value:
-        return value
+        return value if of_file or not _names_file(value) else None
     return {"block_type": "text", "text": text} if isinstance(text, str) else None
 
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.llamaindex.blocks import (
+    OF_FILE,
     Fields,
     block_fields,
     build_block,
@@ -194,10 +195,11 @@ def _laid_out(message: Message, own: dict[str, Any]) -> list[Fields] | None:
     blocks, calls = iter(content), iter(message.tool_calls)
     ordered = []
     for entry in layout:
-        fields = _call_fields(next(calls)) if "call" in entry else from_standard(next(blocks))
+        of_file = entry.get(OF_FILE) is True
+        fields = _call_fields(next(calls)) if "call" in entry else from_standard(next(blocks), of_file=of_file)
         if fields is None:
             return None
-        ordered.append(fields | {key: value for key, value in entry.items() if key != "call"})
+        ordered.append(fields | {key: value for key, value in entry.items() if key not in {"call", OF_FILE}})
     return ordered
 
 
