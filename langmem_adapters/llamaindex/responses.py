@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, TypeAlias, TypeVar
@@ -173,11 +172,12 @@ def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Respon
 def _class(data: Mapping[str, Any], of: type[R]) -> type[R]:
     """The provider's own class of a stored response, whose fields are empty, and are read all the same.
 
-    It is one that this process knows already: nothing is imported because a store names it.
+    It is one of those that this process has by now: nothing is imported because a store names it.
     """
-    module, name = data.get("class") or ("", "")
-    found = getattr(sys.modules.get(module), name, None)
-    return found if isinstance(found, type) and issubclass(found, of) else of
+    known = [of]
+    for each in known:
+        known += each.__subclasses__()
+    return next((each for each in known if [each.__module__, each.__name__] == data.get("class")), of)
 
 
 def _free(told: Mapping[str, Any]) -> dict[str, Any]:
