@@ -42,7 +42,8 @@ __all__ = [
 ]
 
 FORMAT = 1
-"""The version under which everything is stored that is an object: its first field, "v"."""
+"""The version under which every object is stored, as its first field, "v". It rises where older readers would take
+something for damaged, or for what it is not: what has a higher one, they refuse and leave where it is."""
 
 UNORDERED = ("dict", "frozenset", "set")
 """The ``$type`` names under which a list is written that is in no order."""

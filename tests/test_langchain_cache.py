@@ -711,7 +711,7 @@ async def test_c5_async_calls_of_the_real_client_hit(
     [
         b"",
         b"not json",
-        b'{"v":99,"resp":[]}',
+        b'{"v":0,"resp":[]}',
         b'{"v":1,"resp":"text"}',
         b'{"v":1,"resp":[{"message":{"role":5}}]}',
         b'{"v":1,"resp":[{"lc":1,"type":"secret","id":["HOME"]}]}',

@@ -10,13 +10,23 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters import BrainMemory, LongTermMemory, Message, SerializationError, Sessions, WorkingMemory
+from langmem_adapters import (
+    BrainMemory,
+    Experience,
+    ExperiencePool,
+    LongTermMemory,
+    Message,
+    SerializationError,
+    Sessions,
+    WorkingMemory,
+)
 from langmem_adapters.encryption import AESGCMCodec
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.keys import Namespace
 from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.language.analysis import analyze
+from langmem_adapters.model import Metric, Score
 from langmem_adapters.operations import Checkup
 from langmem_adapters.protocols import START, Document, Store
 from langmem_adapters.sealing import SealedStore
@@ -250,6 +260,63 @@ def test_no_message_of_a_newer_version_leaves_its_session() -> None:
         b'{"v":1'
     ] * 2
     assert after[NS] == before[NS]
+
+
+def pool(store: Store, index: LexicalIndex) -> ExperiencePool:
+    return ExperiencePool(store, tag="t", index=index, max_entries=3)
+
+
+def capitals(pool: ExperiencePool) -> list[Any]:
+    return [pool.create(Experience(req=f"the capital of {land}", resp=land)) for land in ("Peru", "Chile")]
+
+
+@pytest.mark.parametrize("way", ["newer", "encrypted"])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda pool: pool.query("the capital of Peru", query_type="semantic"),
+        lambda pool: pool.all(),
+        lambda pool: pool.count(),
+        lambda pool: list(pool.export()),
+        lambda pool: pool.invalidate(lambda _: False),
+        lambda pool: pool.delete(uuid="x"),
+    ],
+)
+def test_no_experience_goes_that_only_others_can_read(way: str, ask: Callable[[ExperiencePool], Any]) -> None:
+    store, index = MemoryStore(), LexicalIndex(":memory:")
+    sealed = SealedStore(store, codec=AESGCMCodec({"k": bytes(32)}))
+    theirs = pool(store if way == "newer" else sealed, index)
+    capitals(theirs)
+    assert theirs.query("the capital of Peru", query_type="semantic")
+    before = let_be_newer(store)
+    with pytest.raises(SerializationError, match="by a newer version" if way == "newer" else "there is no codec"):
+        ask(pool(store, index))
+    assert stored(store) == before
+
+
+@pytest.mark.parametrize("way", ["newer", "encrypted"])
+def test_what_only_others_can_read_is_a_miss_of_a_cache_and_stays(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryStore()
+    sealed = SealedStore(store, codec=AESGCMCodec({"k": bytes(32)}))
+    theirs = ExperiencePool(store if way == "newer" else sealed, tag="t")
+    capitals(theirs)
+    before = let_be_newer(store)
+    own = ExperiencePool(store, tag="t")
+    assert own.lookup("the capital of Peru") is None
+    assert [own.stats()[name] for name in ("hits", "misses", "unreadable")] == [0, 1, 1]
+    assert ("by a newer version" if way == "newer" else "there is no codec") in caplog.text
+    assert stored(store) == before
+
+
+def test_no_experience_of_a_newer_version_has_to_go_before_others() -> None:
+    store, index = MemoryStore(), LexicalIndex(":memory:")
+    capitals(pool(store, index))
+    let_be_newer(store)
+    own = pool(store, index)
+    own.create(Experience(req="the capital of Ghana", resp="Ghana", metric=Metric(score=Score(val=1))))
+    own.create(Experience(req="the capital of Spain", resp="Spain", metric=Metric(score=Score(val=9))))
+    assert own.lookup("the capital of Ghana") is None
+    assert sum(data.startswith(b'{"v":2') for data in store.get(("experience", "", "", "t")).values()) == 2
 
 
 def test_the_checkup_says_of_a_newer_version_what_to_do() -> None:

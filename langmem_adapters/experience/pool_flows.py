@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from langmem_adapters import views
+from langmem_adapters.codec import is_newer, is_sealed, refuse_undamaged
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.policies import score_of
@@ -126,14 +127,21 @@ class PoolFlows:
     def lookup_flow(self, key: str, *, again: bool = False) -> Flow[Experience | None]:
         """:meth:`lookup`, as a part of a larger flow. An entry that cannot be read is a miss, and is removed.
 
-        ``again`` is a second look after a miss: it counts only what it finds, in place of that miss.
+        One that is encrypted, or a newer version's, stays where it is, as others read it. ``again`` is a second look
+        after a miss: it counts only what it finds, in place of that miss.
         """
         if not self.reads:
             return None
         data = yield from step(self._shelf.get, key_of(None, key))
-        experience = None if data is None else self._read(data)
-        if data is not None and experience is None:
-            yield from step(self._shelf.discard, key, data)
+        experience = None
+        if data is not None:
+            try:
+                experience = self._read(data)
+            except SerializationError as error:
+                self._unreadable(error)
+            else:
+                if experience is None:
+                    yield from step(self._shelf.discard, key, data)
         if experience is not None:
             self._own.counts["misses"] -= again
             self.hit(experience)
@@ -229,7 +237,7 @@ class PoolFlows:
         return added
 
     def _worth(self, data: bytes) -> float | None:
-        if _lasts_until(data) > self._clock():
+        if _lasts_until(data) > self._clock() or is_sealed(data) or is_newer(data):
             return _UNSCORED
         experience = self._read(data)
         if experience is None:
@@ -241,13 +249,17 @@ class PoolFlows:
         try:
             experience = Experience.from_bytes(data)
         except SerializationError as damage:
-            self._own.counts["unreadable"] += 1
-            _log.warning("an experience of tag %r is treated as a miss: %s", self.tag, damage)
+            refuse_undamaged(data, "an experience")
+            self._unreadable(damage)
             return None
         if experience.expires_at is not None and experience.expires_at <= self._clock():
             self._own.counts["expired"] += 1
             return None
         return experience
+
+    def _unreadable(self, why: SerializationError) -> None:
+        self._own.counts["unreadable"] += 1
+        _log.warning("an experience of tag %r is treated as a miss: %s", self.tag, why)
 
     def _each(self) -> Iterator[Experience]:
         found = (self._read(data) for _, data in self._shelf.all())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from langmem_adapters.codec import encode
+from langmem_adapters.codec import encode, refuse_undamaged
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Experience
@@ -59,4 +59,5 @@ def text_of(data: bytes) -> str:
     try:
         return searched_by(Experience.from_bytes(data).req)
     except SerializationError:
+        refuse_undamaged(data, "an experience")
         return ""
