@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.keys import Namespace
 from langmem_adapters.langgraph import items as stored_items
 from langmem_adapters.langgraph.items import NamespaceItems, StoredItem
 from langmem_adapters.protocols import Store
@@ -145,3 +146,33 @@ def test_whatever_two_machines_do_their_indexes_hold_what_is_there(deeds: list[t
             assert machine.indexed("walk") == len(there_are)
             assert all(machine.indexed(text.split()[1]) == 1 for text in there_are.values())
             machine.index.close()
+
+
+class Name(str):
+    """A key that counts how often one is compared with another."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_what_expired_is_removed_without_comparing_all_of_it_with_all() -> None:
+    class Named(MemoryStore):
+        def get(self, namespace: Namespace, keys: Sequence[str] | None = None) -> dict[str, bytes]:
+            return {Name(key): data for key, data in super().get(namespace, keys).items()}
+
+    clock = FakeClock()
+    store = Named(clock=clock)
+    machine = Machine(store, clock, map("e{}".format, itertools.count()).__next__)
+    for n in range(20):
+        machine.items.put({f"{n}-{m}": item("a walk", clock, 60) for m in range(50)})
+    machine.put("stays", "in the rain")
+    clock.advance(61)
+    Name.compared = 0
+    assert list(machine.items.all()) == ["stays"]
+    assert Name.compared < 20 * 1000
+    assert store.get(PLACE).keys() == {"census", TIDIED, "stays/"}

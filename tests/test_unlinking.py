@@ -235,3 +235,11 @@ def test_another_embedder_s_vectors_go_beside_later_changes(path: Path) -> None:
         counts = rows_left(new, path)
     assert max(before - after for before, after in itertools.pairwise(counts)) < 4100
     assert counts[-1] < 30
+
+
+def test_notes_of_removed_vectors_go_with_the_others(path: Path) -> None:
+    with closing(open_vectors(f"sqlite:///{path}", embedder())) as index:
+        index.apply(NS, upsert=[Document(f"{n}", f"bike {n}") for n in range(3)])
+        index.apply(NS, delete=["1"])
+        index.clear(NS)
+        assert rows(path) == 0

@@ -236,7 +236,7 @@ class NamespaceItems:
         now = self._clock()
         known = {name: StoredItem.from_bytes(data) for name, data in values.items() if name not in _BESIDE}
         gone = [name for name, item in known.items() if item is not None and not item.is_there(now)]
-        left = [item for name, item in known.items() if item is not None and name not in gone]
+        left = [item for item in known.values() if item is not None and item.is_there(now)]
         count = len(known) - len(gone)
         after = Totals(tidied=count).with_(_ends(left), count=count, stamp=self._new_id()) if left else Totals(count)
         old = {item.seq for item in items[: len(items) - len(items) // 4]}
