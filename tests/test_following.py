@@ -280,10 +280,10 @@ def test_however_much_comes_at_once_an_index_is_told_a_part_at_a_time(
 def test_many_that_come_one_by_one_are_told_together() -> None:
     index = Measured(":memory:")
     memory = LongTermMemory(MemoryStore(), index, user="ada")
-    for n in range(40):
+    for n in range(240):
         memory.add([Message(role="user", content=f"bike {n} {m}") for m in range(3)])
-    assert len(memory.search("bike", 200)) == 120
-    assert index.most == 120
+    assert len(memory.search("bike", 1000)) == 720
+    assert index.most == 498  # of 166 entries
     index.close()
 
 
