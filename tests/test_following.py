@@ -277,13 +277,22 @@ def test_however_much_comes_at_once_an_index_is_told_a_part_at_a_time(
     index.close()
 
 
+def test_each_entry_is_reported_once_however_much_it_names() -> None:
+    here = records(MemoryStore(), Kept())
+    here.put({f"k{n}": b"bike" for n in range(1200)})
+    put(here, ["k0", "k1", "new"])
+    told: list[int] = []
+    here.follow(told.append)
+    assert told == [1, 1, 4]  # of these, the third names 200
+
+
 def test_many_that_come_one_by_one_are_told_together() -> None:
     index = Measured(":memory:")
     memory = LongTermMemory(MemoryStore(), index, user="ada")
-    for n in range(40):
+    for n in range(240):
         memory.add([Message(role="user", content=f"bike {n} {m}") for m in range(3)])
-    assert len(memory.search("bike", 200)) == 120
-    assert index.most == 120
+    assert len(memory.search("bike", 1000)) == 720
+    assert index.most == 498  # of 166 entries
     index.close()
 
 

@@ -108,12 +108,10 @@ def tidy(store: Store, namespace: Namespace, *, new_id: Callable[[], str], ttl: 
         items = [item for page in pages(store, namespace) for item in page]
         named = keys_of(items)
         live = set(named) - _gone(store, namespace, named)
-        old = items[: len(items) - len(items) // 4]
-        remove = stale(old, live)
-        seq = _read(before).seq
+        remove = stale(items[: len(items) - len(items) // 4], live)
         for n in range(0, max(len(remove), 1), _PART):
             part = remove[n : n + _PART]
-            seq = seq if not part else old[-1].seq if part[-1] == remove[-1] else part[-1].seq
+            seq = part[-1].seq if part else _read(before).seq
             after = {TIDIED: mark(seq, len(live), new_id())}
             store.write(namespace, put=after, remove=part, guard=before, ttl=ttl)
             before = after
