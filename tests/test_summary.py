@@ -81,6 +81,12 @@ def test_b3_a_language_without_spaces_overlaps_too() -> None:
     assert all(after[:12] == MARGIN + before[-10:] for before, after in itertools.pairwise(windows))
 
 
+def test_what_is_shown_again_as_a_whole_begins_as_it_did() -> None:
+    first, second = split_windows("\n".join([*"abcdefghi", "x" * 180]), 60, 10)
+    assert first == "\n".join("abcdefghi")
+    assert second == f"{first}\n{'x' * 180}"
+
+
 def test_a_word_that_is_longer_than_a_window_is_cut() -> None:
     windows = list(split_windows("x" * 30, 7, 0))
     assert windows == ["x" * 12, f"{MARGIN}{'x' * 12}", f"{MARGIN}{'x' * 6}"]

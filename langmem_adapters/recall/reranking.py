@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from langmem_adapters.completion import Completer, is_refusal
+from langmem_adapters.completion import Completer
 from langmem_adapters.errors import ModelError
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Recalled
@@ -63,7 +63,7 @@ class Reranker:
         return [n - 1 for n in dict.fromkeys(numbers) if 1 <= n <= len(found)]
 
     def _numbers(self, answer: str) -> list[int]:
-        if is_refusal(answer) or not _ANSWER.fullmatch(answer):
+        if not _ANSWER.fullmatch(answer):
             self._completer.stats["unparsed"] += 1
             raise ModelError("the model's answer is not a list of numbers")
         return [int(number) for number in _NUMBER.findall(answer)]
