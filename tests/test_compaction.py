@@ -399,6 +399,33 @@ def test_b3_a_long_backlog_is_read_once_however_many_passes_it_takes(kind: str) 
     assert len([text for text in counted if text.startswith("m")]) < 2.5 * 3001
     told, window = shown(brain)
     assert sorted({*told, *window}) == list(range(3001))
+    counts = [message_tokens(message(n, words=40)) for n in window]
+    assert 1000 - counts[0] < sum(counts) <= 1000  # half of the budget stays, as where there is no backlog
+
+
+def test_a_summary_that_another_makes_between_two_passes_is_gone_on_with_by_the_next_turn() -> None:
+    class Overtaking(MemoryStore):
+        """Another process summarises more, just before it is looked what the first pass has left."""
+
+        others: list[BrainMemory]
+
+        def scan(self, namespace: Namespace, **bounds: Any) -> Page:
+            if bounds.get("limit") == 0 and self.others and SUMMARY in self.get(namespace):
+                self.others.pop().summarize(keep=500)
+            return super().scan(namespace, **bounds)
+
+    store, model = Overtaking(), Accountant()
+    store.others = []
+    memory(store).add_messages([message(n, words=40) for n in range(1500)])
+    store.others.append(memory(store, "behind", model))
+    brain = memory(store, "behind", model, summarize_at=2000, memory_k=2000)
+    brain.add_messages([message(1500, words=40)])
+    assert not store.others
+    told, window = shown(brain)
+    assert sorted(told + window) == list(range(1501))  # and none is told of twice
+    brain.add_messages([message(1501, words=40)])
+    told, window = shown(brain)
+    assert (sorted(told + window), len(window) < 50) == (list(range(1502)), True)
 
 
 def test_what_is_deleted_between_two_passes_is_in_no_summary(any_store: Store) -> None:

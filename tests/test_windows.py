@@ -173,6 +173,17 @@ def test_a_log_that_ends_before_the_window_is_full_is_read_once() -> None:
     assert store.scans == [1]
 
 
+@pytest.mark.parametrize(("behind", "k", "scans"), [(100, 300, [256, 44]), (0, 1, [1]), (1, 1, [1, 64])])
+def test_no_more_is_read_once_the_question_is_found(behind: int, k: int, scans: list[int]) -> None:
+    store = Counted()
+    said = ["assistant"] * 400 + ["user"] + ["assistant"] * behind
+    brain = BrainMemory(store, "s", memory_k=k)
+    brain.add_messages([Message(role=role, content=f"{n} " + "word " * 8) for n, role in enumerate(said)])
+    store.scans.clear()
+    brain.context(max_tokens=100_000)
+    assert store.scans == scans
+
+
 def test_a_window_costs_no_more_for_each_of_many_tools(tmp_path: Path) -> None:
     def calls(count: int) -> int:
         """How many calls it takes to read the window of a question that led to so many."""
