@@ -144,8 +144,8 @@ def test_the_next_one_goes_on_after_one_who_died(
 def test_an_index_lists_once_what_was_left_and_is_there_again(
     kind: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"sqlite:///{path}"
-    with closing(open_index(url) if kind == "words" else open_vectors(url, embedder())) as index:
+    words = kind == "words"
+    with closing(LexicalIndex(path) if words else open_vectors(f"sqlite:///{path}", embedder())) as index:
         fill = of_index(index).fill
         fill(NS, MANY)
         monkeypatch.setattr(pauses, "sleep", die)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -176,7 +176,7 @@ def _class(data: Mapping[str, Any], of: type[R]) -> type[R]:
     """
     known = [of]
     for each in known:
-        known += each.__subclasses__()
+        known += cast("list[type[R]]", each.__subclasses__())
     return next((each for each in known if [each.__module__, each.__name__] == data.get("class")), of)
 
 
