@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import math
 import traceback
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_adapters.codec import decode, encode
+from langmem_adapters.codec import decode, encode, is_newer, is_sealed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.model import (
     Experience,
@@ -169,7 +170,10 @@ def test_what_is_no_message_at_all_is_passed_over_with_a_warning(data: bytes, ca
 def test_no_damage_escapes_as_another_error(message: Message, data: st.DataObject) -> None:
     whole = message.to_bytes()
     at = data.draw(st.integers(0, len(whole) - 1))
-    salvage(whole[:at] + data.draw(st.binary(max_size=2)) + whole[at + 1 :], "row 1")
+    damaged = whole[:at] + data.draw(st.binary(max_size=2)) + whole[at + 1 :]
+    looks_whole = is_sealed(damaged) or is_newer(damaged)  # which nobody can tell from what is encrypted, or newer
+    with suppress(SerializationError) if looks_whole else nullcontext():
+        salvage(damaged, "row 1")
 
 
 def test_the_text_of_content_blocks_is_their_readable_part() -> None:
