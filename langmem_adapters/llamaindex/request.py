@@ -59,6 +59,8 @@ def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any
 
 def _without_usage(message: ChatMessage) -> ChatMessage:
     """A message without the tokens that it took, which Anthropic's streams tell in it: a hit took none."""
+    if "usage" not in message.additional_kwargs:  # a copy of each message would take half as long again as its key
+        return message
     kwargs = {name: value for name, value in message.additional_kwargs.items() if name != "usage"}
     return message.model_copy(update={"additional_kwargs": kwargs})
 
