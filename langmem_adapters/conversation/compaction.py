@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 from langmem_adapters.conversation.session import Conversation, Unsummarized
 from langmem_adapters.conversation.summary import WINDOW_TOKENS, Summarizer
@@ -20,13 +19,6 @@ __all__ = ["Compaction"]
 _log = logging.getLogger("langmem_adapters")
 _WINDOWS_A_PASS = 8
 _SMALLEST = 8  # the part of the budget that a summary has to free, so that not every turn makes one
-
-
-class _Backlog(NamedTuple):
-    """What no summary stands for yet, and how many tokens each message of it has."""
-
-    uncovered: Unsummarized
-    sizes: list[int]
 
 
 class Compaction:
@@ -64,12 +56,11 @@ class Compaction:
         A failure changes nothing: it is logged and counted, and what the turn was about is not to suffer from it.
         """
         try:
-            uncovered = yield from self._conversation.uncovered()
-            backlog: _Backlog | None = _Backlog(
-                uncovered, [message_tokens(message, self._counter) for _, message in uncovered.readable]
-            )
-            while backlog is not None:
-                backlog = yield from self._pass(summarizer, backlog)
+            backlog = yield from self._conversation.uncovered()
+            tokens = {item.seq: message_tokens(message, self._counter) for item, message in backlog.readable}
+            left: Unsummarized | None = backlog
+            while left is not None:
+                left = yield from self._pass(summarizer, left, tokens)
         except ConfigurationError:
             raise
         except LangmemError as failure:
@@ -90,10 +81,15 @@ class Compaction:
         stored = yield from self._conversation.get_summary()
         return stored.text if stored else ""
 
-    def _pass(self, summarizer: Summarizer, backlog: _Backlog) -> Flow[_Backlog | None]:
-        """Summarise what is due, or a part of it; gives what is left, where that may be due."""
-        uncovered, sizes = backlog
+    def _pass(
+        self, summarizer: Summarizer, uncovered: Unsummarized, tokens: Mapping[int, int]
+    ) -> Flow[Unsummarized | None]:
+        """Summarise what is due, or a part of it; gives what is left, where that may be due.
+
+        ``tokens`` are those of each message, by the place of its entry in the log.
+        """
         messages = [message for _, message in uncovered.readable]
+        sizes = [tokens[item.seq] for item, _ in uncovered.readable]
         least = self._surplus(sizes)
         if not least:
             return None
@@ -108,9 +104,7 @@ class Compaction:
         summary = yield from self._compact(summarizer, uncovered, places)
         if summary is None or most >= least:
             return None
-        left = yield from self._conversation.uncovered_of(uncovered, places)
-        gone = set(places)
-        return left and _Backlog(left, [size for n, size in enumerate(sizes) if n not in gone])
+        return (yield from self._conversation.uncovered_of(uncovered, places))
 
     def _surplus(self, sizes: Sequence[int]) -> int:
         """How many of the oldest messages have to leave, if they can: the latest never does, see :func:`leaving`."""
