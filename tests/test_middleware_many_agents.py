@@ -141,14 +141,18 @@ def test_a_question_that_an_agent_hands_on_in_other_words_is_shown_and_kept() ->
     assert sorted(said(ours)) == sorted(thread)
 
 
-def test_in_a_long_session_too_all_is_kept_once(any_store: Store) -> None:
-    ours = BrainMemoryMiddleware(store=any_store, memory_k=7)
+def each_is_shown_its_question_and_all_is_kept_once(ours: BrainMemoryMiddleware, turns: int) -> None:
     graph, writer = with_tasks(ours, InMemorySaver())
-    for n in range(6):
+    for n in range(turns):
         thread = texts(ask(graph, f"q{n}")["messages"])
         assert f"q{n}" in texts(writer.seen[-1])
         memory: Any = ours.brain("s", user="ada").long_term
         assert sorted([*said(ours), *(one.message.text for one in memory.all())]) == sorted(thread)
+
+
+def test_in_a_long_session_too_all_is_kept_once(any_store: Store) -> None:
+    ours = BrainMemoryMiddleware(store=any_store, memory_k=7)
+    each_is_shown_its_question_and_all_is_kept_once(ours, 6)
 
 
 def redacted(message: BaseMessage) -> BaseMessage:
@@ -286,9 +290,4 @@ def test_a_question_is_kept_wherever_a_summary_ends(summarize_at: int) -> None:
     ours = BrainMemoryMiddleware(
         store=MemoryStore(), model=lambda _: "in short", summarize_at=summarize_at, summarize_in="inline"
     )
-    graph, writer = with_tasks(ours, InMemorySaver())
-    for n in range(4):
-        thread = texts(ask(graph, f"q{n}")["messages"])
-        assert f"q{n}" in texts(writer.seen[-1])
-        memory: Any = ours.brain("s", user="ada").long_term
-        assert sorted([*said(ours), *(one.message.text for one in memory.all())]) == sorted(thread)
+    each_is_shown_its_question_and_all_is_kept_once(ours, 4)
