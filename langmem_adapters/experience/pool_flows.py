@@ -133,15 +133,13 @@ class PoolFlows:
         if not self.reads:
             return None
         data = yield from step(self._shelf.get, key_of(None, key))
-        experience = None
-        if data is not None:
-            try:
-                experience = self._read(data)
-            except SerializationError as error:
-                self._unreadable(error)
-            else:
-                if experience is None:
-                    yield from step(self._shelf.discard, key, data)
+        try:
+            experience = None if data is None else self._read(data)
+        except SerializationError as error:
+            self._unreadable(error)
+            data = experience = None
+        if data is not None and experience is None:
+            yield from step(self._shelf.discard, key, data)
         if experience is not None:
             self._own.counts["misses"] -= again
             self.hit(experience)

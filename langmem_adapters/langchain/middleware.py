@@ -262,14 +262,14 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         start, missed = yield from self._attempt(begun(brain, thread, state, context, self._words), (None, []))
         if start is None:
             return None
+        last_known = thread[start - 1].id if start else ""
         found = {
-            RECORDED: thread[start - 1].id if start else "",
+            RECORDED: last_known,
             SUMMARY_KEY: context.summary.text if context.summary else "",
             BEGAN: state.get(BEGAN, messages[-1].id if messages else ""),
-            OLDER: state.get(OLDER, ""),
+            OLDER: state.get(OLDER, "") if messages or context.summary else last_known,
             THREAD: mark,
         }
-        found[OLDER] = found[OLDER] if messages or context.summary else found[RECORDED]
         changed = {name: value for name, value in found.items() if state.get(name) != value}
         return changed | ({SAID: missed} if missed else {}) or None
 
