@@ -145,10 +145,11 @@ def test_a_request_is_parted_as_itself_and_the_same_in_a_fence(text: str) -> Non
         "the code: ",
         "[[{{",
         "'",
+        f"x = f(a,{' ' * 7_900}b) + 1",
     ],
 )
 def test_no_text_takes_long_to_be_parted(piece: str) -> None:
     text = (piece * 8_000)[:7_990]
     start = time.process_time()
     parted(text, f"{text[:-3]}zz ")
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < 0.3

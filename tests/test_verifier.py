@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -1155,6 +1156,15 @@ def test_the_trees_ask_for_features_that_exist() -> None:
     assert len(figures) == len(NAMES)
     for trees in (TREES, QUESTION_TREES):
         assert {int(token.split("<")[0]) for token in trees.split() if "<" in token} <= set(range(len(NAMES)))
+
+
+def test_texts_that_have_no_word_in_common_are_soon_told_apart() -> None:
+    letters = ("".join(three) for three in permutations("bcdfghjklm", 3))
+    words = [*letters][: 2 * (LONGEST // 4)]
+    half = len(words) // 2
+    start = time.process_time()
+    assert not VERIFIER(" ".join(words[:half]), " ".join(words[half:]), cosine=0.9).accepted
+    assert time.process_time() - start < 0.25
 
 
 # --- tuning -------------------------------------------------------------------------------------------------

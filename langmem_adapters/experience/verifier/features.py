@@ -29,6 +29,7 @@ _listed = str.split
 MISSPELT = 0.9
 """How surely a word stands for one that differs as slips of the pen do."""
 _SAME_STEM, _COMPOUND, _SAME_BEGINNING, _LONGER = 0.95, 0.94, 0.85, 0.6
+_MANY = 24  # words that one has alone, and as many of the other: such texts are not the same, whichever are alike
 FORMS_OF_ONE = frozenset((_SAME_STEM, _SAME_BEGINNING, _LONGER))
 """How surely a word stands for one that may be a form of it."""
 
@@ -42,7 +43,7 @@ class Alignment(NamedTuple):
 
 
 def align(left: Sequence[Word], right: Sequence[Word]) -> Alignment:
-    """Put equal words side by side first, then forms, synonyms and misspellings of each other."""
+    """Put equal words side by side first, then, of few, forms, synonyms and misspellings of each other."""
     places: dict[str, list[int]] = {}
     for place, word in enumerate(right):
         places.setdefault(word.stem, []).append(place)
@@ -57,7 +58,8 @@ def align(left: Sequence[Word], right: Sequence[Word]) -> Alignment:
         else:
             rest.append(place)
     free = [place for place in range(len(right)) if place not in used]
-    rest = _align_alike(left, right, rest, free, pairs)
+    if len(rest) * len(free) <= _MANY**2:
+        rest = _align_alike(left, right, rest, free, pairs)
     _align_compounds(left, right, rest, free, pairs)
     _align_compounds(right, left, free, rest, pairs, turned=True)
     return Alignment(sorted(pairs), rest, free)
@@ -82,14 +84,19 @@ def _align_compounds(
     pairs: list[tuple[int, int, float]], *, turned: bool = False,
 ) -> None:  # fmt: skip
     """Put "facebook" beside "face book", and the other way round."""
+    free = set(others)
+    joined: dict[str, list[int]] = {}
+    for n in others:
+        if n + 1 in free:
+            joined.setdefault(other[n].text + other[n + 1].text, []).append(n)
     for place in list(ones):
-        for n in list(others):
-            if n + 1 in others and other[n].text + other[n + 1].text == one[place].text:
+        for n in joined.get(one[place].text, ()):
+            if n in free and n + 1 in free:
+                free -= {n, n + 1}
                 ones.remove(place)
-                others.remove(n)
-                others.remove(n + 1)
                 pairs.append((n, place, _COMPOUND) if turned else (place, n, _COMPOUND))
                 break
+    others[:] = [n for n in others if n in free]
 
 
 def _stands_for(one: Word, other: Word) -> float:
@@ -104,7 +111,7 @@ def likeness(word: str, another: str) -> float:  # noqa: PLR0911 - a ladder
     one, other = stem_of(word), stem_of(another)
     if one == other:
         return 1.0
-    if (one, other) in OPPOSITES or (one, other) in CONFUSED:
+    if other in OPPOSITES.get(one, ()) or (one, other) in CONFUSED:
         return 0.0
     if synonymous(word, another):
         return 0.8

@@ -6,7 +6,7 @@ A guard looks at two readings and at how their words stand side by side, and say
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
 
@@ -55,7 +55,6 @@ _COMPOUND = frozenset(("life", "world"))
 _BEHIND_ARTICLES = frozenset(("mean", "used"))
 _DERIVING = ("er", "or", "ee", "est", "ist", "ism", "ian", "ity")
 _PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "re")
-_FULL_OR_LESS = ("ful", "less")
 _WHETHER_OR_NOT = re.compile(r"\bor not\b|\bwhy not\b|\bnot only\b|\bif not\b")
 
 
@@ -68,12 +67,13 @@ def negation(left: Reading, right: Reading, _: Alignment) -> str:
 def opposites(left: Reading, right: Reading, _: Alignment) -> str:
     """A word must not stand in the place of its contrary: "increase" and "decrease", "export" and "import"."""
     lefts, rights = _stems(left), _stems(right)
-    others = sorted(rights.keys() - lefts.keys())
+    others = {word: stem for stem, word in rights.items() if stem not in lefts}
+    alone = {*others.values()}
     for one in sorted(lefts.keys() - rights.keys()):
-        word = lefts[one]
-        for other in others:
-            if (one, other) in OPPOSITES or _affixed(word, rights[other]):
-                return differ("opposites", {word}, {rights[other]})
+        contraries = alone & OPPOSITES.get(one, set())
+        contraries.update(others[word] for word in _affixed(lefts[one]) if word in others)
+        if contraries:
+            return differ("opposites", {lefts[one]}, {rights[min(contraries)]})
     return ""
 
 
@@ -303,15 +303,15 @@ def _stems(reading: Reading) -> dict[str, str]:
     return dict(zip(reading.stems, reading.words, strict=True))
 
 
-def _affixed(one: str, other: str) -> bool:
-    if one[-3:] != other[-3:] and not (one.endswith(_FULL_OR_LESS) and other.endswith(_FULL_OR_LESS)):
-        return False
-    shorter, longer = sorted((one, other), key=len)
-    if len(shorter) < 4:  # noqa: PLR2004
-        return False
-    if longer.endswith(shorter) and longer.removesuffix(shorter) in _PREFIXES:
-        return True
-    return {shorter.removesuffix("ful"), longer.removesuffix("less")} == {shorter[:-3]} and shorter.endswith("ful")
+def _affixed(word: str) -> Iterator[str]:
+    """What may say the contrary of a word by how it begins or ends: "unhappy" of "happy", "useless" of "useful"."""
+    for prefix in _PREFIXES:
+        for other in (prefix + word, word.removeprefix(prefix)):
+            if min(len(word), len(other)) >= 4:  # noqa: PLR2004
+                yield other
+    for end, other in (("ful", "less"), ("less", "ful")):
+        if word.endswith(end):
+            yield word.removesuffix(end) + other
 
 
 def _missing(wanted: frozenset[str], there: Reading) -> set[str]:

@@ -29,7 +29,7 @@ _NO_CODE = re.compile(r"^\*{1,2}\w+\*{1,2}$|^<3$|^w/$|^https?://")  # an address
 _OPERATOR = re.compile(r"[=<>!+*/%&|^-]?=|[<>|^*%@]|<<|>>|\*\*|//|&&|\|\||->|=>|\.{1,2}|--")
 _SIGNS_OF_SUMS = frozenset("+-/")
 _NO_FORMULA = re.compile(r"[+*/<>=-]\s*[+*/<>=-]|[\"'\[]")
-_SIGN = re.compile(r"\s*([+*/<>=-])\s*")
+_SIGN = re.compile(r"(?:(?<!\s)\s+|)([+*/<>=-])\s*")  # blanks are looked at from their first one alone
 _LOGICAL = frozenset(("and", "if", "not", "or", "return", "while"))
 _INTRODUCED = re.compile(
     r"\b(?:this|these|following|given|below|the)\b[^:]{0,80}\b(?:class|code|command|config|css|csv|diff|equation|error|expression|"

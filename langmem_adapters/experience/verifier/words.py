@@ -287,10 +287,19 @@ def _graded(word: str) -> set[str]:
     return {stem_of(form) for form in (word, *(one + end for one in (base, doubled) for end in ("er", "est")))}
 
 
-OPPOSITES: frozenset[tuple[str, str]] = frozenset(
-    pair
-    for _group in _listed(
-        """increase gain raise grow rise boost improve/decrease reduce lose lower lessen shrink fall drop cut worsen |
+def _counterparts(listed: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for group in listed.split("|"):
+        some, others = (words.split() for words in group.split("/"))
+        for pair in product(some, others):
+            for one, other in product(*map(_graded, pair)):
+                found.setdefault(one, set()).add(other)
+                found.setdefault(other, set()).add(one)
+    return found
+
+
+OPPOSITES = _counterparts(
+    """increase gain raise grow rise boost improve/decrease reduce lose lower lessen shrink fall drop cut worsen |
     boy guy man male boyfriend husband father dad grandfather son brother nephew uncle king he him/girl lady woman
     female girlfriend wife mother mom grandmother daughter sister niece aunt queen she her |
     advantage pro benefit/disadvantage con drawback harm | good best better top/bad worst worse evil |
@@ -332,13 +341,6 @@ OPPOSITES: frozenset[tuple[str, str]] = frozenset(
     current present existing/previous former past | inner/outer | upper/lower |
     immigrant/emigrant | immigrate/emigrate | landlord/tenant | plaintiff/defendant |
     lender/borrower | exporter/importer | yes yeah yep/no nope
-""",
-        "|",
-    )
-    if "/" in _group
-    for _one in _group.split("/")[0].split()
-    for _other in _group.split("/")[1].split()
-    for pair in product(_graded(_one), _graded(_other))
-    for pair in (pair, pair[::-1])
+"""
 )
-"""Pairs of stems of which one is the contrary or the counterpart of the other."""
+"""The contraries and counterparts of a word, all by their stems."""
