@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.model import Metric
 
@@ -35,6 +36,17 @@ class Saved(NamedTuple):
     def told(self) -> dict[str, float]:
         """The figures as ``stats()`` has them: saved_seconds, saved_tokens, saved_money."""
         return {f"saved_{name}": value for name, value in self._asdict().items()}
+
+    def add_to(self, counts: Counts) -> None:
+        """Count this, by the names of :meth:`told`."""
+        counts.add("saved_seconds", self.seconds)
+        counts.add("saved_tokens", self.tokens)
+        counts.add("saved_money", self.money)
+
+    @classmethod
+    def of(cls, counts: Counts) -> Saved:
+        """The sum of what was counted."""
+        return cls() + cls(counts["saved_seconds"], counts["saved_tokens"], counts["saved_money"])
 
     def __sub__(self, other: Saved) -> Saved:
         return self + Saved(-other.seconds, -other.tokens, -other.money)

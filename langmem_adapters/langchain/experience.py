@@ -11,6 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import Generation
 from langchain_core.runnables.configurable import DynamicRunnable
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import MissingDependency
@@ -140,7 +141,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
             "clock": clock,
             "new_id": new_id,
         }
-        self._bypassed = 0
+        self._counts = Counts()
         self._lock = ForkSafeLock()
         self._answers: LRU[tuple[Scope, str | None], Answers] = LRU(_SCOPES)
         self._gone: dict[str, Any] = {}  # what was counted by those that are not kept any more
@@ -190,7 +191,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         counts: dict[str, Any] = self._made(Scope(), None).stats()
         for figures in seen:
             counts = _together(counts, figures)
-        return {**counts, "bypassed": self._bypassed}
+        return {**counts, "bypassed": self._counts["bypassed"]}
 
     def saved(self) -> Saved:
         """What the hits of all users have saved: seconds, tokens, and money by the ``prices``."""
@@ -217,7 +218,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
             return CachedChatModel(model, self._of(scope, model.output_version))
 
         model = replaced_models(_chosen(request.model), replace)
-        self._bypassed += not cached
+        self._counts.add("bypassed", not cached)
         return request.override(model=model)
 
     def _found(self, runtime: Runtime[Any]) -> Scope | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, Generation
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.model import Metric
 
 __all__ = ["count_saved", "metric_of"]
@@ -32,9 +32,8 @@ def metric_of(generations: Sequence[Generation]) -> Metric:
     )
 
 
-def count_saved(counts: Counter[str], generations: Sequence[Generation]) -> None:
+def count_saved(counts: Counts, generations: Sequence[Generation]) -> None:
     """Count the tokens that a served answer took when it was made."""
     messages = [generation.message for generation in generations if isinstance(generation, ChatGeneration)]
     used = [message.response_metadata.get("cache_usage") or {} for message in messages]
-    saved = sum(usage.get("total_tokens") or 0 for usage in used)
-    counts["saved_tokens"] += saved  # known before, as another thread may add its own meanwhile
+    counts.add("saved_tokens", sum(usage.get("total_tokens") or 0 for usage in used))
