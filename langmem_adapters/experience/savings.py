@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -76,5 +77,11 @@ def check(prices: Prices) -> None:
     if not isinstance(prices, Mapping):
         raise ConfigurationError("prices are a table by the names of models")
     for model, pair in prices.items():
-        if not (isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(x, int | float) for x in pair)):  # noqa: PLR2004
-            raise ConfigurationError(f"the prices of {model!r} are two numbers, for tokens in and out, per million")
+        if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(_is_price, pair))):  # noqa: PLR2004
+            raise ConfigurationError(
+                f"the prices of {model!r} are two numbers, none below 0, for tokens in and out, per million"
+            )
+
+
+def _is_price(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
