@@ -258,10 +258,13 @@ def _taken(value: Any) -> Iterator[Metric]:
     while inside:
         one = inside.pop()
         if isinstance(one, AIMessage):
-            used, told = one.usage_metadata, one.response_metadata
-            if used:
+            used: Any = one.usage_metadata
+            if used and used.get("total_cost") != 0:  # which a cache of LangChain says of a hit, and may say no more
+                told = one.response_metadata
                 name = told.get("model_name") or told.get("model") or ""
-                yield Metric(model=str(name), input_tokens=used["input_tokens"], output_tokens=used["output_tokens"])
+                tokens_in, tokens_out = (used.get(f"{way}_tokens") for way in ("input", "output"))
+                if isinstance(tokens_in, int) and isinstance(tokens_out, int):
+                    yield Metric(model=str(name), input_tokens=tokens_in, output_tokens=tokens_out)
         elif isinstance(one, Mapping):
             inside += one.values()
         elif isinstance(one, list | tuple | deque):
