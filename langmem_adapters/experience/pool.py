@@ -132,6 +132,11 @@ class ExperiencePool(Shared, PoolFlows):
             if len(self._seen) > _TAGS:
                 del self._seen[next(iter(self._seen))]
 
+    def _counted_with(self, other: ExperiencePool) -> ExperiencePool:
+        """Count from now on together with another pool of this tag."""
+        self._seen, self._seeing, self._own = other._seen, other._seeing, other._own
+        return self
+
     @property
     def store(self) -> Store:
         """Where the experiences are kept."""
