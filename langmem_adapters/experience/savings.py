@@ -79,7 +79,7 @@ def check(prices: Prices) -> None:
     for model, pair in prices.items():
         if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(_is_price, pair))):  # noqa: PLR2004
             raise ConfigurationError(
-                f"the prices of {model!r} are two numbers, none below 0, for tokens in and out, per million"
+                f"the prices of {model!r} are a tuple of two numbers, none below 0, for tokens in and out, per million"
             )
 
 
