@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from typing_extensions import Self, Unpack
 
 from langmem_adapters import validation, views
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.conversation.compaction import Compaction
 from langmem_adapters.conversation.log import readable
 from langmem_adapters.conversation.model_tasks import CONTEXT_TOKENS, ModelTasks
@@ -114,7 +114,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         self.model = model
         self.ttl = ttl
         self.refresh: Refresh = refresh
-        self._stats: Counter[str] = Counter()
+        self._stats = Counts()
         self._flows = Conversation(
             store,
             self.scope,

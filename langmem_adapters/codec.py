@@ -13,6 +13,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import json
+import math
 import re
 import uuid
 from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ __all__ = [
     "decode",
     "encode",
     "is_newer",
+    "is_number",
     "is_sealed",
     "is_tagged",
     "parsed",
@@ -103,6 +105,14 @@ def refuse_undamaged(data: bytes, what: str) -> None:
         )
     if is_newer(data):
         raise SerializationError(f"{what} was written by a newer version of langmem_adapters; upgrade to read it")
+
+
+def is_number(value: object) -> bool:
+    """Whether a stored value can be reckoned with as a time is: neither true nor NaN, nor larger than any float."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+    except OverflowError:
+        return False
 
 
 def is_tagged(data: bytes) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered, is_coroutine
 from langmem_adapters.providers.finish_reasons import field, is_cut, refuses
@@ -65,10 +65,10 @@ class Completer:
         model: Any,
         *,
         counter: TokenCounter = approximate_tokens,
-        stats: Counter[str] | None = None,
+        stats: Counts | None = None,
     ) -> None:
         self._counter = counter
-        self.stats: Counter[str] = Counter() if stats is None else stats
+        self.stats = Counts() if stats is None else stats
         self._call, self._acall = _ways(model)
         # What a plain function returns is its owner's own word, and not a model's.
         self.is_function = not (hasattr(model, "invoke") or hasattr(model, "complete"))
@@ -89,14 +89,14 @@ class Completer:
         except ConfigurationError:
             raise
         except Exception as error:
-            self.stats["calls"] += 1
-            self.stats["failures"] += 1
+            self.stats.add("calls")
+            self.stats.add("failures")
             raise ModelError(f"the model failed: {type(error).__name__}") from error
         answer = _text(response)
-        self.stats["calls"] += 1
+        self.stats.add("calls")
         self._count(response, system + text, answer)
         if not answer or _is_spoiled(response):
-            self.stats["failures"] += 1
+            self.stats.add("failures")
             raise ModelError("the model's answer is empty, filtered or cut off")
         return answer
 
@@ -104,8 +104,8 @@ class Completer:
         usage = getattr(response, "usage_metadata", None) or {}
         tokens_in = usage.get("input_tokens") or self._counter(asked)
         tokens_out = usage.get("output_tokens") or self._counter(answer)
-        self.stats["tokens_in"] += tokens_in  # worked out before, as another thread may add its own meanwhile
-        self.stats["tokens_out"] += tokens_out
+        self.stats.add("tokens_in", tokens_in)
+        self.stats.add("tokens_out", tokens_out)
 
 
 _APART: dict[str, Any] = {"callbacks": []}  # else a chain that streams to its user would stream this too

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from langmem_adapters import validation, views
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import Namespace
@@ -96,7 +96,7 @@ class LongTermMemory(Shared):
         self.similarity_top_k = similarity_top_k
         self._clock = clock
         namespace = longterm_namespace(self.scope)
-        self._counts = counts = Counter({"searches": 0, "degraded": 0, "behind": 0, "refused": 0, "damaged": 0})
+        self._counts = counts = Counts("searches", "degraded", "behind", "refused", "damaged")
         self._reading = reading = Reading(counts, strict=strict)
         self._records = Records(store, namespace, index=index, vectors=vectors, text_of=reading.document, new_id=new_id)
         self._reranker = None if ranker is None else Reranker(ranker, stats=counts, strict=strict)
@@ -261,7 +261,7 @@ class LongTermMemory(Shared):
         validation.check_whole("k", k)
         if k <= 0 or not query.strip():
             return views.Listing([], views.memories, query=query)
-        self._counts["searches"] += 1
+        self._counts.add("searches")
         visible = validation.checked_list(shown, "shown is a list of messages", Message)
         seen = {normal(message.text) for message in visible}
         memories: dict[bytes, Memory] = {}

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
 from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
@@ -28,6 +28,7 @@ from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sealing import BindingCodec, Codec, Redactor
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.settings_file import Config2, own_section, read_document, without_counterpart
+from langmem_adapters.stores import masked_url
 from langmem_adapters.working import TWELVE_HOURS, WorkingMemory
 
 __all__ = ["Settings"]
@@ -45,7 +46,8 @@ class Settings(BaseModel):
 
     What is not given is read from the environment: ``LANGMEM_STORE_URL`` (else ``REDIS_URL``), and for each other
     setting that is a value a variable of its name, such as ``LANGMEM_MEMORY_K``. Raises ConfigurationError, which
-    names the setting that is wrong and quotes no value.
+    names the setting that is wrong and quotes no value. ``repr`` shows no URL, and ``model_dump_json`` has *** for the
+    password of one, which no store takes; ``model_dump``, of which they are made again, has the password itself.
 
     Args:
         url, tenant: The store's URL, see :func:`~langmem_adapters.open_store`; and whose all of it is.
@@ -118,6 +120,10 @@ class Settings(BaseModel):
                 _log.info("%s: %s change nothing here", path, ", ".join(unused))
             return settings
         raise ConfigurationError(f"{path}: {sentence}")
+
+    @field_serializer("url", "vectors_url", when_used="json")
+    def _without_password(self, url: str | None) -> str | None:
+        return masked_url(url)
 
     @field_validator("codec")
     @classmethod

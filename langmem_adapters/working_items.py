@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langmem_adapters import views
-from langmem_adapters.codec import FORMAT, decode, encode, refuse_undamaged
+from langmem_adapters.codec import FORMAT, decode, encode, is_number, refuse_undamaged
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.protocols import Item
 
@@ -43,12 +43,8 @@ def read_item(entry: Item, memory_type: str) -> WorkingItem | None:
         version = fields.pop("v")
         item = WorkingItem(**fields)
         sound = isinstance(item.id, str) and isinstance(item.metadata, dict)
-        if version == FORMAT and sound and _is_number(item.created_at) and _is_number(item.updated_at):
+        if version == FORMAT and sound and is_number(item.created_at) and is_number(item.updated_at):
             return item
     refuse_undamaged(entry.data, "a working memory")
     _log.warning("a working memory of type %s holds a damaged item, which is left out", memory_type)
     return None
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

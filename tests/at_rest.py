@@ -32,6 +32,8 @@ from langmem_adapters.working import WorkingMemory
 from tests.servers import RedisServer
 
 KINDS = ("memory", "sqlite", "redis")
+UNSET = ("length.bin", "data_level0.bin")
+"""Files to which Chroma writes memory that it never set, whatever was there before (chroma-core/chroma#7688)."""
 
 
 def numbers(texts: Sequence[str]) -> list[list[float]]:
@@ -56,9 +58,9 @@ class Backend:
         return [self.index, self.vectors, *self.others]
 
     def bytes(self) -> bytes:
-        # Chroma writes memory that it never set, whatever was there before, to this file (chroma-core/chroma#7688).
-        there = [path for path in sorted(self.folder.rglob("*")) if path.is_file() and path.name != "length.bin"]
-        files = [path.read_bytes() for path in there]
+        files = [
+            path.read_bytes() for path in sorted(self.folder.rglob("*")) if path.is_file() and path.name not in UNSET
+        ]
         return b"\n".join([*files, self.also()])
 
 

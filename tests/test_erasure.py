@@ -7,6 +7,8 @@ import errno
 import logging
 import shutil
 import sqlite3
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ import redis
 from llama_index.core.llms import ChatMessage
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.concurrency import pauses
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.encryption import AESGCMCodec
 from langmem_adapters.erasure import PLACES, adelete_user, delete_user
@@ -259,6 +262,41 @@ def test_a_reader_who_holds_the_log_is_reported_and_the_same_call_goes_on(
     assert not any(adas(name) for name in file.store.namespaces())
     assert delete_user(file.store, file.indexes, user=ADA) == dict.fromkeys(PLACES, 0)
     assert MARK.encode() not in file.bytes()
+
+
+HOLD = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as shm:
+    fcntl.lockf(shm, fcntl.LOCK_EX, 1, 121)  # SQLite's own lock of who moves a log into its file
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SQLite locks otherwise there")
+@pytest.mark.parametrize("act", ["delete_user", "vacuum"])
+def test_who_else_moves_the_log_into_the_file_is_waited_for(
+    file: Backend, act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(file, user=ADA, mark=MARK)
+    shm, paused = file.folder / "langmem.db-shm", []
+    with subprocess.Popen([sys.executable, "-c", HOLD, shm], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+
+        def let_go(seconds: float) -> None:
+            paused.append(seconds)
+            other.communicate()
+
+        monkeypatch.setattr(pauses, "sleep", let_go)
+        if act == "vacuum":
+            file.store.clear(("brain", "", ADA, f"session {MARK}"))
+            file.store.vacuum()  # type: ignore[attr-defined]
+        else:
+            delete_user(file.store, file.indexes, user=ADA)
+    assert paused
+    assert (file.folder / "langmem.db-wal").stat().st_size == 0
+    assert f"title {MARK}".encode() not in file.bytes()
 
 
 # --- failures -----------------------------------------------------------------------------------------------

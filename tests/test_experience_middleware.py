@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import subprocess
 import sys
 import threading
@@ -358,6 +359,30 @@ def test_counts_outlive_the_scopes_that_are_kept(monkeypatch: pytest.MonkeyPatch
             asked(agent, user=user)
     assert (cache.stats()["hits"], cache.stats()["misses"], cache.stats()["stored"]) == (5, 5, 5)
     assert len(cache._answers.values()) == 2
+
+
+def test_what_ends_after_its_scope_has_left_is_counted_scored_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SCOPES", 2)
+    gate, scoring, users = threading.Event(), threading.Event(), itertools.count()
+    inner, scored = Scripted(gate=gate), []
+
+    def score(*_: Any) -> int:
+        scoring.wait(60)
+        scored.append(7)
+        return 7
+
+    cache = memory(scorer=score)
+    agent = create_agent(inner, middleware=[cache])
+
+    def release() -> None:
+        until(lambda: cache.stats()["misses"] == 8)
+        gate.set()
+
+    on_threads(lambda: asked(agent, user=f"user {next(users)}"), release, crowd=8)
+    assert (cache.stats()["hits"], cache.stats()["misses"], cache.stats()["stored"]) == (0, 8, 8)
+    scoring.set()
+    cache.flush()
+    assert (len(scored), cache.stats()["scored"]) == (8, 8)
 
 
 # --- many at once (C8), and outages -------------------------------------------------------------------------

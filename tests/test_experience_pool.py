@@ -6,10 +6,12 @@ import asyncio
 import inspect
 import itertools
 import logging
+import math
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -377,6 +379,10 @@ async def test_a5_the_async_methods_do_the_same(any_store: Store, clock: FakeClo
         ({"user": None}, "user is a text, not None"),
         ({"tenant": 7}, "tenant is a text, not int"),
         ({"prices": [1]}, "prices are a table by the names of models"),
+        *(
+            ({"prices": {"m": (1.0, price)}}, "the prices of 'm' are a tuple of two numbers, none below 0")
+            for price in (math.nan, math.inf, -0.5, True, 10**400, Decimal("0.15"), "0.15")
+        ),
         ({"max_entries": "5"}, "max_entries is a number above 0, or None, not '5'"),
     ],
 )

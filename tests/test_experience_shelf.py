@@ -363,7 +363,7 @@ def test_part7_savings_by_metric_and_prices() -> None:
     pool.credit(found)
     assert pool.saved() == before
     assert (pool.stats()["hits"], pool.stats()["misses"]) == (6, 1)
-    with pytest.raises(ConfigurationError, match="the prices of 'm' are two numbers"):
+    with pytest.raises(ConfigurationError, match="the prices of 'm' are a tuple of two numbers"):
         ExperiencePool(MemoryStore(), prices={"m": 5})  # type: ignore[dict-item]
 
 

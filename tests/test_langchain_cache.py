@@ -179,13 +179,18 @@ def test_c9_a_hit_is_marked_and_costs_nothing(any_store: Store) -> None:
 
 
 @pytest.mark.parametrize("keep", [None, 60.0])
-def test_c9_the_tokens_of_every_generation_of_every_hit_are_saved(keep: float | None) -> None:
-    cache = ExperienceCache(store=MemoryStore(), keep=keep)
-    used = answer(usage_metadata={"input_tokens": 5, "output_tokens": 7, "total_tokens": 12})
-    cache.update("p", "m", [used, used, answer()])
-    for saved in (24, 48, 72):
+def test_c9_the_tokens_of_every_hit_are_saved_once_for_all_choices_of_a_response(keep: float | None) -> None:
+    cache = ExperienceCache(store=MemoryStore(), keep=keep, prices={"gpt": (1_000_000.0, 2_000_000.0)})
+    usage = {"input_tokens": 5, "output_tokens": 7, "total_tokens": 12}  # of the whole response, with each choice
+    of = {"usage_metadata": usage, "response_metadata": {"model_name": "gpt"}}
+    own = answer("c", usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3})
+    cache.update("p", "m", [answer("a", **of), answer("b", **of), answer("d")])
+    cache.update("q", "m", [answer("a", **of), own])
+    for saved in (12, 24, 36):
         assert cache.lookup("p", "m") is not None
-        assert cache.stats()["saved_tokens"] == saved
+        assert (cache.stats()["saved_tokens"], cache.stats()["saved_money"]) == (saved, 19.0 * saved / 12)
+    assert cache.lookup("q", "m") is not None
+    assert (cache.stats()["saved_tokens"], cache.stats()["saved_money"]) == (36 + 15, 57.0 + 19.0 + 5.0)
 
 
 def test_c9_no_hit_of_a_crowd_of_threads_goes_uncounted() -> None:

@@ -21,8 +21,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import ormsgpack
 import pytest
+from langchain_core.caches import InMemoryCache as LangChainCache
 from langchain_core.documents import Document
-from langchain_core.language_models import FakeListChatModel
+from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.cache.memory import InMemoryCache
@@ -673,6 +674,34 @@ def test_hits_have_saved_what_the_messages_in_them_took() -> None:
         assert cache.stats()["saved_tokens"] == 2 * expected[name][0]
     with pytest.raises(ConfigurationError, match="prices"):
         ExperienceNodeCache("memory:", prices=[1])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("told", [None, {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}])
+def test_what_a_cache_of_langchain_has_served_was_not_paid_for_and_breaks_no_run(told: Any) -> None:
+    model_cache = LangChainCache()
+    model = GenericFakeChatModel(messages=iter([AIMessage("In the shed.", usage_metadata=told)]), cache=model_cache)
+    model.invoke("Where is my bike?")
+    cache: ExperienceNodeCache[Any] = ExperienceNodeCache("memory:", tag=f"told {told}", prices={"": (1e6, 1e6)})
+
+    def ask(state: Gathered) -> Gathered:
+        return {"messages": [model.invoke(state["question"])]}
+
+    builder = StateGraph(Gathered)
+    builder.add_node("ask", ask, cache_policy=CachePolicy())
+    builder.add_edge(START, "ask")
+    graph = builder.compile(cache=cache)
+    answers = [graph.invoke({"question": "Where is my bike?"})["messages"][-1] for _ in range(2)]
+    assert [answer.text for answer in answers] == ["In the shed."] * 2
+    assert answers[1].usage_metadata == answers[0].usage_metadata == {**(told or {}), "total_cost": 0}
+    assert (cache.stats()["hits"], cache.stats()["saved_tokens"], cache.stats()["saved_money"]) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("used", [{"input_tokens": 3}, {"input_tokens": None, "output_tokens": 4}])
+def test_usage_that_is_not_whole_counts_as_none(used: Any) -> None:
+    cache: ExperienceNodeCache[Any] = ExperienceNodeCache("memory:", tag=f"used {used}")
+    cache.set({((), "k"): (AIMessage("a").model_copy(update={"usage_metadata": used}), None)})
+    assert [message.text for message in cache.get([((), "k")]).values()] == ["a"]
+    assert (cache.stats()["hits"], cache.stats()["saved_tokens"]) == (1, 0)
 
 
 def test_what_one_hit_has_saved_is_not_lost_where_another_is_counted_in_between() -> None:

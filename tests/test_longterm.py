@@ -31,6 +31,7 @@ from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespa
 from langmem_adapters.model import Hit, Message, Recalled, Scope, ToolCall
 from langmem_adapters.protocols import Document, Store
 from langmem_adapters.recall import vectors as semantic
+from langmem_adapters.records import keyed
 from langmem_adapters.records.journal import TIDIED, tidy
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.memory import MemoryStore
@@ -759,3 +760,23 @@ def test_memories_are_counted_without_being_held() -> None:
     everything, _, listing = traced(memory.all)
     assert count == len(everything) == 3_000
     assert 3 * counting < listing
+
+
+def test_a_search_that_waits_for_its_index_for_long_says_why_and_one_after_flush_has_nothing_to_say(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyed, "_LONG", 1000)
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+    memory.add([user(f"bike {n}") for n in range(2100)])
+    with caplog.at_level(logging.WARNING, "langmem_adapters"):
+        assert texts(memory.search("bike 2000", 1)) == ["bike 2000"]
+        told = [record.getMessage() for record in caplog.records]
+        assert [" ".join(line.split()[:14]) for line in told] == [
+            f"a search waits for the index of 'longterm', which has taken some {taken} records"
+            for taken in ("1,000", "2,000")
+        ]
+        caplog.clear()
+        memory.add([user(f"boat {n}") for n in range(1500)])
+        memory.flush()
+        assert texts(memory.search("boat 7", 1)) == ["boat 7"]
+    assert caplog.records == []

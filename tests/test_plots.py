@@ -244,6 +244,15 @@ def test_savings_since_the_first_look(of: Any, shown: str, total: float) -> None
     assert ax.get_ylabel() == shown.replace(str(total) + " ", "").replace("hits have ", "")
 
 
+def test_figures_of_savings_and_shares_have_no_power_of_ten_and_are_all_only_where_they_are() -> None:
+    first, last = Snapshot(0.0, 0, 0), Snapshot(60.0, 9_999, 1, Saved(money=12_345.67, seconds=120.5))
+    assert title(savings([first, last], "money", currency="EUR")) == "hits have saved 12,345.67 EUR"
+    ax = savings([first, last], "seconds")
+    assert title(ax) == "hits have saved 120.5 seconds"
+    assert ax.yaxis.get_major_formatter()(2_500_000.0) == "2,500,000"
+    assert title(hit_rate([first, last])) == "above 99.9 % of 10,000 requests were answered from the cache"
+
+
 def test_what_cannot_be_drawn_over_time() -> None:
     with pytest.raises(ConfigurationError, match="nothing was asked"):
         hit_rate(looks((0, 1, 1), (60, 1, 1)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from langchain_core.language_models import FakeListChatModel
 from llama_index.core.llms.mock import MockLLM
 
 from langmem_adapters import LongTermMemory, Message, ModelError, open_index
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Memory, Recalled
 from langmem_adapters.prompts import Prompts
@@ -29,8 +29,8 @@ def found(texts: list[str]) -> list[Recalled]:
     return [Recalled(memory, 0.9 - n / 100) for n, memory in enumerate(memories)]
 
 
-def reranker(model: Any, **settings: Any) -> tuple[Reranker, Counter[str]]:
-    stats: Counter[str] = Counter()
+def reranker(model: Any, **settings: Any) -> tuple[Reranker, Counts]:
+    stats = Counts()
     return Reranker(model, stats=stats, **settings), stats
 
 

@@ -372,6 +372,16 @@ def test_a_field_of_ones_own_is_redacted_though_it_has_the_name_of_an_id() -> No
     assert b'"covers"' in item.data
 
 
+@pytest.mark.parametrize("key", ["departed", "deleted"])
+def test_what_has_the_key_of_a_sessions_mark_elsewhere_is_redacted(key: str) -> None:
+    kept = MemoryStore()
+    pool = ExperiencePool(SealedStore(kept, redactor=redact), tag="t", user="ada")
+    pool.create(Experience(req="a question", resp=SECRET), key=key)
+    (data,) = kept.get(("experience", "", "ada", "t"), [key]).values()
+    assert b"a question" in data
+    assert SECRET.encode() not in data
+
+
 def test_a_summary_that_a_redactor_of_digits_sees_ends_at_the_same_message() -> None:
     store = SealedStore(MemoryStore(), redactor=without_digits)
     store.write(NS, put={"summary": Summary(text="at 10 o'clock", covers="m42").to_bytes()})

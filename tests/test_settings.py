@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Callable
@@ -133,6 +134,20 @@ def test_making_settings_and_services_touches_no_file(url: str, tmp_path: Path) 
     settings.experiences("capitals")
     settings.sessions()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_g3_a_password_is_in_no_json_and_a_dump_in_python_makes_the_same_settings() -> None:
+    settings = Settings(url="redis://user:my-secret@127.0.0.1:1/0", vectors_url="redis://:my-secret@127.0.0.1:1/0")
+    for dumped in (settings.model_dump_json(), json.dumps(settings.model_dump(mode="json"))):
+        assert "my-secret" not in dumped
+        read = json.loads(dumped)
+        assert read["url"] == "redis://user:***@127.0.0.1:1/0"
+        assert read["vectors_url"] == "redis://:***@127.0.0.1:1/0"
+        with pytest.raises(ConfigurationError, match="as it is printed and dumped"):
+            assert Settings(**read).store
+    assert Settings(**settings.model_dump()) == settings
+    plain = Settings(url="sqlite:///x.db", tenant="acme")
+    assert Settings.model_validate_json(plain.model_dump_json()) == plain
 
 
 def test_g3_a_password_is_in_no_repr() -> None:

@@ -387,6 +387,8 @@ def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert repr(open_store("sqlite:////tmp/x.db?synchronous=full&timeout=1.5")) == "SQLiteStore('/tmp/x.db')"
     assert isinstance(open_store("memory:"), MemoryStore)
     assert open_store("memory:") is not open_store("memory:")
+    assert isinstance(open_store("memory:team:one"), MemoryStore)
+    assert isinstance(open_store("memory://"), MemoryStore)
     monkeypatch.delenv("LANGMEM_STORE_URL", raising=False)
     monkeypatch.delenv("REDIS_URL", raising=False)
     assert repr(open_store()) == "SQLiteStore('langmem.db')"
@@ -408,6 +410,11 @@ def test_a_files_url_is_its_name_whatever_that_holds(
     ("url", "sentence"),
     [
         ("postgres://x", "'postgres' is none of them"),
+        (
+            "memory:redis://:secret@host:6379/0",
+            "^a store.s URL that begins with .memory:. [^@]*without it$",
+        ),
+        ("memory:SQLite:///x.db", "may be a name, and not the URL of another store"),
         ("sqlite://x.db", "sqlite:///relative.db"),
         ("sqlite:///", "sqlite:///relative.db"),
         ("sqlite:///:memory:", 'use "memory:"'),

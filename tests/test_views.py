@@ -621,7 +621,7 @@ def test_an_experience_shows_request_answer_and_what_it_cost() -> None:
     assert "<mark>France</mark>" in made
     for said in ("Paris", "1 experience", "tag capitals", "insight", "quality 9/10", "to the point", "1,020 tokens"):
         assert said in shown.text
-    for said in ("1.2 s", "cost 0.0125", "small", plain.when(NOON), f"{found[0].score:.2f}"):
+    for said in ("1.25 s", "cost 0.0125", "small", plain.when(NOON), f"{found[0].score:.2f}"):
         assert said in shown.text
     for one in (found[0], found[0].experience, pool.query("What is the capital of France?", query_type="exact")):
         assert "Paris" in read(one).text
@@ -693,6 +693,32 @@ def test_statistics_show_the_hit_rate_and_what_was_saved() -> None:
     assert read(pool.stats()).of_class("lm-zero") == 3
     counts = {"hits": 3, "misses": 1, "stored": 1, "unreadable": 0, "expired": 0, "evicted": 0}
     assert pool.stats() == {**counts, "saved_seconds": 4.5, "saved_tokens": 4_500, "saved_money": 0.006}
+
+
+@pytest.mark.parametrize(
+    ("hits", "misses", "rate"),
+    [
+        (1, 0, "100 %"),
+        (9_999, 1, "above 99.9 %"),
+        (997, 3, "99.7 %"),
+        (1, 1, "50 %"),
+        (3, 997, "0.3 %"),
+        (1, 9_999, "below 0.1 %"),
+        (0, 1, "0 %"),
+    ],
+)
+def test_a_hit_rate_is_all_or_nothing_only_where_it_is(hits: int, misses: int, rate: str) -> None:
+    shown = read(views.Figures({"hits": hits, "misses": misses})).text
+    assert f"hit rate {rate}: {hits:,} of {hits + misses:,} requests" in shown
+
+
+def test_what_was_saved_is_shown_to_the_cent_and_without_powers_of_ten() -> None:
+    saved = {"saved_tokens": 12_345_678, "saved_seconds": 123_456.78, "saved_money": 12_345.67}
+    shown = read(views.Figures({**saved, "hits": 0})).text
+    assert "12,345,678 tokens saved" in shown
+    assert "123,456.78 seconds saved" in shown
+    assert "12,345.67 money saved" in shown
+    assert "0.000012 money saved" in read(views.Figures({"saved_money": 0.000012})).text
 
 
 def test_every_cache_has_a_view_of_its_counts() -> None:

@@ -424,6 +424,8 @@ def test_g4_updates_of_eight_processes_lose_none(
         b'{"v":1,"id":"x","data":"secret","metadata":"m","created_at":1,"updated_at":1}',
         b'{"v":1,"id":"x","data":"secret","metadata":{},"created_at":"1","updated_at":1}',
         b'{"v":1,"id":"x","data":"secret","metadata":{},"created_at":1,"updated_at":true}',
+        b'{"v":1,"id":"x","data":"secret","metadata":{},"created_at":NaN,"updated_at":1}',
+        b'{"v":1,"id":"x","data":"secret","metadata":{},"created_at":1,"updated_at":1%s}' % (b"0" * 400),
         b'{"v":1,"id":"x","data":"secret","metadata":{},"created_at":1}',
         b'{"v":1,"id":"x","data":"secret","metadata":{},"created_at":1,"updated_at":1,"more":1}',
     ],

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.conversation.session import Conversation, Unsummarized
 from langmem_adapters.conversation.summary import WINDOW_TOKENS, Summarizer
 from langmem_adapters.errors import ConfigurationError, LangmemError
@@ -42,7 +42,7 @@ class Compaction:
         summarize_at: int,
         archive: bool,
         counter: TokenCounter,
-        stats: Counter[str],
+        stats: Counts,
     ) -> None:
         self._conversation = conversation
         self._summarize_at = summarize_at
@@ -64,7 +64,7 @@ class Compaction:
         except ConfigurationError:
             raise
         except LangmemError as failure:
-            self._stats["failed_summaries"] += 1
+            self._stats.add("failed_summaries")
             _log.warning("the messages stay as they are, and the next turn tries again: %s", failure)
 
     def now(self, summarizer: Summarizer, keep: int) -> Flow[str]:
@@ -133,7 +133,7 @@ class Compaction:
         gone = [uncovered.readable[n] for n in places]
         summary = yield from summarizer.flow(uncovered.summary.text, [message for _, message in gone])
         stored = yield from self._conversation.summarized(uncovered, gone, summary, archive=self._archive)
-        self._stats["summaries"] += stored
+        self._stats.add("summaries", stored)
         return summary if stored else None
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import Counter
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
 from langmem_adapters.completion import Completer, is_refusal
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.forks import in_child
 from langmem_adapters.conversation.compaction import Compaction
 from langmem_adapters.conversation.session import Conversation
@@ -65,7 +65,7 @@ class ModelTasks:
         max_summary_tokens: int,
         counter: TokenCounter,
         prompts: Prompts,
-        stats: Counter[str],
+        stats: Counts,
     ) -> None:
         if not isinstance(prompts, Prompts):
             raise ConfigurationError(f"prompts are langmem_adapters.prompts.Prompts(…), not {type(prompts).__name__}")
@@ -127,7 +127,7 @@ class ModelTasks:
                 run(self._compaction.when_due(self._summarizer(None, None, keep_language=True)))
                 looking = not self._made(pending, unless_grown=True)
         except BaseException:  # noqa: BLE001 - a cancelled client's too: a log is the only place to tell
-            self._stats["failed_summaries"] += 1
+            self._stats.add("failed_summaries")
             _log.exception("a summary in the background was not made, and the next turn tries again")
         finally:  # whoever flushes waits for this
             self._made(pending)
@@ -179,7 +179,7 @@ class ModelTasks:
         told, both = "whether a text is related stays unknown", f"First text:\n{context}\n\nSecond text:\n{text}"
         answer = yield from _answer(completer, self._prompts.related, both, told)
         verdict = parse_verdict(answer)
-        self._stats["unparsed"] += bool(answer) and verdict is None
+        self._stats.add("unparsed", bool(answer) and verdict is None)
         return default if verdict is None else verdict
 
     def rewrite(self, sentence: str, context: str, model: Any) -> Flow[str]:
@@ -242,6 +242,6 @@ def _answer(completer: Completer, instruction: str, text: str, told: str, *, ask
         return ""
     if asked is None or is_refusal(asked) or not is_refusal(answer):
         return answer
-    completer.stats["failures"] += 1
+    completer.stats.add("failures")
     _log.warning("%s: the model refused", told)
     return ""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.conversation.model_tasks import ModelTasks
 from langmem_adapters.flow import arun, run
 
@@ -18,7 +18,7 @@ class Reflection:
     """
 
     _tasks: ModelTasks
-    _stats: Counter[str]
+    _stats: Counts
 
     def get_title(self, model: Any = None, *, max_words: int = 5) -> str:
         """The session's title; if it has none yet, one that the model gives it. Empty, without a model."""

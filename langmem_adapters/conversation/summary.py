@@ -97,7 +97,7 @@ class Summarizer:
         summary = _between_marks(answer) if marked else answer
         # An apology may have marks all the same; no error's text has any, but a summary may begin with an error.
         if not summary or (is_apology if marked else is_refusal)(summary):
-            self._completer.stats["failures"] += 1
+            self._completer.stats.add("failures")
             flaw = "is a refusal or an error, not a summary" if summary else "has no summary between its marks"
             raise ModelError(f"the model's answer {flaw}")
         return summary

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.experience.policies import Scorer, ask, asks_async
 from langmem_adapters.experience.pool import ExperiencePool
@@ -53,7 +53,7 @@ class BackgroundScoring:
         self._scorer: Any = scorer  # asked by no call that has none
         self._what = what
         self._warn = warn
-        self._counts: Counter[str] = Counter()
+        self._counts = Counts()
         anew_in_child(self)
 
     def begin_anew(self) -> None:
@@ -101,7 +101,7 @@ class BackgroundScoring:
         return False
 
     def _miss(self, why: str) -> None:
-        self._counts["unscored"] += 1
+        self._counts.add("unscored")
         self._warn(f"{self._what} was not scored: {why}")
 
     def _note(self, scoring: Future[None] | asyncio.Task[None]) -> None:
@@ -119,6 +119,6 @@ class BackgroundScoring:
             score = yield from ask(self._scorer, req, response(experience))
             score = score if isinstance(score, Score) else Score(val=score)
             if (yield from pool.score_flow(experience, score, key=key)):
-                self._counts["scored"] += 1
+                self._counts.add("scored")
         except Exception as error:  # noqa: BLE001 - nobody waits for it, so the count and a log are the places to tell
             self._miss(type(error).__name__)

@@ -10,9 +10,10 @@ from itertools import islice
 from typing import Any
 
 from langmem_adapters import views
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.experience.pool_flows import PoolFlows, QueryType, Similar, TagStats
+from langmem_adapters.experience.pool_flows import PoolFlows, QueryType, Similar
 from langmem_adapters.experience.requests import key_of, text_of
 from langmem_adapters.experience.savings import Prices, Saved, check
 from langmem_adapters.experience.shelf.read_cache import ReadCache
@@ -100,7 +101,7 @@ class ExperiencePool(Shared, PoolFlows):
         self._prices = prices or {}
         self._clock = clock
         self._new_id = new_id
-        self._seen: dict[str, TagStats] = {}
+        self._seen: dict[str, Counts] = {}
         self._seeing = ForkSafeLock()
         # Seconds are counted by a clock that nobody sets, unless time is given.
         ticks = time.monotonic if clock is time.time else clock
@@ -127,9 +128,14 @@ class ExperiencePool(Shared, PoolFlows):
         self.tag = tag
         self._shelf = self._shelf_of(self)
         with self._seeing.held():
-            self._own = self._seen.setdefault(tag, TagStats())
+            self._own = self._seen.setdefault(tag, Counts())
             if len(self._seen) > _TAGS:
                 del self._seen[next(iter(self._seen))]
+
+    def _counted_with(self, other: ExperiencePool) -> ExperiencePool:
+        """Count from now on together with another pool of this tag."""
+        self._seen, self._seeing, self._own = other._seen, other._seeing, other._own
+        return self
 
     @property
     def store(self) -> Store:
@@ -279,16 +285,16 @@ class ExperiencePool(Shared, PoolFlows):
         and saved_money, in the unit of the prices. Of no more than 256 tags.
         """
         seen = self._of(tag)
-        counts: dict[str, Any] = {name: seen.counts[name] for name in _COUNTED}
+        counts: dict[str, Any] = {name: seen[name] for name in _COUNTED}
         title = f"Experiences {self.tag if tag is None else tag}".rstrip()
-        return views.Figures(counts | seen.saved.told(), title=title)
+        return views.Figures(counts | Saved.of(seen).told(), title=title)
 
     def saved(self, tag: str | None = None) -> Saved:
         """What the hits of :meth:`stats` have saved: seconds, tokens, money."""
-        return self._of(tag).saved
+        return Saved.of(self._of(tag))
 
-    def _of(self, tag: str | None) -> TagStats:
-        return self._own if tag is None or tag == self.tag else self._seen.get(tag, TagStats())
+    def _of(self, tag: str | None) -> Counts:
+        return self._own if tag is None or tag == self.tag else self._seen.get(tag, Counts())
 
     def __repr__(self) -> str:
         return f"ExperiencePool({self._shelf.store!r}, tag={self.tag!r})"

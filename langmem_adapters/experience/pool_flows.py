@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from langmem_adapters import views
 from langmem_adapters.codec import is_newer, is_sealed, refuse_undamaged
-from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.policies import score_of
 from langmem_adapters.experience.requests import key_of, searched_by
@@ -27,7 +25,7 @@ from langmem_adapters.model import Experience, Metric, Score
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.validation import check_plain
 
-__all__ = ["PoolFlows", "QueryType", "Similar", "TagStats"]
+__all__ = ["PoolFlows", "QueryType", "Similar"]
 
 QueryType = Literal["exact", "semantic"]
 """Whether the very same request is looked for, or those that are like it."""
@@ -51,22 +49,6 @@ class Similar(NamedTuple):
         return views.attempt(self, lambda: views.experiences([self]))
 
 
-@dataclass
-class TagStats:
-    """Counters of one tag."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    saved: Saved = field(default_factory=Saved)
-    _adding: ForkSafeLock = field(default_factory=ForkSafeLock)
-
-    def add(self, saved: Saved, *, hits: int, misses: int) -> None:
-        """Count hits and misses, and what they have saved, of which no other thread's addition is lost."""
-        with self._adding.held():
-            self.counts["hits"] += hits
-            self.counts["misses"] += misses
-            self.saved += saved
-
-
 class PoolFlows:
     """The part of :class:`~langmem_adapters.experience.ExperiencePool` that other services build on."""
 
@@ -77,7 +59,7 @@ class PoolFlows:
     enable_write: bool
     _shelf: Shelf
     _prices: Prices
-    _own: TagStats
+    _own: Counts
     _clock: Callable[[], float]
     _new_id: Callable[[], str]
 
@@ -120,8 +102,8 @@ class PoolFlows:
             gone = yield from step(
                 self._shelf.put, key, kept.to_bytes(), evicted, has_text=has_text or kept.req is not None
             )
-            self._own.counts["evicted"] += gone
-            self._own.counts["stored"] += 1
+            self._own.add("evicted", gone)
+            self._own.add("stored")
         return kept
 
     def lookup_flow(self, key: str, *, again: bool = False) -> Flow[Experience | None]:
@@ -141,10 +123,10 @@ class PoolFlows:
         if data is not None and experience is None:
             yield from step(self._shelf.discard, key, data)
         if experience is not None:
-            self._own.counts["misses"] -= again
+            self._own.add("misses", -again)
             self.hit(experience)
         elif not again:
-            self._own.counts["misses"] += 1
+            self._own.add("misses")
         return experience
 
     def recent(self, key: str) -> Experience | None:
@@ -158,15 +140,20 @@ class PoolFlows:
 
     def hit(self, experience: Experience) -> None:
         """Count a hit."""
-        self._own.add(cost(experience.metric, self._prices), hits=1, misses=0)
+        self._count(cost(experience.metric, self._prices), hits=1)
 
     def withdraw(self, experience: Experience) -> None:
         """Count a hit as a miss after all, as it was not served."""
-        self._own.add(Saved() - cost(experience.metric, self._prices), hits=-1, misses=1)
+        self._count(Saved() - cost(experience.metric, self._prices), hits=-1, misses=1)
 
     def credit(self, experience: Experience) -> None:
         """Count a miss as a hit after all, as this was served."""
-        self._own.add(cost(experience.metric, self._prices), hits=1, misses=-1)
+        self._count(cost(experience.metric, self._prices), hits=1, misses=-1)
+
+    def _count(self, saved: Saved, *, hits: int, misses: int = 0) -> None:
+        self._own.add("hits", hits)
+        self._own.add("misses", misses)
+        saved.add_to(self._own)
 
     def begun(self, key: str) -> Begun:
         """Note that something is made for a key. Where it is asked for anew, what others have begun is outdated."""
@@ -185,7 +172,7 @@ class PoolFlows:
 
     def heal_flow(self, key: str) -> Flow[None]:
         """Remove an entry that its reader cannot read."""
-        self._own.counts["unreadable"] += 1
+        self._own.add("unreadable")
         yield from step(self._shelf.delete, [key])
 
     def score_flow(self, experience: Experience, score: Score, *, key: str) -> Flow[bool]:
@@ -251,12 +238,12 @@ class PoolFlows:
             self._unreadable(damage)
             return None
         if experience.expires_at is not None and experience.expires_at <= self._clock():
-            self._own.counts["expired"] += 1
+            self._own.add("expired")
             return None
         return experience
 
     def _unreadable(self, why: SerializationError) -> None:
-        self._own.counts["unreadable"] += 1
+        self._own.add("unreadable")
         _log.warning("an experience of tag %r is treated as a miss: %s", self.tag, why)
 
     def _each(self) -> Iterator[Experience]:

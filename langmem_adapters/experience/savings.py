@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.model import Metric
 
@@ -36,6 +38,17 @@ class Saved(NamedTuple):
         """The figures as ``stats()`` has them: saved_seconds, saved_tokens, saved_money."""
         return {f"saved_{name}": value for name, value in self._asdict().items()}
 
+    def add_to(self, counts: Counts) -> None:
+        """Count this, by the names of :meth:`told`."""
+        counts.add("saved_seconds", self.seconds)
+        counts.add("saved_tokens", self.tokens)
+        counts.add("saved_money", self.money)
+
+    @classmethod
+    def of(cls, counts: Counts) -> Saved:
+        """The sum of what was counted."""
+        return cls() + cls(counts["saved_seconds"], counts["saved_tokens"], counts["saved_money"])
+
     def __sub__(self, other: Saved) -> Saved:
         return self + Saved(-other.seconds, -other.tokens, -other.money)
 
@@ -64,5 +77,11 @@ def check(prices: Prices) -> None:
     if not isinstance(prices, Mapping):
         raise ConfigurationError("prices are a table by the names of models")
     for model, pair in prices.items():
-        if not (isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(x, int | float) for x in pair)):  # noqa: PLR2004
-            raise ConfigurationError(f"the prices of {model!r} are two numbers, for tokens in and out, per million")
+        if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(_is_price, pair))):  # noqa: PLR2004
+            raise ConfigurationError(
+                f"the prices of {model!r} are a tuple of two numbers, none below 0, for tokens in and out, per million"
+            )
+
+
+def _is_price(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max

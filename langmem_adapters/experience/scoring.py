@@ -63,7 +63,7 @@ class _Asked:
         return answer
 
     def _unusable(self) -> ModelError:
-        self._completer.stats["failures"] += 1
+        self._completer.stats.add("failures")
         return ModelError("the model's answer is not the JSON that it was asked for")
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from langmem_adapters.codec import decode, encode
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.shelf.shelf import Shelf
 from langmem_adapters.experience.verifier.calibration import Scale, scale_flow
@@ -64,7 +64,7 @@ class VerifiedAnswers:
         *,
         verifier: Verifier,
         candidates: int = 5,
-        counts: Counter[str] | None = None,
+        counts: Counts | None = None,
         answers: Namespace | None = None,
     ) -> None:
         if not isinstance(index, SemanticIndex):
@@ -73,7 +73,7 @@ class VerifiedAnswers:
             )
         self.index = index
         self.verifier = verifier
-        self.counts: Counter[str] = Counter() if counts is None else counts
+        self.counts = Counts() if counts is None else counts
         self._store = store
         self._namespace = namespace
         self._candidates = candidates
@@ -92,7 +92,8 @@ class VerifiedAnswers:
             if verdict.accepted:
                 matches.append(Match(key, kept, verdict.score, cosine))
             else:
-                self.counts.update(["rejected", f"rejected_{verdict.guard}"])
+                self.counts.add("rejected")
+                self.counts.add(f"rejected_{verdict.guard}")
         return sorted(matches, key=lambda match: match.score, reverse=True)
 
     def keep_flow(self, partition: str, text: str, key: str) -> Flow[None]:
@@ -160,7 +161,7 @@ class VerifiedAnswers:
             shelf.search("", 1, _read)  # a blank query finds nothing; that the index follows is all
             run(scale_flow(self.index, self.verifier))  # so that no look-up has to wait for it
         except LangmemError as error:
-            self.counts["behind"] += 1
+            self.counts.add("behind")
             _log.info("what was asked is embedded later: %s", type(error).__name__)
 
     def __repr__(self) -> str:

@@ -287,12 +287,6 @@ class Database:
                 _close_all(self._idle, self._pid)
             self._ready = False  # until then the file may be another one, or in memory a new one
 
-    def vacuum(self) -> None:
-        """Give the space of what was removed back to the disk. Others wait meanwhile."""
-        with self.at_once() as connection:
-            connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
     def __repr__(self) -> str:
         return f"Database({self.path!r})"
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from langmem_adapters.concurrency import pauses
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
 
@@ -28,11 +30,13 @@ __all__ = [
     "explained",
     "is_missing",
     "why_not_opened",
+    "write_anew",
 ]
 
 IN_MEMORY = ":memory:"
 """The path of no file, as SQLite has it."""
 
+_PAUSE = 0.01  # seconds between two tries to empty a log
 _DESCRIPTORS = 4  # that SQLite opens at once: the file, its -wal, its -shm, and one to spare
 _DAMAGED = ("malformed", "not a database", "unsupported file format", "too big")  # the latter in SQLite up to 3.31
 _OLDEST = (3, 24)  # else there is no ON CONFLICT DO UPDATE
@@ -180,6 +184,21 @@ def _state(place: Place) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino, found.st_ctime_ns
+
+
+def write_anew(connection: sqlite3.Connection, path: str, seconds: float = 5.0) -> None:
+    """Write a file without what was removed, and empty its log. Raises StoreUnavailable where that is read for so long.
+
+    SQLite itself waits for who reads, but not for another who moves the log into the file at this moment.
+    """
+    connection.execute("VACUUM")
+    until = time.monotonic() + seconds
+    while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+        if time.monotonic() >= until:
+            raise StoreUnavailable(
+                f"{path} was read for {seconds:g} s without a pause, so its -wal could not be emptied"
+            )
+        pauses.sleep(_PAUSE)
 
 
 def explained(text: str) -> str:

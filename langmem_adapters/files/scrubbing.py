@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.files.database import Database
+from langmem_adapters.files.places import write_anew
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 
 __all__ = ["Files", "files_of", "has_vectors", "is_listed", "named_in", "scrub"]
@@ -119,10 +120,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _vacuum(path: Path) -> None:
     with _opened(path) as connection:
-        connection.execute("VACUUM")
-        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    if busy:
-        raise StoreUnavailable(f"{path} was read for {_TIMEOUT:g} s without a pause, so its -wal could not be emptied")
+        write_anew(connection, str(path), _TIMEOUT)
 
 
 def _remove_dropped(folder: Path) -> None:

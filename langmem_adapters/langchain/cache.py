@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ from langchain_core.caches import BaseCache
 from langchain_core.outputs import Generation
 
 from langmem_adapters import views
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience import ExperiencePool, Prices, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring, Unscored
@@ -123,7 +123,7 @@ class ExperienceCache(Shared, Switches, Paraphrases, Removal, BaseCache):
         self._clock, self._timer = clock, timer
         self._new_id = new_id
         self._asked_at: dict[str, float] = {}  # what is being asked, for how long it takes
-        self._counts: Counter[str] = Counter()
+        self._counts = Counts()
         self._warn = WarnOnce()
         self._scorer = scorer
         self._scoring = BackgroundScoring(scorer, "an answer", self._warn)
@@ -209,7 +209,7 @@ class ExperienceCache(Shared, Switches, Paraphrases, Removal, BaseCache):
 
     def _lookup(self, prompt: str, told: str | None) -> Flow[list[Generation] | None]:
         if told is None:
-            self._counts["unkeyed"] += 1
+            self._counts.add("unkeyed")
             return None
         key = request_key(prompt, told)
         try:
@@ -263,7 +263,7 @@ class ExperienceCache(Shared, Switches, Paraphrases, Removal, BaseCache):
 
     def _put(self, prompt: str, told: str, key: str, generations: Sequence[Generation]) -> Flow[Experience | None]:
         if not decision("should_store", lambda: self._should_store(generations)):
-            self._counts["refused"] += 1
+            self._counts.add("refused")
             return None
         try:
             answer = Experience(resp=write_generations(generations), metric=self._metric(key, generations))
@@ -285,5 +285,5 @@ class ExperienceCache(Shared, Switches, Paraphrases, Removal, BaseCache):
     def _degrade(self, error: LangmemError, count: str = "errors") -> None:
         if self._on_error == "raise" or isinstance(error, ConfigurationError):
             raise error
-        self._counts[count] += 1
+        self._counts.add(count)
         self._warn("the model call goes on without its cache", error)

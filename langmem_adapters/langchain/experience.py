@@ -11,10 +11,12 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import Generation
 from langchain_core.runnables.configurable import DynamicRunnable
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import MissingDependency
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
+from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.savings import Saved
 from langmem_adapters.experience.switches import Switches
 from langmem_adapters.indexes import cache_index
@@ -29,6 +31,7 @@ from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import cache_store
 from langmem_adapters.validation import check_count
+from langmem_adapters.warn_once import WarnOnce
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -40,7 +43,7 @@ except ImportError as error:
 
 __all__ = ["ExperienceMiddleware"]
 
-_SCOPES = 256  # the latest, whose calls in the air and counts are kept
+_SCOPES = 256  # the latest, whose calls in the air are kept
 
 
 class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
@@ -140,11 +143,11 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
             "clock": clock,
             "new_id": new_id,
         }
-        self._bypassed = 0
+        self._counts = Counts()
+        self._scoring = BackgroundScoring(scorer, "an answer", WarnOnce())
+        self._pool = self.pool()  # what all have seen of theirs
         self._lock = ForkSafeLock()
         self._answers: LRU[tuple[Scope, str | None], Answers] = LRU(_SCOPES)
-        self._gone: dict[str, Any] = {}  # what was counted by those that are not kept any more
-        self._gone_saved = Saved()
         self._made(Scope(), None)  # so that a wrong setting is told here
 
     def __repr__(self) -> str:
@@ -172,34 +175,22 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
 
     def flush(self) -> None:
         """Wait for the scores that are being made in the background."""
-        for answers in self._latest():
-            answers.flush()
+        self._scoring.flush()
 
     async def aflush(self) -> None:
         """:meth:`flush`, without blocking the event loop; also for those that are made on it."""
-        for answers in self._latest():
-            await answers.aflush()
+        await self._scoring.aflush()
 
     def stats(self) -> dict[str, Any]:
         """Hits, misses, shared, stored, refused, errors, scored, as CachedChatModel has them; runs bypassed.
 
         And what the hits of all users have saved: saved_tokens, saved_seconds, and saved_money by the ``prices``.
         """
-        with no_fork, self._lock.held():
-            seen = [self._gone, *(answers.stats() for answers in self._answers.values())]
-        counts: dict[str, Any] = self._made(Scope(), None).stats()
-        for figures in seen:
-            counts = _together(counts, figures)
-        return {**counts, "bypassed": self._bypassed}
+        return {**self._made(Scope(), None).stats(), "bypassed": self._counts["bypassed"]}
 
     def saved(self) -> Saved:
         """What the hits of all users have saved: seconds, tokens, and money by the ``prices``."""
-        with no_fork, self._lock.held():
-            return sum((answers.pool.saved() for answers in self._answers.values()), self._gone_saved)
-
-    def _latest(self) -> list[Answers]:
-        with no_fork, self._lock.held():
-            return self._answers.values()
+        return self._pool.saved()
 
     # --- whose answers
 
@@ -217,7 +208,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
             return CachedChatModel(model, self._of(scope, model.output_version))
 
         model = replaced_models(_chosen(request.model), replace)
-        self._bypassed += not cached
+        self._counts.add("bypassed", not cached)
         return request.override(model=model)
 
     def _found(self, runtime: Runtime[Any]) -> Scope | None:
@@ -231,15 +222,11 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
 
     def _of(self, scope: Scope, output_version: str | None) -> Answers:
         with no_fork, self._lock.held():
-            answers = self._answers.get((scope, output_version)) or self._made(scope, output_version)
-            for gone in self._answers.keep((scope, output_version), answers):
-                self._gone = _together(self._gone, gone.stats())
-                self._gone_saved += gone.pool.saved()
-            return answers
+            return self._answers.get_or_make((scope, output_version), lambda: self._made(scope, output_version))
 
     def _made(self, scope: Scope, output_version: str | None) -> Answers:
-        pool = self.pool(user=scope.user, tenant=scope.tenant)
-        return Answers(pool, output_version=output_version, **self._rules)
+        pool = self.pool(user=scope.user, tenant=scope.tenant)._counted_with(self._pool)  # noqa: SLF001 - one of its own
+        return Answers(pool, output_version=output_version, counts=self._counts, scoring=self._scoring, **self._rules)
 
 
 def _chosen(model: Any) -> Any:
@@ -249,7 +236,3 @@ def _chosen(model: Any) -> Any:
         return chosen.with_config(model.config) if model.config else chosen
     choose = None if isinstance(model, BaseChatModel) else getattr(type(model), "_model", None)
     return choose(model) if callable(choose) else model
-
-
-def _together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in one | other}

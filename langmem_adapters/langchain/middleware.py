@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -12,6 +11,7 @@ from langchain_core.messages import BaseMessage
 from typing_extensions import NotRequired
 
 from langmem_adapters.brain import BrainMemory
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.conversation.session import Context
@@ -181,7 +181,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             "ttl": ttl,
         }
         self._words = words_in(self._store)
-        self._counts: Counter[str] = Counter()
+        self._counts = Counts()
         self._warn = WarnOnce()
         self._lock = ForkSafeLock()
         self._brains: LRU[Scope, BrainMemory] = LRU(_BRAINS)
@@ -234,10 +234,10 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
 
     def stats(self) -> dict[str, int]:
         """Messages recorded, memories recalled, errors; and for the latest 256 sessions, what models were asked for."""
-        counts = Counter({name: self._counts[name] for name in ("recorded", "recalled", "errors")})
+        counts: dict[str, int] = {name: self._counts[name] for name in ("recorded", "recalled", "errors")}
         for brain in self._latest():
-            counts.update(brain.stats())
-        return dict(counts)
+            counts |= {name: counts.get(name, 0) + number for name, number in brain.stats().items()}
+        return counts
 
     def flush(self) -> None:
         """Wait for summaries that are being made in the background."""
@@ -306,7 +306,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             if len(once) == len(recalled):
                 break
             recalled = once  # there was more room for messages than it seemed
-        self._counts["recalled"] += len(recalled)
+        self._counts.add("recalled", len(recalled))
         messages: list[Any] = [thread.original(message) or from_message(message) for message in shown]
         return request.override(messages=messages, system_message=remembering), said
 
@@ -320,7 +320,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         new = yield from self._attempt(record(self._brain(scope()), thread, state, self._words, self._warn), None)
         if new is None or not thread:
             return None
-        self._counts["recorded"] += new
+        self._counts.add("recorded", new)
         return {RECORDED: thread[-1].id, SAID: []}
 
     def _attempt(self, flow: Flow[T], instead: T) -> Flow[T]:
@@ -329,7 +329,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         except (StoreError, SearchError, SerializationError) as error:
             if self._on_error == "raise":
                 raise
-            self._counts["errors"] += 1
+            self._counts.add("errors")
             self._warn("the agent goes on without its memory", error)
             return instead
 

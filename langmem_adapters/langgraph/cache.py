@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import TypeVar
 
 from langmem_adapters.codec import FORMAT, decode, encode
-from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.functions.equality import lost
 from langmem_adapters.experience.savings import Prices, Saved, check, cost
@@ -102,10 +102,9 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         self._tag = tag
         self._place = ("nodes", tenant, "", tag) if tag else ("nodes", tenant)
         self._prices = prices or {}
-        self._saved, self._saving = Saved(), ForkSafeLock()
         self._on_error = on_error
         self._clock = clock
-        self._counts: Counter[str] = Counter()
+        self._counts = Counts()
         self._warn = WarnOnce()
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
@@ -140,7 +139,8 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
         """
         names = ("hits", "misses", "stored", "unreadable", "refused", "errors")
         counts: dict[str, Any] = {name: self._counts[name] for name in names}
-        return counts | {"saved_tokens": self._saved.tokens, "saved_money": self._saved.money}
+        saved = Saved.of(self._counts)
+        return counts | {"saved_tokens": saved.tokens, "saved_money": saved.money}
 
     def __repr__(self) -> str:
         return f"ExperienceNodeCache({self._store!r})"
@@ -158,12 +158,10 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
                 self._degrade(error)
                 data = None
             entry = None if data is None else self._read(data, namespace)
-            self._counts["misses" if entry is None else "hits"] += 1
+            self._counts.add("misses" if entry is None else "hits")
             if entry is not None:
                 found[namespace, key] = entry[0]
-                saved = sum((cost(metric, self._prices) for metric in _taken(entry[0])), Saved())
-                with self._saving.held():
-                    self._saved += saved
+                sum((cost(metric, self._prices) for metric in _taken(entry[0])), Saved()).add_to(self._counts)
         return found
 
     def _read(self, data: bytes, namespace: Namespace) -> tuple[ValueT] | None:
@@ -179,7 +177,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
                     return (value,)
         except Exception as error:  # noqa: BLE001 - whatever damaged bytes do to a serializer, it is a miss
             _log.debug("an entry of the node cache cannot be read: %s", type(error).__name__)
-        self._counts["unreadable"] += 1
+        self._counts.add("unreadable")
         return None
 
     def _write_all(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
@@ -191,14 +189,14 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
                 entry = self._written(namespace, value, ttl) if ttl is None or ttl > 0 else None
             except SerializationError as error:
                 entry = None
-                self._counts["refused"] += 1
+                self._counts.add("refused")
                 self._warn(f"a node's answer is not cached: {error}")
             try:
                 if entry is None:
                     self._store.clear(place)  # what the node answered before is its answer no more
                 else:
                     self._store.write(place, put={_ENTRY: entry}, ttl=ttl)
-                    self._counts["stored"] += 1
+                    self._counts.add("stored")
             except LangmemError as error:
                 self._degrade(error)
 
@@ -236,7 +234,7 @@ class ExperienceNodeCache(Shared, BaseCache[ValueT]):
     def _degrade(self, error: LangmemError) -> None:
         if self._on_error == "raise":
             raise error
-        self._counts["errors"] += 1
+        self._counts.add("errors")
         self._warn("the graph goes on without its cache", error)
 
 
@@ -260,10 +258,13 @@ def _taken(value: Any) -> Iterator[Metric]:
     while inside:
         one = inside.pop()
         if isinstance(one, AIMessage):
-            used, told = one.usage_metadata, one.response_metadata
-            if used:
+            used: Any = one.usage_metadata
+            if used and used.get("total_cost") != 0:  # which a cache of LangChain says of a hit, and may say no more
+                told = one.response_metadata
                 name = told.get("model_name") or told.get("model") or ""
-                yield Metric(model=str(name), input_tokens=used["input_tokens"], output_tokens=used["output_tokens"])
+                tokens_in, tokens_out = (used.get(f"{way}_tokens") for way in ("input", "output"))
+                if isinstance(tokens_in, int) and isinstance(tokens_out, int):
+                    yield Metric(model=str(name), input_tokens=tokens_in, output_tokens=tokens_out)
         elif isinstance(one, Mapping):
             inside += one.values()
         elif isinstance(one, list | tuple | deque):

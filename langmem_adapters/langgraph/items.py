@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from langmem_adapters.codec import FORMAT, decode, encode, refuse_undamaged
+from langmem_adapters.codec import FORMAT, decode, encode, is_number, refuse_undamaged
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, LangmemError, SerializationError
 from langmem_adapters.expiry import LINGER, NOTICEABLE
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
-from langmem_adapters.langgraph.totals import Totals, is_number
+from langmem_adapters.langgraph.totals import Totals
 from langmem_adapters.language.dates import day_of
 from langmem_adapters.protocols import Index, Item, Store
 from langmem_adapters.records.journal import TIDIED, mark, stale, telling
@@ -55,7 +55,7 @@ class StoredItem:
             if fields.pop("v") == FORMAT and _is_sound(item := cls(**fields)):
                 return item
             damage = "it has another format"
-        except (SerializationError, AttributeError, TypeError, KeyError, OverflowError):
+        except (SerializationError, AttributeError, TypeError, KeyError):
             damage = "it cannot be read"
         refuse_undamaged(data, "an item of the long-term store")
         _log.warning("the long-term store holds a damaged item: %s", damage)

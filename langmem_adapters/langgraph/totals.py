@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from langmem_adapters.codec import decode, encode, refuse_undamaged
+from langmem_adapters.codec import decode, encode, is_number, refuse_undamaged
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.expiry import LINGER
 
-__all__ = ["Totals", "is_number"]
+__all__ = ["Totals"]
 
 _MANY = 2**53  # items, as nobody knows how many there are: it is not empty, and has to be tidied
 _log = logging.getLogger("langmem_adapters")
@@ -43,7 +42,7 @@ class Totals:
             counts, times = (read.count, read.tidied), (read.due, read.last)
             if all(type(count) is int for count in counts) and all(time is None or is_number(time) for time in times):
                 return read
-        except (SerializationError, TypeError, OverflowError):
+        except (SerializationError, TypeError):
             refuse_undamaged(data, "what is known of a namespace of the long-term store")
         _log.warning("what is known of a namespace of the long-term store is damaged; it is counted anew")
         return cls(count=_MANY, due=0.0)
@@ -64,8 +63,3 @@ class Totals:
     def to_bytes(self) -> bytes:
         """The stored form."""
         return encode(asdict(self))
-
-
-def is_number(value: object) -> bool:
-    """Whether a stored value is a time. Raises OverflowError for one that is larger than any."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)

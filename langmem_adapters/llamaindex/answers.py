@@ -90,7 +90,7 @@ class Answers(SingleFlightAnswers):
         kwargs = turn.value.additional_kwargs
         kwargs["cache_key"] = turn.key
         saved = (kwargs["cache_usage"] or {}).get("total_tokens", 0)
-        self._counts["saved_tokens"] += saved  # known before, as another thread may add its own meanwhile
+        self._counts.add("saved_tokens", saved)
         return turn.value
 
     def _pieces(self, served: Response) -> Iterator[Response]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, Literal, TypedDict
@@ -15,6 +14,7 @@ from llama_index.core.utils import get_tokenizer
 from pydantic import Field, PrivateAttr
 from typing_extensions import Self, Unpack
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.flow import is_coroutine
 from langmem_adapters.indexes import index_of, vectors_of
@@ -94,7 +94,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     tokenizer_fn: Callable[[str], Sequence[Any]] | None = Field(default=None, exclude=True)
 
     _memory_of: Callable[[str], LongTermMemory] = PrivateAttr()
-    _counts: Counter[str] = PrivateAttr(default_factory=Counter)
+    _counts: Counts = PrivateAttr(default_factory=Counts)
     _warn: WarnOnce = PrivateAttr(default_factory=WarnOnce)
     _waiting: dict[str, list[Message]] = PrivateAttr(default_factory=dict)
     _made_by: dict[str, Any] | None = PrivateAttr(default=None)
@@ -190,7 +190,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         shown = [to_message(chat) for chat in messages or []]
         question = next((message.text for message in reversed(shown) if message.role == "user"), "")
         memory = self._memory(session_id or "")
-        self._counts["recalls"] += 1
+        self._counts.add("recalls")
         try:
             found = await memory.asearch(question, self.similarity_top_k, shown=shown)
         except LangmemError as error:
@@ -227,7 +227,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     def _degrade(self, error: LangmemError) -> None:
         if self.on_error == "raise":
             raise error
-        self._counts["errors"] += 1
+        self._counts.add("errors")
         self._warn("the conversation goes on without its long-term memory", error)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.plots.drawing import COLOURS, figure, printable, tidy, whole
 from langmem_adapters.replay import Comparison
+from langmem_adapters.views.plain import amount, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,8 +96,8 @@ def _bars(ax: Axes, title: str, values: Sequence[float], names: Sequence[str], c
 
 def _text(title: str, value: float) -> str:
     if title == "recall":
-        return f"{value:.0f} %"
-    return f"{value:.2g}" if title == "seconds" else f"{value:,.0f}"
+        return percent(value / 100)
+    return amount(value) if title == "seconds" else f"{value:,.0f}"
 
 
 def _stack_summaries(ax: Axes, rows: Sequence[dict[str, Any]], colours: Sequence[str]) -> None:

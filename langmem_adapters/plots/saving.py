@@ -13,6 +13,7 @@ from langmem_adapters.experience import Saved
 from langmem_adapters.plots.drawing import BLUE, GREEN, GREY, axes, legend, tidy
 from langmem_adapters.plots.recorder import Recorder, Snapshot
 from langmem_adapters.validation import checked_list
+from langmem_adapters.views.plain import amount, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,8 +49,8 @@ def hit_rate(looks: Recorder | Sequence[Snapshot], *, ax: Axes | None = None) ->
     ax.plot(since, overall, color=BLUE, marker="o", ms=4, label="since the first look")
     ax.set_ylim(0, 103)
     ax.yaxis.set_major_formatter("{x:.0f} %")
-    share = 100 * sum(hits) / sum(asked)
-    tidy(ax, f"{share:.0f} % of {sum(asked):,} requests were answered from the cache", "time", "hit rate")
+    share = percent(sum(hits) / sum(asked))
+    tidy(ax, f"{share} of {sum(asked):,} requests were answered from the cache", "time", "hit rate")
     _dated(ax)
     legend(ax)
     return ax
@@ -75,9 +76,9 @@ def savings(
     ax.fill_between(times, totals, color=GREEN, alpha=0.25, linewidth=0)
     ax.plot(times, totals, color=GREEN, marker="o", ms=4)
     ax.set_ylim(0, max(totals) * 1.08 or 1)
-    ax.yaxis.set_major_formatter("{x:,g}")
+    ax.yaxis.set_major_formatter("{x:,.10g}")
     unit = currency or of if of == "money" else of
-    total = f"{totals[-1]:,}" if of == "tokens" else f"{totals[-1]:,.3g}"
+    total = f"{totals[-1]:,}" if of == "tokens" else amount(totals[-1])
     tidy(ax, f"hits have saved {total} {unit}", "time", f"saved {unit}")
     _dated(ax)
     return ax

@@ -11,6 +11,7 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.verifier.tuning import Tuned
 from langmem_adapters.model import Experience
 from langmem_adapters.plots.drawing import BLUE, GREY, ORANGE, RED, axes, legend, tidy, whole
+from langmem_adapters.views.plain import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,7 +81,7 @@ def threshold_curve(tuned: Tuned, *, ax: Axes | None = None) -> Axes:
     ax.set_ylim(0, 103)
     ax.yaxis.set_major_formatter("{x:.0f} %")
     chosen = next(point for point in tuned.curve if point.threshold == tuned.threshold)
-    title = f"at {chosen.threshold:.3g}: precision {_percent(chosen.precision)}, recall {_percent(chosen.hit_rate)}"
+    title = f"at {chosen.threshold:.3g}: precision {percent(chosen.precision)}, recall {percent(chosen.hit_rate)}"
     tidy(ax, title, "threshold", "share of pairs")
     legend(ax)
     return ax
@@ -88,10 +89,6 @@ def threshold_curve(tuned: Tuned, *, ax: Axes | None = None) -> Axes:
 
 def _mark(ax: Axes, threshold: float) -> None:
     ax.axvline(threshold, color=GREY, linewidth=1.2, linestyle=":")
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _groups(scores: Tuned | Iterable[Any]) -> dict[str, list[float]]:

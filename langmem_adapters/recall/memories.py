@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from langmem_adapters.codec import refuse_undamaged
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Memory, Message, Occurrence, Scope
@@ -46,7 +47,7 @@ class Reading:
         strict: Raise a SerializationError for them.
     """
 
-    def __init__(self, counts: dict[str, int], *, strict: bool) -> None:
+    def __init__(self, counts: Counts, *, strict: bool) -> None:
         self._counts = counts
         self._strict = strict
 
@@ -56,7 +57,7 @@ class Reading:
             return Memory.from_bytes(data)
         except SerializationError as damage:
             refuse_undamaged(data, "a memory")
-            self._counts["damaged"] += 1
+            self._counts.add("damaged")
             _log.warning("the long-term memory holds a damaged memory, %r: %s", id_, damage)
             if self._strict:
                 raise SerializationError(f"the memory {id_!r} is damaged: {damage}") from damage

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from langmem_adapters.completion import Completer
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ModelError
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Recalled
@@ -35,7 +35,7 @@ class Reranker:
         strict: Raise ModelError instead.
     """
 
-    def __init__(self, model: Any, *, stats: Counter[str], strict: bool = False) -> None:
+    def __init__(self, model: Any, *, stats: Counts, strict: bool = False) -> None:
         self._completer = Completer(model, stats=stats)
         self._strict = strict
 
@@ -64,7 +64,7 @@ class Reranker:
 
     def _numbers(self, answer: str) -> list[int]:
         if not _ANSWER.fullmatch(answer):
-            self._completer.stats["unparsed"] += 1
+            self._completer.stats.add("unparsed")
             raise ModelError("the model's answer is not a list of numbers")
         return [int(number) for number in _NUMBER.findall(answer)]
 

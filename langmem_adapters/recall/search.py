@@ -91,7 +91,7 @@ class Search:
         def best() -> list[tuple[Ranked, bytes]]:
             return self._best(k, wanted, thread, explain=explain)
 
-        return steadily(self._records.follow, self._index, self._records.namespace, best)
+        return steadily(self._records.catch_up, self._index, self._records.namespace, best)
 
     def _best(
         self, k: int, wanted: Callable[[str, bytes], bool], thread: str, *, explain: bool

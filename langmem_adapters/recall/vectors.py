@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, ModelError, SearchError
@@ -48,7 +49,7 @@ class VectorRecall:
         index: SemanticIndex,
         *,
         strict: bool,
-        counts: dict[str, int],
+        counts: Counts,
         clock: Callable[[], float],
     ) -> None:
         self._records = records
@@ -89,7 +90,7 @@ class VectorRecall:
                 index.apply(namespace, upsert=change.upsert, delete=change.delete, since=since)
         left = set(index.refused(namespace))
         with self._lock.held():
-            self._counts["refused"] += len(left - self._refused)
+            self._counts.add("refused", len(left - self._refused))
             self._refused = left
 
     def follow_later(self) -> None:
@@ -129,8 +130,7 @@ class VectorRecall:
         """Begin a search."""
         if not self._is_recent(self._away_since):
             return VectorQuery(self, self._index, self._records.namespace)
-        with self._lock.held():
-            self._counts["degraded"] += 1
+        self._counts.add("degraded")
         return VectorQuery(self, None, self._records.namespace)
 
     def failed(self, error: LangmemError) -> None:
@@ -155,8 +155,7 @@ class VectorRecall:
             self._level = end
             return
         self._noticed = end
-        with self._lock.held():
-            self._counts["behind"] += 1
+        self._counts.add("behind")
         failed_at = self._failed_at
         if failed_at is not None and self._strict:
             self.follow()
@@ -173,8 +172,8 @@ class VectorRecall:
 
     def _count(self, what: str, error: Exception) -> None:
         cause = f"{what} {type(error).__name__}"
+        self._counts.add(what)
         with self._lock.held():
-            self._counts[what] += 1
             if cause in self._warned:
                 return
             self._warned.add(cause)

@@ -27,6 +27,7 @@ from langmem_adapters.validation import check_index, check_store
 __all__ = ["Records"]
 
 _SELDOM = 32  # writes, of which one looks whether the log has grown long
+_LONG = 10_000  # records, for which a search has waited for seconds when an index has taken them
 _log = logging.getLogger("langmem_adapters")
 
 
@@ -146,6 +147,23 @@ class Records:
                 form=self._form,
             )
 
+    def catch_up(self) -> Position | None:
+        """:meth:`follow` for a search; where that waits for long, a warning says why, and how far it is."""
+        taken, told = 0, _LONG
+
+        def tell(_: int) -> None:
+            nonlocal taken, told
+            taken += PAGE
+            if taken >= told:
+                told *= 2
+                _log.warning(
+                    "a search waits for the index of %r, which has taken some %s records by now that were written since"
+                    " the last one: flush() of a long-term memory does so beforehand, and shows it with progress=True",
+                    *(self.namespace[0], f"{taken:,}"),
+                )
+
+        return self.follow(tell)
+
     def _retell(self) -> None:
         """Write again the records of which the log does not tell: a server that evicts keys may have taken it alone."""
         store = bare(self.store)
@@ -184,7 +202,7 @@ class Records:
         def best() -> list[tuple[Hit, bytes]]:
             return FilteredReader(self.get, wanted).best(lambda ask: self.index.search(self.namespace, query, ask), k)
 
-        found = steadily(self.follow, self.index, self.namespace, best)
+        found = steadily(self.catch_up, self.index, self.namespace, best)
         return [(hit.id, hit.score, data) for hit, data in found]
 
 

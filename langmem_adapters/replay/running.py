@@ -179,7 +179,8 @@ class _Replay:
                 self._advance(1)
         seconds = self._setup.timer() - start
         stats = [brain.stats() for brain in brains.values()]
-        tokens = self._tokens + sum(one["tokens_in"] + one["tokens_out"] for one in stats)
+        asked_for = stats if self._completer is None else [*stats, self._completer.stats]
+        tokens = self._tokens + sum(one["tokens_in"] + one["tokens_out"] for one in asked_for)
         summaries, failed = (sum(one[name] for one in stats) for name in ("calls", "failed_summaries"))
         shares = []
         for user, session, question in asked:
@@ -203,12 +204,9 @@ class _Replay:
         if self._completer is None:
             self._tokens += tokens + message_tokens(message, self._setup.counter)
             return
-        before = self._completer.stats.copy()
         head = [one.text for one in shown if one.role == "system"]
         said = [one for one in shown if one.role != "system"]
         yield from self._completer.ask("\n\n".join(filter(None, [told, *head])), as_text(said))
-        grown = self._completer.stats - before
-        self._tokens += grown["tokens_in"] + grown["tokens_out"]
 
     def _shown(self, brain: BrainMemory) -> Flow[list[Message]]:
         """The window, with what comes to mind at its last message."""

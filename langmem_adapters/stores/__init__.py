@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 
 from langmem_adapters.concurrency.breaker import PATIENCE
 from langmem_adapters.concurrency.forks import no_fork
@@ -20,6 +21,7 @@ __all__ = ["cache_store", "masked_url", "open_store", "shared_store", "store_of"
 
 _REDIS = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
 _LONGEST = 1e6  # seconds that SQLite can wait, and none who waits for ever
+_ADDRESS = re.compile(r"[a-z+]+://", re.IGNORECASE)  # of a store
 _FORMS = '"memory:", "sqlite:///file.db" or "redis://host:6379/0"'
 
 
@@ -47,8 +49,13 @@ def open_store(url: object = None, *, timeout: float | None = None) -> Store:
         if isinstance(url, bytes | os.PathLike | Store):
             raise ConfigurationError(f"a store's URL is {_FORMS}, or a ready redis-py client, not {type(url).__name__}")
         return _redis(url, timeout)
-    scheme = url.partition(":")[0]
+    scheme, _, rest = url.partition(":")
     if scheme == "memory":
+        if _ADDRESS.match(rest):
+            raise ConfigurationError(
+                'a store\'s URL that begins with "memory:" is a memory that ends with the process: what follows it may'
+                " be a name, and not the URL of another store, which is given without it"
+            )
         return MemoryStore()
     if scheme == "sqlite":
         return _sqlite(url, timeout)

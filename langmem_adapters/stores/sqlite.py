@@ -9,6 +9,7 @@ from pathlib import Path
 
 from langmem_adapters.errors import Conflict
 from langmem_adapters.files.database import Database
+from langmem_adapters.files.places import write_anew
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
@@ -224,7 +225,8 @@ class SQLiteStore(Shared):
 
     def vacuum(self) -> None:
         """Give the space of what was removed back to the disk; as much again is needed meanwhile."""
-        self._database.vacuum()
+        with self._database.at_once() as connection:
+            write_anew(connection, self.path)
 
     def __repr__(self) -> str:
         return f"SQLiteStore({self.path!r})"

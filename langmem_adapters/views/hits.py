@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from langmem_adapters.views.markup import Html, bar, clipped, element, escaped, frame, header, joined, note, spaced
-from langmem_adapters.views.plain import as_text, one_line, when
+from langmem_adapters.views.plain import amount, as_text, one_line, when
 
 __all__ = ["Matching", "compared", "experiences", "memories", "one_experience"]
 
@@ -181,8 +181,8 @@ def _described(experience: _Experience) -> Iterator[str]:
         yield metric.model
         tokens = metric.input_tokens + metric.output_tokens
         yield f"{tokens:,} tokens" if tokens else ""
-        yield f"{metric.time_cost:.2g} s" if metric.time_cost else ""
-        yield f"cost {metric.money_cost:.4g}" if metric.money_cost else ""
+        yield f"{amount(metric.time_cost)} s" if metric.time_cost else ""
+        yield f"cost {amount(metric.money_cost)}" if metric.money_cost else ""
 
 
 def _pair(experience: _Experience, query: str, matching: Matching | None) -> Html:

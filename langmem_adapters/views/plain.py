@@ -7,7 +7,7 @@ import re
 from datetime import datetime
 from typing import Any
 
-__all__ = ["as_text", "harmless", "masked", "one_line", "shortened", "when"]
+__all__ = ["amount", "as_text", "harmless", "masked", "one_line", "percent", "shortened", "when"]
 
 _MASK = "***"
 _SLACK = 4_000  # characters behind the end of what is shown, by which a secret at the end is still known
@@ -100,6 +100,29 @@ def _said(value: Any, depth: int) -> str:
         return "\n".join(filter(None, [said, *(f"→ {call.get('name')}" for call in calls if isinstance(call, dict))]))
     text = value.get("text")
     return text if isinstance(text, str) and value.keys() <= {"text", "type", "info"} else ""
+
+
+def amount(value: float) -> str:
+    """Money or time, with no power of ten.
+
+    >>> amount(12345.678), amount(2.0), amount(0.00025)
+    ('12,345.68', '2', '0.00025')
+    """
+    return f"{value:,.{2 if abs(value) >= 1 else 6}f}".rstrip("0").rstrip(".")
+
+
+def percent(share: float) -> str:
+    """A share in per cent: 0 and 100 only where it is nothing or all.
+
+    >>> percent(0.5), percent(0.9996), percent(1.0)
+    ('50 %', 'above 99.9 %', '100 %')
+    """
+    if 0 < share < 0.001:  # noqa: PLR2004 - a tenth of a per cent
+        return "below 0.1 %"
+    if 0.999 < share < 1:  # noqa: PLR2004
+        return "above 99.9 %"
+    places = 0 if share in {0, 1} or 0.01 <= share <= 0.99 else 1  # noqa: PLR2004
+    return f"{100 * share:.{places}f} %"
 
 
 def when(seconds: float | None) -> str:

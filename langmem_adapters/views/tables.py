@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from langmem_adapters.views.markup import Html, bar, clipped, element, frame, header, note, spaced
-from langmem_adapters.views.plain import as_text, one_line, when
+from langmem_adapters.views.plain import amount, as_text, one_line, percent, when
 
 __all__ = ["items", "rows", "sessions", "statistics"]
 
 _MOST = 30  # rows
 _LONG = 300  # characters of a cell
 _SHORT = 20  # of one that is not broken into lines
-_SAVED = {"saved_tokens": ",.0f", "saved_seconds": ",.1f", "saved_money": ",.4g"}
+_SAVED = ("saved_tokens", "saved_seconds", "saved_money")
 
 if TYPE_CHECKING:  # what is shown has these; to make classes of it costs time at every start
 
@@ -82,10 +82,10 @@ def statistics(counts: Mapping[str, float], *, title: str = "", details: Sequenc
     if "hits" in counts and "misses" in counts:
         asked = counts["hits"] + counts["misses"]
         share = counts["hits"] / asked if asked else 0.0
-        said = f"hit rate {100 * share:.0f} %: {counts['hits']:,} of {asked:,} requests" if asked else "no requests yet"
+        said = f"hit rate {percent(share)}: {counts['hits']:,} of {asked:,} requests" if asked else "no requests yet"
         parts += [element("div", said), bar(share, width="lm-wide")]
-    saved = [(name, format(counts[name], form)) for name, form in _SAVED.items() if counts.get(name)]
-    shown = [_figure(f"{name.removeprefix('saved_')} saved", said) for name, said in saved]
+    saved = {name: counts[name] for name in _SAVED if counts.get(name)}
+    shown = [_figure(f"{name.removeprefix('saved_')} saved", amount(count)) for name, count in saved.items()]
     others = {name: count for name, count in counts.items() if name not in _SAVED}
     shown += [_figure(name, f"{count:,}", is_zero=not count) for name, count in others.items()]
     return frame(*parts, element("div", *shown, class_="lm-figures"))

@@ -10,13 +10,14 @@ import sys
 import threading
 import time
 import weakref
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any
 
 from langmem_adapters.concurrency import pauses
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.background_scoring import BackgroundScoring, Unscored
 from langmem_adapters.experience.functions.arguments import Arguments
@@ -48,7 +49,7 @@ class Calls:
         responses: Responses,
         keep_requests: bool | None = None,
         scoring: BackgroundScoring | None = None,  # that of others; as the counts, it is its own else
-        counts: Counter[str] | None = None,
+        counts: Counts | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = pauses.sleep,
@@ -61,8 +62,7 @@ class Calls:
         self._lock, self._flights = threading.Lock(), Flights()
         self._returned: deque[bytes] = deque(maxlen=256)  # leases of broken-off calls: nobody's to wait for
         self._pool: ExperiencePool | None = None
-        self._counts: Counter[str] = Counter() if counts is None else counts
-        self._warn = WarnOnce()
+        self._counts, self._warn = Counts() if counts is None else counts, WarnOnce()
         self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", self._warn)
         self._shares = rules.wait > 0 and not responses.stream
         self._replaced = replaced(arguments, rules, self._name)
@@ -112,7 +112,7 @@ class Calls:
                 if turn.req is None and (self._keeps_requests or self._rules.scorer is not None):
                     turn.req = self._request(turn.counted)
                 yield from self._add_context(turn, bound)
-        self._counts["misses"] += not turn.served
+        self._counts.add("misses", not turn.served)
         turn.started = self._timer()
         return turn
 
@@ -147,7 +147,7 @@ class Calls:
         return accepted
 
     def _reject(self) -> None:
-        self._counts["rejected"] += 1
+        self._counts.add("rejected")
 
     def _similar(self, turn: Invocation) -> Flow[bool]:
         """Serve a similar experience of which the judge says that it will do."""
@@ -168,7 +168,7 @@ class Calls:
                 yield from self.pool.heal_flow(turn.key)
             return False
         turn.served, turn.kept = True, experience
-        self._counts["hits"] += 1
+        self._counts.add("hits")
         return True
 
     def _add_context(self, turn: Invocation, bound: inspect.BoundArguments) -> Flow[None]:
@@ -203,7 +203,7 @@ class Calls:
                 shared = Experience.from_bytes(data)
                 self.pool.credit(shared)
                 yield from self._read(turn, shared, own=False)
-                self._counts["shared"] += turn.served
+                self._counts.add("shared", turn.served)
                 return
             elif not flight.broken_off or self._timer() >= until:
                 return  # it failed: another's next try may fail too, after one more wait
@@ -272,24 +272,24 @@ class Calls:
                 turn.kept = turn.signed(self.responses.experience(value, req=req, metric=metric))
                 if not turn.is_outdated:
                     turn.kept = yield from self._create(turn, value, turn.kept)
-                    self._counts["stored"] += 1
+                    self._counts.add("stored")
                     if turn.is_outdated:  # by now
                         yield from self.pool.discard_flow(turn.key, turn.kept)
                 return True
-            self._counts["refused"] += 1
+            self._counts.add("refused")
         except SerializationError as error:
             self.refuse(error)
         return False
 
     def refuse(self, error: SerializationError) -> None:
         """Count and tell a result that cannot be kept."""
-        self._counts["refused"] += 1
+        self._counts.add("refused")
         self._warn(f"a result of {self._name} is not kept: {error}")
 
     def _degrade(self, error: LangmemError) -> None:
         if self._rules.on_error == "raise" or isinstance(error, ConfigurationError):
             raise error
-        self._counts["errors"] += 1
+        self._counts.add("errors")
         self._warn(f"{self._name} goes on without its cache", error)
 
     def _create(self, turn: Invocation, value: Any, made: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others

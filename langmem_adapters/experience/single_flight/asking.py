@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar, cast
 
 from langmem_adapters import views
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.cached import FunctionCache
 from langmem_adapters.experience.functions.arguments import Arguments
@@ -108,13 +108,13 @@ class SingleFlightAnswers(Shared):
         rules: Rules,
         responses: KeptAnswers,
         cache: type[FunctionCache] = FunctionCache,
-        counts: Counter[str] | None = None,
+        counts: Counts | None = None,
         **more: Any,
     ) -> None:
         call.__qualname__ = _NAME
         rules.check(_NAME, is_async=True)
         self.pool = pool
-        self._counts: Counter[str] = Counter() if counts is None else counts
+        self._counts = Counts() if counts is None else counts
         self._warn = WarnOnce()
         arguments = _RequestArguments(call)
         self._calls = cache(
@@ -248,7 +248,7 @@ class SingleFlightAnswers(Shared):
 
     def pass_by(self, error: SerializationError) -> None:
         """Count and tell a request that has no key, as it cannot be told from another."""
-        self._counts["unkeyed"] += 1
+        self._counts.add("unkeyed")
         self._warn("requests without a key bypass the cache", error)
 
     @staticmethod

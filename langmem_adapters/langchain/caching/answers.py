@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -11,6 +10,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 
 from langmem_adapters import views
 from langmem_adapters.codec import plain
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience import ExperiencePool, FunctionCache, Judge, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring
@@ -76,7 +76,7 @@ class Answers(SingleFlightAnswers):
         tools: Tools | None = None,
         alike: Paraphrases | None = None,
         scoring: BackgroundScoring | None = None,
-        counts: Counter[str] | None = None,
+        counts: Counts | None = None,
         output_version: str | None = None,
         wait: float = 60.0,
         on_error: Literal["degrade", "raise"] = "degrade",
@@ -165,11 +165,12 @@ class _Calls(FunctionCache):
         find = self.alike._look_alike  # noqa: SLF001 - what a cache does itself for LangChain
         found = yield from find(turn.counted["prompt"], turn.counted["llm_string"])
         turn.value, turn.served = found, found is not None
-        self._counts["hits"] += turn.served
+        self._counts.add("hits", turn.served)
         return turn.served
 
     def _reject(self) -> None:
-        self._counts.update(("rejected", "rejected_judge"))
+        self._counts.add("rejected")
+        self._counts.add("rejected_judge")
 
     def _create(self, turn: Invocation, value: Any, made: Experience) -> Flow[Experience]:
         counted = turn.counted

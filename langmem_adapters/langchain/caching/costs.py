@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, Generation
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.model import Metric
 
 __all__ = ["count_saved", "metric_of"]
@@ -23,18 +24,22 @@ def metric_of(generations: Sequence[Generation]) -> Metric:
     ('small', 3, 4)
     """
     messages = [generation.message for generation in generations if isinstance(generation, ChatGeneration)]
-    used = [message.usage_metadata for message in messages if isinstance(message, AIMessage)]
+    used = _once([message.usage_metadata for message in messages if isinstance(message, AIMessage)])
     names = [message.response_metadata.get(name) for message in messages for name in ("model_name", "model")]
     return Metric(
         model=next((name for name in names if isinstance(name, str)), ""),
-        input_tokens=sum(usage.get("input_tokens") or 0 for usage in used if usage),
-        output_tokens=sum(usage.get("output_tokens") or 0 for usage in used if usage),
+        input_tokens=sum(usage.get("input_tokens") or 0 for usage in used),
+        output_tokens=sum(usage.get("output_tokens") or 0 for usage in used),
     )
 
 
-def count_saved(counts: Counter[str], generations: Sequence[Generation]) -> None:
+def count_saved(counts: Counts, generations: Sequence[Generation]) -> None:
     """Count the tokens that a served answer took when it was made."""
     messages = [generation.message for generation in generations if isinstance(generation, ChatGeneration)]
-    used = [message.response_metadata.get("cache_usage") or {} for message in messages]
-    saved = sum(usage.get("total_tokens") or 0 for usage in used)
-    counts["saved_tokens"] += saved  # known before, as another thread may add its own meanwhile
+    used = _once([message.response_metadata.get("cache_usage") for message in messages])
+    counts.add("saved_tokens", sum(usage.get("total_tokens") or 0 for usage in used))
+
+
+def _once(used: Sequence[Any]) -> list[Any]:
+    """What was used, each once: of several choices of one response, providers tell the whole usage with each."""
+    return [usage for n, usage in enumerate(used) if usage and usage not in used[:n]]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import cast
 
 from langchain_core.outputs import Generation
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience import ExperiencePool, Judge
 from langmem_adapters.experience.policies import verdict
@@ -35,7 +35,7 @@ class Paraphrases:
     _semantic: SemanticMode | None
     _verified: VerifiedAnswers | None
     _judge: Judge | None
-    _counts: Counter[str]
+    _counts: Counts
     _place: Callable[..., tuple[str, ...]]
     _read: Callable[[Experience, str], list[Generation]]
     _degrade: Callable[..., None]
@@ -90,7 +90,9 @@ class Paraphrases:
         if self._judge is None:
             return True
         good = yield from verdict(self._judge, experience.model_copy(update={"req": kept}), asked)
-        self._counts.update([] if good else ["rejected", "rejected_judge"])
+        if not good:
+            self._counts.add("rejected")
+            self._counts.add("rejected_judge")
         return good
 
     def _look_alike(self, prompt: str, llm_string: str) -> Flow[list[Generation] | None]:
@@ -124,14 +126,14 @@ class Paraphrases:
             if generations is None:
                 return None
             if mode.dry_run:
-                self._counts["semantic_dry"] += 1
+                self._counts.add("semantic_dry")
                 _log.info("dry run: %s would have been served, score %.3f", match.key, match.score)
                 return None
             served = mode.may_serve(generations)
         finally:
             if not served:
                 self.pool.withdraw(experience)
-        self._counts["semantic_hits"] += served
+        self._counts.add("semantic_hits", served)
         mode.mark(generations, match)
         return generations if served else None
 
