@@ -35,7 +35,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.rate_limiters import InMemoryRateLimiter
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import ConfigurableField, Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
@@ -779,6 +779,23 @@ def test_c4_a_field_of_the_models_is_set_in_the_model(server: OpenAIServer) -> N
     assert (model.stats()["hits"], model.wrapped.tags) == (1, None)
     with pytest.raises(ValueError, match='no field "no_field"'):
         model.no_field = 1
+
+
+def test_c4_fields_that_a_runs_configuration_sets_are_the_models(server: OpenAIServer) -> None:
+    model = CachedChatModel(_openai(server, tags=["mine"]), _cache())
+    one = model.configurable_fields(temperature=ConfigurableField("t"))
+    both = one.configurable_fields(model_name=ConfigurableField("model"))
+    chain = ChatPromptTemplate.from_messages([("human", "{q}")]) | both.with_config(tags=["t"]) | StrOutputParser()
+    assert {spec.id for spec in chain.config_specs} == {"t", "model"}
+    for configurable in ({}, {"t": 0.5}, {"t": 0.5, "model": "gpt-4o-mini"}):
+        config: RunnableConfig = {"configurable": configurable}
+        assert chain.invoke({"q": "Hi"}, config) == "".join(chain.stream({"q": "Hi"}, config))
+    sent = [(request["model"], request.get("temperature")) for request in server.requests]
+    assert sent == [(model.model_name, None), (model.model_name, 0.5), ("gpt-4o-mini", 0.5)]
+    assert (model.stats()["hits"], model.temperature) == (3, None)  # of one cache
+    assert both.with_fallbacks([model]).invoke("Hi", {"configurable": {"t": 0.5}}).response_metadata["cache"] == "hit"
+    with pytest.raises(ValueError, match="no_field not found"):
+        both.configurable_fields(no_field=ConfigurableField("n"))
 
 
 def test_c10_another_tenant_is_asked_for_itself() -> None:
