@@ -305,6 +305,31 @@ def test_chunks_of_messages_that_stream_at_once(history: BrainChatMessageHistory
     assert [m.content for m in said] == ["It is a cat.", "a cat", "Again."]
 
 
+def test_a_message_that_begins_while_another_goes_on_does_not_end_in_a_third(history: BrainChatMessageHistory) -> None:
+    pieces = [
+        AIMessageChunk(content="It is ", id="lc_run--1"),
+        AIMessageChunk(content="Yes.", id="lc_run--2", chunk_position="last"),
+        AIMessageChunk(content="One.", id="msg_1"),
+        AIMessageChunk(content="a cat.", id="lc_run--1"),
+        AIMessageChunk(content="Two.", id="msg_2"),
+    ]
+    with history.record_turn("What is it?") as turn:
+        list(turn.watch(pieces))
+    assert [m.content for m in history.messages[1:]] == ["It is a cat.", "Yes.", "One.", "Two."]
+
+
+@pytest.mark.parametrize("args", [None, ""])
+def test_b1_a_call_without_arguments_is_whole(history: BrainChatMessageHistory, args: str | None) -> None:
+    """Anthropic streams nothing for them."""
+    piece = AIMessageChunk(content="", tool_call_chunks=[tool_call_chunk(name="look", args=args, id="c1", index=0)])
+    with history.record_turn("What is it?") as turn:
+        list(turn.watch([piece, ToolMessage("a cat", tool_call_id="c1")]))
+    call = history.messages[1]
+    assert isinstance(call, AIMessage)
+    assert [(c["id"], c["args"]) for c in call.tool_calls] == [("c1", {})]
+    assert_valid(history.messages)
+
+
 @pytest.mark.parametrize("args", ['{"x": 1, "y": "ab', "{", "", '{"x": 1}', "[1]"])
 @pytest.mark.parametrize("text", ["", "I look."])
 def test_b1_no_half_of_a_call_becomes_a_call(history: BrainChatMessageHistory, args: str, text: str) -> None:
