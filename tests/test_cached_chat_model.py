@@ -35,7 +35,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.rate_limiters import InMemoryRateLimiter
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import ConfigurableField, Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
@@ -781,6 +781,23 @@ def test_c4_a_field_of_the_models_is_set_in_the_model(server: OpenAIServer) -> N
         model.no_field = 1
 
 
+def test_c4_fields_that_a_runs_configuration_sets_are_the_models(server: OpenAIServer) -> None:
+    model = CachedChatModel(_openai(server, tags=["mine"]), _cache())
+    one = model.configurable_fields(temperature=ConfigurableField("t"))
+    both = one.configurable_fields(model_name=ConfigurableField("model"))
+    chain = ChatPromptTemplate.from_messages([("human", "{q}")]) | both.with_config(tags=["t"]) | StrOutputParser()
+    assert {spec.id for spec in chain.config_specs} == {"t", "model"}
+    for configurable in ({}, {"t": 0.5}, {"t": 0.5, "model": "gpt-4o-mini"}):
+        config: RunnableConfig = {"configurable": configurable}
+        assert chain.invoke({"q": "Hi"}, config) == "".join(chain.stream({"q": "Hi"}, config))
+    sent = [(request["model"], request.get("temperature")) for request in server.requests]
+    assert sent == [(model.model_name, None), (model.model_name, 0.5), ("gpt-4o-mini", 0.5)]
+    assert (model.stats()["hits"], model.temperature) == (3, None)  # of one cache
+    assert both.with_fallbacks([model]).invoke("Hi", {"configurable": {"t": 0.5}}).response_metadata["cache"] == "hit"
+    with pytest.raises(ValueError, match="no_field not found"):
+        both.configurable_fields(no_field=ConfigurableField("n"))
+
+
 def test_c10_another_tenant_is_asked_for_itself() -> None:
     store, inner = MemoryStore(), Scripted(script=["For a.", "For b."])
     models = [CachedChatModel(inner, ExperienceCache(store=store, tenant=tenant)) for tenant in "ab"]
@@ -853,7 +870,8 @@ def test_c8_a_stream_that_is_broken_off_lets_its_followers_go() -> None:
     assert got == ["Three."]
 
 
-def test_c8_who_reads_a_stream_and_asks_the_same_does_not_wait_for_itself() -> None:
+def test_c8_who_reads_a_stream_and_asks_the_same_does_not_wait_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flights, "_PATIENCE", 60)
     inner = Scripted()
     model = CachedChatModel(inner, _cache())
     before = time.monotonic()
@@ -865,7 +883,10 @@ def test_c8_who_reads_a_stream_and_asks_the_same_does_not_wait_for_itself() -> N
     assert model.invoke("Hi").response_metadata["cache"] == "hit"
 
 
-async def test_c8_a_task_that_reads_a_stream_and_asks_the_same_does_not_wait_for_itself() -> None:
+async def test_c8_a_task_that_reads_a_stream_and_asks_the_same_does_not_wait_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(flights, "_PATIENCE", 60)
     inner = AsyncScripted()
     model = CachedChatModel(inner, _cache())
     before = time.monotonic()
@@ -907,8 +928,9 @@ async def test_c8_a_call_that_is_cancelled_before_its_answer_is_kept_leaves_nobo
     await asyncio.gather(*held)
 
 
-def test_c8_nor_does_who_reads_it_through_a_chain() -> None:
+def test_c8_nor_does_who_reads_it_through_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which runs each step in a context of its own."""
+    monkeypatch.setattr(flights, "_PATIENCE", 60)
     inner = Scripted()
     chain = ChatPromptTemplate.from_messages([("human", "{q}")]) | CachedChatModel(inner, _cache())
     before = time.monotonic()
@@ -983,6 +1005,42 @@ async def test_c8_nor_for_an_async_one(monkeypatch: pytest.MonkeyPatch) -> None:
     task = contextvars.Context().run(asyncio.create_task, model.ainvoke("Hi"))
     assert (await asyncio.wait_for(task, 30)).content == "Another."
     await stream.aclose()  # type: ignore[attr-defined]
+
+
+def test_c8_who_reads_many_streams_remembers_none_that_has_ended() -> None:
+    model = CachedChatModel(Scripted(), _cache())
+    for n in range(9):
+        list(model.stream(f"Hi {n}"))
+    gc.collect()
+    assert sum(isinstance(one, flights.Flight) for one in gc.get_objects()) <= 1
+
+
+def test_c8_a_stream_whose_model_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is not waited for is a reader who takes so long between two pieces."""
+    monkeypatch.setattr(flights, "_PATIENCE", 0.01)
+    thinks, go_on = threading.Event(), threading.Event()
+
+    class Slow(Scripted):
+        def _stream(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+            for chunk in super()._stream(messages, *args, **kwargs):
+                yield chunk
+                thinks.set()
+                assert go_on.wait(120)
+
+    inner = Slow(script=["One two three.", "Another."])
+    model = CachedChatModel(inner, _cache(), wait=60)
+    got: list[str] = []
+    reader = threading.Thread(target=lambda: got.append("".join(chunk.text for chunk in model.stream("Hi"))))
+    other = threading.Thread(target=lambda: got.append(model.invoke("Hi").text))
+    reader.start()
+    assert thinks.wait(120)
+    other.start()
+    other.join(0.7)
+    assert other.is_alive()
+    go_on.set()
+    for thread in (reader, other):
+        thread.join(120)
+    assert (got, inner.asked) == (["One two three."] * 2, 1)
 
 
 def test_c8_who_reads_on_a_thread_that_python_has_not_made_is_waited_for() -> None:

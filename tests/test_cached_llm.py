@@ -55,6 +55,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 from langmem_adapters import ConfigurationError, SerializationError, StoreUnavailable
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.experience import AtLeast
+from langmem_adapters.experience.single_flight import flights
 from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.llamaindex.responses import (
     Recording,
@@ -940,7 +941,10 @@ def test_c8_fifty_threads_make_one_call_and_a_failed_leader_fails_nobody_else(
     assert 2 <= inner.asked <= CROWD if fails else inner.asked == 1
 
 
-def test_c8_who_reads_a_stream_in_a_context_of_its_own_does_not_wait_for_itself() -> None:
+def test_c8_who_reads_a_stream_in_a_context_of_its_own_does_not_wait_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(flights, "_PATIENCE", 60)
     llm = cached(Scripted())
     stream = llm.stream_chat(HI)
     contextvars.copy_context().run(next, stream)
@@ -1010,6 +1014,26 @@ async def test_c8_nor_does_a_task_that_has_one() -> None:
     assert time.monotonic() - before < 0.2
     assert text(joined([response async for response in unread])) == "Hello there!"
     assert inner.asked == 2
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_c8_a_stream_that_cannot_begin_leaves_nobody_waiting(mode: str) -> None:
+    """Also while somebody holds the error."""
+
+    class Down(Scripted):
+        def stream_chat(self, *_: Any, **__: Any) -> Any:
+            raise OSError("down")
+
+        async def astream_chat(self, *_: Any, **__: Any) -> Any:
+            raise OSError("down")
+
+    llm = cached(Down())
+    with pytest.raises(OSError, match="down") as error:
+        llm.stream_chat(HI) if mode == "sync" else await llm.astream_chat(HI)
+    before = time.monotonic()
+    assert text(await llm.achat(HI)) == "Hello there!"
+    _shortly(before)
+    assert error.tb is not None
 
 
 async def test_c8_two_streams_that_are_asked_for_together_are_read_one_after_the_other() -> None:

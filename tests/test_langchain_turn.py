@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import warnings
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -24,7 +25,9 @@ from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables.history import RunnableWithMessageHistory
+from langchain_core.tracers.schemas import Run
 
 from langmem_adapters import BrainMemory, ConfigurationError
 from langmem_adapters.langchain import BrainChatMessageHistory, refine_with
@@ -123,6 +126,75 @@ def test_a9_break_after_three_chunks(history: BrainChatMessageHistory, parser: S
     assert_valid(model.shown[-1])
     assert [m.content for m in model.shown[-1]] == ["Where is my bike?", "In ", "Really?"]
     assert len(history.messages) == 4
+
+
+class _Redirected(BrainChatMessageHistory):
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        super().add_messages(messages)
+
+
+def remembering(history: BrainChatMessageHistory, chain: Runnable[Any, Any], **keys: str) -> Runnable[Any, Any]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "RunnableWithMessageHistory is deprecated")
+        return RunnableWithMessageHistory(chain, lambda: history, **keys, history_factory_config=[])
+
+
+@pytest.mark.parametrize("kind", [BrainChatMessageHistory, _Redirected])
+@pytest.mark.parametrize("parser", [None, StrOutputParser()])
+def test_a9_what_langchain_keeps_of_a_stream_that_is_left_is_marked(
+    any_store: Store, parser: StrOutputParser | None, kind: type[BrainChatMessageHistory]
+) -> None:
+    history = kind("session", store=any_store)
+    chain: Runnable[Any, Any] = PROMPT | _Scripted(chunks=["In ", "the ", "shed."])
+    talk = remembering(
+        history, chain | parser if parser else chain, input_messages_key="question", history_messages_key="history"
+    )
+    for n, _ in enumerate(talk.stream({"question": "Where is my bike?"}), start=1):
+        if n == 3:
+            break
+    assert told(history) == [("human", "Where is my bike?", False), ("ai", "In the ", True)]
+    list(talk.stream({"question": "Where?"}))
+    talk.invoke({"question": "Really?"})
+    assert told(history)[2:] == [
+        ("human", "Where?", False),
+        ("ai", "In the shed.", False),
+        ("human", "Really?", False),
+        ("ai", "Fine.", False),
+    ]
+
+
+def test_b1_no_half_of_a_call_is_kept_of_a_stream_that_is_left(history: BrainChatMessageHistory) -> None:
+    model = _Scripted(chunks=[call_chunk("", name="look", id_="c1"), call_chunk('{"pla'), call_chunk('ce": "shed"}')])
+    recalled = SystemMessage("a key", additional_kwargs={"recalled": True})
+    talk = remembering(history, RunnableLambda(list[BaseMessage]) | model)
+    stream = talk.stream([recalled, HumanMessage("Where is my bike?")])
+    assert [next(stream).content for _ in range(3)] == [""] * 3
+    stream.close()  # type: ignore[attr-defined]  # it is a generator
+    assert told(history) == [("human", "Where is my bike?", True)]
+    talk.invoke([HumanMessage("Really?")])
+    assert_valid(model.shown[-1])
+
+
+def test_an_answer_for_which_a_step_reads_as_much_of_a_stream_as_it_needs_is_whole(
+    history: BrainChatMessageHistory,
+) -> None:
+    model = _Scripted(chunks=["In ", "the ", "shed."])
+    talk = remembering(
+        history, RunnableLambda(list[BaseMessage]) | (lambda shown: next(iter(model.stream(shown))).text)
+    )
+    assert list(talk.stream([HumanMessage("Where is my bike?")])) == ["In "]
+    assert told(history) == [("human", "Where is my bike?", False), ("ai", "In ", False)]
+
+
+def test_what_a_listener_of_ones_own_keeps_of_a_stream_is_what_it_says(history: BrainChatMessageHistory) -> None:
+    def keep(run: Run) -> None:  # noqa: ARG001 - LangChain passes it
+        history.add_messages([HumanMessage("Where is my bike?"), AIMessage("Never mind.")])
+
+    chain: Runnable[Any, Any] = PROMPT | _Scripted(chunks=["In ", "the ", "shed."])
+    stream = chain.with_listeners(on_end=keep).stream({"question": "Where is my bike?", "history": []})
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]  # it is a generator
+    assert told(history) == [("human", "Where is my bike?", False), ("ai", "Never mind.", False)]
 
 
 async def test_a9_a_cancelled_task(history: BrainChatMessageHistory) -> None:
@@ -231,6 +303,31 @@ def test_chunks_of_messages_that_stream_at_once(history: BrainChatMessageHistory
     assert isinstance(call, AIMessage)
     assert [call["args"] for call in call.tool_calls] == [{"x": 1}]
     assert [m.content for m in said] == ["It is a cat.", "a cat", "Again."]
+
+
+def test_a_message_that_begins_while_another_goes_on_does_not_end_in_a_third(history: BrainChatMessageHistory) -> None:
+    pieces = [
+        AIMessageChunk(content="It is ", id="lc_run--1"),
+        AIMessageChunk(content="Yes.", id="lc_run--2", chunk_position="last"),
+        AIMessageChunk(content="One.", id="msg_1"),
+        AIMessageChunk(content="a cat.", id="lc_run--1"),
+        AIMessageChunk(content="Two.", id="msg_2"),
+    ]
+    with history.record_turn("What is it?") as turn:
+        list(turn.watch(pieces))
+    assert [m.content for m in history.messages[1:]] == ["It is a cat.", "Yes.", "One.", "Two."]
+
+
+@pytest.mark.parametrize("args", [None, ""])
+def test_b1_a_call_without_arguments_is_whole(history: BrainChatMessageHistory, args: str | None) -> None:
+    """Anthropic streams nothing for them."""
+    piece = AIMessageChunk(content="", tool_call_chunks=[tool_call_chunk(name="look", args=args, id="c1", index=0)])
+    with history.record_turn("What is it?") as turn:
+        list(turn.watch([piece, ToolMessage("a cat", tool_call_id="c1")]))
+    call = history.messages[1]
+    assert isinstance(call, AIMessage)
+    assert [(c["id"], c["args"]) for c in call.tool_calls] == [("c1", {})]
+    assert_valid(history.messages)
 
 
 @pytest.mark.parametrize("args", ['{"x": 1, "y": "ab', "{", "", '{"x": 1}', "[1]"])

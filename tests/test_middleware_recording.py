@@ -323,6 +323,29 @@ def test_a_run_that_was_interrupted_is_recorded_as_a_whole() -> None:
     assert [m.role for m in stored(ours)] == ["user", *["assistant", "tool"] * 4, "assistant"]
 
 
+@pytest.mark.parametrize("tools", [0, 1])
+def test_what_was_heard_of_a_run_that_was_broken_off_is_shown_and_recorded(any_store: Store, *, tools: int) -> None:
+    call = {"name": "look", "args": {"place": "shed"}, "id": "c", "type": "tool_call"}
+    said = iter([*[AIMessage("I look.", tool_calls=[call])] * tools, None, AIMessage("Fine.")])
+
+    def answer(_: list[BaseMessage]) -> AIMessage:
+        found = next(said)
+        if found is None:
+            raise KeyboardInterrupt  # in the middle of its answer
+        return found
+
+    ours, model = memory(any_store), Scripted(answer=answer)
+    agent: Any = create_agent(model, [look], middleware=[ours], checkpointer=InMemorySaver())
+    with pytest.raises(KeyboardInterrupt):
+        ask(agent, "Where is it?")
+    agent.update_state(of("ada", "s")["config"], {"messages": [AIMessage("It is in")]})
+    ask(agent, "Thanks, I know.")
+    looked = ["I look.", "nothing in the shed"] * tools
+    assert texts(model.seen[-1]) == ["Where is it?", *looked, "It is in", "Thanks, I know."]
+    assert texts(stored(ours)) == [*texts(model.seen[-1]), "Fine."]
+    assert not invalid(model.seen[-1])
+
+
 def test_what_an_outage_kept_from_being_recorded_is_made_up_for_though_it_was_taken_out() -> None:
     class Away(MemoryStore):
         away = False

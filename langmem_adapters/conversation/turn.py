@@ -15,7 +15,7 @@ from langmem_adapters.model import Message
 from langmem_adapters.providers.content import THOUGHTS
 from langmem_adapters.text import tool_calls_of, without_calls
 
-__all__ = ["INTERRUPTED", "Turn", "mark_interrupted", "whole_messages"]
+__all__ = ["INTERRUPTED", "Turn", "interrupted", "mark_interrupted", "whole_messages"]
 
 INTERRUPTED: Final = "interrupted"
 """Key in a message's metadata: set on the last message of a turn that did not come to its end."""
@@ -127,11 +127,8 @@ class Turn(Generic[P]):
 
     def _messages(self, error: BaseException | None) -> list[Message]:
         self._open = False
-        answer = self._gather(self._pieces)
-        if error is None and not self._running_streams:
-            return [self._question, *answer]
-        *before, last = [self._question, *_without_open_calls(answer)]
-        return [*before, self._mark(last)]
+        said = [self._question, *self._gather(self._pieces)]
+        return said if error is None and not self._running_streams else interrupted(said, self._mark)
 
 
 def whole_messages(pieces: Sequence[str | Message]) -> list[Message]:
@@ -148,6 +145,12 @@ def whole_messages(pieces: Sequence[str | Message]) -> list[Message]:
         if piece is not None:
             messages.append(piece)
     return messages
+
+
+def interrupted(said: Sequence[Message], mark: Callable[[Message], Message]) -> list[Message]:
+    """What was said in a turn that did not come to its end, as it is stored: its last message is marked."""
+    kept = _without_open_calls(said)
+    return [*kept[:-1], *map(mark, kept[-1:])]
 
 
 def mark_interrupted(message: Message) -> Message:

@@ -11,7 +11,7 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableSerializable
 from pydantic import BaseModel, Field, PrivateAttr
 from typing_extensions import Self
 
@@ -24,7 +24,7 @@ from langmem_adapters.langchain.caching.chunks import as_reported, pieces
 from langmem_adapters.langchain.caching.classes import with_fields
 from langmem_adapters.langchain.caching.current import as_it_is_now, asking, with_untold
 from langmem_adapters.langchain.caching.examples import question_of, with_examples
-from langmem_adapters.langchain.caching.rebinding import replaced_models
+from langmem_adapters.langchain.caching.rebinding import FieldsOfTheModel, replaced_models
 from langmem_adapters.langchain.caching.request import check_whole, request_key
 from langmem_adapters.sharing import apart
 from langmem_adapters.stores import masked_url, unpicklable
@@ -93,7 +93,6 @@ class CachedChatModel(CachedModel, BaseChatModel):
         self._answers = (
             cache if isinstance(cache, Answers) else _answers(cache or ExperienceCache(url), wait, self.output_version)
         )
-
         self._made_by = {"url": url, "wait": wait} if cache is None and masked_url(url) == url else None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -227,6 +226,11 @@ class CachedChatModel(CachedModel, BaseChatModel):
     ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
         """The model with structured output, and its cache."""
         return self._rebound(self.wrapped.with_structured_output(schema, **kwargs))
+
+    def configurable_fields(self, **kwargs: Any) -> RunnableSerializable[Any, Any]:
+        """The model with fields that a run's configuration sets, and its cache."""
+        self.wrapped.configurable_fields(**kwargs)  # refuses what it does not have
+        return FieldsOfTheModel(default=self, fields=kwargs)
 
     def _rebound(self, runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
         found: list[BaseChatModel] = []

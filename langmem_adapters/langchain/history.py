@@ -10,13 +10,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langmem_adapters import text
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation.turn import Turn
+from langmem_adapters.conversation.turn import Turn, interrupted
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.langchain.convert import from_message, from_summary, to_message, writable
 from langmem_adapters.langchain.message_views import MessageView, message_views, read
-from langmem_adapters.langchain.threads.snapshots import Reader, Snapshots
+from langmem_adapters.langchain.threads.snapshots import Reader, Snapshots, is_cut_off
 from langmem_adapters.langchain.threads.storable import added
 from langmem_adapters.langchain.threads.turn import Piece, gather, mark
 from langmem_adapters.longterm import RECALLED, LongTermMemory
@@ -144,8 +144,13 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         return messages
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Append messages in their order, all or none, in one round trip."""
-        self._write(_said(messages))
+        """Append messages in their order, all or none, in one round trip.
+
+        At the end of a turn of ``RunnableWithMessageHistory`` whose ``stream`` its reader has left, as those of a turn
+        that was interrupted: see :meth:`record_turn`.
+        """
+        own = _own(messages)
+        self._write(interrupted(gather(own), mark) if is_cut_off() else _writable(own))
 
     async def aadd_user_message(self, message: HumanMessage | str) -> None:
         """:meth:`add_user_message`, without blocking the event loop."""
@@ -161,7 +166,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """:meth:`add_messages`, without blocking the event loop."""
-        await self._awrite(_said(messages))
+        await self._awrite(_writable(_own(messages)))
 
     def record_turn(self, question: Piece) -> Turn[Piece]:
         """Record a question with its answer, or with what there is of it when the turn is interrupted.
@@ -235,8 +240,12 @@ def _front(summary: Summary | None) -> list[BaseMessage]:
     return [] if summary is None else [from_summary(summary)]
 
 
-def _said(messages: Sequence[BaseMessage]) -> list[Message | MessageData]:
-    return [writable(message) for message in _checked(messages) if not message.additional_kwargs.get(RECALLED)]
+def _own(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    return [message for message in _checked(messages) if not message.additional_kwargs.get(RECALLED)]
+
+
+def _writable(messages: Sequence[BaseMessage]) -> list[Message | MessageData]:
+    return list(map(writable, messages))
 
 
 def _checked(messages: Iterable[BaseMessage]) -> list[BaseMessage]:

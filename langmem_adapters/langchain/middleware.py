@@ -58,7 +58,7 @@ try:
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
-    from langmem_adapters.langchain.threads.scope import Lookup, ScopeOf
+    from langmem_adapters.langchain.threads.scope import Lookup, ScopeOf, task_of
 except ImportError as error:
     raise MissingDependency("langchain", "langgraph") from error
 
@@ -89,8 +89,8 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     changed, and what was shown from memory is not stored again. A run is appended to the session as a whole when it
     ends: parallel runs do not mix, and a failed one leaves no half of a turn. One instance serves every user; with a
     checkpointer or without, where clients may send the whole conversation or only what is new. What a saved thread
-    has no more (time travel, RemoveMessage) is not shown from the session, which keeps it; and what was deleted from
-    the session is not shown from the thread.
+    has no more (time travel, RemoveMessage) is not shown from the session, which keeps it, nor what an agent in a node
+    said before that was tried again; and what was deleted from the session is not shown from the thread.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
@@ -166,8 +166,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         self._vectors = vectors_of(url, store, init_embeddings(embedder) if isinstance(embedder, str) else embedder)
         self._scope = ScopeOf(user, session, tenant, needs_user=long_term)
         self._long_term, self._recall_k = long_term, recall_k
-        self._memory_k, self._max_tokens, self._counter = memory_k, max_tokens, counter
-        self._on_error = on_error
+        self._memory_k, self._max_tokens, self._counter, self._on_error = memory_k, max_tokens, counter, on_error
         self._times: dict[str, Any] = {"clock": clock, "new_id": new_id}
         self._settings: dict[str, Any] = {
             "memory_k": memory_k,
@@ -218,13 +217,13 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         """Append what the run said to the session."""
         scope = self._scope.as_of_now(runtime)
         with unseen():
-            return run(self._after(state, scope))
+            return run(self._after(state, scope, task_of(runtime)))
 
     async def aafter_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """:meth:`after_agent`, without blocking the event loop."""
         scope = self._scope.as_of_now(runtime)
         with unseen():
-            return await arun(self._after(state, scope))
+            return await arun(self._after(state, scope, task_of(runtime)))
 
     # --- outside of runs
 
@@ -315,9 +314,10 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             return []
         return (yield from self._attempt(brain.long_term.search_flow(question, self._recall_k, shown=shown), []))
 
-    def _after(self, state: BrainState, scope: Callable[[], Scope]) -> Flow[dict[str, Any] | None]:
+    def _after(self, state: BrainState, scope: Callable[[], Scope], task: str) -> Flow[dict[str, Any] | None]:
         thread = Thread(state["messages"], str(state.get(THREAD) or ""))
-        new = yield from self._attempt(record(self._brain(scope()), thread, state, self._words, self._warn), None)
+        recording = record(self._brain(scope()), thread, state, task=task, words=self._words, warn=self._warn)
+        new = yield from self._attempt(recording, None)
         if new is None or not thread:
             return None
         self._counts.add("recorded", new)

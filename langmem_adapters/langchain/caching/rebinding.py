@@ -6,11 +6,31 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import Runnable
-from langchain_core.runnables.configurable import RunnableConfigurableFields
+from langchain_core.runnables import ConfigurableFieldSpec, Runnable, RunnableConfig
+from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableFields
 from pydantic import BaseModel
 
-__all__ = ["replaced_models"]
+__all__ = ["FieldsOfTheModel", "replaced_models"]
+
+
+class FieldsOfTheModel(RunnableConfigurableFields[Any, Any]):
+    """A model with its cache; the fields that a run's configuration sets are those of the model inside."""
+
+    default: Any
+
+    @property
+    def config_specs(self) -> list[ConfigurableFieldSpec]:
+        """What a configuration may set."""
+        return self._inside.config_specs
+
+    @property
+    def _inside(self) -> DynamicRunnable[Any, Any]:
+        fields: DynamicRunnable[Any, Any] = self.default.wrapped.configurable_fields(**self.fields)
+        return fields
+
+    def _prepare(self, config: RunnableConfig | None = None) -> tuple[Runnable[Any, Any], RunnableConfig]:
+        chosen, config = self._inside._prepare(config)  # noqa: SLF001 - what its own class implements
+        return self.default._rebound(chosen), config  # noqa: SLF001 - what every model with a cache has
 
 
 def replaced_models(runnable: Any, replace: Callable[[BaseChatModel], BaseChatModel]) -> Any:

@@ -14,7 +14,7 @@ from langmem_adapters.conversation.stored_summary import covers
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.convert import role_of
 from langmem_adapters.langchain.threads.overlap import Words, is_said, joined
-from langmem_adapters.langchain.threads.recording import OLDER, first_said, undeleted, written_by
+from langmem_adapters.langchain.threads.recording import OLDER, first_said, replaced, undeleted, written_by
 from langmem_adapters.langchain.threads.storable import legible
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
@@ -50,7 +50,8 @@ def conversation_of(
     relevant = heard + relevant[known:]
     if not history and not covers(context.summary):
         return relevant
-    conversation = joined(history, relevant, len(heard), own=written_by(state, history), words=words)
+    own = written_by(state, history) | replaced(history)
+    conversation = joined(history, relevant, len(heard), own=own, words=words)
     older = yield from _older(brain, thread.until(state.get(OLDER) or "", most - len(history)), conversation)
     lead = len(list(takewhile(lambda message: not is_said(message), conversation)))
     return conversation[:lead] + older + conversation[lead:]

@@ -34,6 +34,7 @@ __all__ = [
     "question_of",
     "record",
     "recorded",
+    "replaced",
     "said_now",
     "undeleted",
     "with_said",
@@ -59,6 +60,14 @@ OLDER: Final = "brain_older"
 THREAD: Final = "brain_thread"
 """Where it holds the id of the first message that the thread began with; and the key in the metadata of messages
 that tells which thread recorded them. The thread's own id would be no mark: it may begin anew, in another saver too."""
+
+TASK: Final = "brain_task"
+"""The key in the metadata of messages that tells as which task of another's graph an agent said them."""
+
+REPLACES: Final = "brain_replaces"
+"""And the key that tells what the agent had said as it was tried before, by the ids."""
+
+_MARKS: Final = (THREAD, TASK, REPLACES)
 
 
 def begun(
@@ -168,11 +177,14 @@ def looked_at(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], word
     return context, (yield from recorded(brain, thread, state, context, words))
 
 
-def record(brain: BrainMemory, thread: Thread, state: Mapping[str, Any], words: Words, warn: WarnOnce) -> Flow[int]:
-    """Append to a session what its thread has said by now; gives how many messages that is."""
+def record(
+    brain: BrainMemory, thread: Thread, state: Mapping[str, Any], *, task: str, words: Words, warn: WarnOnce
+) -> Flow[int]:
+    """Append to a session what its thread has said by now, as a task's part; gives how many messages that is."""
     context, start = yield from looked_at(brain, thread, state, words)
     said = with_said([legible(message) for message in state.get(SAID) or []], said_now(thread, start, state))
-    new = to_record(said, context.messages, state, words)
+    marks = {TASK: task, REPLACES: _tried(said, context.messages, thread, task)} if task else {}
+    new = to_record(said, context.messages, state, marks, words)
     yield from added(brain, new, warn)
     return len(new)
 
@@ -232,24 +244,42 @@ def question_of(messages: Sequence[Message]) -> str:
 
 
 def to_record(
-    new: Sequence[Message], history: Sequence[Message], state: Mapping[str, Any], words: Words
+    new: Sequence[Message],
+    history: Sequence[Message],
+    state: Mapping[str, Any],
+    more: Mapping[str, Any],
+    words: Words,
 ) -> list[Message]:
-    """What is new to a session as it is stored: with its thread's mark, and none under the id of another message.
+    """What is new to a session as it is stored: with its thread's marks, and none under the id of another message.
 
     Clients that number the messages of each request anew say something else under an id that the session has. The
     id that such a message gets is the same one whenever its thread says it, so that it is not stored twice either.
     """
     taken = {message.id: message for message in history}
     mark, began = (str(state.get(key) or "") for key in (THREAD, BEGAN))
+    own = {THREAD: mark, **{name: value for name, value in more.items() if value}}
     messages = []
     for message in new:
-        old, marks, id_ = taken.get(message.id), {THREAD: mark}, message.id
+        old, marks, id_ = taken.get(message.id), own, message.id
         if old is not None and same(old, message, words):
-            marks = {name: old.metadata[name] for name in (THREAD,) if name in old.metadata}  # a repeated delivery
+            marks = {name: old.metadata[name] for name in _MARKS if name in old.metadata}  # a repeated delivery
         elif old is not None:
             id_ = fingerprint(mark, began, id_, message.role, words(message))
         messages.append(message.model_copy(update={"id": id_, "metadata": {**message.metadata, **marks}}))
     return messages
+
+
+def _tried(said: Sequence[Message], history: Sequence[Message], thread: Thread, task: str) -> list[str]:
+    """What a task has answered before to what it answers now, by the ids, and its thread does not have: it failed."""
+    now = {message.id for message in said}
+    answers = dropwhile(lambda message: message.id not in now, history)
+    return [m.id for m in answers if m.metadata.get(TASK) == task and thread.after(m.id) is None]
+
+
+def replaced(history: Sequence[Message]) -> set[int]:
+    """The places of what an agent had said before its task was tried again."""
+    ids = {id_ for message in history for id_ in message.metadata.get(REPLACES) or ()}
+    return {n for n, message in enumerate(history) if message.id in ids}
 
 
 def written_by(state: Mapping[str, Any], history: Sequence[Message]) -> set[int]:

@@ -13,7 +13,7 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import SUBAGENT
 from langmem_adapters.model import Scope
 
-__all__ = ["Lookup", "ScopeOf"]
+__all__ = ["Lookup", "ScopeOf", "task_of"]
 
 Lookup: TypeAlias = str | Callable[[Runtime[Any]], object]
 """An id, or a function that finds it in the runtime of a run."""
@@ -72,9 +72,20 @@ def _tools_above(runtime: Runtime[Any]) -> str:
 
     It is given the other's context and thread, but what a model says to it is not said in the other's conversation.
     """
+    return SUBAGENT * sum(node == _TOOLS for node, _ in _tasks_above(runtime))
+
+
+def task_of(runtime: Runtime[Any]) -> str:
+    """The id of the task in another's graph as which an agent runs, the same one each time it is tried; else empty."""
+    return next((task for _, task in reversed(_tasks_above(runtime))), "")
+
+
+def _tasks_above(runtime: Runtime[Any]) -> list[tuple[str, str]]:
+    """The nodes in which an agent runs, from the outermost, and the ids of their tasks."""
     info = runtime.execution_info
     parts = info.checkpoint_ns.split("|")[:-1] if info else []  # the last one is the agent's own node
-    return SUBAGENT * sum(part.partition(":")[0] == _TOOLS for part in parts)
+    tasks = (part.partition(":") for part in parts)
+    return [(node, task) for node, _, task in tasks if task]  # the others number what a task calls
 
 
 def _id(name: str, found: Lookup, runtime: Runtime[Any]) -> str:

@@ -18,12 +18,14 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 
-__all__ = ["Reader", "Snapshots"]
+__all__ = ["Reader", "Snapshots", "is_cut_off"]
 
 _READS: Final = {"messages", "aget_messages"}
+_WRITES: Final = {"add_messages"}
 _BEGINS: Final = {"_enter_history", "_aenter_history"}
 _ENDS: Final = {"_exit_history", "_aexit_history"}
 _SHOWN: Final = "input_messages"  # what those call what the model was shown
+_RUN: Final = "run"  # and the turn's run, as traces have it
 _TURNS: Final = 256  # that may run at once through one object
 
 
@@ -42,11 +44,30 @@ class Reader(NamedTuple):
     @classmethod
     def of_now(cls) -> Reader:
         """Who called the property or method of the history that calls this."""
-        frame = inspect.currentframe()
-        while frame and (frame.f_code is cls.of_now.__code__ or frame.f_code.co_name in _READS):
-            frame = frame.f_back  # out of this class, of the history, and of one that was made of it
+        frame = _caller(inspect.currentframe(), _READS)
         name = frame.f_code.co_name if frame else ""
         return cls(name, _run_id(), _shown(frame) if frame and name in _ENDS else None)
+
+
+def is_cut_off() -> bool:
+    """Whether what the method of a history that calls this is given is of a stream that its reader has left.
+
+    Where it blocks, ``RunnableWithMessageHistory`` takes for the whole answer what there was of it by then. What gave
+    that, below the turn, has not ended.
+    """
+    frame = _caller(inspect.currentframe(), _WRITES)
+    if frame is None or frame.f_code.co_name not in _ENDS:
+        return False
+    steps = getattr(frame.f_locals.get(_RUN), "child_runs", None) or ()
+    return any(step.end_time is None for step in steps)
+
+
+def _caller(frame: FrameType | None, methods: set[str]) -> FrameType | None:
+    """Who called these methods of a history: out of what asks, of the history, and of one that was made of it."""
+    frame = frame and frame.f_back
+    while frame and frame.f_code.co_name in methods:
+        frame = frame.f_back
+    return frame
 
 
 def _run_id() -> UUID | None:

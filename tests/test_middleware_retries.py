@@ -1,0 +1,175 @@
+"""BrainMemoryMiddleware in a node that is tried again: the answer of a try that failed is not shown: LG, B1."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.func import entrypoint, task
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import RetryPolicy, Send
+
+from langmem_adapters.langchain import BrainMemoryMiddleware
+from langmem_adapters.protocols import Store
+from langmem_adapters.stores.memory import MemoryStore
+from tests.agents import Scripted, of, texts
+from tests.test_middleware_many_agents import says
+from tests.test_middleware_taken_back import counting
+from tests.waiting import until
+
+RETRIED = RetryPolicy(initial_interval=0, jitter=False)
+
+
+class Chat:
+    """An agent in a node of a graph, that fails as often as it is told to once the agent has answered."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        self.ours = BrainMemoryMiddleware(store=store or MemoryStore())
+        self.model = Scripted(answer=counting())
+        self.agent: Any = create_agent(self.model, middleware=[self.ours])
+        self.failures = 1
+
+    @property
+    def shown(self) -> list[str]:
+        return texts(self.model.seen[-1])
+
+    @property
+    def stored(self) -> list[str]:
+        return texts(self.ours.brain("s", user="ada").messages())
+
+    def node(self, state: MessagesState) -> MessagesState:
+        found: MessagesState = self.agent.invoke(state)
+        self.fail()
+        return found
+
+    async def anode(self, state: MessagesState) -> MessagesState:
+        found: MessagesState = await self.agent.ainvoke(state)
+        self.fail()
+        return found
+
+    def fail(self) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionError("somebody is away")
+
+    def graph(self, node: Any, saver: Any, retried: RetryPolicy | None = RETRIED) -> Any:
+        graph: Any = StateGraph(MessagesState)
+        graph.add_node("answer", node, retry_policy=retried)
+        graph.add_edge(START, "answer")
+        return graph.compile(checkpointer=saver)
+
+
+def turn(question: str) -> dict[str, Any]:
+    return {"messages": [HumanMessage(question)]}
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("saver", [True, False])
+def test_an_answer_of_a_try_that_failed_is_kept_and_not_shown(any_store: Store, mode: str, *, saver: bool) -> None:
+    chat = Chat(any_store)
+    graph = chat.graph(chat.node if mode == "sync" else chat.anode, InMemorySaver() if saver else None)
+    chat.failures = 2
+    for question in ("q1", "q2"):
+        if mode == "sync":
+            graph.invoke(turn(question), **of("ada", "s"))
+        else:
+            asyncio.run(graph.ainvoke(turn(question), **of("ada", "s")))
+    assert chat.shown == ["q1", "answer 3", "q2"]
+    assert chat.stored == ["q1", "answer 1", "answer 2", "answer 3", "q2", "answer 4"]
+    marks = [message.metadata.get("brain_replaces") for message in chat.ours.brain("s", user="ada").messages()]
+    assert [mark and len(mark) for mark in marks] == [None, None, 1, 2, None, None]
+
+
+def test_nor_is_it_in_a_task_of_a_function() -> None:
+    chat = Chat()
+    retried: Any = task(retry_policy=RETRIED)
+    answer = retried(lambda messages: chat.node({"messages": messages})["messages"])
+
+    @entrypoint(checkpointer=InMemorySaver())
+    def talk(asked: list[Any], *, previous: list[Any] | None = None) -> Any:
+        said: list[Any] = answer([*(previous or []), *asked]).result()
+        return entrypoint.final(value=said, save=said)
+
+    for question in ("q1", "q2"):
+        talk.invoke(turn(question)["messages"], **of("ada", "s"))
+    assert chat.shown == ["q1", "answer 2", "q2"]
+
+
+@pytest.mark.parametrize("durability", ["exit", "sync"])
+def test_nor_where_a_run_that_broke_down_is_taken_up_again(durability: Literal["exit", "sync"]) -> None:
+    chat = Chat()
+    graph = chat.graph(chat.node, InMemorySaver(), None)
+    with pytest.raises(ConnectionError):
+        graph.invoke(turn("q1"), durability=durability, **of("ada", "s"))
+    graph.invoke(None, durability=durability, **of("ada", "s"))
+    answered = chat.stored[-1]
+    graph.invoke(turn("q2"), durability=durability, **of("ada", "s"))
+    assert chat.shown == ["q1", answered, "q2"]
+
+
+def test_who_goes_on_from_the_answers_of_several_is_shown_and_keeps_each_once(any_store: Store) -> None:
+    """The first to answer fails, and answers again once the other has: they are in another order in the thread."""
+    chat = Chat(any_store)
+    writer = Scripted(answer=lambda messages: AIMessage(f"in short: {messages[-1].text}"))
+
+    def in_turn(messages: list[BaseMessage]) -> AIMessage:
+        asked, n = messages[-1].text, len(chat.model.seen)
+        if asked == "half of q1":
+            until(lambda: not chat.failures)
+        elif asked == "rest of q1" and not chat.failures:
+            until(lambda: any(text.startswith("half of q1: ") for text in chat.stored))
+        return AIMessage(f"{asked}: {n}")
+
+    chat.model.answer = in_turn
+
+    def parts(state: MessagesState) -> list[Send]:
+        return [Send(part, turn(f"{part} of {state['messages'][-1].text}")) for part in ("half", "rest")]
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("half", chat.agent)
+    graph.add_node("rest", chat.node, retry_policy=RETRIED)
+    graph.add_node("writer", create_agent(writer, middleware=[chat.ours]))
+    graph.add_conditional_edges(START, parts, ["half", "rest"])
+    graph.add_edge(["half", "rest"], "writer")
+    compiled = graph.compile(checkpointer=InMemorySaver())
+    for question in ("q1", "q2"):
+        thread = texts(compiled.invoke(turn(question), **of("ada", "s"))["messages"])
+        stored = chat.stored
+    assert sorted(texts(writer.seen[-1])) == sorted(thread[:-1])
+    assert len(stored) == len(set(stored)) == len(thread) + 1
+
+
+def test_what_another_agent_says_to_the_same_question_stays_in_view() -> None:
+    chat, other = Chat(), says("other")
+    aside: Any = create_agent(other, middleware=[chat.ours])
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("aside", lambda state: {"messages": aside.invoke(state)["messages"][:0]})
+    graph.add_node("answer", chat.node, retry_policy=RETRIED)
+    graph.add_edge(START, "aside")
+    graph.add_edge("aside", "answer")
+    compiled = graph.compile(checkpointer=InMemorySaver())
+    for question in ("q1", "q2"):
+        compiled.invoke(turn(question), **of("ada", "s"))
+    assert chat.stored[:4] == ["q1", "other on q1", "answer 1", "answer 2"]
+    assert texts(other.seen[-1]) == ["q1", "other on q1", "answer 2", "q2"]
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_what_one_node_asks_for_in_several_calls_stays_in_view(*, goes_on: bool) -> None:
+    chat = Chat()
+    chat.failures = 0
+
+    def several(state: MessagesState) -> MessagesState:
+        found = chat.agent.invoke({"messages": [*state["messages"], HumanMessage("first")]})
+        before = found["messages"] if goes_on else [*state["messages"], HumanMessage("second")]
+        found = chat.agent.invoke({"messages": before})
+        return {"messages": found["messages"][-1:]}
+
+    graph = chat.graph(several, InMemorySaver())
+    for question in ("q1", "q2"):
+        graph.invoke(turn(question), **of("ada", "s"))
+    assert [text for text in chat.shown if text.startswith("answer")][:2] == ["answer 1", "answer 2"]
