@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError, WatchError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from langmem_adapters.concurrency.forks import anew_in_child
-from langmem_adapters.stores.redis_outage import NONE_FREE, REPLICA, is_down
+from langmem_adapters.stores.redis_outage import LOST, NONE_FREE, REPLICA, is_down
 
 __all__ = ["RESP2", "FIFOPool", "FairConnections", "WarmConnections", "hang_up", "on"]
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 RESP2 = (2, "2")
 """Of the protocol: a connection brings nothing but the replies to what was sent."""
 _UNUSABLE = (RedisConnectionError, RedisTimeoutError, OSError)
+_OLD = (*LOST, *REPLICA)
+"""After these, so may other connections lead nowhere that were made before, or to the primary of then."""
 
 
 def on(pool: ConnectionPool, talk: Callable[[Any], T]) -> T:
@@ -144,6 +146,9 @@ class FairConnections:
         turn = self._fifo.take()
         try:
             return on(self._pool, talk)
+        except _OLD:
+            self._pool.disconnect(inuse_connections=False)
+            raise
         finally:
             self._fifo.give_back(turn)
 
@@ -175,6 +180,8 @@ class WarmConnections:
         except BaseException as error:
             _leave(connection, error)
             self._release(connection)
+            if isinstance(error, _OLD):
+                self._let_go()
             raise
         if connection.should_reconnect():  # all were closed meanwhile
             self._release(connection)
@@ -184,9 +191,14 @@ class WarmConnections:
 
     def close(self) -> None:
         """Close them, as :func:`hang_up` does."""
-        for connection in self._fifo.empty():
-            self._pool.release(connection)
+        self._let_go()
         hang_up(self._pool)
+
+    def _let_go(self) -> None:
+        """Have none at hand."""
+        for connection in self._fifo.empty():
+            connection.disconnect()
+            self._pool.release(connection)
 
     def _take(self) -> Any:
         connection = self._fifo.take()
