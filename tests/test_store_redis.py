@@ -1037,12 +1037,23 @@ def test_a_ready_client_stays_its_owners(any_redis_server: RedisServer, key_pref
         ("redis+sentinel://h:1", "redis\\+sentinel://host:26379"),
         ("redis+sentinel://h:1/mine/x", "redis\\+sentinel://host:26379"),
         ("redis+sentinel://h:1/mine?colour=red", "unexpected keyword argument 'colour'"),
+        ("redis://.namespace.svc:6379/0", "a part of the host's name is empty"),  # as of a variable that is not set
+        (f"rediss://{'h' * 64}", "longer than 63 characters"),
+        ("redis+cluster://h:1,.h:2", "a part of the host's name is empty"),
+        ("redis+sentinel://h..h:1/mine", "a part of the host's name is empty"),
         ("redis+x://h", "no scheme of Redis"),
     ],
 )
 def test_a_wrong_target_is_one_clear_sentence(target: Any, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         RedisStore(target)
+
+
+@pytest.mark.parametrize(
+    "host", ["", "h.", "[::1]", "[fe80::1%25lo]", "my_redis", "b\u00fccher.example", "%D1%8F" * 11]
+)
+def test_every_name_of_a_host_may_be_looked_for(host: str) -> None:
+    RedisStore(f"redis://user:word@{host}:1/0").close()
 
 
 def test_a_prefix_has_no_braces() -> None:
