@@ -109,15 +109,17 @@ class FIFOPool:
             self._hand_over()
 
     def empty(self) -> Iterator[Any]:
-        """Give what is free and not None, and leave None in its place."""
+        """Give what is free and not None; when the next is asked for, None is in its place."""
         for _ in range(self._size):
             try:
                 thing = self._free.pop()
             except IndexError:  # all are in use
                 return
-            self.give_back(None)
-            if thing is not None:
-                yield thing
+            try:
+                if thing is not None:
+                    yield thing
+            finally:
+                self.give_back(None)
 
     def _hand_over(self) -> None:
         with self._handing, suppress(IndexError):  # somebody was quicker
@@ -143,12 +145,17 @@ class FairConnections:
 
     def on(self, talk: Callable[[Any], T]) -> T:
         """Talk on a connection, as :func:`on` does."""
+
+        def attempt(connection: Any) -> T:
+            try:
+                return talk(connection)
+            except _OLD:
+                self._pool.disconnect(inuse_connections=False)
+                raise
+
         turn = self._fifo.take()
         try:
-            return on(self._pool, talk)
-        except _OLD:
-            self._pool.disconnect(inuse_connections=False)
-            raise
+            return on(self._pool, attempt)
         finally:
             self._fifo.give_back(turn)
 
