@@ -662,6 +662,22 @@ def cluster_of_one(start_redis: Callable[..., RedisServer], *args: str) -> Redis
     return server
 
 
+def test_a_cluster_is_told_from_a_server_also_where_one_node_has_all_slots(
+    start_redis: Callable[..., RedisServer],
+) -> None:
+    server = cluster_of_one(start_redis)
+    store = RedisStore(server.url())
+    for guard in (None, {"k": None}):
+        with pytest.raises(StoreError, match=r"is a cluster: use a redis\+cluster:// URL; or its keys are in parts"):
+            store.write(NS, put={"k": b"v"}, guard=guard)
+    assert [found.remedy for found in store.examine() if "cluster" in found.said] == ["use a redis+cluster:// URL"]
+    store.close()
+    store = in_cluster(server)
+    store.write(NS, put={"k": b"v"}, guard={"k": None})
+    assert [found.said for found in store.examine() if "cluster" in found.said] == []
+    store.close()
+
+
 def in_cluster(server: RedisServer) -> RedisStore:
     return RedisStore(f"redis+cluster://127.0.0.1:{server.port}", retry_for=0.2)
 

@@ -96,6 +96,8 @@ def examined(wire: Wire) -> Iterator[Finding]:
         return
     for info in servers:
         name = f"server {info.get('tcp_port', '')}".strip() if len(servers) > 1 else "server"
+        if wire.one_slot and info.get("cluster_enabled") == "1":
+            yield Finding("problem", name, "it is a node of a cluster: writes fail", "use a redis+cluster:// URL")
         yield _version(name, info)
         yield _eviction(name, info)
         yield from _memory(name, info)
