@@ -214,6 +214,26 @@ class TestRedisStoreOnACluster(StoreConformance):
     def test_closing_disturbs_no_call(self, cluster: list[RedisServer], key_prefix: str) -> None:
         close_beside_calls(RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix))
 
+    def test_closing_closes_them_and_the_next_use_connects_anew(
+        self, cluster: list[RedisServer], key_prefix: str
+    ) -> None:
+        name = key_prefix.strip(":")
+        store = RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}?client_name={name}", prefix=key_prefix)
+
+        def connected() -> list[bool]:
+            found = []
+            for node in cluster:
+                with redis.Redis(port=node.port) as client:
+                    found.append(any(each["name"] == name for each in client.client_list()))
+            return found
+
+        for _ in range(2):
+            for n in range(20):
+                store.append(("p", str(n)), [("a", b"1")])
+            assert connected() == [True, True]
+            store.close()
+            until(lambda: connected() == [False, False])
+
     def test_whoever_lets_go_of_it_leaves_no_socket(self, cluster: list[RedisServer]) -> None:
         def hang_up(_: RedisStore) -> None:
             for node in cluster:
