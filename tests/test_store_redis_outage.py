@@ -679,16 +679,16 @@ def test_a_cluster_is_told_from_a_server_also_where_one_node_has_all_slots(
     store.close()
 
 
-@pytest.mark.parametrize("given_a_client", [False, True])
+@pytest.mark.parametrize("given", [None, {}, {"decode_responses": True}], ids=["url", "client", "str client"])
 def test_a_cluster_whose_nodes_all_have_other_addresses_is_found_where_it_was_first(
-    start_redis: Callable[..., RedisServer], given_a_client: bool
+    start_redis: Callable[..., RedisServer], given: dict[str, Any] | None
 ) -> None:
     server = cluster_of_one(start_redis, "--cluster-announce-ip", "127.0.0.1")
     with closing(Crossing(server.port)) as before, closing(Crossing(server.port)) as after:
         with redis.Redis(port=server.port) as node:
             node.config_set("cluster-announce-port", before.port)
-            client = redis.RedisCluster(host="127.0.0.1", port=server.port) if given_a_client else None
-            store = RedisStore(client) if client else in_cluster(server)
+            client: Any = None if given is None else redis.RedisCluster(host="127.0.0.1", port=server.port, **given)
+            store = in_cluster(server) if client is None else RedisStore(client)
             assert store.append(NS, [("a", b"1")]).new == [True]
             node.config_set("cluster-announce-port", after.port)
         before.close()
