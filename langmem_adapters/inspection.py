@@ -53,9 +53,12 @@ class Finding(NamedTuple):
 
 
 class Dates(NamedTuple):
-    """When a namespace was last written (Unix time) and how many seconds it has left; None: it does not expire."""
+    """When a namespace was last written (Unix time), and how many seconds it has left.
 
-    updated_at: float
+    None: nobody knows, as where a server has evicted its list; it does not expire.
+    """
+
+    updated_at: float | None
     left: float | None
 
 
@@ -79,7 +82,7 @@ class Maintained(Protocol):
         ...
 
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
-        """Give a namespace these times; its log and its values stay as they are."""
+        """Give a namespace these times, as far as they are known; its log and its values stay as they are."""
         ...
 
     def discard(self, namespace: Namespace, before: float) -> bool:

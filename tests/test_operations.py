@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import socket
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -48,7 +49,7 @@ from langmem_adapters.testing import FakeClock
 from langmem_adapters.testing.vectors import word_vectors
 from langmem_adapters.working import WorkingMemory
 from tests.benchmarks import sizes
-from tests.servers import RedisServer
+from tests.servers import RedisServer, listening
 
 NS = ("brain", "t", "u", "s")
 DAY = 86_400.0
@@ -928,6 +929,29 @@ def test_a_server_is_examined(start_redis: Callable[..., RedisServer]) -> None:
     (finding,) = store.examine()
     assert (finding.level, "cannot be reached" in finding.said) == ("problem", True)
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("info", "found"),
+    [
+        (b"", ["note: INFO says nothing of redis_version, maxmemory_policy, used_memory, aof_enabled: that was not"]),
+        (
+            b"redis_version:7.1.0\r\nused_memory:5000\r\naof_enabled:1\r\n",
+            [
+                *("ok: version 7.1.0", "ok: 5,000 bytes are used, without a limit", "ok: an append-only file is kept"),
+                "note: INFO says nothing of maxmemory_policy: that was not",
+            ],
+        ),
+    ],
+)
+def test_what_a_service_does_not_tell_is_not_taken_for_good(info: bytes, found: list[str]) -> None:
+    def handle(connection: socket.socket) -> None:
+        while data := connection.recv(65536):
+            greetings = data.count(b"SETINFO")
+            connection.sendall(b"+OK\r\n" * greetings + (b"$%d\r\n%b\r\n" % (len(info), info)) * (not greetings))
+
+    with listening(handle) as port, contextlib.closing(RedisStore(f"redis://127.0.0.1:{port}")) as store:
+        assert [line.partition(" looked at")[0] for line in said(list(store.examine()), "server")] == found
 
 
 @pytest.mark.parametrize(("version", "level"), [("6.0.16", "problem"), ("6.2.0", "ok"), ("10.0.1", "ok")])

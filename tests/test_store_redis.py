@@ -214,6 +214,26 @@ class TestRedisStoreOnACluster(StoreConformance):
     def test_closing_disturbs_no_call(self, cluster: list[RedisServer], key_prefix: str) -> None:
         close_beside_calls(RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix))
 
+    def test_closing_closes_them_and_the_next_use_connects_anew(
+        self, cluster: list[RedisServer], key_prefix: str
+    ) -> None:
+        name = key_prefix.strip(":")
+        store = RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}?client_name={name}", prefix=key_prefix)
+
+        def connected() -> list[bool]:
+            found = []
+            for node in cluster:
+                with redis.Redis(port=node.port) as client:
+                    found.append(any(each["name"] == name for each in client.client_list()))
+            return found
+
+        for _ in range(2):
+            for n in range(20):
+                store.append(("p", str(n)), [("a", b"1")])
+            assert connected() == [True, True]
+            store.close()
+            until(lambda: connected() == [False, False])
+
     def test_whoever_lets_go_of_it_leaves_no_socket(self, cluster: list[RedisServer]) -> None:
         def hang_up(_: RedisStore) -> None:
             for node in cluster:
@@ -1037,12 +1057,23 @@ def test_a_ready_client_stays_its_owners(any_redis_server: RedisServer, key_pref
         ("redis+sentinel://h:1", "redis\\+sentinel://host:26379"),
         ("redis+sentinel://h:1/mine/x", "redis\\+sentinel://host:26379"),
         ("redis+sentinel://h:1/mine?colour=red", "unexpected keyword argument 'colour'"),
+        ("redis://.namespace.svc:6379/0", "a part of the host's name is empty"),  # as of a variable that is not set
+        (f"rediss://{'h' * 64}", "longer than 63 characters"),
+        ("redis+cluster://h:1,.h:2", "a part of the host's name is empty"),
+        ("redis+sentinel://h..h:1/mine", "a part of the host's name is empty"),
         ("redis+x://h", "no scheme of Redis"),
     ],
 )
 def test_a_wrong_target_is_one_clear_sentence(target: Any, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         RedisStore(target)
+
+
+@pytest.mark.parametrize(
+    "host", ["", "h.", "[::1]", "[fe80::1%25lo]", "my_redis", "b\u00fccher.example", "%D1%8F" * 11]
+)
+def test_every_name_of_a_host_may_be_looked_for(host: str) -> None:
+    RedisStore(f"redis://user:word@{host}:1/0").close()
 
 
 def test_a_prefix_has_no_braces() -> None:

@@ -130,6 +130,20 @@ def test_every_command_of_the_list_is_needed(redis_server: RedisServer, key_pref
     store.close()
 
 
+@pytest.mark.parametrize("missing", ["multi", "exec", "watch", "unwatch"])
+def test_a_command_that_is_granted_later_finds_no_transaction_half_made(
+    any_redis_server: RedisServer, key_prefix: str, missing: str
+) -> None:
+    login = grant(any_redis_server, key_prefix, tuple(command for command in COMMANDS if command != missing))
+    store = RedisStore(any_redis_server.url(DB).replace("//", f"//{login}@"), prefix=key_prefix)
+    with pytest.raises(StoreError, match="no permissions"):
+        store.write(NS, put={"k": b"v"}, guard={"k": None if missing != "unwatch" else b"w"})
+    with redis.Redis(port=any_redis_server.port) as raw:
+        raw.execute_command("ACL", "SETUSER", login.partition(":")[0], f"+{missing}")
+    assert store.append((*NS[:-1], "other"), [("a", b"1")], keys=["k"]) == ([True], 1, {})
+    store.close()
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[list[RedisServer]]:
     with redis_cluster() as nodes:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import redis
 
-from langmem_adapters import LongTermMemory, Message, open_index
+from langmem_adapters import BrainMemory, LongTermMemory, Message, Sessions, open_index, open_store
 from langmem_adapters.errors import StoreError
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import Namespace
 from langmem_adapters.langgraph import LongTermStore
+from langmem_adapters.operations import Migration, Pruning
 from langmem_adapters.protocols import Store
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.redis import RedisStore
@@ -109,3 +110,23 @@ def test_items_are_listed_and_found_whose_place_or_log_was_evicted(server: Serve
         items.put(NOTES, "key 0", {"text": "It hangs at the door."})
     assert items.list_namespaces() == [NOTES]
     assert len(items.search(NOTES[:1])) == 3
+
+
+@pytest.mark.parametrize("target", ["memory", "sqlite", "redis"])
+def test_sessions_whose_list_was_evicted_are_as_new_as_their_copies(
+    server: Server, any_redis_server: RedisServer, key_prefix: str, tmp_path: Path, target: str
+) -> None:
+    for session in ("monday", "tuesday"):
+        BrainMemory(server.store, session, user="ada", ttl=1000 if session == "monday" else None).add_talk("Hello.")
+    server.evict(("brain", "", "ada", "monday"), "directory")
+    urls = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/copy.db"}
+    copy = (
+        open_store(urls[target]) if target in urls else RedisStore(any_redis_server.url(), prefix=f"{key_prefix}copy:")
+    )
+    for _ in range(2):
+        assert Migration(server.store, copy).run().differing == []
+        assert Pruning(copy, older_than=3600).run().kinds == {}
+        assert {info.session for info in Sessions(copy, user="ada").list_sessions()} == {"monday", "tuesday"}
+    dates = [copy.dates(("brain", "", "ada", session)) for session in ("monday", "tuesday")]  # type: ignore[attr-defined]
+    assert [990 < (each.left or 0) <= 1000 for each in dates] == [True, False]
+    copy.close()

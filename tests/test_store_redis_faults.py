@@ -25,6 +25,7 @@ from tests.waiting import until
 
 NS = ("brain", "t", "u", "s")
 _TIMEOUT, _RETRY = 0.25, 0.5
+_CONNECTIONS = 5
 _DEADLINE = 4 * (_TIMEOUT + _RETRY) + 1  # a try and its retries, and a busy machine
 
 
@@ -77,6 +78,55 @@ class Line(Proxy):
     def close(self) -> None:
         self._closing.set()
         super().close()
+
+
+class Crossing(Proxy):
+    """Stands where an address leads to another server from some moment on: who is connected stays where he is.
+
+    With ``forget``, nobody knows any more of those who are connected, and nobody tells them.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._forgotten: set[socket.socket] = set()
+        super().__init__(port)
+
+    def ask(self, client: socket.socket, server: socket.socket) -> None:
+        self._carry_known(client, server)
+
+    def answer(self, server: socket.socket, client: socket.socket) -> None:
+        self._carry_known(server, client)
+
+    def _carry_known(self, source: socket.socket, target: socket.socket) -> None:
+        while data := source.recv(65536):
+            if source not in self._forgotten:
+                target.sendall(data)
+
+    def forget(self) -> None:
+        self._forgotten.update(self._sockets)
+
+    def lead_to(self, port: int) -> None:
+        self._server_port = port
+
+
+@pytest.fixture
+def crossing(redis_server: RedisServer) -> Iterator[Crossing]:
+    crossing = Crossing(redis_server.port)
+    yield crossing
+    crossing.close()
+
+
+def all_connected(store: RedisStore) -> None:
+    """Have the store use as many connections at once as it may."""
+    together = threading.Barrier(_CONNECTIONS)
+
+    def talk(connection: Any) -> Any:
+        together.wait(10)
+        connection.send_command("PING")
+        return connection.read_response()
+
+    with ThreadPoolExecutor(_CONNECTIONS) as threads:
+        servers = store._wire._servers
+        assert set(threads.map(lambda _: servers.call(b"", talk), range(_CONNECTIONS))) == {b"PONG"}
 
 
 @pytest.fixture
@@ -146,6 +196,41 @@ def test_each_fault_loses_and_doubles_nothing(
     told.check(direct)
     assert [item.id for item in direct.scan(NS).items][-1] == "999"
     direct.close()
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_of_connections_that_lead_nowhere_one_is_waited_for(crossing: Crossing, key_prefix: str, protocol: int) -> None:
+    url = f"redis://127.0.0.1:{crossing.port}?protocol={protocol}&max_connections={_CONNECTIONS}"
+    store = RedisStore(url, prefix=key_prefix, socket_timeout=_TIMEOUT, retry_for=_RETRY)
+    all_connected(store)
+    crossing.forget()  # as a firewall does after a while, or the host of a server as it dies
+    assert store.append(NS, [("a", b"1")], ttl=600).new == [True]
+    all_connected(store)  # none of them waits in vain
+    store.close()
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_who_has_met_one_replica_reads_from_none(
+    crossing: Crossing, start_redis: Callable[..., RedisServer], key_prefix: str, protocol: int
+) -> None:
+    primary = start_redis()
+    url = f"redis://127.0.0.1:{crossing.port}?protocol={protocol}&max_connections={_CONNECTIONS}"
+    crossing.lead_to(primary.port)
+    store = RedisStore(url, prefix=key_prefix, retry_for=_RETRY)
+    all_connected(store)
+    with start_redis() as other, redis.Redis(port=primary.port) as raw:
+        raw.execute_command("REPLICAOF", "127.0.0.1", "1")  # it goes on, and hears of nothing new
+        crossing.lead_to(other.port)
+        store.append(NS, [("a", b"1")], ttl=600)
+        together = threading.Barrier(_CONNECTIONS)
+
+        def read(_: int) -> int:
+            together.wait(10)
+            return store.scan(NS, limit=0).total
+
+        with ThreadPoolExecutor(_CONNECTIONS) as threads:
+            assert [*threads.map(read, range(_CONNECTIONS))] == [1] * _CONNECTIONS
+    store.close()
 
 
 def test_faults_at_random_under_several_writers(line: Line, redis_server: RedisServer, key_prefix: str) -> None:

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from itertools import count
 from typing import Any
@@ -30,6 +30,7 @@ from langmem_adapters.stores.redis_outage import Retries, is_down, may_pass
 from tests.faults import again_and_again
 from tests.servers import RedisServer, listening
 from tests.test_store_redis import NS, ids, on_threads, told
+from tests.test_store_redis_faults import Crossing
 
 DOWN = exceptions.ConnectionError("Connection refused")
 REFUSED = exceptions.ResponseError("WRONGTYPE")
@@ -660,6 +661,42 @@ def cluster_of_one(start_redis: Callable[..., RedisServer], *args: str) -> Redis
         node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         until(lambda: node.cluster("info")["cluster_state"] == "ok")
     return server
+
+
+def test_a_cluster_is_told_from_a_server_also_where_one_node_has_all_slots(
+    start_redis: Callable[..., RedisServer],
+) -> None:
+    server = cluster_of_one(start_redis)
+    store = RedisStore(server.url())
+    for guard in (None, {"k": None}):
+        with pytest.raises(StoreError, match=r"is a cluster: use a redis\+cluster:// URL; or its keys are in parts"):
+            store.write(NS, put={"k": b"v"}, guard=guard)
+    assert [found.remedy for found in store.examine() if "cluster" in found.said] == ["use a redis+cluster:// URL"]
+    store.close()
+    store = in_cluster(server)
+    store.write(NS, put={"k": b"v"}, guard={"k": None})
+    assert [found.said for found in store.examine() if "cluster" in found.said] == []
+    store.close()
+
+
+@pytest.mark.parametrize("given", [None, {}, {"decode_responses": True}], ids=["url", "client", "str client"])
+def test_a_cluster_whose_nodes_all_have_other_addresses_is_found_where_it_was_first(
+    start_redis: Callable[..., RedisServer], given: dict[str, Any] | None
+) -> None:
+    server = cluster_of_one(start_redis, "--cluster-announce-ip", "127.0.0.1")
+    with closing(Crossing(server.port)) as before, closing(Crossing(server.port)) as after:
+        with redis.Redis(port=server.port) as node:
+            node.config_set("cluster-announce-port", before.port)
+            client: Any = None if given is None else redis.RedisCluster(host="127.0.0.1", port=server.port, **given)
+            store = in_cluster(server) if client is None else RedisStore(client)
+            assert store.append(NS, [("a", b"1")]).new == [True]
+            node.config_set("cluster-announce-port", after.port)
+        before.close()
+        until(lambda: works(store))
+        assert ids(store) == ["a"]
+        store.close()
+        if client:
+            client.close()
 
 
 def in_cluster(server: RedisServer) -> RedisStore:

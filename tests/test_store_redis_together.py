@@ -446,6 +446,18 @@ def test_who_waits_is_served_in_turn_and_before_who_comes_later() -> None:
         thread.join()
 
 
+def test_nobody_takes_the_place_of_what_is_being_closed() -> None:
+    turns = FIFOPool(1, 0.01)
+    turns.take()
+    turns.give_back("connection")
+    emptied = turns.empty()
+    assert next(emptied) == "connection"
+    with pytest.raises(redis.ConnectionError, match="No connection available"):
+        turns.take()  # its pool would have none for him, as long as it has not got this one back
+    assert list(emptied) == []
+    assert turns.take() is None
+
+
 def test_who_waits_in_vain_is_told_and_takes_nobodys_turn() -> None:
     turns = FIFOPool(1, 0.01)
     turns.take()

@@ -185,7 +185,7 @@ class Migration:
 
     def _date(self, namespace: Namespace, dates: Dates) -> None:
         there = self._target.dates(namespace)
-        if there is None or there.updated_at != dates.updated_at or not _about(there.left, dates.left):
+        if there is None or dates.updated_at not in {None, there.updated_at} or not _about(there.left, dates.left):
             if there is None:  # one that is there, with nothing in it
                 self._target.write(namespace, ttl=dates.left)
             self._target.set_dates(namespace, dates)

@@ -157,7 +157,7 @@ class MemoryStore(Shared):
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
         with no_fork, self._lock.held():
             if content := self._namespaces.get(namespace):
-                content.updated_at = dates.updated_at
+                content.updated_at = content.updated_at if dates.updated_at is None else dates.updated_at
                 content.expires_at = None if dates.left is None else self._clock() + dates.left
 
     def discard(self, namespace: Namespace, before: float) -> bool:

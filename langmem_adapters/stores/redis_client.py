@@ -82,8 +82,8 @@ def _cluster_like(client: Any, options: dict[str, Any]) -> Source:
     taken = _taken(given, given.get("connection_class", Connection), getattr(client, "user_on_connect_func", None))
     if remap := client.nodes_manager.address_remap:
         taken["address_remap"] = remap
-    nodes = client.nodes_manager.startup_nodes.values()
-    return cluster([(node.host, node.port) for node in nodes], options | _without_place(taken))
+    nodes = (*client.nodes_manager.startup_nodes.values(), *client.startup_nodes)  # told of by now, and given at first
+    return cluster(dict.fromkeys((node.host, node.port) for node in nodes), options | _without_place(taken))
 
 
 def _pool_like(pool: Any, options: dict[str, Any]) -> ConnectionPool:

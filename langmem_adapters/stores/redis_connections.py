@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError, WatchError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from langmem_adapters.concurrency.forks import anew_in_child
-from langmem_adapters.stores.redis_outage import NONE_FREE, REPLICA, is_down
+from langmem_adapters.stores.redis_outage import LOST, NONE_FREE, REPLICA, is_down
 
 __all__ = ["RESP2", "FIFOPool", "FairConnections", "WarmConnections", "hang_up", "on"]
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 RESP2 = (2, "2")
 """Of the protocol: a connection brings nothing but the replies to what was sent."""
 _UNUSABLE = (RedisConnectionError, RedisTimeoutError, OSError)
+_OLD = (*LOST, *REPLICA)
+"""After these, so may other connections lead nowhere that were made before, or to the primary of then."""
 
 
 def on(pool: ConnectionPool, talk: Callable[[Any], T]) -> T:
@@ -107,15 +109,17 @@ class FIFOPool:
             self._hand_over()
 
     def empty(self) -> Iterator[Any]:
-        """Give what is free and not None, and leave None in its place."""
+        """Give what is free and not None; when the next is asked for, None is in its place."""
         for _ in range(self._size):
             try:
                 thing = self._free.pop()
             except IndexError:  # all are in use
                 return
-            self.give_back(None)
-            if thing is not None:
-                yield thing
+            try:
+                if thing is not None:
+                    yield thing
+            finally:
+                self.give_back(None)
 
     def _hand_over(self) -> None:
         with self._handing, suppress(IndexError):  # somebody was quicker
@@ -141,9 +145,17 @@ class FairConnections:
 
     def on(self, talk: Callable[[Any], T]) -> T:
         """Talk on a connection, as :func:`on` does."""
+
+        def attempt(connection: Any) -> T:
+            try:
+                return talk(connection)
+            except _OLD:
+                self._pool.disconnect(inuse_connections=False)
+                raise
+
         turn = self._fifo.take()
         try:
-            return on(self._pool, talk)
+            return on(self._pool, attempt)
         finally:
             self._fifo.give_back(turn)
 
@@ -175,6 +187,8 @@ class WarmConnections:
         except BaseException as error:
             _leave(connection, error)
             self._release(connection)
+            if isinstance(error, _OLD):
+                self._let_go()
             raise
         if connection.should_reconnect():  # all were closed meanwhile
             self._release(connection)
@@ -184,9 +198,14 @@ class WarmConnections:
 
     def close(self) -> None:
         """Close them, as :func:`hang_up` does."""
-        for connection in self._fifo.empty():
-            self._pool.release(connection)
+        self._let_go()
         hang_up(self._pool)
+
+    def _let_go(self) -> None:
+        """Have none at hand."""
+        for connection in self._fifo.empty():
+            connection.disconnect()
+            self._pool.release(connection)
 
     def _take(self) -> Any:
         connection = self._fifo.take()

@@ -22,7 +22,7 @@ def dates(wire: Wire, place: NamespaceKeys) -> Dates | None:
     lives = wire.send(*((key, pack("PTTL", key)) for key in place[:3]))
     if max(lives) == _GONE:
         return None
-    return Dates(_listed(wire, place) or 0.0, None if _FOR_EVER in lives else max(*lives, 1) / 1000)
+    return Dates(_listed(wire, place), None if _FOR_EVER in lives else max(*lives, 1) / 1000)
 
 
 def discard(wire: Wire, place: NamespaceKeys, before: float) -> bool:

@@ -6,6 +6,7 @@ from redis.exceptions import (
     AskError,
     AuthenticationError,
     BusyLoadingError,
+    ClusterCrossSlotError,
     ClusterError,
     InvalidResponse,
     MasterDownError,
@@ -45,6 +46,10 @@ _NO_CLUSTER = "cannot be reached as a cluster: see whether its nodes run and for
 _SINGLE = "is no cluster: use a redis:// URL, or rediss:// with TLS"
 _PARTIAL = "is a cluster that does not serve all of its slots: try again when it does"
 _MOVED = "is a cluster: use a redis+cluster:// URL, or try again when its slots have moved"
+_PARTED = (
+    "is a cluster: use a redis+cluster:// URL; or its keys are in parts behind one address, as of Redis Enterprise:"
+    " use a database in one part"
+)
 _MOVING = "is a cluster whose slots are moving: try again in a moment"
 _REPLICA = "is a read-only replica: use the address of the primary"
 _CROWDED = "has no room for another connection: raise its maxclients, or lower max_connections"
@@ -105,6 +110,7 @@ _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (MasterDownError, "", StoreUnavailable, _REPLICA),  # to redis-py, a ClusterError
     (ClusterError, "", StoreUnavailable, _PARTIAL),
     (AskError, "", StoreUnavailable, _MOVED),
+    (ClusterCrossSlotError, "", StoreError, _PARTED),
     (TryAgainError, "", StoreUnavailable, _MOVING),
     (ReadOnlyError, "", StoreUnavailable, _REPLICA),
     (OutOfMemoryError, "", StoreError, _MEMORY),

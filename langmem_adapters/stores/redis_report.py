@@ -22,6 +22,7 @@ _PAGE = 1000  # keys looked at in one round trip
 _OLDEST = (6, 2)
 _NEARLY = 0.9  # of maxmemory
 _KEEPS = "noeviction"
+_LOOKED_AT = ("redis_version", "maxmemory_policy", "used_memory", "aof_enabled")
 _GONE = -2  # as PTTL says it
 
 
@@ -96,21 +97,30 @@ def examined(wire: Wire) -> Iterator[Finding]:
         return
     for info in servers:
         name = f"server {info.get('tcp_port', '')}".strip() if len(servers) > 1 else "server"
-        yield _version(name, info)
-        yield _eviction(name, info)
-        yield from _memory(name, info)
-        yield from _persistence(name, info, wire)
+        if wire.one_slot and info.get("cluster_enabled") == "1":
+            yield Finding("problem", name, "it is a node of a cluster: writes fail", "use a redis+cluster:// URL")
+        if "redis_version" in info:
+            yield _version(name, info)
+        if "maxmemory_policy" in info:
+            yield _eviction(name, info)
+        if "used_memory" in info:
+            yield _memory(name, info)
+        if "aof_enabled" in info:
+            yield from _persistence(name, info, wire)
+        if silent := [field for field in _LOOKED_AT if field not in info]:  # as some services and proxies are
+            said = f"INFO says nothing of {', '.join(silent)}: that was not looked at"
+            yield Finding("note", name, said, "nothing, if you know it; else ask whoever runs the server")
 
 
 def _version(name: str, info: dict[str, str]) -> Finding:
-    version = info.get("redis_version", "0")
+    version = info["redis_version"]
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST:
         return Finding("problem", name, f"version {version} is too old", "upgrade to Redis 6.2 or later, or to Valkey")
     return Finding("ok", name, f"version {version}")
 
 
 def _eviction(name: str, info: dict[str, str]) -> Finding:
-    policy = info.get("maxmemory_policy", _KEEPS)
+    policy = info["maxmemory_policy"]
     if policy == _KEEPS:
         return Finding("ok", name, "nothing is evicted")
     if policy.startswith("allkeys"):
@@ -120,20 +130,19 @@ def _eviction(name: str, info: dict[str, str]) -> Finding:
     return Finding("note", name, said, f"set maxmemory-policy {_KEEPS}, unless the server is a cache only")
 
 
-def _memory(name: str, info: dict[str, str]) -> Iterator[Finding]:
-    used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+def _memory(name: str, info: dict[str, str]) -> Finding:
+    used, limit = int(info["used_memory"]), int(info.get("maxmemory", 0))
     if limit and used > _NEARLY * limit:
         said = f"{used:,} of {limit:,} bytes are used"
-        yield Finding("problem", name, said, "raise maxmemory, set a shorter ttl, or prune")
-    else:
-        yield Finding("ok", name, f"{used:,} bytes are used" + (f" of {limit:,}" if limit else ", without a limit"))
+        return Finding("problem", name, said, "raise maxmemory, set a shorter ttl, or prune")
+    return Finding("ok", name, f"{used:,} bytes are used" + (f" of {limit:,}" if limit else ", without a limit"))
 
 
 def _persistence(name: str, info: dict[str, str], wire: Wire) -> Iterator[Finding]:
     for setting, what in (("rdb_last_bgsave_status", "snapshot"), ("aof_last_write_status", "append-only file")):
         if info.get(setting, "ok") != "ok":
             yield Finding("problem", name, f"the last write of the {what} failed", "look at the server's log and disk")
-    if info.get("aof_enabled") == "1":
+    if info["aof_enabled"] == "1":
         yield Finding("ok", name, "an append-only file is kept")
         return
     saved = _snapshots(wire)

@@ -176,9 +176,12 @@ class Cluster:
         return (str(node.name), True) if node else (f"slot {client.keyslot(key)}", False)  # type: ignore[no-untyped-call]
 
     def _look_again(self, _: Exception | None = None) -> None:
-        """Ask the nodes who serves which slots."""
+        """Ask the nodes who serves which slots; where none is left of those that were told, those that were given."""
         try:
-            self._connected().nodes_manager.initialize()
+            client = self._connected()
+            told = client.nodes_manager.startup_nodes
+            given = [(node.host, node.port) for node in client.startup_nodes if node.name not in told]
+            client.nodes_manager.initialize(additional_startup_nodes_info=given)
         except Exception as error:
             if not is_down(error):  # else the next try says so
                 raise

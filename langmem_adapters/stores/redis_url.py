@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from redis import ConnectionPool
 from redis.connection import parse_url
@@ -128,4 +128,8 @@ def _port(url: str, default: int) -> tuple[SplitResult, int]:
         port = parts.port or default
     except ValueError:  # its words may be a part of the password
         raise ValueError("a port is a number, and / ? # @ in a password are written %2F %3F %23 %40") from None
+    try:
+        unquote(parts.hostname or "").encode("idna")  # else whoever connects is told so, as no error of Redis
+    except UnicodeError:
+        raise ValueError("a part of the host's name is empty, or longer than 63 characters") from None
     return parts, port

@@ -145,6 +145,9 @@ class Wire:
                 raise
             try:
                 return _transact(connection, commands)
+            except ResponseError:
+                connection.disconnect()  # where MULTI itself was refused, it watches still
+                raise
             except LOST as error:
                 if not commands:
                     raise
