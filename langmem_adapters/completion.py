@@ -11,6 +11,7 @@ from typing import Any
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered, is_coroutine
 from langmem_adapters.providers.finish_reasons import field, is_cut, refuses
+from langmem_adapters.providers.usage import usage_of
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
 __all__ = ["Completer", "is_apology", "is_refusal"]
@@ -101,7 +102,7 @@ class Completer:
         return answer
 
     def _count(self, response: Any, asked: str, answer: str) -> None:
-        usage = getattr(response, "usage_metadata", None) or {}
+        usage = getattr(response, "usage_metadata", None) or usage_of(response) or {}
         tokens_in = usage.get("input_tokens") or self._counter(asked)
         tokens_out = usage.get("output_tokens") or self._counter(answer)
         self.stats["tokens_in"] += tokens_in  # worked out before, as another thread may add its own meanwhile

@@ -60,11 +60,11 @@ from langmem_adapters.llamaindex.responses import (
     Recording,
     pieces,
     read_response,
-    usage_of,
     worth_storing,
     write_response,
 )
 from langmem_adapters.protocols import Store
+from langmem_adapters.providers.usage import usage_of
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 from tests.faults import CROWD, Down, on_threads

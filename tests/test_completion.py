@@ -35,13 +35,15 @@ class OwnLLM(CustomLLM):
     """A LlamaIndex model as a user writes one."""
 
     reason: str = "stop"
+    usage: Any = None
 
     @property
     def metadata(self) -> LLMMetadata:
         return LLMMetadata()
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: ARG002
-        return CompletionResponse(text=f"yes, {prompt}", raw={"choices": [{"finish_reason": self.reason}]})
+        raw = {"choices": [{"finish_reason": self.reason}], "usage": self.usage}
+        return CompletionResponse(text=f"yes, {prompt}", raw=raw)
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         raise NotImplementedError
@@ -206,6 +208,13 @@ def test_b3_tokens_are_the_models_own_count_or_an_estimate() -> None:
     assert completer.stats == {"calls": 1, "tokens_in": 100, "tokens_out": 7}
     run(completer.ask("be kind", "Hello"))
     assert completer.stats == {"calls": 2, "tokens_in": 103, "tokens_out": 8}
+
+
+async def test_b3_tokens_are_also_what_a_llamaindex_model_counted() -> None:
+    completer = Completer(OwnLLM(usage={"prompt_tokens": 100, "completion_tokens": 7, "total_tokens": 107}))
+    run(completer.ask("be kind", "Hello"))
+    await arun(completer.ask("be kind", "Hello"))
+    assert completer.stats == {"calls": 2, "tokens_in": 200, "tokens_out": 14}
 
 
 def test_tokens_of_another_call_that_are_counted_meanwhile_are_not_lost() -> None:
