@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_openai import ChatOpenAI
 from llama_index.core import Document, MockEmbedding, Settings, VectorStoreIndex
 from llama_index.core.agent.workflow import AgentStream, FunctionAgent
 from llama_index.core.base.llms.types import (
@@ -50,7 +51,7 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.rate_limiter import BaseRateLimiter
 from llama_index.core.schema import TextNode
 from llama_index.core.tools import FunctionTool
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr, SecretStr
 
 from langmem_adapters import ConfigurationError, SerializationError, StoreUnavailable
 from langmem_adapters.codec import decode, encode
@@ -844,6 +845,26 @@ def test_c4_what_the_provider_keeps_of_a_conversation_is_part_of_what_is_asked()
     assert [asks(), asks(), asks("r1"), asks("r2"), asks("r1")] == [1, 0, 1, 1, 0]
     assert [asks(top_k=1), asks(top_k=2), asks(top_k=1)] == [1, 1, 0]
     assert [asks(track=True), asks(track=True)] == [1, 1]
+
+
+class OfLangChain(Scripted):
+    """Has a model of LangChain behind it, as LangChainLLM has."""
+
+    _llm: Any = PrivateAttr()
+
+
+def test_c4_two_models_of_langchain_behind_one_class_have_answers_of_their_own() -> None:
+    store = MemoryStore()
+
+    def asks(key: str = "secret", **settings: Any) -> int:
+        inner = OfLangChain()
+        inner._llm = ChatOpenAI(api_key=SecretStr(key), **{"model": "gpt-4o", **settings})
+        cached(inner, store=store).chat(HI)
+        return inner.asked
+
+    assert [asks(), asks(), asks("another"), asks(timeout=1), asks(max_retries=9)] == [1, 0, 0, 0, 0]
+    other: list[dict[str, Any]] = [{"model": "gpt-4o-mini"}, {"temperature": 0.5}, {"base_url": "http://127.0.0.1:9"}]
+    assert [asks(**change) for change in other * 2] == [1, 1, 1, 0, 0, 0]
 
 
 def test_c4_two_models_of_one_name_in_two_modules_have_answers_of_their_own() -> None:

@@ -35,7 +35,8 @@ _OF_THE_CALL = frozenset(
         "verbose",
     }
 )
-_ASKED_IN_PRIVATE = ("_generation_config", "_previous_response_id")  # by GoogleGenAI, by OpenAIResponses
+# By GoogleGenAI, by LangChainLLM, by OpenAIResponses.
+_ASKED_IN_PRIVATE = ("_generation_config", "_llm", "_previous_response_id")
 _CONTINUED = "conversation"  # that the provider of OpenAIResponses keeps
 # Fields that are not dumped, and count: how prompts are made, and where BedrockConverse asks.
 _UNDUMPED = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
@@ -110,22 +111,27 @@ def _content(path: Any) -> str:
 
 
 def _model(llm: LLM) -> Any:
-    """A model and its parameters: the fields that it would be dumped with, and some others.
-
-    Of what is no data, the name.
-    """
+    """A model and its parameters. Of what is no data, the name."""
     known_as = llm.metadata.model_name  # before its fields, as Ollama asks its server by this how long a context may be
-    names = [name for name, field in type(llm).model_fields.items() if not field.exclude or name in _UNDUMPED]
-    fields = {name: getattr(llm, name) for name in names}
-    private = getattr(llm, "__pydantic_private__", None) or {}
+    kind, fields = _parameters(llm)
+    return [kind, known_as, fields]
+
+
+def _parameters(model: BaseModel) -> list[Any]:
+    """What a model is, with the fields that it would be dumped with, and some others."""
+    names = [name for name, field in type(model).model_fields.items() if not field.exclude or name in _UNDUMPED]
+    fields = {name: getattr(model, name) for name in names}
+    private = model.__pydantic_private__ or {}
     fields |= {name: private[name] for name in _ASKED_IN_PRIVATE if private.get(name) is not None}
-    return [name_of(type(llm)), known_as, {name: _told(it) for name, it in _lasting(fields).items()}]
+    return [name_of(type(model)), {name: _told(it) for name, it in _lasting(fields).items()}]
 
 
 def _told(value: Any) -> Any:
     try:
         return fingerprint(_described(value))
     except SerializationError:
+        if isinstance(value, BaseModel):  # as the model of LangChain in a LangChainLLM, which has clients
+            return _parameters(value)
         return ["a", getattr(value, "__qualname__", type(value).__qualname__)]
 
 
