@@ -84,7 +84,9 @@ class Scripted(FunctionCallingLLM):
     temperature: float = 0.0
     api_key: str = "topsecret"
     timeout: float = 60
+    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
     region_name: str | None = Field(default=None, exclude=True)  # as BedrockConverse has it
+    endpoint_url: str | None = Field(default=None, exclude=True)
     script: list[Any] = Field(default_factory=lambda: ["Hello there!"], exclude=True)
     gate: Any = Field(default=None, exclude=True)
     _asked: list[Any] = PrivateAttr(default_factory=list)
@@ -776,6 +778,7 @@ def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> N
         {},
         {"settings": {"api_key": "another"}},
         {"settings": {"timeout": 1}},
+        {"settings": {"additional_kwargs": {"api_key": "another", "timeout": 1}}},  # as LiteLLM has it
         {"timeout": 1},
         {"settings": {"callback_manager": CallbackManager([])}},
     ]
@@ -783,7 +786,9 @@ def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> N
     image = ChatMessage(role="user", blocks=[TextBlock(text="Hi"), TextBlock(text="again")])
     other: list[dict[str, Any]] = [
         {"settings": {"temperature": 0.5}},
+        {"settings": {"additional_kwargs": {"seed": 1}}},
         {"settings": {"region_name": "eu-west-1"}},
+        {"settings": {"endpoint_url": "http://127.0.0.1:9"}},
         {"settings": {"system_prompt": "Be short."}},
         {"messages": [ChatMessage(role="system", content="Be short."), *HI]},
         {"messages": [ChatMessage(role="assistant", content="Hi")]},
@@ -793,6 +798,8 @@ def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> N
         {"tools": [FunctionTool.from_defaults(storm)]},
         {"tools": tools, "tool_choice": "required"},
         {"response_format": Place},
+        {"prediction": Place(place="Rome")},
+        {"prediction": Place(place="Oslo")},
         {"settings": {"messages_to_prompt": str}},
         {"response_format": type("Place", (BaseModel,), {"__annotations__": {"place": int}})},
         {"tenant": "b"},
@@ -807,9 +814,9 @@ class Continuing(Scripted):
     """Has the provider go on from an earlier response, as OpenAI's can."""
 
     track_previous_responses: bool = False
-    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
     _previous_response_id: str | None = PrivateAttr(None)
     _generation_config: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _custom_llm_provider: str | None = PrivateAttr(None)
 
 
 class Looked(Scripted):
@@ -836,14 +843,15 @@ def test_c4_a_model_that_looks_up_a_field_is_asked_once() -> None:
 def test_c4_what_the_provider_keeps_of_a_conversation_is_part_of_what_is_asked() -> None:
     store = MemoryStore()
 
-    def asks(before: str | None = None, *, track: bool = False, **config: Any) -> int:
+    def asks(before: str | None = None, *, by: str | None = None, track: bool = False, **config: Any) -> int:
         inner = Continuing(track_previous_responses=track)
-        inner._previous_response_id, inner._generation_config = before, config
+        inner._previous_response_id, inner._custom_llm_provider, inner._generation_config = before, by, config
         cached(inner, store=store).chat(HI)
         return inner.asked
 
     assert [asks(), asks(), asks("r1"), asks("r2"), asks("r1")] == [1, 0, 1, 1, 0]
     assert [asks(top_k=1), asks(top_k=2), asks(top_k=1)] == [1, 1, 0]
+    assert [asks(by="vllm"), asks(by="ollama"), asks(by="vllm")] == [1, 1, 0]
     assert [asks(track=True), asks(track=True)] == [1, 1]
 
 

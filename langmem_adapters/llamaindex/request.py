@@ -35,8 +35,8 @@ _OF_THE_CALL = frozenset(
         "verbose",
     }
 )
-# By GoogleGenAI, by LangChainLLM, by OpenAIResponses.
-_ASKED_IN_PRIVATE = ("_generation_config", "_llm", "_previous_response_id")
+# By LiteLLM, by GoogleGenAI, by LangChainLLM, by OpenAIResponses.
+_ASKED_IN_PRIVATE = ("_custom_llm_provider", "_generation_config", "_llm", "_previous_response_id")
 _CONTINUED = "conversation"  # that the provider of OpenAIResponses keeps
 # Fields that are not dumped, and count: how prompts are made, and where BedrockConverse asks.
 _UNDUMPED = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
@@ -121,6 +121,8 @@ def _parameters(model: BaseModel) -> list[Any]:
     """What a model is, with the fields that it would be dumped with, and some others."""
     names = [name for name, field in type(model).model_fields.items() if not field.exclude or name in _UNDUMPED]
     fields = {name: getattr(model, name) for name in names}
+    if isinstance(given := fields.get("additional_kwargs"), Mapping):  # to each call: LiteLLM has its key there
+        fields["additional_kwargs"] = _lasting(given)
     private = model.__pydantic_private__ or {}
     fields |= {name: private[name] for name in _ASKED_IN_PRIVATE if private.get(name) is not None}
     return [name_of(type(model)), {name: _told(it) for name, it in _lasting(fields).items()}]
