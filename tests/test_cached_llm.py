@@ -384,6 +384,10 @@ def test_a_stream_is_kept_with_the_text_of_its_deltas() -> None:
         first = ChatResponse(message=ChatMessage(role="assistant", content="ab"), delta="ab")
         last = ChatResponse(message=ChatMessage(role="assistant", blocks=before), delta="c")
         assert came_to([first, last]).message.blocks == [TextBlock(text="abc"), call]
+    thought = ThinkingBlock(content="Hm.")
+    parts = [ChatMessage(role="assistant", blocks=[thought, TextBlock(text=part)]) for part in "ab"]
+    behind = came_to([ChatResponse(message=part, delta=part.content) for part in parts])
+    assert behind.message.blocks == [thought, TextBlock(text="ab")]
     texts = [TextBlock(text="a"), TextBlock(text="b")]
     several = ChatResponse(message=ChatMessage(role="assistant", blocks=texts), delta="ab")
     assert came_to([several]).message == several.message
@@ -801,6 +805,7 @@ def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> N
         {"prediction": Place(place="Rome")},
         {"prediction": Place(place="Oslo")},
         {"settings": {"messages_to_prompt": str}},
+        {"settings": {"completion_to_prompt": str}},
         {"response_format": type("Place", (BaseModel,), {"__annotations__": {"place": int}})},
         {"tenant": "b"},
         {"tag": "u"},
@@ -1521,8 +1526,10 @@ def test_what_was_cut_in_a_stream_is_not_kept_whatever_its_last_piece_says(raw: 
     last = CompletionResponse(text="The cap", delta="", raw={"choices": [], "usage": {"prompt_tokens": 3}})
     assert not worth_storing(cut)
     assert not worth_storing(came_to([cut, last]))
-    begun = CompletionResponse(text="", delta="", raw={"type": "response.created", "response": {"status": "queued"}})
-    assert worth_storing(came_to([begun, last]))
+    for status in ("queued", "in_progress"):
+        told = {"type": "response.created", "response": {"status": status}}
+        begun = CompletionResponse(text="", delta="", raw=told)
+        assert worth_storing(came_to([begun, last]))
 
 
 def test_c1_a_hit_has_no_id_under_which_openai_keeps_a_thought_of_it() -> None:

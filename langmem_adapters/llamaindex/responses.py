@@ -233,7 +233,7 @@ def _with_text(last: Any, text: str) -> Any:
         return last.model_copy(update={"text": text})
     blocks = last.message.blocks
     texts = [block for block in blocks if isinstance(block, TextBlock)]
-    if len(texts) > 1 and text == "".join(block.text for block in texts):
+    if text == "".join(block.text for block in texts):
         return last
     place = blocks.index(texts[0]) if texts else 0  # of several that are no parts of it: Mistral's has all its pieces
     others = [block for block in blocks[place:] if not isinstance(block, TextBlock)]
