@@ -880,6 +880,46 @@ def test_c4_two_models_of_langchain_behind_one_class_have_answers_of_their_own()
     assert [asks(**change) for change in other * 2] == [1, 1, 1, 0, 0, 0]
 
 
+class Style(Enum):
+    SHORT = 1
+    LONG = 2
+
+
+class Local(Scripted):
+    """Has fields that are no plain data, as a user's own model may."""
+
+    weights: Path = Path("small.gguf")
+    style: Style = Style.SHORT
+    options: Any = None
+
+
+def test_c4_fields_of_a_model_that_are_no_plain_data_are_told_apart() -> None:
+    store = MemoryStore()
+    options = make_dataclass("Options", [("top_k", int)])
+
+    def asks(**settings: Any) -> int:
+        inner = Local(**settings)
+        cached(inner, store=store).chat(HI)
+        return inner.asked
+
+    def clients(seed: int) -> dict[str, Any]:
+        return {"additional_kwargs": {"seed": seed, "client": object()}}
+
+    other: list[dict[str, Any]] = [
+        {},
+        {"weights": Path("large.gguf")},
+        {"style": Style.LONG},
+        {"options": options(1)},
+        {"options": options(2)},
+        {"options": [Style.SHORT, object()]},
+        {"options": [Style.LONG, object()]},
+        clients(1),
+        clients(2),
+    ]
+    assert [asks(**settings) for settings in other] == [1] * len(other)
+    assert [asks(**settings) for settings in [*other, clients(1)]] == [0] * (len(other) + 1)
+
+
 def test_c4_two_models_of_one_name_in_two_modules_have_answers_of_their_own() -> None:
     store = MemoryStore()
 

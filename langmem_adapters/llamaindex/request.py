@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ def _content(path: Any) -> str:
 
 
 def _model(llm: LLM) -> Any:
-    """A model and its parameters. Of what is no data, the name."""
+    """A model and its parameters."""
     known_as = llm.metadata.model_name  # before its fields, as Ollama asks its server by this how long a context may be
     kind, fields = _parameters(llm)
     return [kind, known_as, fields]
@@ -129,12 +130,18 @@ def _parameters(model: BaseModel) -> list[Any]:
 
 
 def _told(value: Any) -> Any:
-    try:
+    """A parameter as data; of what cannot be told in it, as a client, the name."""
+    with suppress(SerializationError):
         return fingerprint(_described(value))
-    except SerializationError:
-        if isinstance(value, BaseModel):  # as the model of LangChain in a LangChainLLM, which has clients
-            return _parameters(value)
-        return ["a", getattr(value, "__qualname__", type(value).__qualname__)]
+    if isinstance(value, BaseModel):  # as the model of LangChain in a LangChainLLM
+        return _parameters(value)
+    if isinstance(value, Mapping):
+        return [[_told(name), _told(item)] for name, item in value.items()]
+    if isinstance(value, list | tuple):
+        return [_told(item) for item in value]
+    with suppress(SerializationError):  # of a path, an enum, a dataclass
+        return fingerprint(identity(value))
+    return ["a", getattr(value, "__qualname__", type(value).__qualname__)]
 
 
 def _lasting(parameters: Mapping[str, Any]) -> dict[str, Any]:
