@@ -916,6 +916,11 @@ def test_c4_fields_of_a_model_that_are_no_plain_data_are_told_apart() -> None:
         clients(1),
         clients(2),
     ]
+    circle: list[Any] = []
+    circle.append(circle)
+    nested = options(3)
+    nested.top_k = nested
+    other += [{"options": [Style.LONG, circle]}, {"options": nested}]
     assert [asks(**settings) for settings in other] == [1] * len(other)
     assert [asks(**settings) for settings in [*other, clients(1)]] == [0] * (len(other) + 1)
 

@@ -121,25 +121,28 @@ def _model(llm: LLM) -> Any:
 def _parameters(model: BaseModel) -> list[Any]:
     """What a model is, with the fields that it would be dumped with, and some others."""
     names = [name for name, field in type(model).model_fields.items() if not field.exclude or name in _UNDUMPED]
-    fields = {name: getattr(model, name) for name in names}
+    fields = {name: getattr(model, name, None) for name in names}
     if isinstance(given := fields.get("additional_kwargs"), Mapping):  # to each call: LiteLLM has its key there
         fields["additional_kwargs"] = _lasting(given)
-    private = model.__pydantic_private__ or {}
+    private = getattr(model, "__pydantic_private__", None) or {}
     fields |= {name: private[name] for name in _ASKED_IN_PRIVATE if private.get(name) is not None}
     return [name_of(type(model)), {name: _told(it) for name, it in _lasting(fields).items()}]
 
 
 def _told(value: Any) -> Any:
     """A parameter as data; of what cannot be told in it, as a client, the name."""
-    with suppress(SerializationError):
+    try:
         return fingerprint(_described(value))
-    if isinstance(value, BaseModel):  # as the model of LangChain in a LangChainLLM
-        return _parameters(value)
-    if isinstance(value, Mapping):
-        return [[_told(name), _told(item)] for name, item in value.items()]
-    if isinstance(value, list | tuple):
-        return [_told(item) for item in value]
-    with suppress(SerializationError):  # of a path, an enum, a dataclass
+    except SerializationError:
+        if isinstance(value, BaseModel):  # as the model of LangChain in a LangChainLLM
+            return _parameters(value)
+        if isinstance(value, Mapping):
+            return {str(name): _told(item) for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [_told(item) for item in value]
+    except RecursionError:  # it goes round in a circle
+        pass
+    with suppress(SerializationError, RecursionError):  # of a path, an enum, a dataclass
         return fingerprint(identity(value))
     return ["a", getattr(value, "__qualname__", type(value).__qualname__)]
 
