@@ -533,6 +533,13 @@ def test_a_block_that_cannot_be_opened_again_cannot_be_pickled(settings: dict[st
         pickle.dumps(LongTermMemoryBlock(long_term(MemoryStore())))
 
 
+async def test_a_function_that_gives_no_memory_is_named() -> None:
+    block = LongTermMemoryBlock(cast(Any, lambda _: None))
+    for asked in (block.aput([chat("My bike is in the shed.")]), block.aget([chat("Where is my bike?")])):
+        with pytest.raises(ConfigurationError, match=r"^the function of a LongTermMemoryBlock gives .*, not NoneType$"):
+            await asked
+
+
 def test_wrong_settings_are_one_clear_sentence() -> None:
     async def coroutine(_: str) -> LongTermMemory:
         raise AssertionError
