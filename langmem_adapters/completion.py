@@ -110,6 +110,7 @@ class Completer:
 
 
 _APART: dict[str, Any] = {"callbacks": []}  # else a chain that streams to its user would stream this too
+_BLOCKING = ("CustomLLM", "LangChainLLM")  # of LlamaIndex: these, and models made of them, complete in acomplete
 _Call = Callable[[str, str], Any]
 _ACall = Callable[[str, str], Awaitable[Any]]
 
@@ -127,7 +128,7 @@ def _ways(model: Any) -> tuple[_Call | None, _ACall | None]:
     if hasattr(model, "complete") and hasattr(model, "acomplete"):
         return (
             lambda system, text: model.complete(f"{system}\n\n{text}"),
-            lambda system, text: model.acomplete(f"{system}\n\n{text}"),
+            None if _blocks(model) else lambda system, text: model.acomplete(f"{system}\n\n{text}"),
         )
     if not callable(model):
         raise ConfigurationError(
@@ -136,6 +137,12 @@ def _ways(model: Any) -> tuple[_Call | None, _ACall | None]:
     if is_coroutine(model):
         return None, lambda system, text: model(f"{system}\n\n{text}")
     return (lambda system, text: model(f"{system}\n\n{text}")), None
+
+
+def _blocks(model: Any) -> bool:
+    """Whether a model of LlamaIndex, or that of a CachedLLM, blocks the event loop in what is to be awaited."""
+    asked = type(getattr(model, "_wrapped", model))
+    return next((cls.__name__ for cls in asked.__mro__ if "acomplete" in vars(cls)), "") in _BLOCKING
 
 
 def _encodable(text: str) -> str:
