@@ -11,6 +11,7 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered, is_coroutine
 from langmem_adapters.providers.finish_reasons import field, is_cut, refuses
+from langmem_adapters.providers.usage import usage_of
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
 __all__ = ["Completer", "is_apology", "is_refusal"]
@@ -101,7 +102,7 @@ class Completer:
         return answer
 
     def _count(self, response: Any, asked: str, answer: str) -> None:
-        usage = getattr(response, "usage_metadata", None) or {}
+        usage = getattr(response, "usage_metadata", None) or usage_of(response) or {}
         tokens_in = usage.get("input_tokens") or self._counter(asked)
         tokens_out = usage.get("output_tokens") or self._counter(answer)
         self.stats.add("tokens_in", tokens_in)
@@ -109,6 +110,7 @@ class Completer:
 
 
 _APART: dict[str, Any] = {"callbacks": []}  # else a chain that streams to its user would stream this too
+_BLOCKING = ("CustomLLM", "LangChainLLM")  # of LlamaIndex: these, and models made of them, complete in acomplete
 _Call = Callable[[str, str], Any]
 _ACall = Callable[[str, str], Awaitable[Any]]
 
@@ -126,7 +128,7 @@ def _ways(model: Any) -> tuple[_Call | None, _ACall | None]:
     if hasattr(model, "complete") and hasattr(model, "acomplete"):
         return (
             lambda system, text: model.complete(f"{system}\n\n{text}"),
-            lambda system, text: model.acomplete(f"{system}\n\n{text}"),
+            None if _blocks(model) else lambda system, text: model.acomplete(f"{system}\n\n{text}"),
         )
     if not callable(model):
         raise ConfigurationError(
@@ -135,6 +137,12 @@ def _ways(model: Any) -> tuple[_Call | None, _ACall | None]:
     if is_coroutine(model):
         return None, lambda system, text: model(f"{system}\n\n{text}")
     return (lambda system, text: model(f"{system}\n\n{text}")), None
+
+
+def _blocks(model: Any) -> bool:
+    """Whether a model of LlamaIndex, or that of a CachedLLM, blocks the event loop in what is to be awaited."""
+    asked = type(getattr(model, "_wrapped", model))
+    return next((cls.__name__ for cls in asked.__mro__ if "acomplete" in vars(cls)), "") in _BLOCKING
 
 
 def _encodable(text: str) -> str:

@@ -284,6 +284,9 @@ def _name(model: Any) -> str:
         raise ConfigurationError(f'a {what} that embeds needs a name for its model: Embedder({what}, name="…")')
     models = (getattr(model, attribute, None) for attribute in _MODEL)
     which = next((name for name in models if isinstance(name, str) and name), "")
+    wrapped = getattr(model, "_langchain_embedding", None)
+    if wrapped is not None and which in {_UNSAID, type(wrapped).__name__}:  # all that LangchainEmbedding found out
+        return _name(wrapped)
     if which == _UNSAID and hasattr(model, "azure_endpoint"):
         deployed = getattr(model, "azure_deployment", None) or getattr(model, "deployment", None)
         which = deployed or which

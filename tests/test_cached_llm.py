@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_openai import ChatOpenAI
 from llama_index.core import Document, MockEmbedding, Settings, VectorStoreIndex
 from llama_index.core.agent.workflow import AgentStream, FunctionAgent
 from llama_index.core.base.llms.types import (
@@ -50,7 +51,7 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.rate_limiter import BaseRateLimiter
 from llama_index.core.schema import TextNode
 from llama_index.core.tools import FunctionTool
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr, SecretStr
 
 from langmem_adapters import ConfigurationError, SerializationError, StoreUnavailable
 from langmem_adapters.codec import decode, encode
@@ -61,11 +62,11 @@ from langmem_adapters.llamaindex.responses import (
     Recording,
     pieces,
     read_response,
-    usage_of,
     worth_storing,
     write_response,
 )
 from langmem_adapters.protocols import Store
+from langmem_adapters.providers.usage import usage_of
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 from tests.faults import CROWD, Down, on_threads
@@ -84,7 +85,9 @@ class Scripted(FunctionCallingLLM):
     temperature: float = 0.0
     api_key: str = "topsecret"
     timeout: float = 60
+    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
     region_name: str | None = Field(default=None, exclude=True)  # as BedrockConverse has it
+    endpoint_url: str | None = Field(default=None, exclude=True)
     script: list[Any] = Field(default_factory=lambda: ["Hello there!"], exclude=True)
     gate: Any = Field(default=None, exclude=True)
     _asked: list[Any] = PrivateAttr(default_factory=list)
@@ -382,6 +385,10 @@ def test_a_stream_is_kept_with_the_text_of_its_deltas() -> None:
         first = ChatResponse(message=ChatMessage(role="assistant", content="ab"), delta="ab")
         last = ChatResponse(message=ChatMessage(role="assistant", blocks=before), delta="c")
         assert came_to([first, last]).message.blocks == [TextBlock(text="abc"), call]
+    thought = ThinkingBlock(content="Hm.")
+    parts = [ChatMessage(role="assistant", blocks=[thought, TextBlock(text=part)]) for part in "ab"]
+    behind = came_to([ChatResponse(message=part, delta=part.content) for part in parts])
+    assert behind.message.blocks == [thought, TextBlock(text="ab")]
     texts = [TextBlock(text="a"), TextBlock(text="b")]
     several = ChatResponse(message=ChatMessage(role="assistant", blocks=texts), delta="ab")
     assert came_to([several]).message == several.message
@@ -776,6 +783,7 @@ def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> N
         {},
         {"settings": {"api_key": "another"}},
         {"settings": {"timeout": 1}},
+        {"settings": {"additional_kwargs": {"api_key": "another", "timeout": 1}}},  # as LiteLLM has it
         {"timeout": 1},
         {"settings": {"callback_manager": CallbackManager([])}},
     ]
@@ -783,7 +791,9 @@ def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> N
     image = ChatMessage(role="user", blocks=[TextBlock(text="Hi"), TextBlock(text="again")])
     other: list[dict[str, Any]] = [
         {"settings": {"temperature": 0.5}},
+        {"settings": {"additional_kwargs": {"seed": 1}}},
         {"settings": {"region_name": "eu-west-1"}},
+        {"settings": {"endpoint_url": "http://127.0.0.1:9"}},
         {"settings": {"system_prompt": "Be short."}},
         {"messages": [ChatMessage(role="system", content="Be short."), *HI]},
         {"messages": [ChatMessage(role="assistant", content="Hi")]},
@@ -793,7 +803,10 @@ def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> N
         {"tools": [FunctionTool.from_defaults(storm)]},
         {"tools": tools, "tool_choice": "required"},
         {"response_format": Place},
+        {"prediction": Place(place="Rome")},
+        {"prediction": Place(place="Oslo")},
         {"settings": {"messages_to_prompt": str}},
+        {"settings": {"completion_to_prompt": str}},
         {"response_format": type("Place", (BaseModel,), {"__annotations__": {"place": int}})},
         {"tenant": "b"},
         {"tag": "u"},
@@ -807,9 +820,9 @@ class Continuing(Scripted):
     """Has the provider go on from an earlier response, as OpenAI's can."""
 
     track_previous_responses: bool = False
-    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
     _previous_response_id: str | None = PrivateAttr(None)
     _generation_config: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _custom_llm_provider: str | None = PrivateAttr(None)
 
 
 class Looked(Scripted):
@@ -836,15 +849,81 @@ def test_c4_a_model_that_looks_up_a_field_is_asked_once() -> None:
 def test_c4_what_the_provider_keeps_of_a_conversation_is_part_of_what_is_asked() -> None:
     store = MemoryStore()
 
-    def asks(before: str | None = None, *, track: bool = False, **config: Any) -> int:
+    def asks(before: str | None = None, *, by: str | None = None, track: bool = False, **config: Any) -> int:
         inner = Continuing(track_previous_responses=track)
-        inner._previous_response_id, inner._generation_config = before, config
+        inner._previous_response_id, inner._custom_llm_provider, inner._generation_config = before, by, config
         cached(inner, store=store).chat(HI)
         return inner.asked
 
     assert [asks(), asks(), asks("r1"), asks("r2"), asks("r1")] == [1, 0, 1, 1, 0]
     assert [asks(top_k=1), asks(top_k=2), asks(top_k=1)] == [1, 1, 0]
+    assert [asks(by="vllm"), asks(by="ollama"), asks(by="vllm")] == [1, 1, 0]
     assert [asks(track=True), asks(track=True)] == [1, 1]
+
+
+class OfLangChain(Scripted):
+    """Has a model of LangChain behind it, as LangChainLLM has."""
+
+    _llm: Any = PrivateAttr()
+
+
+def test_c4_two_models_of_langchain_behind_one_class_have_answers_of_their_own() -> None:
+    store = MemoryStore()
+
+    def asks(key: str = "secret", **settings: Any) -> int:
+        inner = OfLangChain()
+        inner._llm = ChatOpenAI(api_key=SecretStr(key), **{"model": "gpt-4o", **settings})
+        cached(inner, store=store).chat(HI)
+        return inner.asked
+
+    assert [asks(), asks(), asks("another"), asks(timeout=1), asks(max_retries=9)] == [1, 0, 0, 0, 0]
+    other: list[dict[str, Any]] = [{"model": "gpt-4o-mini"}, {"temperature": 0.5}, {"base_url": "http://127.0.0.1:9"}]
+    assert [asks(**change) for change in other * 2] == [1, 1, 1, 0, 0, 0]
+
+
+class Style(Enum):
+    SHORT = 1
+    LONG = 2
+
+
+class Local(Scripted):
+    """Has fields that are no plain data, as a user's own model may."""
+
+    weights: Path = Path("small.gguf")
+    style: Style = Style.SHORT
+    options: Any = None
+
+
+def test_c4_fields_of_a_model_that_are_no_plain_data_are_told_apart() -> None:
+    store = MemoryStore()
+    options = make_dataclass("Options", [("top_k", int)])
+
+    def asks(**settings: Any) -> int:
+        inner = Local(**settings)
+        cached(inner, store=store).chat(HI)
+        return inner.asked
+
+    def clients(seed: int) -> dict[str, Any]:
+        return {"additional_kwargs": {"seed": seed, "client": object()}}
+
+    other: list[dict[str, Any]] = [
+        {},
+        {"weights": Path("large.gguf")},
+        {"style": Style.LONG},
+        {"options": options(1)},
+        {"options": options(2)},
+        {"options": [Style.SHORT, object()]},
+        {"options": [Style.LONG, object()]},
+        clients(1),
+        clients(2),
+    ]
+    circle: list[Any] = []
+    circle.append(circle)
+    nested = options(3)
+    nested.top_k = nested
+    other += [{"options": [Style.LONG, circle]}, {"options": nested}]
+    assert [asks(**settings) for settings in other] == [1] * len(other)
+    assert [asks(**settings) for settings in [*other, clients(1)]] == [0] * (len(other) + 1)
 
 
 def test_c4_two_models_of_one_name_in_two_modules_have_answers_of_their_own() -> None:
@@ -1516,8 +1595,10 @@ def test_what_was_cut_in_a_stream_is_not_kept_whatever_its_last_piece_says(raw: 
     last = CompletionResponse(text="The cap", delta="", raw={"choices": [], "usage": {"prompt_tokens": 3}})
     assert not worth_storing(cut)
     assert not worth_storing(came_to([cut, last]))
-    begun = CompletionResponse(text="", delta="", raw={"type": "response.created", "response": {"status": "queued"}})
-    assert worth_storing(came_to([begun, last]))
+    for status in ("queued", "in_progress"):
+        told = {"type": "response.created", "response": {"status": status}}
+        begun = CompletionResponse(text="", delta="", raw=told)
+        assert worth_storing(came_to([begun, last]))
 
 
 def test_c1_a_hit_has_no_id_under_which_openai_keeps_a_thought_of_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,10 +16,12 @@ from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata, MockLLM
+from pydantic import PrivateAttr
 
 from langmem_adapters.completion import Completer, is_refusal
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import arun, run
+from langmem_adapters.llamaindex import CachedLLM
 
 
 def chat(*answers: AIMessage | str | Exception) -> GenericFakeChatModel:
@@ -35,13 +38,15 @@ class OwnLLM(CustomLLM):
     """A LlamaIndex model as a user writes one."""
 
     reason: str = "stop"
+    usage: Any = None
 
     @property
     def metadata(self) -> LLMMetadata:
         return LLMMetadata()
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: ARG002
-        return CompletionResponse(text=f"yes, {prompt}", raw={"choices": [{"finish_reason": self.reason}]})
+        raw = {"choices": [{"finish_reason": self.reason}], "usage": self.usage}
+        return CompletionResponse(text=f"yes, {prompt}", raw=raw)
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         raise NotImplementedError
@@ -88,6 +93,33 @@ async def test_b5_every_kind_of_model_answers_sync_and_async(make: Callable[[], 
 async def test_b5_llama_indexs_mock_echoes() -> None:
     assert run(Completer(MockLLM()).ask("be kind", "Hello")) == "be kind\n\nHello"
     assert await arun(Completer(MockLLM()).ask("be kind", "Hello")) == "be kind\n\nHello"
+
+
+class Threads(OwnLLM):
+    """Notes on which threads it is at work."""
+
+    _threads: list[threading.Thread] = PrivateAttr(default_factory=list)
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        self._threads.append(threading.current_thread())
+        return super().complete(prompt, formatted, **kwargs)
+
+
+class Native(Threads):
+    """Has an async way of its own."""
+
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        await asyncio.sleep(0)
+        return self.complete(prompt, formatted, **kwargs)
+
+
+@pytest.mark.parametrize("wrap", [lambda llm: llm, lambda llm: CachedLLM(llm, url="memory:")], ids=["bare", "cached"])
+async def test_a5_a_llamaindex_model_that_blocks_where_it_is_awaited_does_not_block_the_loop(
+    wrap: Callable[[Any], Any],
+) -> None:
+    for llm in (Threads(), Native()):
+        assert await arun(Completer(wrap(llm)).ask("be kind", "Hello")) == "yes, be kind\n\nHello"
+        assert [thread is threading.current_thread() for thread in llm._threads] == [isinstance(llm, Native)]
 
 
 @pytest.mark.parametrize("make", ONLY_ASYNC.values(), ids=ONLY_ASYNC)
@@ -206,6 +238,13 @@ def test_b3_tokens_are_the_models_own_count_or_an_estimate() -> None:
     assert completer.stats == {"calls": 1, "tokens_in": 100, "tokens_out": 7}
     run(completer.ask("be kind", "Hello"))
     assert completer.stats == {"calls": 2, "tokens_in": 103, "tokens_out": 8}
+
+
+async def test_b3_tokens_are_also_what_a_llamaindex_model_counted() -> None:
+    completer = Completer(OwnLLM(usage={"prompt_tokens": 100, "completion_tokens": 7, "total_tokens": 107}))
+    run(completer.ask("be kind", "Hello"))
+    await arun(completer.ask("be kind", "Hello"))
+    assert completer.stats == {"calls": 2, "tokens_in": 200, "tokens_out": 14}
 
 
 def test_tokens_of_another_call_that_are_counted_meanwhile_are_not_lost() -> None:

@@ -17,7 +17,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_openai import AzureOpenAIEmbeddings, OpenAIEmbeddings
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.embeddings import MockEmbedding
-from pydantic import SecretStr
+from pydantic import PrivateAttr, SecretStr
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, ModelError
@@ -194,6 +194,40 @@ def test_a_wrapped_embedder_is_known_by_what_it_wraps() -> None:
         underlying_embeddings = Words()
 
     assert Embedder(Backed()).name == "Words:words-1"
+
+
+class OfLangChain(OwnEmbedding):
+    """Has an embedder of LangChain behind it, as LlamaIndex's LangchainEmbedding has, and looks for its model so."""
+
+    _langchain_embedding: Any = PrivateAttr()
+
+    def __init__(self, embedder: Embeddings, name: str | None = None) -> None:
+        found = getattr(embedder, "model_name", None) or getattr(embedder, "model", None) or type(embedder).__name__
+        super().__init__(model_name=name or found)
+        self._langchain_embedding = embedder
+
+
+class Bedrock(Words):
+    """Names its model as Amazon's do."""
+
+    model = ""
+
+    def __init__(self, model_id: str) -> None:
+        super().__init__()
+        self.model_id = model_id
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (OfLangChain(Words()), "OfLangChain:words-1"),
+        (OfLangChain(Bedrock("titan-2")), "Bedrock:titan-2"),
+        (OfLangChain(Bedrock("titan-2"), "mine"), "OfLangChain:mine"),
+        (OfLangChain(AzureOpenAIEmbeddings(**DEPLOYED)), "AzureOpenAIEmbeddings:eu-small"),
+    ],
+)
+def test_an_embedder_of_langchain_within_one_of_llamaindex_is_known_by_its_model(model: Any, name: str) -> None:
+    assert Embedder(model).name == name
 
 
 @pytest.mark.parametrize("model", [word_vectors, coroutine_function, lambda texts: word_vectors(texts)])  # noqa: PLW0108

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import pytest
+from llama_index.core.agent.workflow import CodeActAgent
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import InsertMethod, Memory, StaticMemoryBlock
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.workflow import Context, JsonPickleSerializer
@@ -245,6 +247,27 @@ async def test_the_right_things_are_kept(any_store: Store) -> None:
     assert isinstance(kept.all()[2].message.content, list)
     await block.aput([chat("and  a new word", "assistant")])
     assert kept.count() == 3
+
+
+@agents_warn
+async def test_what_a_codeactagent_observes_is_not_what_the_user_said(any_store: Store) -> None:
+    def answer(messages: Sequence[ChatMessage], **_: Any) -> ChatMessage:
+        ran = "violin sold" in (messages[-1].content or "")
+        return ChatMessage(role="assistant", content="Done." if ran else "<execute>sell()</execute>")
+
+    async def execute(code: str) -> str:
+        return f"{code}: violin sold"
+
+    kept = long_term(any_store)
+    block = LongTermMemoryBlock(kept, tokenizer_fn=str.split)
+    coder = CodeActAgent(code_execute_fn=execute, llm=MockFunctionCallingLLM(response_generator=answer))
+    for said in ("Result, please", "thanks"):
+        await coder.run(said, memory=memory(any_store, block, token_limit=14))
+    assert [found.message.role for found in kept.all()[:4]] == ["user", "assistant", "tool", "assistant"]
+    assert "violin sold" in kept.all()[2].message.text
+    found_again = [found.text for found in kept.search("the result of the violin")]
+    assert "Result, please" in found_again
+    assert not [text for text in found_again if "violin" in text]
 
 
 async def test_short_term_memory_may_be_refused() -> None:
@@ -508,6 +531,13 @@ def test_a_block_that_cannot_be_opened_again_cannot_be_pickled(settings: dict[st
     assert "hunter2" not in str(refused.value)
     with pytest.raises(ConfigurationError, match="cannot be pickled"):
         pickle.dumps(LongTermMemoryBlock(long_term(MemoryStore())))
+
+
+async def test_a_function_that_gives_no_memory_is_named() -> None:
+    block = LongTermMemoryBlock(cast(Any, lambda _: None))
+    for asked in (block.aput([chat("My bike is in the shed.")]), block.aget([chat("Where is my bike?")])):
+        with pytest.raises(ConfigurationError, match=r"^the function of a LongTermMemoryBlock gives .*, not NoneType$"):
+            await asked
 
 
 def test_wrong_settings_are_one_clear_sentence() -> None:

@@ -15,11 +15,11 @@ from langmem_adapters.llamaindex.responses import (
     Response,
     pieces,
     read_response,
-    usage_of,
     worth_storing,
     write_response,
 )
 from langmem_adapters.model import Experience, Metric
+from langmem_adapters.providers.usage import usage_of
 
 __all__ = ["Answers", "KeyedRequest"]
 

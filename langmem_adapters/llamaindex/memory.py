@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, Literal, TypedDict
 
-from llama_index.core.base.llms.types import ChatMessage, TextBlock
+from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.utils import get_tokenizer
 from pydantic import Field, PrivateAttr
@@ -36,6 +36,7 @@ _RECALLED = re.compile(r"<recalled\b[^<>]*(?:\Z|>.*?(?:</recalled\s*>|\Z))", re.
 _SHELL = re.compile(
     r"<memory>\s*(<(\w+)>\s*</\2>\s*)*</memory>", re.IGNORECASE
 )  # LlamaIndex's template, with nothing left in it
+_OBSERVED = "Result of executing the code given:"  # what a CodeActAgent says to its model in the user's place
 _TAG = re.compile(r"<(?=/?(memory|recalled|content_block)\b)", re.IGNORECASE)
 
 
@@ -56,11 +57,11 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
 
     Use it in ``Memory.from_defaults(session_id, memory_blocks=[…])``. What is recalled is marked by ``<recalled>``;
     a passage with this mark is never stored again, whoever repeats it; where its end was cut off, all that follows is
-    not. System prompts are not stored. One block serves any number of sessions: each call is told which session it
-    is for. What could not be stored, as the store was away, waits in the block, up to 1,000 messages of a session, and
-    is stored with the next that come; nothing else is kept in it. A block that was made with a URL can be pickled, as
-    contexts of workflows are, without what waits; one with a memory or store of its own, or a password in its URL,
-    refuses.
+    not. System prompts are not stored; what a ``CodeActAgent`` observed is, as what a tool gave. One block serves any
+    number of sessions: each call is told which session it is for. What could not be stored, as the store was away,
+    waits in the block, up to 1,000 messages of a session, and is stored with the next that come; nothing else is kept
+    in it. A block that was made with a URL can be pickled, as contexts of workflows are, without what waits; one with
+    a memory or store of its own, or a password in its URL, refuses.
 
     Args:
         memory: The long-term memory, or a function that gives that of a session id: for several users, look up
@@ -247,7 +248,8 @@ def _storable(chat: ChatMessage) -> Message | None:
     own = [block for block in map(_without_recalled, chat.blocks) if block is not None]
     if chat.blocks and not own:
         return None
-    copy = ChatMessage(role=chat.role)
+    observed = chat.role == MessageRole.USER and (chat.content or "").startswith(_OBSERVED)
+    copy = ChatMessage(role=MessageRole.TOOL if observed else chat.role)
     copy.blocks = own
     # Assigned, since the constructor would make blocks of images once more.
     copy.additional_kwargs = {key: value for key, value in chat.additional_kwargs.items() if key != _SESSION}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ _OF_THE_CALL = frozenset(
         "verbose",
     }
 )
-_ASKED_IN_PRIVATE = ("_generation_config", "_previous_response_id")  # by GoogleGenAI, by OpenAIResponses
+# By LiteLLM, by GoogleGenAI, by LangChainLLM, by OpenAIResponses.
+_ASKED_IN_PRIVATE = ("_custom_llm_provider", "_generation_config", "_llm", "_previous_response_id")
 _CONTINUED = "conversation"  # that the provider of OpenAIResponses keeps
 # Fields that are not dumped, and count: how prompts are made, and where BedrockConverse asks.
 _UNDUMPED = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
@@ -110,23 +112,39 @@ def _content(path: Any) -> str:
 
 
 def _model(llm: LLM) -> Any:
-    """A model and its parameters: the fields that it would be dumped with, and some others.
-
-    Of what is no data, the name.
-    """
+    """A model and its parameters."""
     known_as = llm.metadata.model_name  # before its fields, as Ollama asks its server by this how long a context may be
-    names = [name for name, field in type(llm).model_fields.items() if not field.exclude or name in _UNDUMPED]
-    fields = {name: getattr(llm, name) for name in names}
-    private = getattr(llm, "__pydantic_private__", None) or {}
+    kind, fields = _parameters(llm)
+    return [kind, known_as, fields]
+
+
+def _parameters(model: BaseModel) -> list[Any]:
+    """What a model is, with the fields that it would be dumped with, and some others."""
+    names = [name for name, field in type(model).model_fields.items() if not field.exclude or name in _UNDUMPED]
+    fields = {name: getattr(model, name, None) for name in names}
+    if isinstance(given := fields.get("additional_kwargs"), Mapping):  # to each call: LiteLLM has its key there
+        fields["additional_kwargs"] = _lasting(given)
+    private = getattr(model, "__pydantic_private__", None) or {}
     fields |= {name: private[name] for name in _ASKED_IN_PRIVATE if private.get(name) is not None}
-    return [name_of(type(llm)), known_as, {name: _told(it) for name, it in _lasting(fields).items()}]
+    return [name_of(type(model)), {name: _told(it) for name, it in _lasting(fields).items()}]
 
 
 def _told(value: Any) -> Any:
+    """A parameter as data; of what cannot be told in it, as a client, the name."""
     try:
         return fingerprint(_described(value))
     except SerializationError:
-        return ["a", getattr(value, "__qualname__", type(value).__qualname__)]
+        if isinstance(value, BaseModel):  # as the model of LangChain in a LangChainLLM
+            return _parameters(value)
+        if isinstance(value, Mapping):
+            return {str(name): _told(item) for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [_told(item) for item in value]
+    except RecursionError:  # it goes round in a circle
+        pass
+    with suppress(SerializationError, RecursionError):  # of a path, an enum, a dataclass
+        return fingerprint(identity(value))
+    return ["a", getattr(value, "__qualname__", type(value).__qualname__)]
 
 
 def _lasting(parameters: Mapping[str, Any]) -> dict[str, Any]:

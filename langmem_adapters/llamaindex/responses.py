@@ -25,6 +25,7 @@ from langmem_adapters.model import Message
 from langmem_adapters.providers.finish_reasons import is_cut
 from langmem_adapters.providers.item_ids import without_thought_ids
 from langmem_adapters.providers.tool_calls import called_anew
+from langmem_adapters.providers.usage import COUNTS, fields, usage_of
 from langmem_adapters.sharing import apart
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "Response",
     "pieces",
     "read_response",
-    "usage_of",
     "was_cut",
     "worth_storing",
     "write_response",
@@ -42,11 +42,6 @@ Response: TypeAlias = ChatResponse | CompletionResponse
 R = TypeVar("R", bound=Response)
 
 _WORD = re.compile(r"\S+\s*|\s+")
-_IN = ("input_tokens", "prompt_tokens", "prompt_token_count", "prompt_eval_count")
-_OUT = ("output_tokens", "completion_tokens", "candidates_token_count", "eval_count")
-_THOUGHT = ("thoughts_token_count",)  # beside which Google's count of candidates stands, and is paid for alike
-_OTHERS = ("total_tokens", "total_token_count", "cache_read_input_tokens", "cache_creation_input_tokens")
-_COUNTS = frozenset({*_IN, *_OUT, *_THOUGHT, *_OTHERS})
 _UNDER_WAY = ("in_progress", "queued")  # as each stream begins
 _OF_PIECES = ("usage", "thinking_delta")  # beside a response: told in a place of its own, and of a piece alone
 
@@ -58,14 +53,14 @@ def worth_storing(response: Response) -> bool:
 
 def was_cut(response: Response) -> bool:
     """Whether the provider says that there should be more, or something else, of a response or a piece of one."""
-    told: list[Mapping[str, Any]] = [response.additional_kwargs, _fields(response.raw)]
+    told: list[Mapping[str, Any]] = [response.additional_kwargs, fields(response.raw)]
     if isinstance(response, ChatResponse):
         told.append(response.message.additional_kwargs)
-    event = _fields(told[1].get("response"))  # within an event of OpenAI's Responses
+    event = fields(told[1].get("response"))  # within an event of OpenAI's Responses
     if event.get("status") not in _UNDER_WAY:
         told.append(event)
-    for choice in map(_fields, _choices(response.raw)):
-        told += [choice, _fields(choice.get("message"))]
+    for choice in map(fields, _choices(response.raw)):
+        told += [choice, fields(choice.get("message"))]
     return any(map(is_cut, told))
 
 
@@ -79,31 +74,9 @@ def _says_something(response: Response) -> bool:
     )
 
 
-def usage_of(response: Response) -> dict[str, int] | None:
-    """The tokens that a response took, as far as it tells: in, out, together."""
-    raw = _fields(response.raw)
-    beside = response.additional_kwargs
-    for told in (*map(_fields, (raw.get("usage"), raw.get("usage_metadata"), beside.get("usage"))), beside, raw):
-        used_in, used_out = _number(told, _IN), _number(told, _OUT) + _number(told, _THOUGHT)
-        if used_in or used_out:
-            return {"input_tokens": used_in, "output_tokens": used_out, "total_tokens": used_in + used_out}
-    return None
-
-
-def _fields(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return value
-    own, more = (getattr(value, held, None) or {} for held in ("__dict__", "model_extra"))  # LiteLLM has usage in these
-    return {**own, **more}
-
-
 def _choices(raw: Any) -> Sequence[Any]:
-    choices = _fields(raw).get("choices") or _fields(raw).get("candidates")
+    choices = fields(raw).get("choices") or fields(raw).get("candidates")
     return choices if isinstance(choices, list | tuple) else ()
-
-
-def _number(told: Mapping[str, Any], names: Sequence[str]) -> int:
-    return next((value for name in names if type(value := told.get(name)) is int), 0)
 
 
 def write_response(response: Response) -> dict[str, Any]:
@@ -182,7 +155,7 @@ def _class(data: Mapping[str, Any], of: type[R]) -> type[R]:
 
 def _free(told: Mapping[str, Any]) -> dict[str, Any]:
     """What is told of a response, with no tokens used."""
-    return {name: 0 if name in _COUNTS else value for name, value in told.items()}
+    return {name: 0 if name in COUNTS else value for name, value in told.items()}
 
 
 def _message(data: dict[str, Any]) -> ChatMessage:
@@ -260,7 +233,7 @@ def _with_text(last: Any, text: str) -> Any:
         return last.model_copy(update={"text": text})
     blocks = last.message.blocks
     texts = [block for block in blocks if isinstance(block, TextBlock)]
-    if len(texts) > 1 and text == "".join(block.text for block in texts):
+    if text == "".join(block.text for block in texts):
         return last
     place = blocks.index(texts[0]) if texts else 0  # of several that are no parts of it: Mistral's has all its pieces
     others = [block for block in blocks[place:] if not isinstance(block, TextBlock)]

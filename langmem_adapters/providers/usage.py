@@ -1,0 +1,38 @@
+"""The tokens that an answer took, as providers tell them in a response of LlamaIndex."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["COUNTS", "fields", "usage_of"]
+
+_IN = ("input_tokens", "prompt_tokens", "prompt_token_count", "prompt_eval_count")
+_OUT = ("output_tokens", "completion_tokens", "candidates_token_count", "eval_count")
+_THOUGHT = ("thoughts_token_count",)  # beside which Google's count of candidates stands, and is paid for alike
+_OTHERS = ("total_tokens", "total_token_count", "cache_read_input_tokens", "cache_creation_input_tokens")
+COUNTS = frozenset({*_IN, *_OUT, *_THOUGHT, *_OTHERS})
+"""The names by which providers tell them."""
+
+
+def usage_of(response: Any) -> dict[str, int] | None:
+    """The tokens that a response took, as far as it tells: in, out, together."""
+    raw = fields(getattr(response, "raw", None))
+    beside = fields(getattr(response, "additional_kwargs", None))
+    for told in (*map(fields, (raw.get("usage"), raw.get("usage_metadata"), beside.get("usage"))), beside, raw):
+        used_in, used_out = _number(told, _IN), _number(told, _OUT) + _number(told, _THOUGHT)
+        if used_in or used_out:
+            return {"input_tokens": used_in, "output_tokens": used_out, "total_tokens": used_in + used_out}
+    return None
+
+
+def fields(value: Any) -> Mapping[str, Any]:
+    """What a mapping, or an object of a provider's own, holds."""
+    if isinstance(value, Mapping):
+        return value
+    own, more = (getattr(value, held, None) or {} for held in ("__dict__", "model_extra"))  # LiteLLM has usage in these
+    return {**own, **more}
+
+
+def _number(told: Mapping[str, Any], names: Sequence[str]) -> int:
+    return next((value for name in names if type(value := told.get(name)) is int), 0)
