@@ -84,6 +84,36 @@ def test_an_answer_of_a_try_that_failed_is_kept_and_not_shown(any_store: Store, 
     assert [mark and len(mark) for mark in marks] == [None, None, 1, 2, None, None]
 
 
+@pytest.mark.parametrize("saver", [True, False])
+def test_nor_is_it_where_a_graph_of_several_nodes_is_tried_again(*, saver: bool) -> None:
+    chat = Chat()
+    team: Any = StateGraph(MessagesState)
+    team.add_node("agent", chat.agent)
+    team.add_node("check", lambda _: chat.fail())
+    team.add_edge(START, "agent")
+    team.add_edge("agent", "check")
+    graph = chat.graph(team.compile(), InMemorySaver() if saver else None)
+    for question in ("q1", "q2"):
+        graph.invoke(turn(question), **of("ada", "s"))
+    assert chat.shown == ["q1", "answer 2", "q2"]
+    assert chat.stored == ["q1", "answer 1", "answer 2", "q2", "answer 3"]
+
+
+def test_what_another_agent_of_such_a_graph_says_stays_in_view() -> None:
+    chat, other = Chat(), says("other")
+    aside: Any = create_agent(other, middleware=[chat.ours])
+    chat.failures = 0
+    team: Any = StateGraph(MessagesState)
+    team.add_node("aside", lambda state: {"messages": aside.invoke(state)["messages"][:0]})
+    team.add_node("agent", chat.agent)
+    team.add_edge(START, "aside")
+    team.add_edge("aside", "agent")
+    graph = chat.graph(team.compile(), InMemorySaver())
+    for question in ("q1", "q2"):
+        graph.invoke(turn(question), **of("ada", "s"))
+    assert {"other on q1", "answer 1"} <= set(texts(other.seen[-1]))
+
+
 def test_nor_is_it_in_a_task_of_a_function() -> None:
     chat = Chat()
     retried: Any = task(retry_policy=RETRIED)

@@ -62,7 +62,7 @@ THREAD: Final = "brain_thread"
 that tells which thread recorded them. The thread's own id would be no mark: it may begin anew, in another saver too."""
 
 TASK: Final = "brain_task"
-"""The key in the metadata of messages that tells as which task of another's graph an agent said them."""
+"""The key in the metadata of messages that tells as which part of a task of another's graph an agent said them."""
 
 REPLACES: Final = "brain_replaces"
 """And the key that tells what the agent had said as it was tried before, by the ids."""

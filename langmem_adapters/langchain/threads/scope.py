@@ -76,8 +76,12 @@ def _tools_above(runtime: Runtime[Any]) -> str:
 
 
 def task_of(runtime: Runtime[Any]) -> str:
-    """The id of the task in another's graph as which an agent runs, the same one each time it is tried; else empty."""
-    return next((task for _, task in reversed(_tasks_above(runtime))), "")
+    """As which part of a task of another's graph an agent runs, the same each time that is tried; else empty.
+
+    A graph in that graph, in a node of which the agent runs, gives its own tasks other ids each time.
+    """
+    above = _tasks_above(runtime)
+    return "/".join([*(task for _, task in above[:1]), *(node for node, _ in above)])
 
 
 def _tasks_above(runtime: Runtime[Any]) -> list[tuple[str, str]]:
