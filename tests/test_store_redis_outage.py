@@ -23,6 +23,7 @@ from redis.retry import Retry
 
 from langmem_adapters import BrainMemory, Settings
 from langmem_adapters.concurrency.breaker import Breaker
+from langmem_adapters.erasure import delete_user
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
 from langmem_adapters.stores import redis_wire, shared_store
 from langmem_adapters.stores.redis import RedisStore
@@ -680,8 +681,9 @@ def test_a_cluster_is_told_from_a_server_also_where_one_node_has_all_slots(
 
 
 @pytest.mark.parametrize("given", [None, {}, {"decode_responses": True}], ids=["url", "client", "str client"])
+@pytest.mark.parametrize("looks", [False, True], ids=["used", "looked at"])
 def test_a_cluster_whose_nodes_all_have_other_addresses_is_found_where_it_was_first(
-    start_redis: Callable[..., RedisServer], given: dict[str, Any] | None
+    start_redis: Callable[..., RedisServer], given: dict[str, Any] | None, looks: bool
 ) -> None:
     server = cluster_of_one(start_redis, "--cluster-announce-ip", "127.0.0.1")
     with closing(Crossing(server.port)) as before, closing(Crossing(server.port)) as after:
@@ -692,11 +694,42 @@ def test_a_cluster_whose_nodes_all_have_other_addresses_is_found_where_it_was_fi
             assert store.append(NS, [("a", b"1")]).new == [True]
             node.config_set("cluster-announce-port", after.port)
         before.close()
+        if looks:
+            until(lambda: store.health().ok)
+            assert list(store.namespaces()) == [NS]
         until(lambda: works(store))
         assert ids(store) == ["a"]
         store.close()
         if client:
             client.close()
+
+
+def ids_of_nodes(node: Any) -> set[str]:
+    return {each["node_id"] for each in node.cluster("nodes").values()}
+
+
+def test_a_user_is_deleted_from_a_node_that_has_joined_the_cluster_since(
+    start_redis: Callable[..., RedisServer],
+) -> None:
+    server, joining = cluster_of_one(start_redis), start_redis("--cluster-enabled", "yes")
+    store = in_cluster(server)
+    BrainMemory(store, "monday", user="ada").add_talk("Where is my bike?")
+    with redis.Redis(port=server.port) as old, redis.Redis(port=joining.port) as new:
+        new.execute_command("CLUSTER", "MEET", "127.0.0.1", server.port)
+        old_id, new_id = (node.execute_command("CLUSTER", "MYID").decode() for node in (old, new))
+        until(lambda: all({old_id, new_id} <= ids_of_nodes(node) for node in (old, new)))
+        until(lambda: new.cluster("info")["cluster_state"] == "ok")
+        slot = old.execute_command("CLUSTER", "KEYSLOT", store._keys.place(("brain", "", "ada", "monday")).log)
+        new.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", old_id)
+        old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", new_id)
+        moved = old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100)
+        old.execute_command("MIGRATE", "127.0.0.1", joining.port, "", 0, 5000, "KEYS", *moved)
+        for node in (new, old):
+            node.execute_command("CLUSTER", "SETSLOT", slot, "NODE", new_id)
+        assert new.dbsize() == len(moved) > 0
+        assert delete_user(store, user="ada")["messages"] == 1
+        assert (old.dbsize(), new.dbsize()) == (0, 0)
+    store.close()
 
 
 def in_cluster(server: RedisServer) -> RedisStore:

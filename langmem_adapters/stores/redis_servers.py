@@ -109,7 +109,7 @@ class Cluster:
         return places.values()
 
     def each(self) -> list[_On]:
-        client = self._connected()
+        client = self._told_anew()  # a node that has joined since has keys of the others
         nodes = client.get_primaries()  # type: ignore[no-untyped-call]
         return [self._on(client.get_redis_connection(node).connection_pool) for node in nodes]
 
@@ -176,15 +176,19 @@ class Cluster:
         return (str(node.name), True) if node else (f"slot {client.keyslot(key)}", False)  # type: ignore[no-untyped-call]
 
     def _look_again(self, _: Exception | None = None) -> None:
-        """Ask the nodes who serves which slots; where none is left of those that were told, those that were given."""
         try:
-            client = self._connected()
-            told = client.nodes_manager.startup_nodes
-            given = [(node.host, node.port) for node in client.startup_nodes if node.name not in told]
-            client.nodes_manager.initialize(additional_startup_nodes_info=given)
+            self._told_anew()
         except Exception as error:
             if not is_down(error):  # else the next try says so
                 raise
+
+    def _told_anew(self) -> RedisCluster:
+        """Ask the nodes who serves which slots; where none is left of those that were told, those that were given."""
+        client = self._connected()
+        told = client.nodes_manager.startup_nodes
+        given = [(node.host, node.port) for node in client.startup_nodes if node.name not in told]
+        client.nodes_manager.initialize(additional_startup_nodes_info=given)
+        return client
 
 
 def _hang_up(client: RedisCluster) -> None:
