@@ -37,7 +37,11 @@ class Embedding(NamedTuple):
 
 _Remembered: TypeAlias = LRU[bytes, Embedding]  # by the hash of a text
 _NOTHING = Embedding(array("f"))
-_MODEL = ("model_name", "model", "model_id", "deployment", "repo_id", "model_path")
+_MODEL = (
+    *("model_name", "model", "model_id", "deployment", "repo_id", "model_path"),
+    *("model_uid", "endpoint_name", "folder_name"),  # of Xinference, SageMaker, Optimum
+)
+_UNNAMED = "unknown"  # LlamaIndex's model_name of embedders that keep their model by another name, as watsonx's do
 _UNSAID = "text-embedding-ada-002"  # what embedders of Azure say where they are told their deployment alone
 _ASYNC = "this embedder is a coroutine function: use the a-prefixed twin of this method"
 
@@ -283,7 +287,8 @@ def _name(model: Any) -> str:
         what = type(model).__name__ if is_sentence_transformer(model) else "function"
         raise ConfigurationError(f'a {what} that embeds needs a name for its model: Embedder({what}, name="…")')
     models = (getattr(model, attribute, None) for attribute in _MODEL)
-    which = next((name for name in models if isinstance(name, str) and name), "")
+    said = [name for name in models if isinstance(name, str) and name]
+    which = min(said, key=_UNNAMED.__eq__, default="")  # the first that is a name
     wrapped = getattr(model, "_langchain_embedding", None)
     if wrapped is not None and which in {_UNSAID, type(wrapped).__name__}:  # all that LangchainEmbedding found out
         return _name(wrapped)

@@ -784,7 +784,7 @@ def test_c4_what_changes_the_answer_changes_the_key_and_nothing_else_does() -> N
         {"settings": {"api_key": "another"}},
         {"settings": {"timeout": 1}},
         {"settings": {"additional_kwargs": {"api_key": "another", "timeout": 1}}},  # as LiteLLM has it
-        {"timeout": 1},
+        *({name: 1} for name in ("timeout", "verbose", "num_workers", "reuse_client")),
         {"settings": {"callback_manager": CallbackManager([])}},
     ]
     assert [asked(**change) for change in same] == [0] * len(same)

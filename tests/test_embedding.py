@@ -217,6 +217,26 @@ class Bedrock(Words):
         self.model_id = model_id
 
 
+class Watsonx(OwnEmbedding):
+    """Keeps its model by a name of its own, as some of LlamaIndex's do, and has LlamaIndex's model_name as it is."""
+
+    model_id: str = ""
+    endpoint_name: str = ""
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (Watsonx(model_id="slate-125m"), "Watsonx:slate-125m"),
+        (Watsonx(endpoint_name="slate"), "Watsonx:slate"),
+        (Watsonx(model_name="mine", model_id="slate-125m"), "Watsonx:mine"),
+        (Watsonx(), "Watsonx:unknown"),
+    ],
+)
+def test_an_embedder_of_llamaindex_is_known_by_whatever_it_calls_its_model(model: Any, name: str) -> None:
+    assert Embedder(model).name == name
+
+
 @pytest.mark.parametrize(
     ("model", "name"),
     [

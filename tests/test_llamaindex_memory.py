@@ -26,7 +26,7 @@ from langmem_adapters.llamaindex import BrainChatStore, LongTermMemoryBlock
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
-from tests.faults import Refusing, Slow
+from tests.faults import Overtaken, Refusing, Slow
 from tests.loops import ticking
 from tests.test_llamaindex_chat_store import Scripted, agent, agents_warn, texts
 
@@ -247,6 +247,15 @@ async def test_the_right_things_are_kept(any_store: Store) -> None:
     assert isinstance(kept.all()[2].message.content, list)
     await block.aput([chat("and  a new word", "assistant")])
     assert kept.count() == 3
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    called = ChatMessage(role="assistant", blocks=[], additional_kwargs={"tool_calls": [call]})  # as LiteLLM's has it
+    quoted = chat("Result of executing the code given: none", "assistant")
+    await block.aput([called, quoted, chat("  indented\n")])
+    assert [(found.message.role, found.message.text) for found in kept.all()[3:]] == [
+        ("assistant", ""),
+        ("assistant", quoted.content),
+        ("user", "  indented\n"),
+    ]
 
 
 @agents_warn
@@ -463,6 +472,22 @@ async def test_what_waits_is_of_its_session_is_stored_once_and_is_bounded(
     await block.aput([chat("you are a bot", "system")], session_id="b")  # nothing to store of its own
     assert {(found.message.text, len(found.occurrences)) for found in kept.all()} >= {("two", 1), ("three", 1)}
     assert block.stats()["waiting"] == 0
+
+
+async def test_what_was_stored_though_its_answer_was_lost_is_stored_once() -> None:
+    def lose() -> None:
+        raise StoreUnavailable("the answer was lost")
+
+    kept = long_term(cast(Store, Overtaken(MemoryStore(), lose, after=True)))
+    block = LongTermMemoryBlock(kept)
+    with pytest.raises(StoreUnavailable):
+        await talk(block, "My bike is in the shed.")
+    assert block.stats()["waiting"] == 1
+    await talk(block, "It is red.")
+    assert [(found.message.text, len(found.occurrences)) for found in kept.all()] == [
+        ("My bike is in the shed.", 1),
+        ("It is red.", 1),
+    ]
 
 
 async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:

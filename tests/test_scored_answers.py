@@ -16,7 +16,13 @@ from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration
 from langchain_core.runnables import RunnableLambda
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, CompletionResponseGen
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    CompletionResponseGen,
+    ThinkingBlock,
+)
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import CustomLLM, LLMMetadata
 from llama_index.core.llms.callbacks import llm_completion_callback
@@ -349,8 +355,9 @@ async def test_the_last_words_of_a_chat_are_what_was_asked() -> None:
     assert isinstance(response, ChatResponse)
     await llm.achat([*said_so_far, ChatMessage(role="assistant", content="Hm.")])
     llm.chat([ChatMessage(role="system", content="Be short.")])
+    llm.chat([ChatMessage(role="user", blocks=[ThinkingBlock(content="Hm.")])])  # which is no text
     await llm.aflush()
-    assert sorted(shown) == ["", "last", "last"]  # in the order of the threads that scored them
+    assert sorted(shown) == ["", "", "last", "last"]  # in the order of the threads that scored them
 
 
 def test_what_is_asked_is_told_of_every_prompt() -> None:

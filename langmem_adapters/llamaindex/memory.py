@@ -253,8 +253,7 @@ def _storable(chat: ChatMessage) -> Message | None:
     copy.blocks = own
     # Assigned, since the constructor would make blocks of images once more.
     copy.additional_kwargs = {key: value for key, value in chat.additional_kwargs.items() if key != _SESSION}
-    message = to_message(copy)
-    return message if message.id else message.model_copy(update={"id": uuid.uuid4().hex})  # the same when it waits
+    return to_message(copy).model_copy(update={"id": uuid.uuid4().hex})  # the same when it waits
 
 
 def _without_recalled(block: Any) -> Any:
