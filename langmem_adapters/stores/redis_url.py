@@ -28,6 +28,9 @@ _SHOWN = {
 }
 _TRUE = {"1", "true", "yes", "on"}
 _FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+_OBJECTS = frozenset(
+    ("retry", "retry_on_error", "socket_keepalive_options", "credential_provider", "cache", "cache_config")
+)
 
 
 def from_url(url: str, options: dict[str, Any]) -> Source:
@@ -37,7 +40,7 @@ def from_url(url: str, options: dict[str, Any]) -> Source:
             f"{url} is a URL as it is printed and dumped, with *** for its password: give the URL itself, or leave it"
             " to LANGMEM_STORE_URL"
         )
-    _check_files(url)
+    _check_options(url)
     try:
         return _from_url(url, options)
     except (ValueError, TypeError, RedisError) as error:
@@ -68,14 +71,20 @@ def _from_url(url: str, options: dict[str, Any]) -> Source:
     raise ValueError(f"{scheme!r} is no scheme of Redis")
 
 
-def _check_files(url: str) -> None:
-    """Name a file that cannot be read, of which whoever connects is told no more than that he cannot."""
-    for name, path in parse_qsl(url.partition("?")[2]):
+def _check_options(url: str) -> None:
+    """Name a file that cannot be read, of which whoever connects is told no more than that he cannot.
+
+    And what is no text: redis-py takes one for an object, and fails at the first use.
+    """
+    for name, value in parse_qsl(url.partition("?")[2]):
+        if name.removeprefix("sentinel_") in _OBJECTS:
+            said = f"{name} in the URL of a Redis store wants an object, which no URL holds: give a client of redis-py"
+            raise ConfigurationError(said)
         if name.removeprefix("sentinel_") in _FILES:
             try:
-                Path(path).open("rb").close()
+                Path(value).open("rb").close()
             except OSError as error:
-                said = f"{name}={path} in the URL of a Redis store cannot be read: {error.strerror}"
+                said = f"{name}={value} in the URL of a Redis store cannot be read: {error.strerror}"
                 raise ConfigurationError(said) from error
 
 
