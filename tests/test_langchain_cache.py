@@ -810,12 +810,48 @@ def test_c1_a_hit_has_no_id_under_which_openai_keeps_a_part_of_it(any_store: Sto
         *_of_openai(1)[1:3],
         {"type": "text", "text": "Let me look.", "phase": "commentary"},
         {"type": "refusal", "refusal": "Not that."},
-        *_of_openai(1)[5:7],
+        _of_openai(1)[5],
         {"type": "function_call", "call_id": new, "name": "look", "arguments": "{}"},
         {"type": "tool_call", "id": new, "name": "look", "args": {}, "extras": {"x": 1}},
         {"type": "custom_tool_call", "call_id": "d", "name": "write", "input": "x"},
         "as it is",
     ]
+
+
+SEARCH: dict[str, Any] = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+SEARCHED = [
+    [SEARCH],
+    [{"type": "server_tool_call", "id": "ws_1", "name": "web_search", "args": {}},
+     {"type": "server_tool_result", "tool_call_id": "ws_1", "status": "success"}],
+    [{"type": "non_standard", "value": {"type": "mcp_list_tools", "id": "mcpl_1", "tools": []}}],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("searched", SEARCHED)
+def test_c1_a_hit_has_nothing_that_openai_refuses_without_its_thoughts(any_store: Store, searched: list[Any]) -> None:
+    """It takes no record of a search without the thought before it, of which nothing but an id was told."""
+    text = {"type": "text", "text": "Sunny."}
+    bare: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": []}
+    sealed = {**bare, "encrypted_content": "sealed"}
+
+    def served(*content: Any) -> Any:
+        cache = ExperienceCache(store=any_store, tag=str(content))
+        cache.update("p", "m", [answer(list(content))])
+        return looked_up(cache).message.content
+
+    assert served(bare, *searched, text) == [text]
+    assert served(sealed, *searched, text) == [sealed, *searched, text]
+    assert served(*searched, text) == [*searched, text]
+
+
+def test_c1_a_hit_has_all_parts_of_a_thought_that_is_given_encrypted(any_store: Store) -> None:
+    """LangChain's own blocks have the seal in one of them."""
+    first = {"type": "reasoning", "id": "rs_1", "reasoning": "Hm.", "encrypted_content": "sealed"}
+    thoughts = [first, {"type": "reasoning", "id": "rs_1", "reasoning": "So."}]
+    other = {"type": "reasoning", "id": "rs_2", "reasoning": "Of which nothing but an id was told."}
+    cache = ExperienceCache(store=any_store)
+    cache.update("p", "m", [answer([*thoughts, other, {"type": "text", "text": "Yes."}])])
+    assert looked_up(cache).message.content == [*thoughts, {"type": "text", "text": "Yes."}]
 
 
 def test_c4_ids_of_an_answers_parts_do_not_change_the_key() -> None:
