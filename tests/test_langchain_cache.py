@@ -249,6 +249,7 @@ def _openai(**settings: Any) -> Callable[..., str]:
 def test_c4_how_a_call_is_made_does_not_change_its_key() -> None:
     plain = _openai()()
     same = {"timeout": 3, "max_retries": 7, "streaming": True, "metadata": {"run": 1}, "tags": ["x"], "verbose": True}
+    same |= {"name": "translator"}
     for name, value in same.items():
         assert _openai(**{name: value})() == plain, name
     assert _openai()(callbacks=[1], timeout=5) == plain
@@ -852,6 +853,18 @@ def test_c1_a_hit_has_all_parts_of_a_thought_that_is_given_encrypted(any_store: 
     cache = ExperienceCache(store=any_store)
     cache.update("p", "m", [answer([*thoughts, other, {"type": "text", "text": "Yes."}])])
     assert looked_up(cache).message.content == [*thoughts, {"type": "text", "text": "Yes."}]
+
+
+def test_c4_places_of_an_answers_parts_in_its_stream_do_not_change_the_key() -> None:
+    """A streamed answer has them, the same from the cache others or none."""
+    blocks: list[Any] = [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Yes."}]
+
+    def talk(*places: Any, said: type[BaseMessage] = AIMessage) -> str:
+        content = [{**block, "index": n} for block, n in zip(blocks, places, strict=True)] if places else blocks
+        return request_key(dumps([HumanMessage("q"), said(content)]), "m")
+
+    assert talk() == talk(0, 1) == talk("lc_rs_0", "lc_txt_1")
+    assert talk(0, 1, said=HumanMessage) != talk(0, 2, said=HumanMessage)  # somebody's own word
 
 
 def test_c4_ids_of_an_answers_parts_do_not_change_the_key() -> None:
