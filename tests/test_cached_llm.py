@@ -487,6 +487,31 @@ def test_c7_what_was_cut_off_filtered_or_empty_is_not_worth_storing(spoiled: Any
     assert not worth_storing(spoiled)
 
 
+@pytest.mark.parametrize(("limit", "given"), [(4, {}), (None, {"max_tokens": 4}), (100, {"max_tokens": 4})])
+def test_c7_what_took_all_the_tokens_that_it_might_is_not_kept(limit: int | None, given: dict[str, Any]) -> None:
+    """Streams of BedrockConverse tell the tokens, and not that this was the end of them."""
+    inner = Limited(max_tokens=limit, script=["The cap", "The capital is Paris."])
+    for llm in (cached(inner), cached(inner)):
+        for _ in range(2):
+            list(llm.stream_chat(HI, **given))
+    assert inner.asked == 4
+    for llm in (cached(inner, should_store=lambda _: True), cached(inner)):  # who decides otherwise; who has more
+        for _ in range(2):
+            list(llm.stream_chat(HI, max_tokens=5))
+    assert inner.asked == 6
+
+
+class Limited(Scripted):
+    max_tokens: int | None = None
+
+
+@pytest.mark.parametrize(("args", "is_kept"), [('{"x": ', False), ('{"x": 1}', True), ("", True), ({"x": 1}, True)])
+def test_c7_a_call_with_half_of_its_arguments_is_not_worth_storing(args: Any, is_kept: bool) -> None:
+    call = ToolCallBlock(tool_call_id="a", tool_name="f", tool_kwargs=args)
+    message = ChatMessage(role="assistant", blocks=[TextBlock(text="Let me see."), call])
+    assert worth_storing(ChatResponse(message=message)) is is_kept
+
+
 def test_c7_what_is_whole_is_worth_storing() -> None:
     assert worth_storing(CompletionResponse(text="a", raw={"choices": 2}))  # of a provider that counts them
     for message in (HI[0], _called("a"), ChatMessage(role="assistant", blocks=[_called("a").blocks[1]])):
@@ -664,6 +689,7 @@ class _Told(BaseModel, extra="allow"):
         ({"usage_metadata": {"prompt_token_count": 1, "candidates_token_count": 2, "thoughts_token_count": 3}}, (1, 5)),
         ({"usage_metadata": {"prompt_token_count": 1, "thoughts_token_count": None}}, (1, 0)),
         ({"prompt_eval_count": 1, "eval_count": 2}, (1, 2)),
+        (_Told(data=_Told(choices=[], usage=_Told(prompt_tokens=1, completion_tokens=2))), (1, 2)),
         (type("Raw", (), {})(), None),
         (None, None),
     ],
@@ -1485,6 +1511,7 @@ def test_a_file_is_known_by_what_is_in_it(tmp_path: Path, block_of: Callable[[Im
         {"candidates": [{"finish_reason": "MALFORMED_FUNCTION_CALL"}]},
         {"type": "response.incomplete", "response": {"status": "incomplete"}},
         {"type": "response.failed", "response": {"status": "failed"}},
+        _Told(data=_Told(choices=[_Told(finish_reason="length")])),  # as MistralAI's streams have it
     ],
 )
 def test_what_was_cut_in_a_stream_is_not_kept_whatever_its_last_piece_says(raw: Any) -> None:

@@ -24,7 +24,7 @@ from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.model import Message
 from langmem_adapters.providers.finish_reasons import is_cut
 from langmem_adapters.providers.item_ids import without_thought_ids
-from langmem_adapters.providers.tool_calls import called_anew
+from langmem_adapters.providers.tool_calls import are_complete, called_anew
 from langmem_adapters.sharing import apart
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Response",
     "pieces",
     "read_response",
+    "took_all",
     "usage_of",
     "was_cut",
     "worth_storing",
@@ -52,13 +53,13 @@ _OF_PIECES = ("usage", "thinking_delta")  # beside a response: told in a place o
 
 
 def worth_storing(response: Response) -> bool:
-    """Whether a response is whole: neither cut off, filtered, refused, nor empty."""
-    return _says_something(response) and not was_cut(response)
+    """Whether a response is whole: neither cut off, filtered, refused, nor empty, and its calls have all arguments."""
+    return _says_something(response) and not was_cut(response) and not _has_half_a_call(response)
 
 
 def was_cut(response: Response) -> bool:
     """Whether the provider says that there should be more, or something else, of a response or a piece of one."""
-    told: list[Mapping[str, Any]] = [response.additional_kwargs, _fields(response.raw)]
+    told: list[Mapping[str, Any]] = [response.additional_kwargs, _sent(response.raw)]
     if isinstance(response, ChatResponse):
         told.append(response.message.additional_kwargs)
     event = _fields(told[1].get("response"))  # within an event of OpenAI's Responses
@@ -67,6 +68,18 @@ def was_cut(response: Response) -> bool:
     for choice in map(_fields, _choices(response.raw)):
         told += [choice, _fields(choice.get("message"))]
     return any(map(is_cut, told))
+
+
+def took_all(response: Response, limit: Any) -> bool:
+    """Whether a response took as many tokens as it might: streams of BedrockConverse do not tell that they were cut."""
+    used = usage_of(response)
+    return type(limit) is int and used is not None and used["output_tokens"] >= limit > 0
+
+
+def _has_half_a_call(response: Response) -> bool:
+    calls = response.message.blocks if isinstance(response, ChatResponse) else ()
+    given = [call.tool_kwargs for call in calls if isinstance(call, ToolCallBlock)]
+    return not all(are_complete(args) for args in given if isinstance(args, str))
 
 
 def _says_something(response: Response) -> bool:
@@ -81,7 +94,7 @@ def _says_something(response: Response) -> bool:
 
 def usage_of(response: Response) -> dict[str, int] | None:
     """The tokens that a response took, as far as it tells: in, out, together."""
-    raw = _fields(response.raw)
+    raw = _sent(response.raw)
     beside = response.additional_kwargs
     for told in (*map(_fields, (raw.get("usage"), raw.get("usage_metadata"), beside.get("usage"))), beside, raw):
         used_in, used_out = _number(told, _IN), _number(told, _OUT) + _number(told, _THOUGHT)
@@ -97,8 +110,15 @@ def _fields(value: Any) -> Mapping[str, Any]:
     return {**own, **more}
 
 
+def _sent(raw: Any) -> Mapping[str, Any]:
+    """What the provider sent; in streams of MistralAI it is the data of an event."""
+    told = _fields(raw)
+    data = _fields(told.get("data"))
+    return data if "choices" in data else told
+
+
 def _choices(raw: Any) -> Sequence[Any]:
-    choices = _fields(raw).get("choices") or _fields(raw).get("candidates")
+    choices = _sent(raw).get("choices") or _sent(raw).get("candidates")
     return choices if isinstance(choices, list | tuple) else ()
 
 

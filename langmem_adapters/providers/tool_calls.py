@@ -76,6 +76,8 @@ def _renamed(value: Any, names: Mapping[str, str], *, listed: bool) -> Any:
         if isinstance(item, str):
             is_id = key in _REFERENCES or (is_call and key == "id")
             copy[key] = names.get(item, item) if is_id else item
+        elif key in _REFERENCES and isinstance(item, list):  # as LlamaIndex' BedrockConverse has it in streams
+            copy[key] = [names.get(id_, id_) if isinstance(id_, str) else id_ for id_ in item]
         elif key in _GIVEN:
             copy[key] = item
         else:
