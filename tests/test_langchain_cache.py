@@ -855,6 +855,19 @@ def test_c1_a_hit_has_all_parts_of_a_thought_that_is_given_encrypted(any_store: 
     assert looked_up(cache).message.content == [*thoughts, {"type": "text", "text": "Yes."}]
 
 
+def test_c4_where_pythons_own_functions_lie_in_a_process_does_not_change_the_key() -> None:
+    """ChatGoogleGenerativeAI tells of an enum in a tool all that is in its class."""
+
+    def key(address: str, type_: str = "STRING", name: str = "Enum.__new__") -> str:
+        told = f"{{'_value_': '{type_}', '__new__': <function {name} at 0x7f{address}>,"
+        told += f" '_new_member_': <built-in method __new__ of type object at 0x{address}>}}"
+        return request_key("p", f"[('stop', None), ('tools', [{told}])]")
+
+    assert key("365b4c47c0") == key("9aF0")
+    others = [("1",), ("1", "INTEGER"), ("1", "STRING", "mine"), ("2", "STRING", "mine")]
+    assert len({key(*other) for other in others}) == 4
+
+
 def test_c4_places_of_an_answers_parts_in_its_stream_do_not_change_the_key() -> None:
     """A streamed answer has them, the same from the cache others or none."""
     blocks: list[Any] = [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Yes."}]

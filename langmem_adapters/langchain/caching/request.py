@@ -53,6 +53,8 @@ _KEPT = "conversation"  # that OpenAI keeps
 _NAMED = (f"('{_KEPT}', ", f"'{_KEPT}': ")  # as LangChain tells a parameter, and one within another
 _MORE = ("extra_body", "model_kwargs")  # parameters with parameters in them
 _CLASS = re.compile(r"<class '(?:(?:\w+|<locals>)\.)*(\w+)'>")
+# Where Python's own functions lie in a process: ChatGoogleGenerativeAI takes enums apart, down to these.
+_ADDRESS = re.compile(r"(<function Enum\.\w+|<built-in method __new__ of type object) at 0x[0-9a-fA-F]+>")
 
 
 def request_key(prompt: str, llm_string: str) -> str:
@@ -207,6 +209,8 @@ def _parameters(text: str) -> Any:
     A class is known by its name alone where the schema made from it stands beside it: the same script run as
     ``__main__`` and imported as a module has the same requests.
     """
+    if "<" in text:
+        text = _ADDRESS.sub(r"\1>", text)
     if "ls_structured_output_format" in text:
         text = _CLASS.sub(r"'class \1'", text)
     try:
