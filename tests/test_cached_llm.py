@@ -1519,8 +1519,42 @@ def test_what_was_cut_in_a_stream_is_not_kept_whatever_its_last_piece_says(raw: 
     last = CompletionResponse(text="The cap", delta="", raw={"choices": [], "usage": {"prompt_tokens": 3}})
     assert not worth_storing(cut)
     assert not worth_storing(came_to([cut, last]))
-    begun = CompletionResponse(text="", delta="", raw={"type": "response.created", "response": {"status": "queued"}})
-    assert worth_storing(came_to([begun, last]))
+
+
+@pytest.mark.parametrize(
+    ("under_way", "end"),
+    [
+        ({"choices": [{"finish_reason": None}]}, {"choices": [{"finish_reason": "stop"}]}),
+        tuple(_Told(data=_Told(choices=[_Told(finish_reason=reason)])) for reason in (None, "stop")),
+        ({"candidates": [{"finish_reason": None}]}, {"candidates": [{"finish_reason": "STOP"}]}),
+        ({"done": False, "done_reason": None}, {"done": True, "done_reason": "stop"}),
+        ({"response": {"status": "queued"}}, {"response": {"status": "completed"}}),
+        ({"contentBlockDelta": {"delta": {"text": "a"}}}, {"metadata": {"usage": {"outputTokens": 1}}}),
+    ],
+    ids=["OpenAI", "MistralAI", "GoogleGenAI", "Ollama", "OpenAIResponses", "BedrockConverse"],
+)
+def test_a_stream_that_does_not_tell_why_it_ends_is_not_kept_where_it_could(under_way: Any, end: Any) -> None:
+    """Something on the way may have closed it as if all had come."""
+    first, last = (
+        CompletionResponse(text="The cap", delta=said, raw=raw) for said, raw in (("The ", under_way), ("cap", end))
+    )
+    used = CompletionResponse(text="The cap", delta="", raw={"choices": [], "usage": {"prompt_tokens": 3}})
+    assert not worth_storing(came_to([first]))
+    assert not worth_storing(came_to([first, used]))
+    assert worth_storing(came_to([first, last, used]))
+    assert worth_storing(came_to([last.model_copy(update={"raw": None}), used]))
+
+
+def test_a_stream_of_anthropics_that_does_not_tell_why_it_ends_is_not_kept() -> None:
+    """Which is told beside the message."""
+    first, last = (
+        ChatResponse(
+            message=ChatMessage(role="assistant", content="Yes.", additional_kwargs={"stop_reason": reason}), delta=said
+        )
+        for said, reason in (("Yes.", None), ("", "end_turn"))
+    )
+    assert not worth_storing(came_to([first]))
+    assert worth_storing(came_to([first, last]))
 
 
 def test_c1_a_hit_has_no_id_under_which_openai_keeps_a_thought_of_it() -> None:

@@ -22,7 +22,7 @@ from langmem_adapters.codec import decode, encode, plain
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.model import Message
-from langmem_adapters.providers.finish_reasons import is_cut
+from langmem_adapters.providers.finish_reasons import ends, is_cut
 from langmem_adapters.providers.item_ids import without_thought_ids
 from langmem_adapters.providers.tool_calls import are_complete, called_anew
 from langmem_adapters.sharing import apart
@@ -59,15 +59,24 @@ def worth_storing(response: Response) -> bool:
 
 def was_cut(response: Response) -> bool:
     """Whether the provider says that there should be more, or something else, of a response or a piece of one."""
+    event = _event(response)
+    told = _told(response) if event.get("status") in _UNDER_WAY else [*_told(response), event]
+    return any(map(is_cut, told))
+
+
+def _told(response: Response) -> list[Mapping[str, Any]]:
+    """The places in which providers say why a response ends."""
     told: list[Mapping[str, Any]] = [response.additional_kwargs, _sent(response.raw)]
     if isinstance(response, ChatResponse):
         told.append(response.message.additional_kwargs)
-    event = _fields(told[1].get("response"))  # within an event of OpenAI's Responses
-    if event.get("status") not in _UNDER_WAY:
-        told.append(event)
     for choice in map(_fields, _choices(response.raw)):
         told += [choice, _fields(choice.get("message"))]
-    return any(map(is_cut, told))
+    return told
+
+
+def _event(response: Response) -> Mapping[str, Any]:
+    """What is told of the whole within an event of OpenAI's Responses."""
+    return _fields(_sent(response.raw).get("response"))
 
 
 def took_all(response: Response, limit: Any) -> bool:
@@ -254,6 +263,7 @@ class Recording:
         self._text = ""
         self._last: Any = None
         self._cut: Any = None
+        self._goes_on, self._has_ended = False, False
 
     def take(self, response: Any) -> None:
         """Note the next piece of it."""
@@ -261,15 +271,21 @@ class Recording:
         self._last = _copied(response)
         if was_cut(response):  # a last piece with the usage alone does not say it again
             self._cut = response.raw
+        said = [ends(told) for told in (*_told(response), _event(response))]
+        self._goes_on |= False in said
+        self._has_ended |= True in said
 
     def whole(self) -> Any:
         """Its last response, with the text of all deltas, and what was told of a cut; None, if nothing came.
 
-        Without logprobs, as those of a piece are not those of the whole.
+        It was cut, too, if its pieces had a place for the reason why it ends, and none had one. Without logprobs, as
+        those of a piece are not those of the whole.
         """
         if self._last is None:
             return None
         told = {} if self._cut is None else {"raw": self._cut}
+        if self._goes_on and not self._has_ended:
+            told = {"raw": {"status": "incomplete"}}
         return _with_text(self._last.model_copy(update={"delta": None, "logprobs": None, **told}), self._text)
 
 
