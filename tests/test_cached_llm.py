@@ -1512,6 +1512,7 @@ def test_a_file_is_known_by_what_is_in_it(tmp_path: Path, block_of: Callable[[Im
         {"type": "response.incomplete", "response": {"status": "incomplete"}},
         {"type": "response.failed", "response": {"status": "failed"}},
         _Told(data=_Told(choices=[_Told(finish_reason="length")])),  # as MistralAI's streams have it
+        {"type": "message_delta", "delta": _Told(stop_reason="max_tokens")},  # as Anthropic's have it
     ],
 )
 def test_what_was_cut_in_a_stream_is_not_kept_whatever_its_last_piece_says(raw: Any) -> None:

@@ -66,7 +66,8 @@ def was_cut(response: Response) -> bool:
 
 def _told(response: Response) -> list[Mapping[str, Any]]:
     """The places in which providers say why a response ends."""
-    told: list[Mapping[str, Any]] = [response.additional_kwargs, _sent(response.raw)]
+    sent = _sent(response.raw)
+    told: list[Mapping[str, Any]] = [response.additional_kwargs, sent, _fields(sent.get("delta"))]  # of Anthropic
     if isinstance(response, ChatResponse):
         told.append(response.message.additional_kwargs)
     for choice in map(_fields, _choices(response.raw)):
