@@ -453,6 +453,20 @@ def test_c7_a_streamed_call_with_half_of_its_arguments_is_not_kept(args: str) ->
     assert model.asked == 2
 
 
+def test_a_streamed_call_with_half_of_its_arguments_is_an_invalid_one() -> None:
+    """As it is where the answer comes as a whole, for those who keep such answers all the same."""
+    calls: list[Any] = [
+        {"name": "look", "args": args, "id": id_, "index": n}
+        for n, (id_, args) in enumerate([("a", "{}"), ("b", '{"place": "Pa'), ("c", None)])
+    ]
+    chunks = [ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[call])) for call in calls]
+    (generation,) = whole(chunks).generations
+    message = generation.message
+    assert isinstance(message, AIMessage)
+    assert [call["id"] for call in message.tool_calls] == ["a", "c"]
+    assert [(call["id"], call["args"]) for call in message.invalid_tool_calls] == [("b", '{"place": "Pa')]
+
+
 def test_c7_bypass_refresh_and_delete() -> None:
     cache = _cache()
     model = CachedChatModel(Scripted(script=["1", "2", "3", "4"]), cache)

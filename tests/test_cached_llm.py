@@ -495,17 +495,23 @@ def test_c7_what_took_all_the_tokens_that_it_might_is_not_kept(limit: int | None
         for _ in range(2):
             list(llm.stream_chat(HI, **given))
     assert inner.asked == 4
-    for llm in (cached(inner, should_store=lambda _: True), cached(inner)):  # who decides otherwise; who has more
+    others: list[tuple[dict[str, Any], int]] = [({"should_store": lambda _: True}, 4), ({}, 5), ({}, 0), ({}, -1)]
+    for settings, limit_given in others:  # who decides otherwise; who has more, or no limit
+        llm = cached(inner, **settings)
         for _ in range(2):
-            list(llm.stream_chat(HI, max_tokens=5))
-    assert inner.asked == 6
+            list(llm.stream_chat(HI, max_tokens=limit_given))
+    assert inner.asked == 8
 
 
 class Limited(Scripted):
     max_tokens: int | None = None
 
 
-@pytest.mark.parametrize(("args", "is_kept"), [('{"x": ', False), ('{"x": 1}', True), ("", True), ({"x": 1}, True)])
+@pytest.mark.parametrize(
+    ("args", "is_kept"),
+    [('{"x": ', False), ("[" * 100_000, False), ('{"x": 1}', True), ("", True), ({"x": 1}, True)],
+    ids=range(5),
+)
 def test_c7_a_call_with_half_of_its_arguments_is_not_worth_storing(args: Any, is_kept: bool) -> None:
     call = ToolCallBlock(tool_call_id="a", tool_name="f", tool_kwargs=args)
     message = ChatMessage(role="assistant", blocks=[TextBlock(text="Let me see."), call])
@@ -1544,6 +1550,13 @@ def test_a_stream_that_does_not_tell_why_it_ends_is_not_kept_where_it_could(unde
     assert not worth_storing(came_to([first, used]))
     assert worth_storing(came_to([first, last, used]))
     assert worth_storing(came_to([last.model_copy(update={"raw": None}), used]))
+
+
+def test_what_only_looks_like_a_place_for_a_reason_is_none() -> None:
+    """BedrockConverse lists beside its messages how tools ended; others tell of a response what they like."""
+    beside: dict[str, Any] = {"tool_call_id": [], "status": []}
+    said = ChatMessage(role="assistant", content="Yes.", additional_kwargs=beside)
+    assert worth_storing(came_to([ChatResponse(message=said, delta="Yes.", raw={"metadata": 5})]))
 
 
 def test_a_stream_of_anthropics_that_does_not_tell_why_it_ends_is_not_kept() -> None:

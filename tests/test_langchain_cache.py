@@ -819,9 +819,10 @@ def test_c1_a_hit_has_no_id_under_which_openai_keeps_a_part_of_it(any_store: Sto
     ]
 
 
-SEARCH: dict[str, Any] = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+WORK = ["code_interpreter", "file_search", "mcp", "tool_search", "web_search"]
 SEARCHED = [
-    [SEARCH],
+    *([{"type": f"{work}_call", "id": "w_1", "status": "completed"}] for work in WORK),
+    [{"type": "tool_search_output", "id": "tso_1", "tools": []}],
     [{"type": "server_tool_call", "id": "ws_1", "name": "web_search", "args": {}},
      {"type": "server_tool_result", "tool_call_id": "ws_1", "status": "success"}],
     [{"type": "non_standard", "value": {"type": "mcp_list_tools", "id": "mcpl_1", "tools": []}}],
@@ -851,8 +852,9 @@ def test_c1_a_hit_has_all_parts_of_a_thought_that_is_given_encrypted(any_store: 
     thoughts = [first, {"type": "reasoning", "id": "rs_1", "reasoning": "So."}]
     other = {"type": "reasoning", "id": "rs_2", "reasoning": "Of which nothing but an id was told."}
     cache = ExperienceCache(store=any_store)
-    cache.update("p", "m", [answer([*thoughts, other, {"type": "text", "text": "Yes."}])])
-    assert looked_up(cache).message.content == [*thoughts, {"type": "text", "text": "Yes."}]
+    rest: list[Any] = [{"type": "reasoning", "id": "mine"}, {"type": "text", "text": "Yes."}]
+    cache.update("p", "m", [answer([*thoughts, other, *rest])])
+    assert looked_up(cache).message.content == [*thoughts, *rest]
 
 
 def test_c4_where_pythons_own_functions_lie_in_a_process_does_not_change_the_key() -> None:

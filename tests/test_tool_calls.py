@@ -66,8 +66,8 @@ def test_what_only_reads_like_an_id_stays(data: Any) -> None:
 
 def test_ids_are_renamed_where_a_host_lists_them() -> None:
     """As streams of LlamaIndex' BedrockConverse list all calls of a message beside it."""
-    listed = {"additional_kwargs": {"tool_call_id": ["7", "other", None], "status": ["7"]}}
-    new = {"additional_kwargs": {"tool_call_id": [NAMES["7"], "other", None], "status": ["7"]}}
+    listed = {"additional_kwargs": {"tool_call_id": ["7", "other", None, ["7"]], "status": ["7"]}}
+    new = {"additional_kwargs": {"tool_call_id": [NAMES["7"], "other", None, ["7"]], "status": ["7"]}}
     assert renamed(listed, NAMES) == new
 
 
