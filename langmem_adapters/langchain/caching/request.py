@@ -193,7 +193,7 @@ def _parts(llm_string: str) -> tuple[dict[str, Any] | None, Any]:
         model, end = None, 0
     if isinstance(model, dict) and isinstance(model.get("kwargs"), dict):
         model = {**model, "kwargs": _lasting(model["kwargs"])}
-        if isinstance(id_ := model.get("id"), list) and id_:
+        if "name" in model and isinstance(id_ := model.get("id"), list) and id_:
             model["name"] = id_[-1]  # of its class, as where it was given none
         return model, _parameters(llm_string[end:].removeprefix("---"))
     return None, _parameters(llm_string)
