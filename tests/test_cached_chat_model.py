@@ -433,6 +433,40 @@ def test_c7_a_stream_that_ends_without_a_reason_is_not_kept(told: dict[str, Any]
     assert model.asked == (1 if is_kept else 2)
 
 
+@pytest.mark.parametrize("args", ['{"place": "Pa', '{"place": "Paris"', '{"place": '])
+def test_c7_a_streamed_call_with_half_of_its_arguments_is_not_kept(args: str) -> None:
+    """LangChain completes them by guessing, so that it looks like a call."""
+
+    class Streaming(Scripted):
+        def _stream(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+            whole_one = {"name": "look", "args": '{"place": "Rome\n"}', "id": "call_1", "index": 0}
+            for call in (whole_one, {"name": "look", "args": self._next(messages), "id": "call_2", "index": 1}):
+                yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[call]))
+            yield ChatGenerationChunk(message=AIMessageChunk(content=""), generation_info={"finish_reason": "stop"})
+
+    model = Streaming(script=[lambda _: args, lambda _: '{"place": "Paris"}'])
+    cached = CachedChatModel(model, _cache())
+    for _ in range(3):
+        said = streamed(cached)
+    assert [call["args"] for call in said.tool_calls] == [{"place": "Rome\n"}, {"place": "Paris"}]
+    assert said.response_metadata["cache"] == "hit"
+    assert model.asked == 2
+
+
+def test_a_streamed_call_with_half_of_its_arguments_is_an_invalid_one() -> None:
+    """As it is where the answer comes as a whole, for those who keep such answers all the same."""
+    calls: list[Any] = [
+        {"name": "look", "args": args, "id": id_, "index": n}
+        for n, (id_, args) in enumerate([("a", "{}"), ("b", '{"place": "Pa'), ("c", None)])
+    ]
+    chunks = [ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[call])) for call in calls]
+    (generation,) = whole(chunks).generations
+    message = generation.message
+    assert isinstance(message, AIMessage)
+    assert [call["id"] for call in message.tool_calls] == ["a", "c"]
+    assert [(call["id"], call["args"]) for call in message.invalid_tool_calls] == [("b", '{"place": "Pa')]
+
+
 def test_c7_bypass_refresh_and_delete() -> None:
     cache = _cache()
     model = CachedChatModel(Scripted(script=["1", "2", "3", "4"]), cache)

@@ -495,6 +495,37 @@ def test_c7_what_was_cut_off_filtered_or_empty_is_not_worth_storing(spoiled: Any
     assert not worth_storing(spoiled)
 
 
+@pytest.mark.parametrize(("limit", "given"), [(4, {}), (None, {"max_tokens": 4}), (100, {"max_tokens": 4})])
+def test_c7_what_took_all_the_tokens_that_it_might_is_not_kept(limit: int | None, given: dict[str, Any]) -> None:
+    """Streams of BedrockConverse tell the tokens, and not that this was the end of them."""
+    inner = Limited(max_tokens=limit, script=["The cap", "The capital is Paris."])
+    for llm in (cached(inner), cached(inner)):
+        for _ in range(2):
+            list(llm.stream_chat(HI, **given))
+    assert inner.asked == 4
+    others: list[tuple[dict[str, Any], int]] = [({"should_store": lambda _: True}, 4), ({}, 5), ({}, 0), ({}, -1)]
+    for settings, limit_given in others:  # who decides otherwise; who has more, or no limit
+        llm = cached(inner, **settings)
+        for _ in range(2):
+            list(llm.stream_chat(HI, max_tokens=limit_given))
+    assert inner.asked == 8
+
+
+class Limited(Scripted):
+    max_tokens: int | None = None
+
+
+@pytest.mark.parametrize(
+    ("args", "is_kept"),
+    [('{"x": ', False), ("[" * 100_000, False), ('{"x": 1}', True), ("", True), ({"x": 1}, True)],
+    ids=range(5),
+)
+def test_c7_a_call_with_half_of_its_arguments_is_not_worth_storing(args: Any, is_kept: bool) -> None:
+    call = ToolCallBlock(tool_call_id="a", tool_name="f", tool_kwargs=args)
+    message = ChatMessage(role="assistant", blocks=[TextBlock(text="Let me see."), call])
+    assert worth_storing(ChatResponse(message=message)) is is_kept
+
+
 def test_c7_what_is_whole_is_worth_storing() -> None:
     assert worth_storing(CompletionResponse(text="a", raw={"choices": 2}))  # of a provider that counts them
     for message in (HI[0], _called("a"), ChatMessage(role="assistant", blocks=[_called("a").blocks[1]])):
@@ -672,6 +703,7 @@ class _Told(BaseModel, extra="allow"):
         ({"usage_metadata": {"prompt_token_count": 1, "candidates_token_count": 2, "thoughts_token_count": 3}}, (1, 5)),
         ({"usage_metadata": {"prompt_token_count": 1, "thoughts_token_count": None}}, (1, 0)),
         ({"prompt_eval_count": 1, "eval_count": 2}, (1, 2)),
+        (_Told(data=_Told(choices=[], usage=_Told(prompt_tokens=1, completion_tokens=2))), (1, 2)),
         (type("Raw", (), {})(), None),
         (None, None),
     ],
@@ -1588,6 +1620,8 @@ def test_a_file_is_known_by_what_is_in_it(tmp_path: Path, block_of: Callable[[Im
         {"candidates": [{"finish_reason": "MALFORMED_FUNCTION_CALL"}]},
         {"type": "response.incomplete", "response": {"status": "incomplete"}},
         {"type": "response.failed", "response": {"status": "failed"}},
+        _Told(data=_Told(choices=[_Told(finish_reason="length")])),  # as MistralAI's streams have it
+        {"type": "message_delta", "delta": _Told(stop_reason="max_tokens")},  # as Anthropic's have it
     ],
 )
 def test_what_was_cut_in_a_stream_is_not_kept_whatever_its_last_piece_says(raw: Any) -> None:
@@ -1595,10 +1629,50 @@ def test_what_was_cut_in_a_stream_is_not_kept_whatever_its_last_piece_says(raw: 
     last = CompletionResponse(text="The cap", delta="", raw={"choices": [], "usage": {"prompt_tokens": 3}})
     assert not worth_storing(cut)
     assert not worth_storing(came_to([cut, last]))
-    for status in ("queued", "in_progress"):
-        told = {"type": "response.created", "response": {"status": status}}
-        begun = CompletionResponse(text="", delta="", raw=told)
-        assert worth_storing(came_to([begun, last]))
+
+
+@pytest.mark.parametrize(
+    ("under_way", "end"),
+    [
+        ({"choices": [{"finish_reason": None}]}, {"choices": [{"finish_reason": "stop"}]}),
+        tuple(_Told(data=_Told(choices=[_Told(finish_reason=reason)])) for reason in (None, "stop")),
+        ({"candidates": [{"finish_reason": None}]}, {"candidates": [{"finish_reason": "STOP"}]}),
+        ({"done": False, "done_reason": None}, {"done": True, "done_reason": "stop"}),
+        ({"response": {"status": "queued"}}, {"response": {"status": "completed"}}),
+        ({"response": {"status": "in_progress"}}, {"response": {"status": "completed"}}),
+        ({"contentBlockDelta": {"delta": {"text": "a"}}}, {"metadata": {"usage": {"outputTokens": 1}}}),
+    ],
+    ids=["OpenAI", "MistralAI", "GoogleGenAI", "Ollama", "OpenAIResponses", "the same, begun", "BedrockConverse"],
+)
+def test_a_stream_that_does_not_tell_why_it_ends_is_not_kept_where_it_could(under_way: Any, end: Any) -> None:
+    """Something on the way may have closed it as if all had come."""
+    first, last = (
+        CompletionResponse(text="The cap", delta=said, raw=raw) for said, raw in (("The ", under_way), ("cap", end))
+    )
+    used = CompletionResponse(text="The cap", delta="", raw={"choices": [], "usage": {"prompt_tokens": 3}})
+    assert not worth_storing(came_to([first]))
+    assert not worth_storing(came_to([first, used]))
+    assert worth_storing(came_to([first, last, used]))
+    assert worth_storing(came_to([last.model_copy(update={"raw": None}), used]))
+
+
+def test_what_only_looks_like_a_place_for_a_reason_is_none() -> None:
+    """BedrockConverse lists beside its messages how tools ended; others tell of a response what they like."""
+    beside: dict[str, Any] = {"tool_call_id": [], "status": []}
+    said = ChatMessage(role="assistant", content="Yes.", additional_kwargs=beside)
+    assert worth_storing(came_to([ChatResponse(message=said, delta="Yes.", raw={"metadata": 5})]))
+
+
+def test_a_stream_of_anthropics_that_does_not_tell_why_it_ends_is_not_kept() -> None:
+    """Which is told beside the message."""
+    first, last = (
+        ChatResponse(
+            message=ChatMessage(role="assistant", content="Yes.", additional_kwargs={"stop_reason": reason}), delta=said
+        )
+        for said, reason in (("Yes.", None), ("", "end_turn"))
+    )
+    assert not worth_storing(came_to([first]))
+    assert worth_storing(came_to([first, last]))
 
 
 def test_c1_a_hit_has_no_id_under_which_openai_keeps_a_thought_of_it() -> None:

@@ -254,6 +254,7 @@ def _openai(**settings: Any) -> Callable[..., str]:
 def test_c4_how_a_call_is_made_does_not_change_its_key() -> None:
     plain = _openai()()
     same = {"timeout": 3, "max_retries": 7, "streaming": True, "metadata": {"run": 1}, "tags": ["x"], "verbose": True}
+    same |= {"name": "translator"}
     for name, value in same.items():
         assert _openai(**{name: value})() == plain, name
     assert _openai()(callbacks=[1], timeout=5) == plain
@@ -815,12 +816,75 @@ def test_c1_a_hit_has_no_id_under_which_openai_keeps_a_part_of_it(any_store: Sto
         *_of_openai(1)[1:3],
         {"type": "text", "text": "Let me look.", "phase": "commentary"},
         {"type": "refusal", "refusal": "Not that."},
-        *_of_openai(1)[5:7],
+        _of_openai(1)[5],
         {"type": "function_call", "call_id": new, "name": "look", "arguments": "{}"},
         {"type": "tool_call", "id": new, "name": "look", "args": {}, "extras": {"x": 1}},
         {"type": "custom_tool_call", "call_id": "d", "name": "write", "input": "x"},
         "as it is",
     ]
+
+
+WORK = ["code_interpreter", "file_search", "mcp", "tool_search", "web_search"]
+SEARCHED = [
+    *([{"type": f"{work}_call", "id": "w_1", "status": "completed"}] for work in WORK),
+    [{"type": "tool_search_output", "id": "tso_1", "tools": []}],
+    [{"type": "server_tool_call", "id": "ws_1", "name": "web_search", "args": {}},
+     {"type": "server_tool_result", "tool_call_id": "ws_1", "status": "success"}],
+    [{"type": "non_standard", "value": {"type": "mcp_list_tools", "id": "mcpl_1", "tools": []}}],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("searched", SEARCHED)
+def test_c1_a_hit_has_nothing_that_openai_refuses_without_its_thoughts(any_store: Store, searched: list[Any]) -> None:
+    """It takes no record of a search without the thought before it, of which nothing but an id was told."""
+    text = {"type": "text", "text": "Sunny."}
+    bare: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": []}
+    sealed = {**bare, "encrypted_content": "sealed"}
+
+    def served(*content: Any) -> Any:
+        cache = ExperienceCache(store=any_store, tag=str(content))
+        cache.update("p", "m", [answer(list(content))])
+        return looked_up(cache).message.content
+
+    assert served(bare, *searched, text) == [text]
+    assert served(sealed, *searched, text) == [sealed, *searched, text]
+    assert served(*searched, text) == [*searched, text]
+
+
+def test_c1_a_hit_has_all_parts_of_a_thought_that_is_given_encrypted(any_store: Store) -> None:
+    """LangChain's own blocks have the seal in one of them."""
+    first = {"type": "reasoning", "id": "rs_1", "reasoning": "Hm.", "encrypted_content": "sealed"}
+    thoughts = [first, {"type": "reasoning", "id": "rs_1", "reasoning": "So."}]
+    other = {"type": "reasoning", "id": "rs_2", "reasoning": "Of which nothing but an id was told."}
+    cache = ExperienceCache(store=any_store)
+    rest: list[Any] = [{"type": "reasoning", "id": "mine"}, {"type": "text", "text": "Yes."}]
+    cache.update("p", "m", [answer([*thoughts, other, *rest])])
+    assert looked_up(cache).message.content == [*thoughts, *rest]
+
+
+def test_c4_where_pythons_own_functions_lie_in_a_process_does_not_change_the_key() -> None:
+    """ChatGoogleGenerativeAI tells of an enum in a tool all that is in its class."""
+
+    def key(address: str, type_: str = "STRING", name: str = "Enum.__new__") -> str:
+        told = f"{{'_value_': '{type_}', '__new__': <function {name} at 0x7f{address}>,"
+        told += f" '_new_member_': <built-in method __new__ of type object at 0x{address}>}}"
+        return request_key("p", f"[('stop', None), ('tools', [{told}])]")
+
+    assert key("365b4c47c0") == key("9aF0")
+    others = [("1",), ("1", "INTEGER"), ("1", "STRING", "mine"), ("2", "STRING", "mine")]
+    assert len({key(*other) for other in others}) == 4
+
+
+def test_c4_places_of_an_answers_parts_in_its_stream_do_not_change_the_key() -> None:
+    """A streamed answer has them, the same from the cache others or none."""
+    blocks: list[Any] = [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Yes."}]
+
+    def talk(*places: Any, said: type[BaseMessage] = AIMessage) -> str:
+        content = [{**block, "index": n} for block, n in zip(blocks, places, strict=True)] if places else blocks
+        return request_key(dumps([HumanMessage("q"), said(content)]), "m")
+
+    assert talk() == talk(0, 1) == talk("lc_rs_0", "lc_txt_1")
+    assert talk(0, 1, said=HumanMessage) != talk(0, 2, said=HumanMessage)  # somebody's own word
 
 
 def test_c4_ids_of_an_answers_parts_do_not_change_the_key() -> None:

@@ -64,6 +64,13 @@ def test_what_only_reads_like_an_id_stays(data: Any) -> None:
     assert renamed(data, NAMES) == data
 
 
+def test_ids_are_renamed_where_a_host_lists_them() -> None:
+    """As streams of LlamaIndex' BedrockConverse list all calls of a message beside it."""
+    listed = {"additional_kwargs": {"tool_call_id": ["7", "other", None, ["7"]], "status": ["7"]}}
+    new = {"additional_kwargs": {"tool_call_id": [NAMES["7"], "other", None, ["7"]], "status": ["7"]}}
+    assert renamed(listed, NAMES) == new
+
+
 def test_an_id_that_is_the_name_of_its_tool_means_something() -> None:
     calls = [{"id": "look", "name": "look"}, {"id": "a", "name": "look"}, {"id": "", "name": "b"}, {"name": "c"}]
     assert call_ids(calls) == ["a"]

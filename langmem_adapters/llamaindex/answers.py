@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 from langmem_adapters import views
-from langmem_adapters.experience import ExperiencePool, Judge, Scorer
+from langmem_adapters.experience import ExperiencePool, FunctionCache, Judge, Scorer
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.single_flight.asking import KeptAnswers, SingleFlightAnswers
+from langmem_adapters.flow import Flow
 from langmem_adapters.llamaindex.responses import (
     Recording,
     Response,
     pieces,
     read_response,
+    took_all,
     worth_storing,
     write_response,
 )
@@ -25,10 +27,11 @@ __all__ = ["Answers", "KeyedRequest"]
 
 
 class KeyedRequest(NamedTuple):
-    """A request by its key, and what the user asked, for those who score and judge."""
+    """A request by its key, what the user asked, for those who score and judge, and how many tokens may be answered."""
 
     key: str
     question: str
+    limit: Any = None
 
 
 class Answers(SingleFlightAnswers):
@@ -75,7 +78,7 @@ class Answers(SingleFlightAnswers):
             on_error=on_error,
         )
         times: dict[str, Any] = {"clock": clock, "new_id": new_id}
-        super().__init__(pool, _call, rules=rules, responses=_Kept(**times), keep_requests=False, **times)
+        super().__init__(pool, _call, rules=rules, responses=_Kept(**times), cache=_Calls, keep_requests=False, **times)
 
     def stats(self) -> dict[str, Any]:
         """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.
@@ -97,8 +100,18 @@ class Answers(SingleFlightAnswers):
         return pieces(served)
 
 
-def _call(key: str, question: str) -> None:
+def _call(key: str, question: str, limit: Any) -> None:
     """Say what a call is made with."""
+
+
+class _Calls(FunctionCache):
+    """A response that took all tokens that it might is one that was cut, where nobody decides otherwise."""
+
+    def _put(self, turn: Invocation, value: Any) -> Flow[bool]:
+        if self._rules.should_store is worth_storing and took_all(value, turn.counted["limit"]):
+            self._counts.add("refused")
+            return False
+        return (yield from super()._put(turn, value))
 
 
 class _Kept(KeptAnswers):

@@ -255,10 +255,11 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     def _asked(self, make: Callable[..., str], question: str, *request: Any) -> KeyedRequest | None:
         try:
-            return KeyedRequest(make(self._wrapped, *request), question)
+            key = make(self._wrapped, *request)
         except SerializationError as error:
             self._answers.pass_by(error)
             return None
+        return KeyedRequest(key, question, request[-1].get("max_tokens", getattr(self._wrapped, "max_tokens", None)))
 
     # --- what others want to know of the model
 

@@ -22,10 +22,10 @@ from langmem_adapters.codec import decode, encode, plain
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.model import Message
-from langmem_adapters.providers.finish_reasons import is_cut
+from langmem_adapters.providers.finish_reasons import ends, is_cut
 from langmem_adapters.providers.item_ids import without_thought_ids
-from langmem_adapters.providers.tool_calls import called_anew
-from langmem_adapters.providers.usage import COUNTS, fields, usage_of
+from langmem_adapters.providers.tool_calls import are_complete, called_anew
+from langmem_adapters.providers.usage import COUNTS, fields, sent, usage_of
 from langmem_adapters.sharing import apart
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Response",
     "pieces",
     "read_response",
+    "took_all",
     "was_cut",
     "worth_storing",
     "write_response",
@@ -47,21 +48,43 @@ _OF_PIECES = ("usage", "thinking_delta")  # beside a response: told in a place o
 
 
 def worth_storing(response: Response) -> bool:
-    """Whether a response is whole: neither cut off, filtered, refused, nor empty."""
-    return _says_something(response) and not was_cut(response)
+    """Whether a response is whole: neither cut off, filtered, refused, nor empty, and its calls have all arguments."""
+    return _says_something(response) and not was_cut(response) and not _has_half_a_call(response)
 
 
 def was_cut(response: Response) -> bool:
     """Whether the provider says that there should be more, or something else, of a response or a piece of one."""
-    told: list[Mapping[str, Any]] = [response.additional_kwargs, fields(response.raw)]
+    event = _event(response)
+    told = _told(response) if event.get("status") in _UNDER_WAY else [*_told(response), event]
+    return any(map(is_cut, told))
+
+
+def _told(response: Response) -> list[Mapping[str, Any]]:
+    """The places in which providers say why a response ends."""
+    whole = sent(response.raw)
+    told: list[Mapping[str, Any]] = [response.additional_kwargs, whole, fields(whole.get("delta"))]  # of Anthropic
     if isinstance(response, ChatResponse):
         told.append(response.message.additional_kwargs)
-    event = fields(told[1].get("response"))  # within an event of OpenAI's Responses
-    if event.get("status") not in _UNDER_WAY:
-        told.append(event)
     for choice in map(fields, _choices(response.raw)):
         told += [choice, fields(choice.get("message"))]
-    return any(map(is_cut, told))
+    return told
+
+
+def _event(response: Response) -> Mapping[str, Any]:
+    """What is told of the whole within an event of OpenAI's Responses."""
+    return fields(sent(response.raw).get("response"))
+
+
+def took_all(response: Response, limit: Any) -> bool:
+    """Whether a response took as many tokens as it might: streams of BedrockConverse do not tell that they were cut."""
+    used = usage_of(response)
+    return type(limit) is int and used is not None and used["output_tokens"] >= limit > 0
+
+
+def _has_half_a_call(response: Response) -> bool:
+    calls = response.message.blocks if isinstance(response, ChatResponse) else ()
+    given = [call.tool_kwargs for call in calls if isinstance(call, ToolCallBlock)]
+    return not all(are_complete(args) for args in given if isinstance(args, str))
 
 
 def _says_something(response: Response) -> bool:
@@ -75,7 +98,7 @@ def _says_something(response: Response) -> bool:
 
 
 def _choices(raw: Any) -> Sequence[Any]:
-    choices = fields(raw).get("choices") or fields(raw).get("candidates")
+    choices = sent(raw).get("choices") or sent(raw).get("candidates")
     return choices if isinstance(choices, list | tuple) else ()
 
 
@@ -86,7 +109,7 @@ def write_response(response: Response) -> dict[str, Any]:
     """
     kwargs = {name: value for name, value in response.additional_kwargs.items() if name not in _OF_PIECES}
     data: dict[str, Any] = {"kwargs": kwargs, "usage": usage_of(response)}
-    own = _own_fields(response)
+    own = _ownfields(response)
     if own and not any(field.is_required() for field in own.values()):
         data["class"] = [type(response).__module__, type(response).__name__]
     if response.logprobs is not None:
@@ -102,7 +125,7 @@ def write_response(response: Response) -> dict[str, Any]:
     return data
 
 
-def _own_fields(response: Response) -> dict[str, FieldInfo]:
+def _ownfields(response: Response) -> dict[str, FieldInfo]:
     """Those of a provider's own class of responses, which tell something more, as citations."""
     known = {*ChatResponse.model_fields, *CompletionResponse.model_fields}
     return {name: field for name, field in type(response).model_fields.items() if name not in known}
@@ -207,6 +230,7 @@ class Recording:
         self._text = ""
         self._last: Any = None
         self._cut: Any = None
+        self._goes_on, self._has_ended = False, False
 
     def take(self, response: Any) -> None:
         """Note the next piece of it."""
@@ -214,15 +238,21 @@ class Recording:
         self._last = _copied(response)
         if was_cut(response):  # a last piece with the usage alone does not say it again
             self._cut = response.raw
+        said = [ends(told) for told in (*_told(response), _event(response))]
+        self._goes_on |= False in said
+        self._has_ended |= True in said
 
     def whole(self) -> Any:
         """Its last response, with the text of all deltas, and what was told of a cut; None, if nothing came.
 
-        Without logprobs, as those of a piece are not those of the whole.
+        It was cut, too, if its pieces had a place for the reason why it ends, and none had one. Without logprobs, as
+        those of a piece are not those of the whole.
         """
         if self._last is None:
             return None
         told = {} if self._cut is None else {"raw": self._cut}
+        if self._goes_on and not self._has_ended:
+            told = {"raw": {"status": "incomplete"}}
         return _with_text(self._last.model_copy(update={"delta": None, "logprobs": None, **told}), self._text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["field", "is_broken_off", "is_cut", "refuses"]
+__all__ = ["ends", "field", "is_broken_off", "is_cut", "refuses"]
 
 # As OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock, DeepSeek, Z.ai, vLLM and Ollama have it.
 _SPOILED = tuple(
@@ -19,7 +19,8 @@ _SPOILED = tuple(
 _REASONS = frozenset({"finish_reason", "normalized_finish_reason", "stop_reason", "done_reason", "stopReason"})
 _TOLD = (*_REASONS, "refusal", "incomplete_details", "status")
 _ENDING = frozenset({"anthropic", "deepseek", "fireworks", "google_genai", "groq", "mistralai", "openai", "xai"})
-_UNFINISHED = ("cancelled", "failed", "in_progress", "incomplete", "queued")
+_UNDER_WAY = ("in_progress", "queued")
+_UNFINISHED = (*_UNDER_WAY, "cancelled", "failed", "incomplete")
 
 
 def is_cut(told: Any) -> bool:
@@ -43,6 +44,18 @@ def is_broken_off(*told: Mapping[str, Any]) -> bool:
     """Whether a provider that always says why an answer ends says nothing: its stream did not come to the end."""
     ends = any(one.get(name) for one in told for name in (*_REASONS, "status"))
     return not ends and any(one.get("model_provider") in _ENDING for one in told)
+
+
+def ends(told: Mapping[str, Any]) -> bool | None:
+    """Whether a piece of a stream says that it is the last; None, where it has no place in which it could say so."""
+    if "contentBlockDelta" in told:  # of Bedrock, which tells the tokens in the last one
+        return False
+    if isinstance(last := told.get("metadata"), Mapping) and "usage" in last:
+        return True
+    said = [told[name] for name in _REASONS.intersection(told)]
+    if isinstance(status := told.get("status"), str):
+        said.append(status)
+    return any(reason and reason not in _UNDER_WAY for reason in said) if said else None
 
 
 def field(holder: Any, name: str) -> Any:

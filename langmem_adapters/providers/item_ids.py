@@ -4,8 +4,23 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from langmem_adapters.providers.finish_reasons import field
+
 __all__ = ["without_item_ids", "without_thought_ids"]
 
+_WORK: Final = frozenset(
+    {
+        "code_interpreter_call",
+        "file_search_call",
+        "mcp_call",
+        "mcp_list_tools",
+        "server_tool_call",
+        "server_tool_result",
+        "tool_search_call",
+        "tool_search_output",
+        "web_search_call",
+    }
+)
 _IDS: Final = {
     "text": "msg_",
     "output_text": "msg_",
@@ -20,9 +35,14 @@ def without_item_ids(content: list[Any]) -> list[Any]:
 
     OpenAI looks up what has such an id: it finds it for a month, with the keys of the same project, and refuses one
     that stands twice in a conversation. Without its id, a part is taken as it is. Thoughts of which nothing but an id
-    was told go altogether; those that are given in full, encrypted, stay.
+    was told go altogether, and with them what OpenAI's own tools did, which it refuses without them; thoughts that are
+    given in full, encrypted, stay, in all their parts.
     """
-    return [_without_id(block) for block in content if not _is_kept_elsewhere(block)]
+    sealed = {_thought_id(block) for block in content if _is_sealed(block)}
+    kept = [block for block in content if _thought_id(block) is None or _thought_id(block) in sealed]
+    if len(kept) < len(content):
+        kept = [block for block in kept if not _is_work(block)]
+    return list(map(_without_id, kept))
 
 
 def without_thought_ids(said: dict[str, Any]) -> dict[str, Any]:
@@ -54,11 +74,19 @@ def _without(left_out: str, told: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in told.items() if name != left_out}
 
 
-def _is_kept_elsewhere(block: Any) -> bool:
-    if not (isinstance(block, dict) and block.get("type") == "reasoning" and _begins(block.get("id"), "rs_")):
-        return False
-    extras = block.get("extras")
-    return not any(isinstance(held, dict) and held.get("encrypted_content") for held in (block, extras))
+def _thought_id(block: Any) -> str | None:
+    """The id by which OpenAI keeps a thought; one of several parts has it in each."""
+    is_kept = isinstance(block, dict) and block.get("type") == "reasoning" and _begins(block.get("id"), "rs_")
+    return str(block["id"]) if is_kept else None
+
+
+def _is_sealed(block: Any) -> bool:
+    return any(isinstance(held, dict) and held.get("encrypted_content") for held in (block, field(block, "extras")))
+
+
+def _is_work(block: Any) -> bool:
+    kinds = (field(block, "type"), field(field(block, "value"), "type"))
+    return any(isinstance(kind, str) and kind in _WORK for kind in kinds)
 
 
 def _begins(id_: Any, with_: str) -> bool:

@@ -6,11 +6,12 @@ What a call was given and what it gave may hold the very same text, as a ticket'
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-__all__ = ["call_ids", "called_anew", "numbered", "renamed"]
+__all__ = ["are_complete", "call_ids", "called_anew", "numbered", "renamed"]
 
 _LISTS = frozenset({"tool_calls", "invalid_tool_calls", "tool_call_chunks", "reasoning_details"})
 _REFERENCES = frozenset({"tool_call_id", "call_id", "tool_use_id"})
@@ -25,6 +26,17 @@ _THOUGHT: Final = "__thought__"  # behind which LiteLLM has Gemini's signature o
 def call_ids(calls: Iterable[Mapping[str, Any]]) -> list[str]:
     """The ids of tool calls, in their order; without those that mean something, as where a tool's name is the id."""
     return [id_ for call in calls if isinstance(id_ := call.get("id"), str) and id_ and id_ != call.get("name")]
+
+
+def are_complete(args: str | None) -> bool:
+    """Whether the arguments of a streamed call are all there: LangChain completes them by guessing.
+
+    So half of a call would look like a call.
+    """
+    try:
+        return isinstance(json.loads(args or "{}", strict=False), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def numbered(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -64,6 +76,8 @@ def _renamed(value: Any, names: Mapping[str, str], *, listed: bool) -> Any:
         if isinstance(item, str):
             is_id = key in _REFERENCES or (is_call and key == "id")
             copy[key] = names.get(item, item) if is_id else item
+        elif key in _REFERENCES and isinstance(item, list):  # as LlamaIndex' BedrockConverse has it in streams
+            copy[key] = [names.get(id_, id_) if isinstance(id_, str) else id_ for id_ in item]
         elif key in _GIVEN:
             copy[key] = item
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["COUNTS", "fields", "usage_of"]
+__all__ = ["COUNTS", "fields", "sent", "usage_of"]
 
 _IN = ("input_tokens", "prompt_tokens", "prompt_token_count", "prompt_eval_count")
 _OUT = ("output_tokens", "completion_tokens", "candidates_token_count", "eval_count")
@@ -17,7 +17,7 @@ COUNTS = frozenset({*_IN, *_OUT, *_THOUGHT, *_OTHERS})
 
 def usage_of(response: Any) -> dict[str, int] | None:
     """The tokens that a response took, as far as it tells: in, out, together."""
-    raw = fields(getattr(response, "raw", None))
+    raw = sent(getattr(response, "raw", None))
     beside = fields(getattr(response, "additional_kwargs", None))
     for told in (*map(fields, (raw.get("usage"), raw.get("usage_metadata"), beside.get("usage"))), beside, raw):
         used_in, used_out = _number(told, _IN), _number(told, _OUT) + _number(told, _THOUGHT)
@@ -32,6 +32,13 @@ def fields(value: Any) -> Mapping[str, Any]:
         return value
     own, more = (getattr(value, held, None) or {} for held in ("__dict__", "model_extra"))  # LiteLLM has usage in these
     return {**own, **more}
+
+
+def sent(raw: Any) -> Mapping[str, Any]:
+    """What a provider sent; in streams of MistralAI it is the data of an event."""
+    told = fields(raw)
+    data = fields(told.get("data"))
+    return data if "choices" in data else told
 
 
 def _number(told: Mapping[str, Any], names: Sequence[str]) -> int:

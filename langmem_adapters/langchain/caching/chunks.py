@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from langchain_core.language_models.chat_models import generate_from_stream
-from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.messages.tool import ToolCallChunk, tool_call_chunk
+from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
+from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+from langmem_adapters.providers.tool_calls import are_complete
 
 __all__ = ["Recording", "as_reported", "pieces", "whole"]
 
@@ -70,8 +71,20 @@ class Recording:
 
 
 def whole(chunks: Sequence[ChatGenerationChunk]) -> ChatResult:
-    """The answer that chunks add up to, if there are any."""
-    return generate_from_stream(iter(chunks)) if chunks else ChatResult(generations=[])
+    """The answer that chunks add up to, if there are any; a call with half of its arguments is an invalid one."""
+    if not chunks:
+        return ChatResult(generations=[])
+    first, *others = chunks
+    said = first + others
+    message = message_chunk_to_message(said.message)
+    if isinstance(message, AIMessage) and isinstance(said.message, AIMessageChunk):
+        broken = [call for call in said.message.tool_call_chunks if not are_complete(call["args"])]
+        ids = {call["id"] for call in broken}
+        message.tool_calls = [call for call in message.tool_calls if call["id"] not in ids]
+        message.invalid_tool_calls = [
+            invalid_tool_call(name=call["name"], args=call["args"], id=call["id"], error=None) for call in broken
+        ]
+    return ChatResult(generations=[ChatGeneration(message=message, generation_info=said.generation_info)])
 
 
 def as_reported(result: ChatResult, output_version: str | None) -> list[ChatGeneration]:

@@ -53,6 +53,8 @@ _KEPT = "conversation"  # that OpenAI keeps
 _NAMED = (f"('{_KEPT}', ", f"'{_KEPT}': ")  # as LangChain tells a parameter, and one within another
 _MORE = ("extra_body", "model_kwargs")  # parameters with parameters in them
 _CLASS = re.compile(r"<class '(?:(?:\w+|<locals>)\.)*(\w+)'>")
+# Where Python's own functions lie in a process: ChatGoogleGenerativeAI takes enums apart, down to these.
+_ADDRESS = re.compile(r"(<function Enum\.\w+|<built-in method __new__ of type object) at 0x[0-9a-fA-F]+>")
 
 
 def request_key(prompt: str, llm_string: str) -> str:
@@ -128,13 +130,14 @@ def _said(message: Any) -> dict[str, Any]:
     if message["lc"] != 1:
         raise ValueError
     content, told = said.get("content"), said.get("response_metadata")
+    class_ = str(message["id"][-1]).removesuffix("Chunk")
     if isinstance(content, list):
-        content = [_block(block) for block in without_item_ids(content)]
+        content = [_block(block, is_answered=class_ == "AIMessage") for block in without_item_ids(content)]
         if isinstance(told, dict) and told.get("output_version") == "v1":
             content = _unblocked(content, said.get("tool_calls") or [])
         said = {**said, "content": content}
     return {
-        "class": str(message["id"][-1]).removesuffix("Chunk"),
+        "class": class_,
         **{
             name: value
             for name, value in said.items()
@@ -143,11 +146,17 @@ def _said(message: Any) -> dict[str, Any]:
     }
 
 
-def _block(block: Any) -> Any:
-    """A block of content without the id that LangChain makes up for it, another one each time."""
-    if isinstance(block, dict) and isinstance(id_ := block.get("id"), str) and id_.startswith(_MADE_UP):
-        return {name: value for name, value in block.items() if name != "id"}
-    return block
+def _block(block: Any, *, is_answered: bool) -> Any:
+    """A block of content without the id that LangChain makes up for it, another one each time.
+
+    Nor has one of an answer the place in a stream by which LangChain adds up its pieces.
+    """
+    if not isinstance(block, dict):
+        return block
+    left_out = {"index"} if is_answered else set()
+    if isinstance(id_ := block.get("id"), str) and id_.startswith(_MADE_UP):
+        left_out.add("id")
+    return {name: value for name, value in block.items() if name not in left_out}
 
 
 def _unblocked(content: list[Any], calls: list[Any]) -> Any:
@@ -183,7 +192,10 @@ def _parts(llm_string: str) -> tuple[dict[str, Any] | None, Any]:
     except ValueError:
         model, end = None, 0
     if isinstance(model, dict) and isinstance(model.get("kwargs"), dict):
-        return {**model, "kwargs": _lasting(model["kwargs"])}, _parameters(llm_string[end:].removeprefix("---"))
+        model = {**model, "kwargs": _lasting(model["kwargs"])}
+        if "name" in model and isinstance(id_ := model.get("id"), list) and id_:
+            model["name"] = id_[-1]  # of its class, as where it was given none
+        return model, _parameters(llm_string[end:].removeprefix("---"))
     return None, _parameters(llm_string)
 
 
@@ -197,6 +209,8 @@ def _parameters(text: str) -> Any:
     A class is known by its name alone where the schema made from it stands beside it: the same script run as
     ``__main__`` and imported as a module has the same requests.
     """
+    if "<" in text:
+        text = _ADDRESS.sub(r"\1>", text)
     if "ls_structured_output_format" in text:
         text = _CLASS.sub(r"'class \1'", text)
     try:

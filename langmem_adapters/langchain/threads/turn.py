@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -13,6 +12,7 @@ from langmem_adapters.conversation.turn import INTERRUPTED, mark_interrupted
 from langmem_adapters.langchain.convert import to_message
 from langmem_adapters.model import Message
 from langmem_adapters.providers.item_ids import without_item_ids
+from langmem_adapters.providers.tool_calls import are_complete
 from langmem_adapters.text import without_calls
 
 __all__ = ["Piece", "gather", "mark"]
@@ -86,16 +86,6 @@ def _goes_on(last: Piece, piece: Piece, known: str | None) -> bool:
 
 
 def _whole(chunk: AIMessageChunk) -> Message:
-    """The message that chunks amount to, without calls whose arguments are not complete.
-
-    LangChain completes them by guessing, so that half of a call would look like a call.
-    """
-    broken = {call["id"] for call in chunk.tool_call_chunks if not _is_complete(call["args"])}
+    """The message that chunks amount to, without calls whose arguments are not complete."""
+    broken = {call["id"] for call in chunk.tool_call_chunks if not are_complete(call["args"])}
     return without_calls(to_message(chunk), broken) if broken else to_message(chunk)
-
-
-def _is_complete(args: str | None) -> bool:
-    try:
-        return isinstance(json.loads(args or "{}"), dict)
-    except ValueError:
-        return False
