@@ -210,9 +210,9 @@ class SQLiteStore(Shared):
         with self._database.writing() as connection, connection:
             connection.execute(
                 f"UPDATE langmem_namespaces SET next = next + {SINCE}, total = total + {SINCE},"  # noqa: S608
-                f" updated_at = coalesce(?1, {UPDATED_AT}), listed_at = coalesce(?1, {UPDATED_AT}), expires_at = ?2"
-                " WHERE name = ?3",
-                (dates.updated_at, expires_at, encode_namespace(namespace)),
+                f" updated_at = coalesce(?, {UPDATED_AT}), listed_at = coalesce(?, {UPDATED_AT}), expires_at = ?"
+                " WHERE name = ?",
+                (dates.updated_at, dates.updated_at, expires_at, encode_namespace(namespace)),
             )
 
     def discard(self, namespace: Namespace, before: float) -> bool:
