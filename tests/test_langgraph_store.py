@@ -526,7 +526,7 @@ def timed(kind: str, tmp_path: Path, clock: FakeClock) -> Store:
     "damage",
     [
         *(b"\xff", b"[]", b"null", b'{"count": 1, "of a later version": 2}'),
-        *(b'{"count": "3"}', b'{"count": 3, "last": []}', b'{"count": 3, "tidied": null}'),
+        *(b'{"count": "3"}', b'{"count": -3}', b'{"count": 3, "last": []}', b'{"count": 3, "tidied": null}'),
         b'{"count": 3, "due": NaN}',
     ],
 )
@@ -564,6 +564,16 @@ def test_a_damaged_count_of_a_namespace_is_made_anew_of_its_items(
     assert store.list_namespaces() == [BOB]
     store.put(ADA, "new", {"text": "shed"})
     assert set(everything(store)) == {(ADA, "new"), (BOB, "k")}
+
+
+def test_a_count_that_says_too_little_keeps_no_item_from_being_deleted(any_store: Store) -> None:
+    store = make(any_store)
+    for key in ("left", "gone"):
+        store.put(ADA, key, {"text": "shed"})
+    any_store.write(("langgraph", "", "items", *ADA), put={"census": b'{"count": 0}'})
+    store.delete(ADA, "gone")
+    assert store.get(ADA, "gone") is None
+    assert store.get(ADA, "left") is not None
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -40,7 +40,8 @@ class Totals:
         try:
             read = cls(**decode(data))
             counts, times = (read.count, read.tidied), (read.due, read.last)
-            if all(type(count) is int for count in counts) and all(time is None or is_number(time) for time in times):
+            sound = all(type(count) is int and count >= 0 for count in counts)
+            if sound and all(time is None or is_number(time) for time in times):
                 return read
         except (SerializationError, TypeError):
             refuse_undamaged(data, "what is known of a namespace of the long-term store")
@@ -51,7 +52,7 @@ class Totals:
         """The totals after items were put that expire then."""
         starts = [time for time in (self.due if self.count else None, *ends) if time is not None]
         ends = ends if self.count == 0 else [*ends, self.last]
-        last = None if None in ends else max(end for end in ends if end is not None)
+        last = None if None in ends else max((end for end in ends if end is not None), default=None)
         return Totals(count, min(starts, default=None), last, stamp, self.tidied)
 
     def ttl(self, now: float) -> float | None:
