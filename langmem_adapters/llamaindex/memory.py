@@ -22,7 +22,9 @@ from langmem_adapters.llamaindex.convert import to_message
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.protocols import Index, Store
+from langmem_adapters.recall.memories import told
 from langmem_adapters.stores import masked_url, store_of, unpicklable
+from langmem_adapters.text import without_tags
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["LongTermMemoryBlock"]
@@ -37,7 +39,6 @@ _SHELL = re.compile(
     r"<memory>\s*(<(\w+)>\s*</\2>\s*)*</memory>", re.IGNORECASE
 )  # LlamaIndex's template, with nothing left in it
 _OBSERVED = "Result of executing the code given:"  # what a CodeActAgent says to its model in the user's place
-_TAG = re.compile(r"<(?=/?(memory|recalled|content_block)\b)", re.IGNORECASE)
 
 
 class _Settings(TypedDict, total=False):
@@ -268,7 +269,4 @@ def _passage(lines: Sequence[str]) -> str:
 
 
 def _line(found: Recalled) -> str:
-    """One memory on one line, in which no tag of ours and no other role can begin."""
-    message = found.memory.message
-    said = f"{message.name or message.role}: {message.text}"
-    return "- " + _TAG.sub("&lt;", " ".join(said.split()))
+    return without_tags(told(found.memory), "memory", "recalled", "content_block")
