@@ -214,11 +214,9 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
     def _found(self, runtime: Runtime[Any]) -> Scope | None:
         """Whose answers a run has; None, where it must not have any."""
         scope = self._scope(runtime)
-        looked_for = (
-            scope.user if not isinstance(self._scope.user, str) else "-",
-            scope.tenant if not isinstance(self._scope.tenant, str) else "-",
-        )
-        return None if self._strict and not all(looked_for) else scope
+        places = ((self._scope.user, scope.user), (self._scope.tenant, scope.tenant))
+        in_vain = any(not found for given, found in places if not isinstance(given, str))
+        return None if self._strict and in_vain else scope
 
     def _of(self, scope: Scope, output_version: str | None) -> Answers:
         with no_fork, self._lock.held():

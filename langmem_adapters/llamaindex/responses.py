@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, TypeAlias, TypeVar, cast
@@ -20,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from langmem_adapters.codec import decode, encode, plain
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.model_answers import in_words
 from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.model import Message
 from langmem_adapters.providers.finish_reasons import ends, was_cut
@@ -41,7 +41,6 @@ __all__ = [
 Response: TypeAlias = ChatResponse | CompletionResponse
 R = TypeVar("R", bound=Response)
 
-_WORD = re.compile(r"\S+\s*|\s+")
 _OF_PIECES = ("usage", "thinking_delta")  # beside a response: told in a place of its own, and of a piece alone
 
 
@@ -161,11 +160,11 @@ def pieces(response: Any) -> Iterator[Any]:
     if isinstance(response, ChatResponse):
         for thought in response.message.blocks:
             if isinstance(thought, ThinkingBlock) and thought.content:
-                for so_far, word in _growing(_WORD.findall(thought.content)):
+                for so_far, word in _growing(in_words(thought.content)):
                     said = [*thoughts, ThinkingBlock(content=so_far), TextBlock(text="")]
                     yield _piece(response, said, delta="", additional_kwargs={"thinking_delta": word})
                 thoughts.append(thought)
-    words = _WORD.findall(_text(response)) or [""]
+    words = in_words(_text(response))
     for so_far, word in _growing(words[:-1]):
         if isinstance(response, CompletionResponse):
             yield type(response)(text=so_far, delta=word)
