@@ -87,7 +87,7 @@ class Answers(SingleFlightAnswers):
 
 
 def _call(key: str, question: str, limit: Any) -> None:
-    """Say what a call is made with."""
+    """Never called: its parameters say what a call of a model is made with."""
 
 
 class _Calls(FunctionCache):

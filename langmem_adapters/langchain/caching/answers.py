@@ -127,7 +127,7 @@ class Answers(SingleFlightAnswers):
 
 
 def _call(prompt: str, llm_string: str, key: str, question: str, examples: Examples) -> None:
-    """Say what a call is made with."""
+    """Never called: its parameters say what a call of a model is made with."""
 
 
 def _found(_: Any, experiences: Examples) -> Examples:
@@ -161,7 +161,7 @@ class _Calls(FunctionCache):
             create = self.alike._create  # noqa: SLF001 - what a cache does itself for LangChain
             return (yield from create(counted["prompt"], counted["llm_string"], turn.key, value, made))
         if self.tools is not None and not self._may_be_shown(self.tools, turn, value):
-            made = made.model_copy(update={"req": None})  # D3: found by nothing, so shown to nobody
+            made = made.model_copy(update={"req": None})  # found by nothing, so shown to nobody
         return (yield from super()._create(turn, value, made))
 
     @unseen()
