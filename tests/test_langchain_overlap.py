@@ -119,11 +119,25 @@ def test_white_space_blocks_and_instructions_are_no_difference() -> None:
         ("B b", "A a B b C", 4, "B b C"),
         ("A a B b", "Z z B b C", 4, "A a B b C"),  # the edited one is behind the window, or in the history
         ("b", "B b C", 2, "b C"),
+        ("A a", "z a B", 2, "A z a B"),  # the thread begins in the midst of an exchange, and has more of it
         ("", "A a B", 2, "B"),
     ],
 )
 def test_both_in_one(history: str, thread: str, start: int, found: str) -> None:
     assert words(joined(said(history), said(thread), start)) == found
+
+
+def test_calls_and_results_that_say_nothing_are_known_by_the_call_and_pictures_by_nothing() -> None:
+    def exchange(ids: str) -> list[Message]:
+        called = [Message(role="assistant", tool_calls=[ToolCall(id="c", name="look")])]
+        called.append(Message(role="tool", tool_call_id="c"))
+        picture = Message(role="assistant", content=[{"type": "image", "url": f"https://example.org/{ids}"}])
+        found = [*said("A"), *called, picture]
+        return [message.model_copy(update={"id": f"{ids}{n}"}) for n, message in enumerate(found)]
+
+    new = exchange("n")
+    assert joined(exchange("m")[:3], new, 4) == new
+    assert [message.id for message in joined(exchange("m"), new, 4)] == ["n0", "n1", "n2", "m3", "n3"]
 
 
 def test_what_the_thread_has_taken_back() -> None:
