@@ -27,7 +27,7 @@ from langmem_adapters.langchain.caching.examples import question_of, with_exampl
 from langmem_adapters.langchain.caching.rebinding import FieldsOfTheModel, replaced_models
 from langmem_adapters.langchain.caching.request import check_whole, request_key
 from langmem_adapters.sharing import apart
-from langmem_adapters.stores import masked_url, unpicklable
+from langmem_adapters.stores import may_be_written_down, unpicklable
 
 __all__ = ["CachedChatModel"]
 
@@ -95,7 +95,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
         else:
             kept_in = ExperienceCache(url) if cache is None else cache
             self._answers = kept_in._around_calls(wait, self.output_version)  # noqa: SLF001 - by its rules
-        self._made_by = {"url": url, "wait": wait} if cache is None and masked_url(url) == url else None
+        self._made_by = {"url": url, "wait": wait} if cache is None and may_be_written_down(url) else None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with the same cache; what is the model's own is changed in a copy of the model."""

@@ -23,7 +23,7 @@ from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.recall.memories import told
-from langmem_adapters.stores import masked_url, store_of, unpicklable
+from langmem_adapters.stores import may_be_written_down, store_of, unpicklable
 from langmem_adapters.text import without_tags
 from langmem_adapters.warn_once import WarnOnce
 
@@ -122,7 +122,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         if unknown := settings.keys() - type(self).model_fields.keys():
             raise ConfigurationError(f"LongTermMemoryBlock has no setting {', '.join(sorted(unknown))}")
         super().__init__(**settings)
-        if all(own is None for own in (memory, store, index)) and masked_url(url) == url:
+        if all(own is None for own in (memory, store, index)) and may_be_written_down(url):
             self._made_by = {"url": url, "embedder": embedder, "user": user, "tenant": tenant}
         if memory is None:
             kept = store_of(url, store)
