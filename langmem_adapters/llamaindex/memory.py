@@ -25,6 +25,7 @@ from langmem_adapters.protocols import Index, Store
 from langmem_adapters.recall.memories import told
 from langmem_adapters.stores import may_be_written_down, store_of, unpicklable
 from langmem_adapters.text import without_tags
+from langmem_adapters.validation import check_one_of
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["LongTermMemoryBlock"]
@@ -113,8 +114,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         tenant: str = "",
         **settings: Unpack[_Settings],
     ) -> None:
-        if sum(given is not None for given in (memory, url, store)) > 1:
-            raise ConfigurationError("give LongTermMemoryBlock one of memory, url and store")
+        check_one_of("LongTermMemoryBlock", memory=memory, url=url, store=store)
         if memory is not None and (user or tenant or index is not None or embedder is not None):
             raise ConfigurationError("a memory has its user, tenant, index and embedder itself")
         if not (memory is None or isinstance(memory, LongTermMemory)):
