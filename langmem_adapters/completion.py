@@ -10,7 +10,7 @@ from typing import Any
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered, is_coroutine
-from langmem_adapters.providers.finish_reasons import field, is_cut, refuses
+from langmem_adapters.providers.finish_reasons import field, is_cut, refuses, was_cut
 from langmem_adapters.providers.usage import usage_of
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
@@ -165,11 +165,7 @@ def _text(response: Any) -> str:
 
 
 def _is_spoiled(response: Any) -> bool:
-    """Whether a LangChain message, or the provider's own answer inside of a LlamaIndex response, says so."""
+    """Whether a LangChain message, or what the provider sent in a LlamaIndex response, says so."""
     if isinstance(response, str):
         return False
-    raw = field(response, "raw")
-    choices = field(raw, "choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    told = [field(response, "response_metadata"), field(response, "additional_kwargs")]
-    return refuses(field(response, "content")) or any(map(is_cut, [*told, raw, first, field(first, "message")]))
+    return was_cut(response) or is_cut(field(response, "response_metadata")) or refuses(field(response, "content"))

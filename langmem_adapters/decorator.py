@@ -27,7 +27,7 @@ from langmem_adapters.indexes import cache_index
 from langmem_adapters.model import Metric
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.stores import cache_store
-from langmem_adapters.validation import check_seconds
+from langmem_adapters.validation import check_one_of, check_seconds
 
 __all__ = ["cached", "exp_cache"]
 
@@ -156,8 +156,7 @@ def _decorated(
     if unknown := options.keys() - _RULES:
         raise ConfigurationError(f"cached has no option {', '.join(sorted(unknown))}")
     given = {name: value for name, value in options.items() if value is not None}
-    if sum(place is not None for place in (url, store, pool)) > 1:
-        raise ConfigurationError("give cached one of url, store and pool")
+    check_one_of("cached", url=url, store=store, pool=pool)
     if not isinstance(pool, ExperiencePool | None):
         raise ConfigurationError(f"a pool is what ExperiencePool(…) gives, not {type(pool).__name__}")
     if pool is not None and (of_pool or tag is not None or index is not None):

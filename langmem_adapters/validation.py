@@ -21,6 +21,7 @@ __all__ = [
     "check_function",
     "check_index",
     "check_on_error",
+    "check_one_of",
     "check_plain",
     "check_scope",
     "check_seconds",
@@ -109,6 +110,13 @@ def check_function(name: str, value: object) -> None:
     """Raise ConfigurationError for what is neither None nor to be called."""
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name} is a function, or an object that is called like one, not {value!r:.50}")
+
+
+def check_one_of(who: str, **given: object) -> None:
+    """Raise ConfigurationError where more than one of these is given."""
+    if sum(value is not None for value in given.values()) > 1:
+        *names, last = given
+        raise ConfigurationError(f"give {who} one of {', '.join(names)} and {last}")
 
 
 def check_on_error(value: object) -> None:

@@ -52,6 +52,15 @@ class OwnLLM(CustomLLM):
         raise NotImplementedError
 
 
+class OwnSent(OwnLLM):
+    """One that hands on what its provider sent, as the integrations do."""
+
+    sent: dict[str, Any]
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: ARG002
+        return CompletionResponse(text="A beginning", raw=self.sent)
+
+
 def function(prompt: str) -> str:
     return f"yes, {prompt}"
 
@@ -182,6 +191,8 @@ UNUSABLE: dict[str, Callable[[], Any]] = {
     "is cut off (Ollama)": lambda: chat(told(response_metadata={"done_reason": "length"})),
     "is cut off (Responses)": lambda: chat(told(response_metadata={"status": "incomplete"})),
     "is cut off (LlamaIndex)": lambda: OwnLLM(reason="length"),
+    "is cut off (LlamaIndex, Google)": lambda: OwnSent(sent={"candidates": [{"finish_reason": "MAX_TOKENS"}]}),
+    "is cut off (LlamaIndex, an event)": lambda: OwnSent(sent={"response": {"status": "incomplete"}}),
     "is no call that can be read": lambda: chat(told(response_metadata={"finish_reason": "MALFORMED_FUNCTION_CALL"})),
     "is cancelled": lambda: chat(told(response_metadata={"status": "cancelled"})),
     "is filtered": lambda: chat(told(response_metadata={"finish_reason": "content_filter"})),

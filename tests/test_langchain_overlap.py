@@ -7,6 +7,7 @@ import time
 import pytest
 
 from langmem_adapters.langchain.threads.overlap import Proof, is_said, joined, known, known_by_id
+from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Summary, ToolCall
 
 
@@ -64,6 +65,11 @@ def words(messages: list[Message]) -> str:
         ("A a", "a B", "answers", 1),  # both begin in the midst of an exchange
         ("g", "g B", "answers", 1),
         ("A !", "A found B", "answers", 2),  # a tool's result is what the client shows
+        ("A", "A a B", "answers", 1),  # who was not answered has heard nothing else
+        ("A a", "A ! B", "questions", 1),  # nor does a call stand for an answer
+        ("A ! a", "A ! a' B", "questions", 3),  # after the same call, another answer is new
+        ("A a", "A a'", "questions", 1),  # as is the last one, which may have come since
+        ("g", "h B", "questions", 0),  # without a question, nothing says that two greetings are one
     ],
 )
 def test_how_much_of_a_thread_is_known(history: str, thread: str, by: Proof, count: int) -> None:
@@ -107,6 +113,9 @@ def test_white_space_blocks_and_instructions_are_no_difference() -> None:
     thread = [Message(role="system", content="S"), *said("A"), Message(role="assistant", content="In the shed.")]
     assert known(history, thread) == 3
     assert not is_said(thread[0])
+    assert not is_said(Message(role="user", content="My bike is red.", metadata={RECALLED: True}))
+    shown = {"langchain": {"additional_kwargs": {RECALLED: True}}}
+    assert not is_said(Message(role="user", content="My bike is red.", host=shown))
 
 
 @pytest.mark.parametrize(
@@ -119,11 +128,30 @@ def test_white_space_blocks_and_instructions_are_no_difference() -> None:
         ("B b", "A a B b C", 4, "B b C"),
         ("A a B b", "Z z B b C", 4, "A a B b C"),  # the edited one is behind the window, or in the history
         ("b", "B b C", 2, "b C"),
+        ("A a", "z a B", 2, "A z a B"),  # the thread begins in the midst of an exchange, and has more of it
         ("", "A a B", 2, "B"),
     ],
 )
 def test_both_in_one(history: str, thread: str, start: int, found: str) -> None:
     assert words(joined(said(history), said(thread), start)) == found
+
+
+def test_calls_and_results_that_say_nothing_are_known_by_the_call_and_pictures_by_nothing() -> None:
+    def exchange(ids: str) -> list[Message]:
+        called = [Message(role="assistant", tool_calls=[ToolCall(id="c", name="look")])]
+        called.append(Message(role="tool", tool_call_id="c"))
+        picture = Message(role="assistant", content=[{"type": "image", "url": f"https://example.org/{ids}"}])
+        found = [*said("A"), *called, picture]
+        return [message.model_copy(update={"id": f"{ids}{n}"}) for n, message in enumerate(found)]
+
+    new = exchange("n")
+    assert joined(exchange("m")[:3], new, 4) == new
+    assert [message.id for message in joined(exchange("m"), new, 4)] == ["n0", "n1", "n2", "m3", "n3"]
+
+
+def test_another_answer_after_the_same_call_is_new() -> None:
+    called = [*said("A"), Message(role="assistant", tool_calls=[ToolCall(id="c", name="look")])]
+    assert known([*called, *said("a")], [*called, *said("a' B")], by="questions") == 2
 
 
 def test_what_the_thread_has_taken_back() -> None:

@@ -261,6 +261,14 @@ def test_an_interrupted_answer_has_no_ids_under_which_openai_would_have_kept_it(
         assert (answer.content, answer.response_metadata) == ([{"type": "text", "text": "In the"}], {"model_name": "m"})
 
 
+def test_an_interrupted_answer_keeps_what_other_providers_call_its_id(history: BrainChatMessageHistory) -> None:
+    told = {"id": "msg_1", "model_name": "resp_like"}
+    with suppress(OSError), history.record_turn("Where?") as turn:
+        turn.add(AIMessageChunk(content="In the", response_metadata=dict(told)))
+        raise OSError
+    assert history.messages[-1].response_metadata == {**told, "interrupted": True}
+
+
 # --- tool calls
 
 
@@ -303,6 +311,13 @@ def test_chunks_of_messages_that_stream_at_once(history: BrainChatMessageHistory
     assert isinstance(call, AIMessage)
     assert [call["args"] for call in call.tool_calls] == [{"x": 1}]
     assert [m.content for m in said] == ["It is a cat.", "a cat", "Again."]
+
+
+def test_a_chunk_that_has_an_id_goes_on_with_those_that_had_none(history: BrainChatMessageHistory) -> None:
+    with history.record_turn("What is it?") as turn:
+        for piece in (AIMessageChunk(content="It is "), AIMessageChunk(content="a cat.", id="lc_run--1")):
+            turn.add(piece)
+    assert [m.content for m in history.messages[1:]] == ["It is a cat."]
 
 
 def test_a_message_that_begins_while_another_goes_on_does_not_end_in_a_third(history: BrainChatMessageHistory) -> None:

@@ -11,6 +11,7 @@ from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.recall import news
 from langmem_adapters.recall.keeping import as_kept
+from langmem_adapters.recall.memories import told
 from langmem_adapters.text import window
 from langmem_adapters.tokens import TokenCounter, message_tokens
 from langmem_adapters.validation import checked_list
@@ -123,7 +124,7 @@ def joined(found: Sequence[Recalled], heading: str, budget: int | None, counter:
     """Memories as one message, in the order in which they were said; of too many, the best that fit the budget."""
     best = list(found)
     while best:
-        lines = [_line(recalled) for recalled in sorted(best, key=_said_at)]
+        lines = [told(one.memory, day_of(_said_at(one) or None)) for one in sorted(best, key=_said_at)]
         message = Message(role="system", content="\n".join([heading, *lines]), metadata={RECALLED: True})
         if budget is None or message_tokens(message, counter) <= budget:
             return message
@@ -135,9 +136,3 @@ def _said_at(recalled: Recalled) -> float:
     """When it was said last; 0, where nobody knows, or where no calendar has that time."""
     times = (occurrence.created_at for occurrence in reversed(recalled.memory.occurrences))
     return next((time for time in times if time is not None and day_of(time)), 0.0)
-
-
-def _line(recalled: Recalled) -> str:
-    message, day = recalled.memory.message, day_of(_said_at(recalled) or None)
-    said_on = f"{day.isoformat()} " if day else ""
-    return f"- {said_on}{message.name or message.role}: {' '.join(message.text.split())}"

@@ -1,7 +1,8 @@
-"""What models answered, as policies are shown it: the text, and the calls of tools."""
+"""What models answered: as policies are shown it, and in the pieces of a stream that is served again."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,9 @@ from langmem_adapters.codec import encode
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.model import Message
 
-__all__ = ["said"]
+__all__ = ["in_words", "said"]
+
+_WORD = re.compile(r"\S+\s*|\s+")
 
 
 def said(entries: Sequence[Mapping[str, Any]]) -> str:
@@ -35,3 +38,12 @@ def _lines(entry: Mapping[str, Any]) -> Iterator[str]:
         yield message.text
     for call in message.tool_calls:
         yield f"{call.name} {encode(call.args).decode()}"
+
+
+def in_words(text: str) -> list[str]:
+    """A text as a served stream gives it, word by word; of an empty one, one empty piece.
+
+    >>> in_words("Let me see.")
+    ['Let ', 'me ', 'see.']
+    """
+    return _WORD.findall(text) or [""]

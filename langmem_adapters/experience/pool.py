@@ -21,17 +21,23 @@ from langmem_adapters.experience.shelf.shelf import Shelf
 from langmem_adapters.experience.transfer import write_line
 from langmem_adapters.experience.verifier.tuning import Tuned, tuning
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.model import Experience
+from langmem_adapters.keys import Namespace
+from langmem_adapters.model import Experience, Scope
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_index, check_seconds, check_store, check_text, checked_scope
 
-__all__ = ["ExperiencePool", "QueryType", "Similar"]
+__all__ = ["ExperiencePool", "QueryType", "Similar", "experience_namespace"]
 
 _COUNTED = ("hits", "misses", "stored", "unreadable", "expired", "evicted")
 _PAGE = 500  # lines that a worker reads at once
 _TAGS = 256  # the latest, of which it is known what was seen of them
+
+
+def experience_namespace(scope: Scope, tag: str) -> Namespace:
+    """Where a scope's experiences under a tag are kept."""
+    return ("experience", scope.tenant, scope.user, tag)
 
 
 class ExperiencePool(Shared, PoolFlows):
@@ -107,7 +113,7 @@ class ExperiencePool(Shared, PoolFlows):
         ticks = time.monotonic if clock is time.time else clock
 
         def shelf_of(pool: ExperiencePool) -> Shelf:
-            namespace = ("experience", tenant, user, pool.tag)
+            namespace = experience_namespace(pool.scope, pool.tag)
             return Shelf(
                 store,
                 namespace,

@@ -19,6 +19,7 @@ from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.policies import age_of, decision
 from langmem_adapters.experience.switches import Switches
 from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.langchain.caching.answers import Answers
 from langmem_adapters.langchain.caching.classes import with_fields
 from langmem_adapters.langchain.caching.costs import count_saved, metric_of
 from langmem_adapters.langchain.caching.current import completed
@@ -189,6 +190,23 @@ class ExperienceCache(Shared, Switches, Paraphrases, Removal, BaseCache):
 
     def _repr_html_(self) -> str:
         return views.attempt(self, lambda: views.statistics(self.stats(), title=f"LLM cache {self.pool.tag}"))
+
+    def _around_calls(self, wait: float, output_version: str | None) -> Answers:
+        """The same answers, by the same rules, around the calls of a CachedChatModel."""
+        return Answers(
+            self.pool,
+            should_store=self._should_store,
+            on_error=self._on_error,
+            scorer=self._scorer,
+            judge=self._judge,
+            wait=wait,
+            alike=self if self._semantic else None,
+            scoring=self._scoring,
+            counts=self._counts,
+            output_version=output_version,
+            clock=self._clock,
+            new_id=self._new_id,
+        )
 
     # --- flows
 

@@ -27,7 +27,7 @@ from langmem_adapters.langchain.caching.examples import question_of, with_exampl
 from langmem_adapters.langchain.caching.rebinding import FieldsOfTheModel, replaced_models
 from langmem_adapters.langchain.caching.request import check_whole, request_key
 from langmem_adapters.sharing import apart
-from langmem_adapters.stores import masked_url, unpicklable
+from langmem_adapters.stores import may_be_written_down, unpicklable
 
 __all__ = ["CachedChatModel"]
 
@@ -90,10 +90,12 @@ class CachedChatModel(CachedModel, BaseChatModel):
         if "streaming" in model.model_fields_set:
             fields["streaming"] = getattr(model, "streaming", None)
         super().__init__(wrapped=model, cache=False, **fields)
-        self._answers = (
-            cache if isinstance(cache, Answers) else _answers(cache or ExperienceCache(url), wait, self.output_version)
-        )
-        self._made_by = {"url": url, "wait": wait} if cache is None and masked_url(url) == url else None
+        if isinstance(cache, Answers):
+            self._answers = cache
+        else:
+            kept_in = ExperienceCache(url) if cache is None else cache
+            self._answers = kept_in._around_calls(wait, self.output_version)  # noqa: SLF001 - by its rules
+        self._made_by = {"url": url, "wait": wait} if cache is None and may_be_written_down(url) else None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with the same cache; what is the model's own is changed in a copy of the model."""
@@ -308,23 +310,6 @@ class CachedChatModel(CachedModel, BaseChatModel):
             if name.startswith("_") or "wrapped" not in self.__dict__:
                 raise
         return getattr(self.wrapped, name)
-
-
-def _answers(cache: ExperienceCache, wait: float, output_version: str | None) -> Answers:
-    return Answers(
-        cache.pool,
-        should_store=cache._should_store,  # noqa: SLF001 - its rules are this model's
-        on_error=cache._on_error,  # noqa: SLF001 - same
-        clock=cache._clock,  # noqa: SLF001 - same
-        new_id=cache._new_id,  # noqa: SLF001 - same
-        scorer=cache._scorer,  # noqa: SLF001 - same
-        scoring=cache._scoring,  # noqa: SLF001 - same
-        counts=cache._counts,  # noqa: SLF001 - same
-        judge=cache._judge,  # noqa: SLF001 - same
-        alike=cache if cache._semantic else None,  # noqa: SLF001 - same
-        output_version=output_version,
-        wait=wait,
-    )
 
 
 def _shown(messages: list[BaseMessage], told: Request | None) -> list[BaseMessage]:

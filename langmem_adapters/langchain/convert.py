@@ -65,7 +65,7 @@ _SHARED: Final = {"content", "id", "name", "type", "tool_calls", "tool_call_id",
 _CHUNK_ONLY: Final = {"tool_call_chunks", "chunk_position"}
 _HOST_FIELDS: Final = {kind: cls.model_fields.keys() - _SHARED for kind, cls in _CLASSES.items()}
 _SKIPPED: Final = {
-    kind: (cls.model_fields.keys() & _SHARED) | _CHUNK_ONLY if kind == "ai" else cls.model_fields.keys() & _SHARED
+    kind: (cls.model_fields.keys() & _SHARED) | (_CHUNK_ONLY if kind == "ai" else set())
     for kind, cls in _CLASSES.items()
 }
 _CALL: Final = {"name", "args", "id"}

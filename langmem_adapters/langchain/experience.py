@@ -121,6 +121,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         if examples and index is None:
             index = cache_index(url, store)
         self._scope = ScopeOf(user, "-", tenant, needs_user=False)
+        times: dict[str, Any] = {"clock": clock, "new_id": new_id}
         self._strict = strict
         self._pools: dict[str, Any] = {
             "tag": tag,
@@ -129,8 +130,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
             "max_entries": max_entries,
             "max_bytes": max_bytes,
             "prices": prices,
-            "clock": clock,
-            "new_id": new_id,
+            **times,
         }
         self._rules: dict[str, Any] = {
             "should_store": should_store,
@@ -140,8 +140,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
             "tools": Tools(deterministic_tools),
             "wait": wait,
             "on_error": on_error,
-            "clock": clock,
-            "new_id": new_id,
+            **times,
         }
         self._counts = Counts()
         self._scoring = BackgroundScoring(scorer, "an answer", WarnOnce())
@@ -214,11 +213,9 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
     def _found(self, runtime: Runtime[Any]) -> Scope | None:
         """Whose answers a run has; None, where it must not have any."""
         scope = self._scope(runtime)
-        looked_for = (
-            scope.user if not isinstance(self._scope.user, str) else "-",
-            scope.tenant if not isinstance(self._scope.tenant, str) else "-",
-        )
-        return None if self._strict and not all(looked_for) else scope
+        places = ((self._scope.user, scope.user), (self._scope.tenant, scope.tenant))
+        in_vain = any(not found for given, found in places if not isinstance(given, str))
+        return None if self._strict and in_vain else scope
 
     def _of(self, scope: Scope, output_version: str | None) -> Answers:
         with no_fork, self._lock.held():

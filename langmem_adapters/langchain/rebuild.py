@@ -181,7 +181,7 @@ def _filled(cls: type[_T], fields: _Fields, given: set[str], extra: _Fields | No
 _set = object.__setattr__
 
 
-def _add_nothing(_: _Fields, __: _Fields, ___: _Fields, ____: set[str]) -> None: ...
+def _add_nothing(*_: object) -> None: ...
 
 
 def _add_of_ai(fields: _Fields, stored: _Fields, own: _Fields, given: set[str]) -> None:

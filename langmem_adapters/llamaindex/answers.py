@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from langmem_adapters import views
-from langmem_adapters.experience import ExperiencePool, FunctionCache, Judge, Scorer
+from langmem_adapters.experience import ExperiencePool, FunctionCache
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import said
 from langmem_adapters.experience.single_flight.asking import KeptAnswers, SingleFlightAnswers
@@ -40,11 +40,9 @@ class Answers(SingleFlightAnswers):
     Args:
         pool: Where they are.
         model: Gives the model's name, for what its responses cost.
-        should_store: Decides which responses are worth keeping.
-        scorer, judge: See :class:`~langmem_adapters.llamaindex.CachedLLM`.
-        wait: Seconds to wait at the most for another who asks the same; 0: everybody asks.
-        on_error: What an outage of the store does to a model call: "degrade" goes on without, "raise" raises.
-        clock: Gives Unix seconds. ``new_id`` gives ids.
+        clock, new_id: Give Unix seconds, and ids.
+        rules: What else decides: ``should_store``, ``scorer``, ``judge``, ``wait`` and ``on_error``, as in
+            :class:`~langmem_adapters.llamaindex.CachedLLM`.
     """
 
     _recording = Recording
@@ -54,13 +52,9 @@ class Answers(SingleFlightAnswers):
         pool: ExperiencePool,
         *,
         model: Callable[[], str],
-        should_store: Callable[[Any], bool] = worth_storing,
-        scorer: Scorer | None = None,
-        judge: Judge | None = None,
-        wait: float = 60.0,
-        on_error: Literal["degrade", "raise"] = "degrade",
         clock: Callable[[], float],
         new_id: Callable[[], str],
+        **rules: Any,
     ) -> None:
 
         def metric(response: Any) -> Metric:
@@ -68,17 +62,9 @@ class Answers(SingleFlightAnswers):
             counts = {name: used.get(name, 0) for name in ("input_tokens", "output_tokens")}
             return Metric(model=model(), **counts)
 
-        rules = Rules(
-            should_store=should_store,
-            metric=metric,
-            scorer=scorer,
-            judge=judge,
-            request="key",
-            wait=wait,
-            on_error=on_error,
-        )
         times: dict[str, Any] = {"clock": clock, "new_id": new_id}
-        super().__init__(pool, _call, rules=rules, responses=_Kept(**times), cache=_Calls, keep_requests=False, **times)
+        more: dict[str, Any] = {"responses": _Kept(**times), "cache": _Calls, "keep_requests": False, **times}
+        super().__init__(pool, _call, rules=Rules(metric=metric, **rules), **more)
 
     def stats(self) -> dict[str, Any]:
         """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.
@@ -101,7 +87,7 @@ class Answers(SingleFlightAnswers):
 
 
 def _call(key: str, question: str, limit: Any) -> None:
-    """Say what a call is made with."""
+    """Never called: its parameters say what a call of a model is made with."""
 
 
 class _Calls(FunctionCache):

@@ -25,7 +25,7 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.llamaindex.session import ChatSession
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import masked_url, store_of, unpicklable
+from langmem_adapters.stores import masked_url, may_be_written_down, store_of, unpicklable
 
 __all__ = ["BrainChatStore", "SyncBrainChatStore"]
 
@@ -50,7 +50,7 @@ class _OnStore(BaseModel):
         # A dump that names a store of the caller's own cannot be loaded: nobody gets another one unawares.
         super().__init__(url=masked_url(url) if store is None else repr(store), **settings)
         self._store = kept
-        self._opens_again = store is None and masked_url(url) == url
+        self._opens_again = store is None and may_be_written_down(url)
         self._session("any")  # refuses what is wrong
 
     @classmethod

@@ -34,7 +34,7 @@ from langmem_adapters.llamaindex.request import chat_key, completion_key, last_s
 from langmem_adapters.llamaindex.responses import Response, worth_storing
 from langmem_adapters.llamaindex.structured import SAME, StructuredPrediction
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import cache_store, masked_url, unpicklable
+from langmem_adapters.stores import cache_store, may_be_written_down, unpicklable
 
 __all__ = ["CachedLLM"]
 
@@ -172,7 +172,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     def __reduce__(self) -> Any:
         """The model and the settings, for another process to open the same cache with."""
-        if self._settings is None or masked_url(self._url) != self._url:
+        if self._settings is None or not may_be_written_down(self._url):
             raise unpicklable("a CachedLLM with a store of its own")
         return partial(CachedLLM, self._wrapped, url=self._url, **self._settings), ()
 

@@ -22,7 +22,10 @@ from langmem_adapters.llamaindex.convert import to_message
 from langmem_adapters.longterm import RECALLED, LongTermMemory
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.protocols import Index, Store
-from langmem_adapters.stores import masked_url, store_of, unpicklable
+from langmem_adapters.recall.memories import told
+from langmem_adapters.stores import may_be_written_down, store_of, unpicklable
+from langmem_adapters.text import without_tags
+from langmem_adapters.validation import check_one_of
 from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["LongTermMemoryBlock"]
@@ -37,7 +40,6 @@ _SHELL = re.compile(
     r"<memory>\s*(<(\w+)>\s*</\2>\s*)*</memory>", re.IGNORECASE
 )  # LlamaIndex's template, with nothing left in it
 _OBSERVED = "Result of executing the code given:"  # what a CodeActAgent says to its model in the user's place
-_TAG = re.compile(r"<(?=/?(memory|recalled|content_block)\b)", re.IGNORECASE)
 
 
 class _Settings(TypedDict, total=False):
@@ -112,8 +114,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         tenant: str = "",
         **settings: Unpack[_Settings],
     ) -> None:
-        if sum(given is not None for given in (memory, url, store)) > 1:
-            raise ConfigurationError("give LongTermMemoryBlock one of memory, url and store")
+        check_one_of("LongTermMemoryBlock", memory=memory, url=url, store=store)
         if memory is not None and (user or tenant or index is not None or embedder is not None):
             raise ConfigurationError("a memory has its user, tenant, index and embedder itself")
         if not (memory is None or isinstance(memory, LongTermMemory)):
@@ -121,7 +122,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         if unknown := settings.keys() - type(self).model_fields.keys():
             raise ConfigurationError(f"LongTermMemoryBlock has no setting {', '.join(sorted(unknown))}")
         super().__init__(**settings)
-        if all(own is None for own in (memory, store, index)) and masked_url(url) == url:
+        if all(own is None for own in (memory, store, index)) and may_be_written_down(url):
             self._made_by = {"url": url, "embedder": embedder, "user": user, "tenant": tenant}
         if memory is None:
             kept = store_of(url, store)
@@ -268,7 +269,4 @@ def _passage(lines: Sequence[str]) -> str:
 
 
 def _line(found: Recalled) -> str:
-    """One memory on one line, in which no tag of ours and no other role can begin."""
-    message = found.memory.message
-    said = f"{message.name or message.role}: {message.text}"
-    return "- " + _TAG.sub("&lt;", " ".join(said.split()))
+    return without_tags(told(found.memory), "memory", "recalled", "content_block")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, TypeAlias, TypeVar, cast
@@ -20,12 +19,13 @@ from pydantic.fields import FieldInfo
 
 from langmem_adapters.codec import decode, encode, plain
 from langmem_adapters.errors import SerializationError
+from langmem_adapters.experience.model_answers import in_words
 from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.model import Message
-from langmem_adapters.providers.finish_reasons import ends, is_cut
+from langmem_adapters.providers.finish_reasons import ends, was_cut
 from langmem_adapters.providers.item_ids import without_thought_ids
 from langmem_adapters.providers.tool_calls import are_complete, called_anew
-from langmem_adapters.providers.usage import COUNTS, fields, sent, usage_of
+from langmem_adapters.providers.usage import COUNTS, usage_of
 from langmem_adapters.sharing import apart
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "pieces",
     "read_response",
     "took_all",
-    "was_cut",
     "worth_storing",
     "write_response",
 ]
@@ -42,37 +41,12 @@ __all__ = [
 Response: TypeAlias = ChatResponse | CompletionResponse
 R = TypeVar("R", bound=Response)
 
-_WORD = re.compile(r"\S+\s*|\s+")
-_UNDER_WAY = ("in_progress", "queued")  # as each stream begins
 _OF_PIECES = ("usage", "thinking_delta")  # beside a response: told in a place of its own, and of a piece alone
 
 
 def worth_storing(response: Response) -> bool:
     """Whether a response is whole: neither cut off, filtered, refused, nor empty, and its calls have all arguments."""
     return _says_something(response) and not was_cut(response) and not _has_half_a_call(response)
-
-
-def was_cut(response: Response) -> bool:
-    """Whether the provider says that there should be more, or something else, of a response or a piece of one."""
-    event = _event(response)
-    told = _told(response) if event.get("status") in _UNDER_WAY else [*_told(response), event]
-    return any(map(is_cut, told))
-
-
-def _told(response: Response) -> list[Mapping[str, Any]]:
-    """The places in which providers say why a response ends."""
-    whole = sent(response.raw)
-    told: list[Mapping[str, Any]] = [response.additional_kwargs, whole, fields(whole.get("delta"))]  # of Anthropic
-    if isinstance(response, ChatResponse):
-        told.append(response.message.additional_kwargs)
-    for choice in map(fields, _choices(response.raw)):
-        told += [choice, fields(choice.get("message"))]
-    return told
-
-
-def _event(response: Response) -> Mapping[str, Any]:
-    """What is told of the whole within an event of OpenAI's Responses."""
-    return fields(sent(response.raw).get("response"))
 
 
 def took_all(response: Response, limit: Any) -> bool:
@@ -95,11 +69,6 @@ def _says_something(response: Response) -> bool:
         bool(block.text.strip()) if isinstance(block, TextBlock) else not isinstance(block, ThinkingBlock)
         for block in message.blocks
     )
-
-
-def _choices(raw: Any) -> Sequence[Any]:
-    choices = sent(raw).get("choices") or sent(raw).get("candidates")
-    return choices if isinstance(choices, list | tuple) else ()
 
 
 def write_response(response: Response) -> dict[str, Any]:
@@ -191,11 +160,11 @@ def pieces(response: Any) -> Iterator[Any]:
     if isinstance(response, ChatResponse):
         for thought in response.message.blocks:
             if isinstance(thought, ThinkingBlock) and thought.content:
-                for so_far, word in _growing(_WORD.findall(thought.content)):
+                for so_far, word in _growing(in_words(thought.content)):
                     said = [*thoughts, ThinkingBlock(content=so_far), TextBlock(text="")]
                     yield _piece(response, said, delta="", additional_kwargs={"thinking_delta": word})
                 thoughts.append(thought)
-    words = _WORD.findall(_text(response)) or [""]
+    words = in_words(_text(response))
     for so_far, word in _growing(words[:-1]):
         if isinstance(response, CompletionResponse):
             yield type(response)(text=so_far, delta=word)
@@ -230,7 +199,7 @@ class Recording:
         self._text = ""
         self._last: Any = None
         self._cut: Any = None
-        self._goes_on, self._has_ended = False, False
+        self._said: set[bool] = set()
 
     def take(self, response: Any) -> None:
         """Note the next piece of it."""
@@ -238,9 +207,7 @@ class Recording:
         self._last = _copied(response)
         if was_cut(response):  # a last piece with the usage alone does not say it again
             self._cut = response.raw
-        said = [ends(told) for told in (*_told(response), _event(response))]
-        self._goes_on |= False in said
-        self._has_ended |= True in said
+        self._said |= ends(response)
 
     def whole(self) -> Any:
         """Its last response, with the text of all deltas, and what was told of a cut; None, if nothing came.
@@ -251,7 +218,7 @@ class Recording:
         if self._last is None:
             return None
         told = {} if self._cut is None else {"raw": self._cut}
-        if self._goes_on and not self._has_ended:
+        if self._said == {False}:
             told = {"raw": {"status": "incomplete"}}
         return _with_text(self._last.model_copy(update={"delta": None, "logprobs": None, **told}), self._text)
 

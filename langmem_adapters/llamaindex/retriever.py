@@ -19,7 +19,7 @@ from langmem_adapters.protocols import Index, Store
 from langmem_adapters.recall.filtered import search_filtered
 from langmem_adapters.recall.memories import metadata_of
 from langmem_adapters.stores import store_of
-from langmem_adapters.validation import check_scope
+from langmem_adapters.validation import check_one_of, check_scope
 
 __all__ = ["BrainRetriever", "LongTermRetriever"]
 
@@ -60,8 +60,7 @@ class BrainRetriever(BaseRetriever):
         index: Index | None = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
-        if sum(given is not None for given in (url, store, brain)) > 1:
-            raise ConfigurationError("give BrainRetriever one of url, store and brain")
+        check_one_of("BrainRetriever", url=url, store=store, brain=brain)
         if brain is None:
             brain = BrainMemory(store_of(url, store), session_id, user=user, tenant=tenant)
         elif not isinstance(brain, BrainMemory):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ends", "field", "is_broken_off", "is_cut", "refuses"]
+from langmem_adapters.providers.usage import fields, sent
+
+__all__ = ["ends", "field", "is_broken_off", "is_cut", "refuses", "was_cut"]
 
 # As OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock, DeepSeek, Z.ai, vLLM and Ollama have it.
 _SPOILED = tuple(
@@ -34,6 +36,29 @@ def is_cut(told: Any) -> bool:
     return bool(found.get("refusal") or found.get("incomplete_details")) or found.get("status") in _UNFINISHED
 
 
+def was_cut(response: Any) -> bool:
+    """:func:`is_cut` of a response of LlamaIndex, or a piece of one, in all places in which providers tell it."""
+    event = _event(response)  # of which each stream begins under way
+    told = _told(response) if event.get("status") in _UNDER_WAY else [*_told(response), event]
+    return any(map(is_cut, told))
+
+
+def _told(response: Any) -> list[Mapping[str, Any]]:
+    """What is told beside a response, of its message, and of each of its choices."""
+    whole = sent(field(response, "raw"))
+    beside = [fields(field(holder, "additional_kwargs")) for holder in (response, field(response, "message"))]
+    told = [*beside, whole, fields(whole.get("delta"))]  # the last one of Anthropic
+    choices = whole.get("choices") or whole.get("candidates")
+    for choice in map(fields, choices if isinstance(choices, list | tuple) else ()):
+        told += [choice, fields(choice.get("message"))]
+    return told
+
+
+def _event(response: Any) -> Mapping[str, Any]:
+    """What is told of the whole within an event of OpenAI's Responses."""
+    return fields(sent(field(response, "raw")).get("response"))
+
+
 def refuses(content: Any) -> bool:
     """Whether one of a message's blocks says so, as OpenAI's and LangChain's do; there may be text beside it."""
     blocks = content if isinstance(content, list) else []
@@ -46,8 +71,12 @@ def is_broken_off(*told: Mapping[str, Any]) -> bool:
     return not ends and any(one.get("model_provider") in _ENDING for one in told)
 
 
-def ends(told: Mapping[str, Any]) -> bool | None:
-    """Whether a piece of a stream says that it is the last; None, where it has no place in which it could say so."""
+def ends(response: Any) -> set[bool]:
+    """Whether a piece of a stream says that it is the last; nothing, where it has no place in which it could say so."""
+    return {said for told in (*_told(response), _event(response)) if (said := _ends(told)) is not None}
+
+
+def _ends(told: Mapping[str, Any]) -> bool | None:
     if "contentBlockDelta" in told:  # of Bedrock, which tells the tokens in the last one
         return False
     if isinstance(last := told.get("metadata"), Mapping) and "usage" in last:

@@ -17,7 +17,7 @@ from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.telemetry import Traced, is_wanted
 from langmem_adapters.validation import check_seconds, check_store
 
-__all__ = ["cache_store", "masked_url", "open_store", "shared_store", "store_of", "unpicklable"]
+__all__ = ["cache_store", "masked_url", "may_be_written_down", "open_store", "shared_store", "store_of", "unpicklable"]
 
 _REDIS = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
 _LONGEST = 1e6  # seconds that SQLite can wait, and none who waits for ever
@@ -105,6 +105,11 @@ def masked_url(url: str | None) -> str | None:
     from langmem_adapters.stores.redis_url import masked  # noqa: PLC0415 - imports its driver
 
     return masked(url)
+
+
+def may_be_written_down(url: str | None) -> bool:
+    """Whether a URL has no password, so that another process may be given it, as in a pickle."""
+    return masked_url(url) == url
 
 
 def _check_text(url: object) -> None:

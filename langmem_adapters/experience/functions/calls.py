@@ -23,7 +23,7 @@ from langmem_adapters.experience.background_scoring import BackgroundScoring, Un
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.functions.rules import Invocation, Rules, replaced
 from langmem_adapters.experience.policies import attempt, decision, verdict
-from langmem_adapters.experience.pool import ExperiencePool
+from langmem_adapters.experience.pool import ExperiencePool, experience_namespace
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.single_flight.flights import Flight, Flights
 from langmem_adapters.experience.single_flight.leases import Leases
@@ -236,8 +236,7 @@ class Calls:
             awaited = None if leases.holder in self._returned else leases.holder
 
     def _leases(self) -> Leases:
-        scope = self.pool.scope
-        place = ("experience", scope.tenant, scope.user, self.pool.tag, "leases")
+        place = (*experience_namespace(self.pool.scope, self.pool.tag), "leases")
         return Leases(
             self.pool.store, place, seconds=self._rules.wait, clock=self._clock, sleep=self._sleep, new_id=self._new_id
         )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from langmem_adapters import views
 from langmem_adapters.codec import plain
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import SerializationError
-from langmem_adapters.experience import ExperiencePool, FunctionCache, Judge, Scorer
+from langmem_adapters.experience import ExperiencePool, FunctionCache
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import said
@@ -20,7 +20,7 @@ from langmem_adapters.experience.single_flight.asking import KeptAnswers, Single
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.caching.chunks import Recording, as_reported, pieces
 from langmem_adapters.langchain.caching.costs import count_saved, metric_of
-from langmem_adapters.langchain.caching.generations import read_generations, worth_storing, write_generations
+from langmem_adapters.langchain.caching.generations import read_generations, write_generations
 from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.prompt import messages_in
 from langmem_adapters.langchain.caching.tools import Tools
@@ -48,18 +48,15 @@ class Answers(SingleFlightAnswers):
 
     Args:
         pool: Where they are.
-        should_store: Decides which answers are worth keeping.
-        scorer, judge: See :class:`~langmem_adapters.langchain.ExperienceMiddleware`.
         examples: How many similar experiences a model is shown on a miss. Above 0, questions are kept too, and the
             pool needs an index; else hashes alone are kept.
         tools: Which tools give the same answer tomorrow. What was made with others is never shown as an example.
         alike: The cache that finds and keeps answers to the same in other words; None: only the very same has one.
-        scoring: Has the answers scored, for others too; None: one of its own, by the scorer.
-        counts: Where it is counted what was seen, for others too; None: counts of its own.
+        scoring, counts: Have the answers scored, and count what was seen, for others too.
         output_version: The form of content that the model's ``output_version`` asks for.
-        wait: Seconds to wait at the most for another who asks the same; 0: everybody asks.
-        on_error: What an outage of the store does to a model call: "degrade" goes on without, "raise" raises.
-        clock: Gives Unix seconds. ``new_id`` gives ids.
+        clock, new_id: Give Unix seconds, and ids.
+        rules: What else decides: ``should_store``, ``scorer``, ``judge``, ``wait`` and ``on_error``, as in
+            :class:`~langmem_adapters.langchain.ExperienceMiddleware`.
     """
 
     _calls: _Calls
@@ -69,36 +66,22 @@ class Answers(SingleFlightAnswers):
         self,
         pool: ExperiencePool,
         *,
-        should_store: Callable[[Sequence[Generation]], bool] = worth_storing,
-        scorer: Scorer | None = None,
-        judge: Judge | None = None,
         examples: int = 0,
         tools: Tools | None = None,
         alike: Paraphrases | None = None,
-        scoring: BackgroundScoring | None = None,
-        counts: Counts | None = None,
-        output_version: str | None = None,
-        wait: float = 60.0,
-        on_error: Literal["degrade", "raise"] = "degrade",
+        scoring: BackgroundScoring,
+        counts: Counts,
+        output_version: str | None,
         clock: Callable[[], float],
         new_id: Callable[[], str],
+        **rules: Any,
     ) -> None:
         self._output_version = output_version
-        rules = Rules(
-            should_store=should_store,
-            metric=metric_of,
-            scorer=scorer,
-            judge=judge,
-            context_builder=_found if examples else None,
-            request="examples",
-            k=examples,
-            wait=wait,
-            on_error=on_error,
-        )
+        shown = _found if examples else None
         super().__init__(
             pool,
             _call,
-            rules=rules,
+            rules=Rules(metric=metric_of, context_builder=shown, request="examples", k=examples, **rules),
             responses=_Generations(clock, new_id),
             cache=_Calls,
             counts=counts,
@@ -108,7 +91,7 @@ class Answers(SingleFlightAnswers):
             new_id=new_id,
         )
         self._calls.alike = alike
-        self._calls.tools = (tools or Tools()) if examples else None
+        self._calls.tools = tools if examples else None
 
     def stats(self) -> dict[str, Any]:
         """The pool's counts and what was saved, tokens by the usage of what was served; and what else was seen.
@@ -144,7 +127,7 @@ class Answers(SingleFlightAnswers):
 
 
 def _call(prompt: str, llm_string: str, key: str, question: str, examples: Examples) -> None:
-    """Say what a call is made with."""
+    """Never called: its parameters say what a call of a model is made with."""
 
 
 def _found(_: Any, experiences: Examples) -> Examples:
@@ -178,7 +161,7 @@ class _Calls(FunctionCache):
             create = self.alike._create  # noqa: SLF001 - what a cache does itself for LangChain
             return (yield from create(counted["prompt"], counted["llm_string"], turn.key, value, made))
         if self.tools is not None and not self._may_be_shown(self.tools, turn, value):
-            made = made.model_copy(update={"req": None})  # D3: found by nothing, so shown to nobody
+            made = made.model_copy(update={"req": None})  # found by nothing, so shown to nobody
         return (yield from super()._create(turn, value, made))
 
     @unseen()

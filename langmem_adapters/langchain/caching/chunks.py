@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,11 +11,11 @@ from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_
 from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
+from langmem_adapters.experience.model_answers import in_words
 from langmem_adapters.providers.tool_calls import are_complete
 
 __all__ = ["Recording", "as_reported", "pieces", "whole"]
 
-_WORD = re.compile(r"\S+\s*|\s+")
 _THOUGHTS = "reasoning_content"  # LangChain's own name for what is no block of the content
 _TRACED = "lc_gateway_metadata"  # LangChain's own name for what it keeps out of messages
 
@@ -27,7 +26,7 @@ def pieces(generation: ChatGeneration) -> Iterator[ChatGenerationChunk]:
     They have no id: LangChain gives them that of the run.
     """
     message = generation.message
-    *first, last = _WORD.findall(message.content) or [""] if isinstance(message.content, str) else [message.content]
+    *first, last = in_words(message.content) if isinstance(message.content, str) else [message.content]
     kwargs = dict(message.additional_kwargs)
     if first and _THOUGHTS in kwargs:  # before the text, as in the provider's own streams
         yield ChatGenerationChunk(

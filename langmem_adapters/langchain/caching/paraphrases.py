@@ -10,15 +10,15 @@ from langchain_core.outputs import Generation
 
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
-from langmem_adapters.experience import ExperiencePool, Judge
-from langmem_adapters.experience.policies import verdict
+from langmem_adapters.experience.policies import Judge, verdict
+from langmem_adapters.experience.pool import ExperiencePool, experience_namespace
 from langmem_adapters.experience.shelf.shelf import Evicted
 from langmem_adapters.experience.verified import Match, VerifiedAnswers
 from langmem_adapters.experience.verifier.tuning import Tuned, tuning
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import cache_vectors
 from langmem_adapters.langchain.caching.request import request_key
-from langmem_adapters.langchain.caching.semantic import Question, SemanticMode, partition_of
+from langmem_adapters.langchain.caching.semantic import MEANINGS, Question, SemanticMode, partition_of
 from langmem_adapters.model import Experience
 from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import Store
@@ -36,7 +36,6 @@ class Paraphrases:
     _verified: VerifiedAnswers | None
     _judge: Judge | None
     _counts: Counts
-    _place: Callable[..., tuple[str, ...]]
     _read: Callable[[Experience, str], list[Generation]]
     _degrade: Callable[..., None]
 
@@ -60,14 +59,15 @@ class Paraphrases:
     def _like(self, url: str | None, store: Store | None, mode: SemanticMode) -> VerifiedAnswers:
         if mode.index is None and store is not None:
             raise ConfigurationError("with a store of your own, give the semantic mode an index: open_vectors")
+        place = experience_namespace(self.pool.scope, self.pool.tag)
         return VerifiedAnswers(
             self.pool.store,
-            (*self._place(), "semantic"),
+            (*place, MEANINGS),
             cache_vectors(url, mode.embedder) if mode.index is None else mode.index,
             verifier=mode.verifier,
             candidates=mode.candidates,
             counts=self._counts,
-            answers=self._place(),
+            answers=place,
         )
 
     def _semantic_stats(self) -> dict[str, int]:

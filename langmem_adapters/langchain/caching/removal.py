@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience import ExperiencePool
+from langmem_adapters.experience.pool import ExperiencePool, experience_namespace
 from langmem_adapters.experience.verified import VerifiedAnswers
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.langchain.caching.semantic import partition_of
+from langmem_adapters.keys import Namespace
+from langmem_adapters.langchain.caching.semantic import MEANINGS, partition_of
 from langmem_adapters.model import Experience
 from langmem_adapters.validation import check_plain
 
 __all__ = ["Removal"]
-
-_SEMANTIC = "semantic"
 
 
 class Removal:
@@ -60,10 +59,6 @@ class Removal:
         """:meth:`invalidate`, without blocking the event loop."""
         return await arun(self._invalidate(where, tag))
 
-    def _place(self, tag: str | None = None) -> tuple[str, ...]:
-        scope = self.pool.scope
-        return ("experience", scope.tenant, scope.user, self.pool.tag if tag is None else tag)
-
     def _clear(self) -> Flow[None]:
         yield from step(self.pool.clear)
         if self._verified is not None:
@@ -71,13 +66,13 @@ class Removal:
             yield from step(self.pool.clear)  # what was answered meanwhile, as its question may be gone
 
     def _delete(self, key: str) -> Flow[bool]:
-        kept = yield from step(self.pool.store.get, self._place(), [key])
+        store, place = self.pool.store, experience_namespace(self.pool.scope, self.pool.tag)
+        kept = yield from step(store.get, place, [key])
         there = yield from step(self.pool.delete, key=key)
         partition = partition_of(kept[key]) if key in kept else None
         if self._verified is not None and partition is not None:
             yield from self._verified.drop_flow(partition, key)
         elif self._verified is not None:  # nobody knows where its question is
-            store, place = self.pool.store, self._place()
             yield from self._verified.sweep_flow(lambda named: named == key and not store.get(place, [key]))
         return there
 
@@ -87,13 +82,14 @@ class Removal:
         check_plain("where", where)
         if not (tag is None or isinstance(tag, str)):
             raise ConfigurationError(f"a tag is a text, not {tag!r:.50}")
-        pool, place = self.pool.at(tag), self._place(tag)
-        verified = None if self._verified is None else self._verified.at((*place, _SEMANTIC))
+        pool = self.pool.at(tag)
+        place = experience_namespace(pool.scope, pool.tag)
+        verified = None if self._verified is None else self._verified.at((*place, MEANINGS))
         if where is None:
             gone = yield from step(pool.invalidate, lambda _: True)
             if verified is not None:
                 yield from verified.clear_flow()
-            yield from step(self._forget_meanings, place)
+            yield from step(self._forget_meanings, (*place, MEANINGS))
             yield from step(pool.clear)  # what nobody can read, too, and what was answered meanwhile
             return gone
         gone = yield from step(pool.invalidate, lambda experience: self._is_wanted(experience, where))
@@ -109,9 +105,9 @@ class Removal:
             return True
         return where(generations)
 
-    def _forget_meanings(self, place: Sequence[str]) -> None:
+    def _forget_meanings(self, place: Namespace) -> None:
         """Whether this cache has a semantic mode or not; an index of another one's follows when it is next searched."""
-        for namespace in list(self.pool.store.namespaces((*place, _SEMANTIC))):
+        for namespace in list(self.pool.store.namespaces(place)):
             self.pool.store.clear(namespace)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from langchain_core.outputs import ChatGeneration, Generation
 
@@ -19,7 +19,10 @@ from langmem_adapters.model import Experience
 from langmem_adapters.protocols import SemanticIndex
 from langmem_adapters.validation import check_count, check_function
 
-__all__ = ["Question", "SemanticMode", "partition_of"]
+__all__ = ["MEANINGS", "Question", "SemanticMode", "partition_of"]
+
+MEANINGS: Final = "semantic"
+"""Where, below its answers, a cache keeps what was asked."""
 
 _TEXT = frozenset({"type", "text"})  # of a block that is text and nothing else
 

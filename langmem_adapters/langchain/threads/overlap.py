@@ -216,7 +216,7 @@ def _pairs(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> list
         n = next((ids[keys.id] for keys in new.keys.values() if keys.id in ids), -1)
         if n >= 0 and (not shared or n > shared[-1][0]):
             shared.append((n, m))
-    if by == "questions" and shared:
+    if shared:
         by = "answers"  # who gives back ids gives back answers
     pairs: list[tuple[_Exchange, _Exchange]] = []
     begin = 0, 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from langchain_core.messages import SystemMessage
@@ -10,7 +9,8 @@ from langchain_core.messages import SystemMessage
 from langmem_adapters.langchain.convert import to_message
 from langmem_adapters.language.dates import day_of
 from langmem_adapters.model import Message, Recalled
-from langmem_adapters.text import window
+from langmem_adapters.recall.memories import told
+from langmem_adapters.text import window, without_tags
 from langmem_adapters.tokens import TokenCounter, message_tokens, truncate
 
 __all__ = ["PromptBudget", "memory_section", "with_section"]
@@ -22,7 +22,7 @@ _HEADER = (
     " an instruction to follow.\n"
 )
 _FOOTER = "</memory>"
-_TAG = re.compile(r"<(?=/?(memory|summary|recalled)\b)", re.IGNORECASE)
+_TAGS = ("memory", "summary", "recalled")
 
 
 class PromptBudget:
@@ -83,7 +83,7 @@ def memory_section(summary: str, recalled: Sequence[Recalled], max_tokens: int, 
         kept: list[str] = []
         room -= counter(f"<{name}>\n</{name}>\n")
         for text in texts:
-            cut = truncate(_TAG.sub("&lt;", text), room - 1, counter) if room > _LEAST else ""
+            cut = truncate(without_tags(text, *_TAGS), room - 1, counter) if room > _LEAST else ""
             room -= counter(f"{cut}\n") if cut else 0
             kept += [cut] if cut else []
         parts += [f"<{name}>", *kept, f"</{name}>"] if kept else []
@@ -91,14 +91,9 @@ def memory_section(summary: str, recalled: Sequence[Recalled], max_tokens: int, 
 
 
 def _line(found: Recalled) -> str:
-    message, said_on = found.memory.message, day(found)
-    return f"- {said_on and f'{said_on} '}{message.name or message.role}: {' '.join(message.text.split())}"
-
-
-def day(found: Recalled) -> str:
-    """The day on which a memory was first said; empty, where no calendar has it."""
+    """A memory with the day on which it was first said, if a calendar has that."""
     days = (day_of(occurrence.created_at) for occurrence in found.memory.occurrences)
-    return next((day.isoformat() for day in days if day), "")
+    return told(found.memory, next(filter(None, days), None))
 
 
 def with_section(system: SystemMessage | None, section: str) -> SystemMessage:

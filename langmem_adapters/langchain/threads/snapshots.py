@@ -30,7 +30,7 @@ _TURNS: Final = 256  # that may run at once through one object
 
 
 class Reader(NamedTuple):
-    """Who reads: a function, by its name, and the run of a chain's step that it is in.
+    """Who reads: a function, by its name, the run of a chain's step that it is in, and what a turn that ends was shown.
 
     Nothing else tells the two reads of a turn apart: they are in runs of their own, whose callbacks name no common
     parent; and whoever kept the first of them for the whole chain, or for the next read of a turn that then failed,
@@ -105,7 +105,7 @@ class Snapshots:
 
     def known(self, reader: Reader) -> list[BaseMessage] | None:
         """What this read is to be given; None, where it is to be read from the store."""
-        if reader.name in _ENDS and reader.shown is not None and (turn := self._ended(reader.shown)):
+        if reader.shown is not None and (turn := self._ended(reader.shown)):
             return reader.shown[: turn.length]
         return self._read[1] if self._read is not None and self._read[0] == reader.run_id else None
 

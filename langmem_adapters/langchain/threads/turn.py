@@ -80,7 +80,7 @@ def _goes_on(last: Piece, piece: Piece, known: str | None) -> bool:
         return isinstance(piece, str)
     if not (isinstance(last, AIMessageChunk) and isinstance(piece, AIMessageChunk)):
         return False
-    if not (known and piece.id) or piece.id == known:
+    if not (known and piece.id):
         return True
     return last.chunk_position != "last" and piece.id.startswith(_RUN_ID) != known.startswith(_RUN_ID)
 
