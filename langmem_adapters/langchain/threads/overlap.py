@@ -27,6 +27,7 @@ __all__ = [
     "known_by_id",
     "renumbered",
     "same",
+    "taken_out",
 ]
 
 Words: TypeAlias = Callable[[Message], str]
@@ -143,6 +144,22 @@ def renumbered(history: Sequence[Message], thread: Sequence[Message], words: Wor
     pairs = _pairs(_exchanges(history, words_of), _exchanges(thread, words), "answers")
     both = (at for old, new in pairs for at in _both(old, new))
     return max((m + 1 for n, m in both if thread[m].role == "user" and thread[m].id != history[n].id), default=0)
+
+
+def taken_out(
+    history: Sequence[Message], whole: Sequence[Message], left: Collection[str | None], words: Words = words_of
+) -> set[int]:
+    """The places in a history of what a thread had, and has no more: of that, the ids in ``left`` are left.
+
+    What the thread did not show of an exchange, such as calls of tools, goes with what was before it.
+    """
+    gone: set[int] = set()
+    for old, new in _pairs(_exchanges(history, words_of), _exchanges(whole, words), "questions"):
+        both = dict(_both(old, new))
+        stays = {n for n, place in both.items() if whole[place].id in left}
+        first = min(stays, default=len(history))
+        gone |= {n for n in old.keys if n not in stays and (n in both or n < first)}
+    return gone
 
 
 def _covered(thread: Sequence[Message], summary: Summary | None, words: Words) -> int:

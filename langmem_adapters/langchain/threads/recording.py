@@ -30,6 +30,7 @@ __all__ = [
     "THREAD",
     "begun",
     "first_said",
+    "known_of",
     "looked_at",
     "question_of",
     "record",
@@ -201,6 +202,12 @@ def record(
 def _place(thread: Thread, recorded_id: str | None) -> int | None:
     """How many messages are recorded, as the thread's state tells it; None, where it does not tell."""
     return 0 if recorded_id == "" else thread.after(recorded_id) if recorded_id else None
+
+
+def known_of(state: Mapping[str, Any]) -> list[Message]:
+    """What of the messages in the state of a run its session had as that began."""
+    whole = Thread(state["messages"], str(state.get(THREAD) or ""))
+    return whole[: _place(whole, state.get(RECORDED)) or 0]
 
 
 def first_said(thread: Thread, start: int, state: Mapping[str, Any]) -> int:

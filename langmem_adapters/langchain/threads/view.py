@@ -57,6 +57,10 @@ class Thread(Sequence[Message]):
         """How many messages there are up to the one with this id; None, where there is none."""
         return next((n for n in range(len(self), 0, -1) if (self._named(n - 1).id or "") == message_id), None)
 
+    def ids(self) -> set[str | None]:
+        """The ids of all messages, without making any."""
+        return {self._named(n).id for n in range(len(self))}
+
     def original(self, message: Message) -> BaseMessage | None:
         """What a message of this thread was made of; None for one that is not of this thread."""
         return self._originals.get(id(message))
