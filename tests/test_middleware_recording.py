@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, SummarizationMiddleware, after_model, before_model
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    SummarizationMiddleware,
+    after_model,
+    before_model,
+    wrap_model_call,
+)
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -424,3 +430,25 @@ def test_calls_that_a_client_does_not_show_are_hidden_with_their_question(newest
         found: Any = agent.invoke({"messages": thread}, **of("ada", "s"))
         thread.append(("assistant", found["messages"][-1].text))
     assert texts(model.seen[-2]) == ["in short", *shown, "done", "question 2"]
+
+
+@wrap_model_call
+def abridges(request: Any, handler: Any) -> Any:
+    short = [m.model_copy(update={"content": "long, in a file"}) if len(m.text) > 99 else m for m in request.messages]
+    return handler(request.override(messages=short))
+
+
+@pytest.mark.parametrize("long", [0, 1])
+@pytest.mark.parametrize("saver", [True, False])
+def test_what_others_abridge_for_the_model_is_shown_once(any_store: Store, long: int, *, saver: bool) -> None:
+    ours, model = memory(any_store), Scripted(answer=lambda messages: AIMessage(f"ok {len(messages)}"))
+    both: Any = [abridges, ours]
+    agent: Any = create_agent(model, middleware=both, checkpointer=InMemorySaver() if saver else None)
+    thread: list[Any] = []
+    questions = ["word " * 99 if n == long else f"question {n}" for n in range(4)]
+    for question in questions:
+        turn = {"messages": [*([] if saver else thread), HumanMessage(question)]}
+        thread = agent.invoke(turn, **of("ada", "s"))["messages"]
+    said = texts(thread)
+    assert texts(stored(ours)) == said
+    assert texts(model.seen[-1]) == ["long, in a file" if len(text) > 99 else text for text in said[:-1]]

@@ -147,18 +147,24 @@ def renumbered(history: Sequence[Message], thread: Sequence[Message], words: Wor
 
 
 def taken_out(
-    history: Sequence[Message], whole: Sequence[Message], left: Collection[str | None], words: Words = words_of
+    history: Sequence[Message], whole: Sequence[Message], left: Mapping[str, str], words: Words = words_of
 ) -> set[int]:
-    """The places in a history of what a thread had, and has no more: of that, the ids in ``left`` are left.
+    """The places in a history of what a thread had, and has no more or in other words.
 
     What the thread did not show of an exchange, such as calls of tools, goes with what was before it.
+
+    Args:
+        history: The newest messages of the history.
+        whole: What the thread had, and the history has.
+        left: The words under each id that is left in the thread.
+        words: As in :func:`known`.
     """
     gone: set[int] = set()
     for old, new in _pairs(_exchanges(history, words_of), _exchanges(whole, words), "questions"):
-        both = dict(_both(old, new))
-        stays = {n for n, place in both.items() if whole[place].id in left}
-        first = min(stays, default=len(history))
-        gone |= {n for n in old.keys if n not in stays and (n in both or n < first)}
+        both = {n: whole[place] for n, place in _both(old, new)}
+        first = min((n for n, message in both.items() if message.id in left), default=len(history))
+        changed = {n for n, message in both.items() if left.get(message.id) != words(message)}
+        gone |= changed | {n for n in old.keys.keys() - both.keys() if n < first}
     return gone
 
 
