@@ -398,9 +398,11 @@ def test_a_question_is_kept_once_though_only_its_answer_keeps_its_id(
 
 def test_what_was_passed_over_is_kept_and_no_question_before_it_that_has_a_new_id(any_store: Store) -> None:
     ours = BrainMemoryMiddleware(store=any_store)
-    agent: Any = create_agent(Scripted(), middleware=[ours])
+    agent: Any = create_agent(Scripted(answer=uses_a_tool), [look], middleware=[ours])
     first = agent.invoke({"messages": [("user", "one")]}, **of("ada", "s"))["messages"][-1]
-    task = agent.invoke({"messages": [("user", "a part")]}, **of("ada", "s"))["messages"][-1]
-    agent.invoke({"messages": [("user", "one"), first, ("user", "two"), task, ("user", "three")]}, **of("ada", "s"))
+    *task, done = agent.invoke({"messages": [("user", "a part")]}, **of("ada", "s"))["messages"][1:]
+    copied = ("assistant", done.text)
+    turn = [("user", "one"), first, ("user", "two"), *task, copied, ("user", "three")]
+    agent.invoke({"messages": turn}, **of("ada", "s"))
     asked = [m.text for m in ours.brain("s", user="ada").messages() if m.role == "user"]
     assert asked == ["one", "a part", "two", "three"]

@@ -432,6 +432,14 @@ def test_calls_that_a_client_does_not_show_are_hidden_with_their_question(newest
     assert texts(model.seen[-2]) == ["in short", *shown, "done", "question 2"]
 
 
+def test_a_question_of_before_is_shown_though_others_hide_the_same_one_that_is_asked_now() -> None:
+    ours, model = memory(), Scripted(answer=six_calls())
+    ours.brain("s", user="ada").add_talk("Sure?")
+    ours.brain("s", user="ada").add_answer("Yes.")
+    ask(create_agent(model, [look], middleware=[Shortens(2), ours]), "Sure?")
+    assert all("Sure? Yes." in " ".join(texts(shown)) for shown in model.seen)
+
+
 @wrap_model_call
 def abridges(request: Any, handler: Any) -> Any:
     short = [m.model_copy(update={"content": "long, in a file"}) if len(m.text) > 99 else m for m in request.messages]

@@ -60,7 +60,7 @@ def conversation_of(
 def _hidden(history: Sequence[Message], thread: Thread, state: Mapping[str, Any], words: Words) -> set[int]:
     """The places of what the run's state has, and others do not show to the model, or not as it was said."""
     shown = thread.contents()
-    if all(shown.get(message.id) == message.content for message in state["messages"] if message.id):
+    if all(shown.get(message.id) == message.content for message in state["messages"]):
         return set()
     return taken_out(history, known_of(state), {m.id: words(m) for m in thread}, words)
 
