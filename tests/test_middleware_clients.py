@@ -361,3 +361,48 @@ def test_a_saved_thread_whose_messages_have_other_ids_than_the_session() -> None
     ask(agent, "two")
     assert stored(ours) == ["zero", "ok: zero", "one", "ok: one", "two", "ok: two"]
     assert texts(model.seen[-1]) == ["zero", "ok: zero", "one", "ok: one", "two"]
+
+
+class KeepsAnswers:
+    """A client whose questions are texts, and which keeps what it was answered as it came, with the agent's ids."""
+
+    def __init__(self, agent: Any, *, whole: bool, ids: bool) -> None:
+        self.agent, self.whole, self.ids = agent, whole, ids
+        self.conversation: list[Any] = []
+
+    def ask(self, question: str) -> None:
+        turn = [*self.conversation, {"role": "user", "content": question}]
+        found = self.agent.invoke({"messages": turn}, **of("ada", "s"))["messages"]
+        own = {"role": "user", "content": question, **({"id": uuid.uuid4().hex} if self.ids else {})}
+        self.conversation += [own, *found[len(turn) if self.whole else -1 :]]
+
+
+@pytest.mark.parametrize("answer", [ok, uses_a_tool])
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("memory_k", [200, 2])
+def test_a_question_is_kept_once_though_only_its_answer_keeps_its_id(
+    any_store: Store, answer: Answer, memory_k: int, *, whole: bool, ids: bool
+) -> None:
+    model = Scripted(answer=answer)
+    ours = BrainMemoryMiddleware(store=any_store, memory_k=memory_k, long_term=False)
+    client = KeepsAnswers(create_agent(model, [look], middleware=[ours]), whole=whole, ids=ids)
+    questions = ["Where is it?", "Sure?", "And the key?", "Sure?"]
+    for question in questions:
+        client.ask(question)
+    every = BrainMemory(any_store, "s", user="ada", memory_k=200).messages()
+    assert [message.text for message in every if message.role == "user"] == questions
+    if memory_k > len(every):
+        assert texts(model.seen[-1]) == texts(every)[:-1]
+
+
+def test_what_was_passed_over_is_kept_and_no_question_before_it_that_has_a_new_id(any_store: Store) -> None:
+    ours = BrainMemoryMiddleware(store=any_store)
+    agent: Any = create_agent(Scripted(answer=uses_a_tool), [look], middleware=[ours])
+    first = agent.invoke({"messages": [("user", "one")]}, **of("ada", "s"))["messages"][-1]
+    *task, done = agent.invoke({"messages": [("user", "a part")]}, **of("ada", "s"))["messages"][1:]
+    copied = ("assistant", done.text)
+    turn = [("user", "one"), first, ("user", "two"), *task, copied, ("user", "three")]
+    agent.invoke({"messages": turn}, **of("ada", "s"))
+    asked = [m.text for m in ours.brain("s", user="ada").messages() if m.role == "user"]
+    assert asked == ["one", "a part", "two", "three"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 from enum import Enum
@@ -11,7 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import SummarizationMiddleware, after_model, before_model
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    SummarizationMiddleware,
+    after_model,
+    before_model,
+    wrap_model_call,
+)
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -365,3 +372,91 @@ def test_what_an_outage_kept_from_being_recorded_is_made_up_for_though_it_was_ta
     store.away = False
     ask(agent, "two")
     assert [m.text for m in stored(ours) if m.role == "user"] == ["one", "two"]
+
+
+class Shortens(AgentMiddleware[Any, Any, Any]):
+    """What shows the model a summary and the newest messages, and leaves the thread as it is."""
+
+    def shorter(self, request: Any) -> Any:
+        summary = HumanMessage("in short", additional_kwargs={"lc_source": "summarization"})
+        return request.override(messages=[summary, *request.messages[-self.newest :]])
+
+    def __init__(self, newest: int) -> None:
+        super().__init__()
+        self.newest = newest
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(self.shorter(request))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(self.shorter(request))
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("newest", [3, 2])
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize("saver", [True, False])
+def test_what_others_hide_from_the_model_is_not_shown_from_the_session(
+    any_store: Store, mode: str, newest: int, *, saver: bool, ids: bool
+) -> None:
+    ours, model = memory(any_store), Scripted()
+    ours.brain("s", user="ada").add_talk("said elsewhere")
+    both = [Shortens(newest), ours]
+    agent: Any = create_agent(model, middleware=both, checkpointer=InMemorySaver() if saver else None)
+    thread: list[Any] = []
+    for n in range(4):
+        turn = {"messages": [*([] if saver else thread), HumanMessage(f"question {n}")]}
+        if mode == "sync":
+            found = agent.invoke(turn, **of("ada", "s"))
+        else:
+            found = asyncio.run(agent.ainvoke(turn, **of("ada", "s")))
+        thread = [message if ids else (message.type, message.text) for message in found["messages"]]
+    said = ["said elsewhere", *(text for n in range(4) for text in (f"question {n}", f"ok: question {n}"))]
+    assert texts(model.seen[-1]) == ["in short", "said elsewhere", *said[-newest - 1 : -1]]
+    assert texts(stored(ours)) == said
+
+
+@pytest.mark.parametrize(("newest", "shown"), [(3, ["question 1", "", "nothing in the shed"]), (2, [])])
+def test_calls_that_a_client_does_not_show_are_hidden_with_their_question(newest: int, shown: list[str]) -> None:
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        call = {"name": "look", "args": {"place": "shed"}, "id": messages[-1].text, "type": "tool_call"}
+        return AIMessage("", tool_calls=[call]) if isinstance(messages[-1], HumanMessage) else AIMessage("done")
+
+    ours, model = memory(), Scripted(answer=answer)
+    agent = create_agent(model, [look], middleware=[Shortens(newest), ours])
+    thread: list[Any] = []
+    for n in range(3):
+        thread.append(("user", f"question {n}"))
+        found: Any = agent.invoke({"messages": thread}, **of("ada", "s"))
+        thread.append(("assistant", found["messages"][-1].text))
+    assert texts(model.seen[-2]) == ["in short", *shown, "done", "question 2"]
+
+
+def test_a_question_of_before_is_shown_though_others_hide_the_same_one_that_is_asked_now() -> None:
+    ours, model = memory(), Scripted(answer=six_calls())
+    ours.brain("s", user="ada").add_talk("Sure?")
+    ours.brain("s", user="ada").add_answer("Yes.")
+    ask(create_agent(model, [look], middleware=[Shortens(2), ours]), "Sure?")
+    assert all("Sure? Yes." in " ".join(texts(shown)) for shown in model.seen)
+
+
+@wrap_model_call
+def abridges(request: Any, handler: Any) -> Any:
+    short = [m.model_copy(update={"content": "long, in a file"}) if len(m.text) > 99 else m for m in request.messages]
+    return handler(request.override(messages=short))
+
+
+@pytest.mark.parametrize("long", [0, 1])
+@pytest.mark.parametrize("saver", [True, False])
+def test_what_others_abridge_for_the_model_is_shown_once(any_store: Store, long: int, *, saver: bool) -> None:
+    ours, model = memory(any_store), Scripted(answer=lambda messages: AIMessage(f"ok {len(messages)}"))
+    both: Any = [abridges, ours]
+    agent: Any = create_agent(model, middleware=both, checkpointer=InMemorySaver() if saver else None)
+    thread: list[Any] = []
+    questions = ["word " * 99 if n == long else f"question {n}" for n in range(4)]
+    for question in questions:
+        turn = {"messages": [*([] if saver else thread), HumanMessage(question)]}
+        thread = agent.invoke(turn, **of("ada", "s"))["messages"]
+    said = texts(thread)
+    assert texts(stored(ours)) == said
+    assert texts(model.seen[-1]) == ["long, in a file" if len(text) > 99 else text for text in said[:-1]]

@@ -89,8 +89,8 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     changed, and what was shown from memory is not stored again. A run is appended to the session as a whole when it
     ends: parallel runs do not mix, and a failed one leaves no half of a turn. One instance serves every user; with a
     checkpointer or without, where clients may send the whole conversation or only what is new. What a saved thread
-    has no more (time travel, RemoveMessage) is not shown from the session, which keeps it, nor what an agent in a node
-    said before that was tried again; and what was deleted from the session is not shown from the thread.
+    has no more (time travel, RemoveMessage), or others hide, is not shown from the session, which keeps it, nor what an
+    agent in a node said before that was tried again; and what was deleted from the session not from the thread.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.

@@ -16,7 +16,19 @@ from langmem_adapters.conversation.stored_summary import said_in, words_of
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Summary
 
-__all__ = ["INSTRUCTS", "Proof", "Words", "is_marked", "is_said", "joined", "known", "known_by_id", "same"]
+__all__ = [
+    "INSTRUCTS",
+    "Proof",
+    "Words",
+    "is_marked",
+    "is_said",
+    "joined",
+    "known",
+    "known_by_id",
+    "renumbered",
+    "same",
+    "taken_out",
+]
 
 Words: TypeAlias = Callable[[Message], str]
 """What of a message is compared."""
@@ -125,6 +137,35 @@ def known_by_id(
     ids = {_by_id(message, words_of(message)) for message in history if message.id}
     shared = (n + 1 for n, message in enumerate(thread) if _by_id(message, words(message)) in ids)
     return max(_covered(thread, summary, words), *shared, 0)
+
+
+def renumbered(history: Sequence[Message], thread: Sequence[Message], words: Words = words_of) -> int:
+    """How many messages of a thread there are up to its last question that a history has under another id."""
+    pairs = _pairs(_exchanges(history, words_of), _exchanges(thread, words), "answers")
+    both = (at for old, new in pairs for at in _both(old, new))
+    return max((m + 1 for n, m in both if thread[m].role == "user" and thread[m].id != history[n].id), default=0)
+
+
+def taken_out(
+    history: Sequence[Message], whole: Sequence[Message], left: Mapping[str, str], words: Words = words_of
+) -> set[int]:
+    """The places in a history of what a thread had, and has no more or in other words.
+
+    What the thread did not show of an exchange, such as calls of tools, goes with what was before it.
+
+    Args:
+        history: The newest messages of the history.
+        whole: What the thread had, and the history has.
+        left: The words under each id that is left in the thread.
+        words: As in :func:`known`.
+    """
+    gone: set[int] = set()
+    for old, new in _pairs(_exchanges(history, words_of), _exchanges(whole, words), "questions"):
+        both = {n: whole[place] for n, place in _both(old, new)}
+        first = min((n for n, message in both.items() if message.id in left), default=len(history))
+        changed = {n for n, message in both.items() if left.get(message.id) != words(message)}
+        gone |= changed | {n for n in old.keys.keys() - both.keys() if n < first}
+    return gone
 
 
 def _covered(thread: Sequence[Message], summary: Summary | None, words: Words) -> int:

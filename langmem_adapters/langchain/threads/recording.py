@@ -9,13 +9,13 @@ from typing import Any, Final, TypeVar
 from langchain_core.messages import BaseMessage
 
 from langmem_adapters.brain import BrainMemory
-from langmem_adapters.conversation.log import brain_namespace, entry_id
+from langmem_adapters.conversation.log import brain_namespace, entry_id, readable
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import words_of
 from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, have_been_deleted, have_departed
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.langchain.threads.overlap import Words, is_said, known, known_by_id, same
+from langmem_adapters.langchain.threads.overlap import Words, is_said, known, known_by_id, renumbered, same
 from langmem_adapters.langchain.threads.storable import added, legible
 from langmem_adapters.langchain.threads.view import Thread, is_made
 from langmem_adapters.model import Message
@@ -30,6 +30,7 @@ __all__ = [
     "THREAD",
     "begun",
     "first_said",
+    "known_of",
     "looked_at",
     "question_of",
     "record",
@@ -75,7 +76,9 @@ def begun(
 ) -> Flow[tuple[int | None, list[BaseMessage]]]:
     """How many of a thread's messages the session holds as a run begins; and which of them it has passed over."""
     start = yield from first_new(brain, thread, state, context, words)
-    return start, (yield from _passed_over(brain, thread, start, state, context))
+    if BEGAN in state:  # a saved thread, which knows what was recorded
+        return start, []
+    return start, (yield from _passed_over(brain, thread, start, context, words))
 
 
 def first_new(
@@ -124,39 +127,46 @@ def _known(
 
 
 def _passed_over(
-    brain: BrainMemory, thread: Thread, start: int, state: Mapping[str, Any], context: Context
+    brain: BrainMemory, thread: Thread, start: int, context: Context, words: Words
 ) -> Flow[list[BaseMessage]]:
     """Questions, and what follows them, that no one recorded though what is behind them was, before ``start``.
 
     A graph may show an agent a task of its own alone. What that agent recorded tells nothing of what is before it in
     the thread of the whole, such as the question that the task is a part of; what this thread recorded does.
     """
-    if BEGAN in state:  # a saved thread, which knows what was recorded
-        return []
     marks = {message.id: message.metadata.get(THREAD) for message in context.messages if message.id}
     missing: list[Message] = []
     found: list[Message] = []
-    for message in thread[:start][-_LATEST:]:
+    latest = thread[:start][-_LATEST:]
+    for message in latest:
         if message.id not in marks:
             missing += [message] if is_said(message) else []
         elif marks[message.id] in {None, thread[0].id}:
             missing, found = [], []
         else:
             missing, found = [], found + missing
-    found = yield from _unrecorded(brain, found)
+    found = yield from _unrecorded(brain, found, latest, words)
     asked = dropwhile(lambda message: message.role != "user", found)  # an answer alone may have been edited
     return [own for message in asked if (own := thread.original(message))]
 
 
-def _unrecorded(brain: BrainMemory, messages: list[Message]) -> Flow[list[Message]]:
-    """What a session never had of the latest of a thread: neither before its window nor before it left."""
+def _unrecorded(
+    brain: BrainMemory, messages: list[Message], latest: list[Message], words: Words
+) -> Flow[list[Message]]:
+    """What a session never had of the latest of a thread: neither before its window nor before it left.
+
+    Clients that keep the ids of answers give questions new ones; what is before such a question is known by no id.
+    """
     if not messages:
         return []
     where = brain_namespace(brain.scope)
     page = yield from step(brain.store.scan, where, limit=_LATEST, reverse=True, keys=[DEPARTED])
     there = {item.id for item in page.items}
+    log = [message for _, message in readable(reversed(page.items))]
+    kept = set(map(id, latest[renumbered(log, latest, words) :]))
     gone = have_departed(page.values, as_kept(brain.store, messages))
-    return [m for m, has_left in zip(messages, gone, strict=True) if not (has_left or entry_id(m.id) in there)]
+    left = [m for m, has_left in zip(messages, gone, strict=True) if not (has_left or entry_id(m.id) in there)]
+    return [message for message in left if id(message) in kept]
 
 
 def _new_question(thread: Thread, state: Mapping[str, Any]) -> int:
@@ -192,6 +202,12 @@ def record(
 def _place(thread: Thread, recorded_id: str | None) -> int | None:
     """How many messages are recorded, as the thread's state tells it; None, where it does not tell."""
     return 0 if recorded_id == "" else thread.after(recorded_id) if recorded_id else None
+
+
+def known_of(state: Mapping[str, Any]) -> list[Message]:
+    """What of the messages in the state of a run its session had as that began."""
+    whole = Thread(state["messages"], str(state.get(THREAD) or ""))
+    return whole[: _place(whole, state.get(RECORDED)) or 0]
 
 
 def first_said(thread: Thread, start: int, state: Mapping[str, Any]) -> int:
