@@ -14,7 +14,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import StatusCode
+from opentelemetry.trace import SpanKind, StatusCode
 
 from langmem_adapters import BrainMemory, LongTermMemory, Message, Sessions, open_index
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreUnavailable
@@ -130,6 +130,7 @@ def test_each_operation_is_a_span_and_a_duration(watched: Watched, any_store: St
     ]
     backend = type(any_store).__name__.removesuffix("Store").lower()
     assert {span.attributes["db.system.name"] for span in watched.spans} == {backend}
+    assert {span.kind for span in watched.spans} == {SpanKind.CLIENT}
     assert {span.attributes["langmem.kind"] for span in watched.spans} == {"brain", "other"}
     durations = watched.points("langmem.store.duration")
     assert sum(point.count for point in durations) == 10
@@ -142,6 +143,13 @@ def test_each_operation_is_a_span_and_a_duration(watched: Watched, any_store: St
         ("scan", True): 2, ("get", True): 1, ("get", False): 1,
         ("recent", True): 1, ("recent", False): 1, ("scan", False): 1,
     }  # fmt: skip
+
+
+def test_what_is_asked_of_no_namespace_is_of_another_kind(watched: Watched) -> None:
+    store = watched.store(MemoryStore())
+    store.write(("brain",), put={"k": b"v"})
+    assert [row.namespace for row in store.recent(())] == [("brain",)]
+    assert [span.attributes["langmem.kind"] for span in watched.spans] == ["brain", "other"]
 
 
 def test_no_content_no_ids_and_few_labels(watched: Watched) -> None:
