@@ -18,6 +18,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from langmem_adapters import BrainMemory, LongTermMemory, Message, Sessions, open_index
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreUnavailable
+from langmem_adapters.experience.single_flight.leases import Leases
+from langmem_adapters.flow import run
 from langmem_adapters.operations import Checkup, Migration, Pruning
 from langmem_adapters.protocols import Store
 from langmem_adapters.sealing import SealedStore
@@ -184,6 +186,23 @@ def test_an_error_is_told_by_its_class_alone(watched: Watched) -> None:
     assert watched.points("langmem.store.lookups") == []  # an outage is no miss
     assert "S3cret" not in repr(store)
     store.close()
+
+
+def test_processes_that_wait_for_the_same_answer_alert_nobody(watched: Watched) -> None:
+    """Each tries to take a lease, and all but one are told that another has it."""
+    kept, clock = MemoryStore(), FakeClock()
+    first = Leases(watched.store(kept), ("experience", "leases"), seconds=60, clock=clock, new_id=lambda: "1")
+    second = Leases(watched.store(kept), ("experience", "leases"), seconds=60, clock=clock, new_id=lambda: "2")
+    assert run(first.take("key")) is not None
+    assert run(second.take("key")) is None
+    told = [(span.name, span.status.status_code, span.attributes.get("error.type")) for span in watched.spans]
+    assert told == [
+        ("langmem.write", StatusCode.UNSET, None),
+        ("langmem.write", StatusCode.UNSET, "Conflict"),
+        ("langmem.get", StatusCode.UNSET, None),
+    ]
+    points = watched.points("langmem.store.duration")
+    assert [point.attributes.get("error.type") for point in points] == [None, "Conflict", None]
 
 
 async def test_spans_are_children_of_the_callers(watched: Watched) -> None:
