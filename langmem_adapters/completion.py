@@ -169,7 +169,7 @@ def _text(response: Any) -> str:
 def _is_hit(response: Any) -> bool:
     """Whether a cache gave the answer, for which no model used any tokens."""
     told = (field(response, "response_metadata"), field(response, "additional_kwargs"))
-    return any(field(each, "cache") == "hit" for each in told)
+    return any(field(each, "cache") in ("hit", "semantic") for each in told)
 
 
 def _is_spoiled(response: Any) -> bool:

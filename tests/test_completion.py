@@ -19,9 +19,11 @@ from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata, Mo
 from pydantic import PrivateAttr
 
 from langmem_adapters.completion import Completer, is_refusal
+from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import arun, run
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache
+from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.llamaindex import CachedLLM
 from langmem_adapters.stores.memory import MemoryStore
 
@@ -261,6 +263,17 @@ def test_an_answer_from_a_cache_took_no_tokens() -> None:
         assert once["tokens_in"] > 0 < once["tokens_out"]
         assert run(completer.ask("Answer.", "Is it?"))
         assert completer.stats == once | {"calls": 2}
+
+
+def test_an_answer_to_the_same_in_other_words_took_no_tokens_either() -> None:
+    embedder = Embedder(lambda texts: [[1.0, 0.0]] * len(texts), name="one")
+    cache = ExperienceCache("memory:", semantic=SemanticMode(embedder))
+    completer = Completer(CachedChatModel(chat("Paris."), cache))
+    run(completer.ask("Answer.", "What is the capital of France?"))
+    once = dict(completer.stats)
+    assert run(completer.ask("Answer.", "what is the capital of france")) == "Paris."
+    assert cache.stats()["semantic_hits"] == 1
+    assert completer.stats == once | {"calls": 2}
 
 
 def test_tokens_of_another_call_that_are_counted_meanwhile_are_not_lost() -> None:
