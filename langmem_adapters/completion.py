@@ -102,6 +102,8 @@ class Completer:
         return answer
 
     def _count(self, response: Any, asked: str, answer: str) -> None:
+        if _is_hit(response):
+            return
         usage = getattr(response, "usage_metadata", None) or usage_of(response) or {}
         tokens_in = usage.get("input_tokens") or self._counter(asked)
         tokens_out = usage.get("output_tokens") or self._counter(answer)
@@ -162,6 +164,12 @@ def _text(response: Any) -> str:
     before, last, behind = said.rpartition("</think>")  # where a thought has no end, none is looked for
     answer = (_THOUGHTS.sub("", before + last) + behind).strip()
     return "" if answer.startswith("<think>") else answer  # cut off before it came to an answer
+
+
+def _is_hit(response: Any) -> bool:
+    """Whether a cache gave the answer, for which no model used any tokens."""
+    told = (field(response, "response_metadata"), field(response, "additional_kwargs"))
+    return any(field(each, "cache") in ("hit", "semantic") for each in told)
 
 
 def _is_spoiled(response: Any) -> bool:

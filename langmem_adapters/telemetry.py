@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from langmem_adapters.errors import ConfigurationError, MissingDependency
+from langmem_adapters.errors import ConfigurationError, Conflict, MissingDependency
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Appended, Listed, Page, Store
 from langmem_adapters.sharing import Shared
@@ -152,7 +152,8 @@ class Traced(Shared):
             except BaseException as error:
                 labels["error.type"] = type(error).__name__
                 span.set_attribute("error.type", type(error).__name__)
-                span.set_status(self._failed)
+                if not isinstance(error, Conflict):  # the answer of a guarded write, which services ask for
+                    span.set_status(self._failed)
                 raise
             finally:
                 self._durations.record(time.perf_counter() - began, labels)

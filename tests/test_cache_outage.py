@@ -25,6 +25,7 @@ from langmem_adapters.indexes import cache_index, cache_vectors, open_index, ope
 from langmem_adapters.langchain import CachedChatModel, ExperienceCache, ExperienceMiddleware
 from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.stores import open_store, shared_store
+from langmem_adapters.stores.redis import RedisStore
 from tests.servers import RedisServer
 
 LATE = 0.25 + 0.15  # what is promised, and what a busy machine needs on top
@@ -194,3 +195,29 @@ def test_caches_share_indexes_of_their_own(tmp_path: Path) -> None:
     assert cache_vectors(url, embedder) is cache_vectors(url, embedder)
     assert cache_vectors(url, embedder) is not shared_vectors(url, embedder)
     assert cache_vectors("memory:", embedder) is shared_vectors("memory:", embedder)
+
+
+def said_once(caplog: pytest.LogCaptureFixture) -> bool:
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    return [sentence.partition(": ")[0] for sentence in said] == ["the model call goes on without its cache"]
+
+
+def test_an_outage_is_logged_once_however_many_users_there_are(caplog: pytest.LogCaptureFixture) -> None:
+    store = RedisStore("redis://127.0.0.1:1", retry_for=0)
+    middleware = ExperienceMiddleware(store=store)
+    agent: Any = create_agent(FakeListChatModel(responses=["In the shed."]), middleware=[middleware])
+    for user in ("ada", "bob", "eve"):
+        agent.invoke({"messages": [("user", "Where is my bike?")]}, context={"user_id": user})
+    store.close()
+    assert middleware.stats()["errors"] >= 3
+    assert said_once(caplog)
+
+
+def test_an_outage_is_logged_once_though_a_model_is_made_for_each_request(caplog: pytest.LogCaptureFixture) -> None:
+    store = RedisStore("redis://127.0.0.1:1", retry_for=0)
+    cache = ExperienceCache(store=store)
+    for _ in range(3):
+        CachedChatModel(FakeListChatModel(responses=["In the shed."]), cache).invoke("Where is my bike?")
+    store.close()
+    assert cache.stats()["errors"] >= 3
+    assert said_once(caplog)

@@ -715,13 +715,13 @@ def test_c9_usage_is_read_as_providers_tell_it(raw: Any, usage: tuple[int, int] 
 
 def test_c9_a_hit_has_used_nothing_wherever_a_provider_tells_it() -> None:
     """Anthropic's streams tell it in the message, Bedrock what it read from its own cache, Ollama a piece's thought."""
-    used = {"usage": {"input_tokens": 3, "output_tokens": 4}, "stop_reason": "end_turn"}
+    used: dict[str, Any] = {"usage": {"input_tokens": 3, "cache_creation": {"a": 2}}, "stop_reason": "end_turn"}
     beside = {"prompt_tokens": 3, "cache_read_input_tokens": 2, "thinking_delta": "the last", "retry_count": 2}
     said = ChatMessage(role="assistant", content="Yes.", additional_kwargs=used)
     data = decode(encode(write_response(ChatResponse(message=said, additional_kwargs=beside))))
     hit = read_response(data, age=1.0, new_id=lambda: "b")
     assert isinstance(hit, ChatResponse)
-    assert hit.message.additional_kwargs == {**used, "usage": {"input_tokens": 0, "output_tokens": 0}}
+    assert hit.message.additional_kwargs == {**used, "usage": {"input_tokens": 0, "cache_creation": {"a": 0}}}
     told = {name: value for name, value in hit.additional_kwargs.items() if not name.startswith("cache")}
     assert told == {"prompt_tokens": 0, "retry_count": 2}
     assert hit.additional_kwargs["cache_read_input_tokens"] == 0

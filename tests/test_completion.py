@@ -19,9 +19,13 @@ from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata, Mo
 from pydantic import PrivateAttr
 
 from langmem_adapters.completion import Completer, is_refusal
+from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import arun, run
+from langmem_adapters.langchain import CachedChatModel, ExperienceCache
+from langmem_adapters.langchain.caching.semantic import SemanticMode
 from langmem_adapters.llamaindex import CachedLLM
+from langmem_adapters.stores.memory import MemoryStore
 
 
 def chat(*answers: AIMessage | str | Exception) -> GenericFakeChatModel:
@@ -256,6 +260,31 @@ async def test_b3_tokens_are_also_what_a_llamaindex_model_counted() -> None:
     run(completer.ask("be kind", "Hello"))
     await arun(completer.ask("be kind", "Hello"))
     assert completer.stats == {"calls": 2, "tokens_in": 200, "tokens_out": 14}
+
+
+def test_an_answer_from_a_cache_took_no_tokens() -> None:
+    usage = {"input_tokens": 100, "output_tokens": 7, "total_tokens": 107}
+    for model in (
+        CachedChatModel(chat(AIMessage("Yes.", usage_metadata=usage)), ExperienceCache(store=MemoryStore())),
+        CachedLLM(OwnLLM(), store=MemoryStore()),
+    ):
+        completer = Completer(model)
+        run(completer.ask("Answer.", "Is it?"))
+        once = dict(completer.stats)
+        assert once["tokens_in"] > 0 < once["tokens_out"]
+        assert run(completer.ask("Answer.", "Is it?"))
+        assert completer.stats == once | {"calls": 2}
+
+
+def test_an_answer_to_the_same_in_other_words_took_no_tokens_either() -> None:
+    embedder = Embedder(lambda texts: [[1.0, 0.0]] * len(texts), name="one")
+    cache = ExperienceCache("memory:", semantic=SemanticMode(embedder))
+    completer = Completer(CachedChatModel(chat("Paris."), cache))
+    run(completer.ask("Answer.", "What is the capital of France?"))
+    once = dict(completer.stats)
+    assert run(completer.ask("Answer.", "what is the capital of france")) == "Paris."
+    assert cache.stats()["semantic_hits"] == 1
+    assert completer.stats == once | {"calls": 2}
 
 
 def test_tokens_of_another_call_that_are_counted_meanwhile_are_not_lost() -> None:

@@ -50,6 +50,20 @@ def test_a_crowd_of_threads_is_counted_to_the_last() -> None:
     assert {counts[f"name {n}"] for n in range(50)} == {8 * 40 * 2}
 
 
+def test_what_is_added_to_sums_as_well_stays_there() -> None:
+    sums, first, second = Counts(), Counts(), Counts()
+    first.add("hits")
+    first.add_to(sums)
+    second.add_to(sums)
+    first.add("hits", 2)
+    second.add("misses")
+    second.add("hits", 0.5)
+    sums.add("hits", 10)
+    del second
+    assert dict(first) == {"hits": 3}
+    assert dict(sums) == {"hits": 12.5, "misses": 1}
+
+
 def test_it_is_read_as_a_counter_is() -> None:
     counts = Counts("misses")
     counts.add("hits", True)

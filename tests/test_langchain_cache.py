@@ -178,6 +178,41 @@ def test_c9_a_hit_is_marked_and_costs_nothing(any_store: Store) -> None:
     assert cache.stats()["saved_tokens"] == 12
 
 
+@pytest.mark.parametrize(
+    ("told", "free"),
+    [
+        (  # ChatAnthropic, where Langfuse looks first
+            {"usage": {"input_tokens": 5, "cache_creation": {"ephemeral_5m_input_tokens": 2}, "tier": "batch"}},
+            {"usage": {"input_tokens": 0, "cache_creation": {"ephemeral_5m_input_tokens": 0}, "tier": "batch"}},
+        ),
+        ({"token_usage": {"total_tokens": 12, "cost": 0.01}}, {"token_usage": {"total_tokens": 0, "cost": 0}}),
+        (
+            {"usage_metadata": {"total_token_count": 12, "details": [{"modality": "TEXT", "token_count": 5}]}},
+            {"usage_metadata": {"total_token_count": 0, "details": [{"modality": "TEXT", "token_count": 0}]}},
+        ),
+        (
+            {"amazon-bedrock-invocationMetrics": {"inputTokenCount": 5, "outputTokenCount": 7}},
+            {"amazon-bedrock-invocationMetrics": {"inputTokenCount": 0, "outputTokenCount": 0}},
+        ),
+        ({"prompt_eval_count": 5, "eval_count": 7}, {"prompt_eval_count": 0, "eval_count": 0}),  # ChatOllama
+        ({"usage": None, "retries": 7, "safe": True}, {"usage": None, "retries": 7, "safe": True}),
+    ],
+)
+def test_c9_a_hit_costs_nothing_wherever_a_provider_tells_what_its_answer_took(
+    told: dict[str, Any], free: dict[str, Any]
+) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    message = AIMessage("Paris", response_metadata=told)
+    texts = [Generation(text="Paris", generation_info=told), ChatGeneration(message=message, generation_info=told)]
+    cache.update("p", "m", texts)
+    found = cache.lookup("p", "m")
+    assert found is not None
+    plain, chat = found
+    assert isinstance(chat, ChatGeneration)
+    assert plain.generation_info == chat.generation_info == free
+    assert {name: chat.message.response_metadata[name] for name in told} == free
+
+
 @pytest.mark.parametrize("keep", [None, 60.0])
 def test_c9_the_tokens_of_every_hit_are_saved_once_for_all_choices_of_a_response(keep: float | None) -> None:
     cache = ExperienceCache(store=MemoryStore(), keep=keep, prices={"gpt": (1_000_000.0, 2_000_000.0)})

@@ -554,6 +554,19 @@ def test_wrong_settings_are_told_at_once(options: dict[str, Any], sentence: str)
         memory(**options)
 
 
+def test_figures_never_fall_however_many_sessions_there_are() -> None:
+    """A dashboard takes a figure that falls for a new start, and so counts wrongly."""
+    ours = memory(model=lambda _: "Bikes")
+    asked = []
+    for n in range(300):
+        brain = ours.brain(f"s{n}", user="ada")
+        brain.add_talk("Where is my bike?")
+        assert (brain.get_title(), brain.stats()["calls"]) == ("Bikes", 1)
+        asked.append(ours.stats()["calls"])
+    assert asked == list(range(1, 301))
+    assert ours.stats()["tokens_out"] == 300 * brain.stats()["tokens_out"] > 0
+
+
 @pytest.mark.parametrize("part", ["session", "user", "tenant"])
 @pytest.mark.parametrize("wrong", [42, None, b"ada"])
 def test_the_memory_of_what_is_no_text_is_refused_in_a_sentence(part: str, wrong: Any) -> None:

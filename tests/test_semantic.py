@@ -313,6 +313,32 @@ def test_what_fails_again_and_again_is_counted_each_time_and_logged_once(caplog:
     assert [message.rpartition(" ")[2] for message in logged] == ["one", "three"]
 
 
+def test_what_fails_for_many_memories_of_one_index_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    vectors, other = Meanings(), Meanings()
+    vectors.failure = other.failure = SearchError("the vectors are away")
+    memories = [memory_of(vectors) for _ in range(5)]  # as BrainMemoryMiddleware has one for each session
+    for memory in [*memories, memory_of(other)]:
+        memory.search("sofa")
+    assert [memory.stats()["degraded"] for memory in memories] == [1] * 5
+    logged = [record.getMessage() for record in caplog.records if "goes on by words" in record.message]
+    assert [message.rpartition(": ")[2] for message in logged] == ["the vectors are away"] * 2
+
+
+class Unhashable(Meanings):
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_what_fails_in_an_index_that_has_no_hash_is_logged_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    vectors = Unhashable()
+    vectors.failure = SearchError("the vectors are away")
+    memory = memory_of(vectors, clock=(clock := FakeClock()))
+    for _ in range(3):
+        memory.search("sofa")
+        clock.advance(60)
+    assert memory.stats()["degraded"] == 3
+    assert len([record for record in caplog.records if "goes on by words" in record.message]) == 1
+
+
 def test_strict_asks_each_time() -> None:
     vectors = Meanings()
     memory = memory_of(vectors, strict=True)

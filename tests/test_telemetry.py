@@ -14,10 +14,12 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import StatusCode
+from opentelemetry.trace import SpanKind, StatusCode
 
 from langmem_adapters import BrainMemory, LongTermMemory, Message, Sessions, open_index
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreUnavailable
+from langmem_adapters.experience.single_flight.leases import Leases
+from langmem_adapters.flow import run
 from langmem_adapters.operations import Checkup, Migration, Pruning
 from langmem_adapters.protocols import Store
 from langmem_adapters.sealing import SealedStore
@@ -130,6 +132,7 @@ def test_each_operation_is_a_span_and_a_duration(watched: Watched, any_store: St
     ]
     backend = type(any_store).__name__.removesuffix("Store").lower()
     assert {span.attributes["db.system.name"] for span in watched.spans} == {backend}
+    assert {span.kind for span in watched.spans} == {SpanKind.CLIENT}
     assert {span.attributes["langmem.kind"] for span in watched.spans} == {"brain", "other"}
     durations = watched.points("langmem.store.duration")
     assert sum(point.count for point in durations) == 10
@@ -142,6 +145,13 @@ def test_each_operation_is_a_span_and_a_duration(watched: Watched, any_store: St
         ("scan", True): 2, ("get", True): 1, ("get", False): 1,
         ("recent", True): 1, ("recent", False): 1, ("scan", False): 1,
     }  # fmt: skip
+
+
+def test_what_is_asked_of_no_namespace_is_of_another_kind(watched: Watched) -> None:
+    store = watched.store(MemoryStore())
+    store.write(("brain",), put={"k": b"v"})
+    assert [row.namespace for row in store.recent(())] == [("brain",)]
+    assert [span.attributes["langmem.kind"] for span in watched.spans] == ["brain", "other"]
 
 
 def test_no_content_no_ids_and_few_labels(watched: Watched) -> None:
@@ -176,6 +186,23 @@ def test_an_error_is_told_by_its_class_alone(watched: Watched) -> None:
     assert watched.points("langmem.store.lookups") == []  # an outage is no miss
     assert "S3cret" not in repr(store)
     store.close()
+
+
+def test_processes_that_wait_for_the_same_answer_alert_nobody(watched: Watched) -> None:
+    """Each tries to take a lease, and all but one are told that another has it."""
+    kept, clock = MemoryStore(), FakeClock()
+    first = Leases(watched.store(kept), ("experience", "leases"), seconds=60, clock=clock, new_id=lambda: "1")
+    second = Leases(watched.store(kept), ("experience", "leases"), seconds=60, clock=clock, new_id=lambda: "2")
+    assert run(first.take("key")) is not None
+    assert run(second.take("key")) is None
+    told = [(span.name, span.status.status_code, span.attributes.get("error.type")) for span in watched.spans]
+    assert told == [
+        ("langmem.write", StatusCode.UNSET, None),
+        ("langmem.write", StatusCode.UNSET, "Conflict"),
+        ("langmem.get", StatusCode.UNSET, None),
+    ]
+    points = watched.points("langmem.store.duration")
+    assert [point.attributes.get("error.type") for point in points] == [None, "Conflict", None]
 
 
 async def test_spans_are_children_of_the_callers(watched: Watched) -> None:

@@ -28,9 +28,16 @@ class Counts(Mapping[str, Any]):
 
     def __init__(self, *names: str) -> None:
         self._figures: dict[str, dict[int, Any]] = {name: {} for name in names}  # by name and thread
+        self._sums: Counts | None = None
+
+    def add_to(self, sums: Counts) -> None:
+        """Whatever is added here from now on is added there too, where it stays when these counts are gone."""
+        self._sums = sums
 
     def add(self, name: str, number: float = 1) -> None:
         """Count so many more."""
+        if self._sums is not None:
+            self._sums.add(name, number)
         try:
             self._figures[name][get_ident()] += number
         except KeyError:

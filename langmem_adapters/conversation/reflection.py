@@ -8,7 +8,10 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.conversation.model_tasks import ModelTasks
 from langmem_adapters.flow import arun, run
 
-__all__ = ["Reflection"]
+__all__ = ["ASKED", "Reflection"]
+
+ASKED = ("calls", "failures", "unparsed", "tokens_in", "tokens_out", "summaries", "failed_summaries")
+"""What is counted of what models were asked for."""
 
 
 class Reflection:
@@ -73,8 +76,7 @@ class Reflection:
 
     def stats(self) -> dict[str, int]:
         """What this object asked of models: calls, failures, unparsed answers, tokens; and summaries made or not."""
-        names = ("calls", "failures", "unparsed", "tokens_in", "tokens_out", "summaries", "failed_summaries")
-        return {name: self._stats[name] for name in names}
+        return {name: self._stats[name] for name in ASKED}
 
     def flush(self) -> None:
         """Wait for a summary that is being made in the background."""

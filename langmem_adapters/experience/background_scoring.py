@@ -45,14 +45,14 @@ class BackgroundScoring:
     Args:
         scorer: Who scores; None: nobody.
         what: What is scored, as the log has it.
-        warn: Logs.
+        warn: Logs, also for all whose answers are scored here: what is true of each of them is said once.
     """
 
     def __init__(self, scorer: Scorer | None, what: str, warn: WarnOnce) -> None:
         check_function("scorer", scorer)
         self._scorer: Any = scorer  # asked by no call that has none
         self._what = what
-        self._warn = warn
+        self.warn = warn
         self._counts = Counts()
         anew_in_child(self)
 
@@ -102,7 +102,7 @@ class BackgroundScoring:
 
     def _miss(self, why: str) -> None:
         self._counts.add("unscored")
-        self._warn(f"{self._what} was not scored: {why}")
+        self.warn(f"{self._what} was not scored: {why}")
 
     def _note(self, scoring: Future[None] | asyncio.Task[None]) -> None:
         self._under_way.add(scoring)

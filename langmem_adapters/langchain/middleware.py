@@ -14,6 +14,7 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.conversation.reflection import ASKED
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.errors import MissingDependency, SearchError, SerializationError, StoreError
 from langmem_adapters.flow import Flow, arun, run, step
@@ -66,7 +67,7 @@ __all__ = ["BrainMemoryMiddleware", "BrainState"]
 
 T = TypeVar("T")
 _TOKENS = 8000  # the budget that summaries keep to, where no other is given
-_BRAINS = 256  # sessions that are remembered for stats() and flush()
+_BRAINS = 256  # sessions that are remembered for flush()
 
 
 class BrainState(AgentState[Any]):
@@ -232,11 +233,8 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         return self._brain(checked_scope(tenant=tenant, user=user, session=session))
 
     def stats(self) -> dict[str, int]:
-        """Messages recorded, memories recalled, errors; and for the latest 256 sessions, what models were asked for."""
-        counts: dict[str, int] = {name: self._counts[name] for name in ("recorded", "recalled", "errors")}
-        for brain in self._latest():
-            counts |= {name: counts.get(name, 0) + number for name, number in brain.stats().items()}
-        return counts
+        """Messages recorded, memories recalled, errors; and of all sessions, what models were asked for."""
+        return {name: self._counts[name] for name in ("recorded", "recalled", "errors", *ASKED)}
 
     def flush(self) -> None:
         """Wait for summaries that are being made in the background."""
@@ -343,7 +341,9 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         where: dict[str, Any] = {"user": scope.user, "tenant": scope.tenant, **self._times}
         vectors, remembers = self._vectors, self._long_term and scope.user
         long_term = LongTermMemory(self._store, self._index, vectors=vectors, **where) if remembers else None
-        return BrainMemory(self._store, scope.session, long_term=long_term, **where, **self._settings)
+        brain = BrainMemory(self._store, scope.session, long_term=long_term, **where, **self._settings)
+        brain._stats.add_to(self._counts)  # noqa: SLF001 - one of its own
+        return brain
 
     def _latest(self) -> list[BrainMemory]:
         with no_fork, self._lock.held():

@@ -25,7 +25,7 @@ from langmem_adapters.model import Message
 from langmem_adapters.providers.finish_reasons import ends, was_cut
 from langmem_adapters.providers.item_ids import without_thought_ids
 from langmem_adapters.providers.tool_calls import are_complete, called_anew
-from langmem_adapters.providers.usage import COUNTS, usage_of
+from langmem_adapters.providers.usage import unspent, usage_of
 from langmem_adapters.sharing import apart
 
 __all__ = [
@@ -121,14 +121,14 @@ def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Respon
     Raises SerializationError for anything that :func:`write_response` did not write.
     """
     try:
-        kwargs = _free(data["kwargs"]) | {"cache": "hit", "cache_age": age, "cache_usage": data["usage"]}
+        kwargs = unspent(data["kwargs"]) | {"cache": "hit", "cache_age": age, "cache_usage": data["usage"]}
         told: dict[str, Any] = {"additional_kwargs": kwargs, "logprobs": data.get("logprobs")}
         told["raw"] = {"usage": dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)}
         if "text" in data:
             return _class(data, CompletionResponse)(text=data["text"], **told)
         message = _message(without_thought_ids(called_anew(data["message"], new_id)))
-        if isinstance(used := message.additional_kwargs.get("usage"), dict):  # where Anthropic's streams tell it
-            message.additional_kwargs["usage"] = _free(used)
+        used = {name: told for name, told in message.additional_kwargs.items() if name == "usage"}
+        message.additional_kwargs |= unspent(used)  # where Anthropic's streams tell it, and no key looks
         return _class(data, ChatResponse)(message=message, **told)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SerializationError(f"a stored response cannot be read: {type(error).__name__}") from error
@@ -143,11 +143,6 @@ def _class(data: Mapping[str, Any], of: type[R]) -> type[R]:
     for each in known:
         known += cast("list[type[R]]", each.__subclasses__())
     return next((each for each in known if [each.__module__, each.__name__] == data.get("class")), of)
-
-
-def _free(told: Mapping[str, Any]) -> dict[str, Any]:
-    """What is told of a response, with no tokens used."""
-    return {name: 0 if name in COUNTS else value for name, value in told.items()}
 
 
 def _message(data: dict[str, Any]) -> ChatMessage:

@@ -1,18 +1,37 @@
-"""The tokens that an answer took, as providers tell them in a response of LlamaIndex."""
+"""The tokens that an answer took, as providers tell them beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["COUNTS", "fields", "sent", "usage_of"]
+__all__ = ["fields", "sent", "unspent", "usage_of"]
 
 _IN = ("input_tokens", "prompt_tokens", "prompt_token_count", "prompt_eval_count")
 _OUT = ("output_tokens", "completion_tokens", "candidates_token_count", "eval_count")
 _THOUGHT = ("thoughts_token_count",)  # beside which Google's count of candidates stands, and is paid for alike
 _OTHERS = ("total_tokens", "total_token_count", "cache_read_input_tokens", "cache_creation_input_tokens")
-COUNTS = frozenset({*_IN, *_OUT, *_THOUGHT, *_OTHERS})
-"""The names by which providers tell them."""
+_COUNTS = frozenset({*_IN, *_OUT, *_THOUGHT, *_OTHERS})
+_USAGES = frozenset({"amazon-bedrock-invocationMetrics", "token_usage", "usage", "usage_metadata"})
+
+
+def unspent(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What is told beside an answer, with no tokens used and nothing paid, wherever a dashboard may look for them.
+
+    >>> unspent({"usage": {"input_tokens": 3, "tier": "standard"}, "eval_count": 4, "model": "small"})
+    {'usage': {'input_tokens': 0, 'tier': 'standard'}, 'eval_count': 0, 'model': 'small'}
+    """
+    return {
+        name: 0 if name in _COUNTS else _zeroed(value) if name in _USAGES else value for name, value in told.items()
+    }
+
+
+def _zeroed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _zeroed(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_zeroed(part) for part in value]
+    return 0 if type(value) in (int, float) else value
 
 
 def usage_of(response: Any) -> dict[str, int] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -13,10 +12,10 @@ from langmem_adapters.errors import ModelError
 from langmem_adapters.flow import Flow
 from langmem_adapters.model import Recalled
 from langmem_adapters.prompts import Prompts
+from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["Reranker"]
 
-_log = logging.getLogger("langmem_adapters")
 _CANDIDATES = 4  # for each that is wanted
 _MOST = 40
 _LONGEST = 600  # characters of a memory that the model reads
@@ -27,7 +26,8 @@ _ANSWER = re.compile(r"[\s\[(]*\d{1,9}([\s,;.>\[\]()]+\d{1,9})*[\s\]).]*")
 class Reranker:
     """Asks a model which of the memories found help with the question (MetaGPT's ``use_llm_ranker``).
 
-    Where the model fails, refuses or answers with anything but numbers, the order stays as it was.
+    Where the model fails, refuses or answers with anything but numbers, the order stays as it was, which is logged once
+    for each cause.
 
     Args:
         model: Any LangChain or LlamaIndex model, or a function from prompt to text, which may be async.
@@ -38,6 +38,7 @@ class Reranker:
     def __init__(self, model: Any, *, stats: Counts, strict: bool = False) -> None:
         self._completer = Completer(model, stats=stats)
         self._strict = strict
+        self._warn = WarnOnce()
 
     @staticmethod
     def candidates(k: int) -> int:
@@ -58,7 +59,7 @@ class Reranker:
         except ModelError as failure:
             if self._strict:
                 raise
-            _log.warning("what was recalled stays in its order: %s", failure)
+            self._warn("what was recalled stays in its order", failure)
             return []
         return [n - 1 for n in dict.fromkeys(numbers) if 1 <= n <= len(found)]
 

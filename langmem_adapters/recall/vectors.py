@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.locks import ForkSafeLock
@@ -24,15 +25,17 @@ T = TypeVar("T")
 _PAUSE = 30.0  # seconds after a failure, before a search has it tried again
 _FAILURES = (SearchError, ModelError, ConfigurationError)  # the last: another process has the vectors' folder
 _log = logging.getLogger("langmem_adapters")
+_warned: WeakKeyDictionary[SemanticIndex, set[str]] = WeakKeyDictionary()  # many memories, of sessions, have one index
+_warning = ForkSafeLock()
 
 
 class VectorRecall:
     """Recall by vectors. Blocking; meant for a flow's steps.
 
     A failure of the embedder or of the index costs a search what they would have found, and nothing else: it is
-    counted, logged once per cause, and what could not be embedded is embedded later. Neither this search nor others
-    of the next half minute ask again. A search that finds the vectors behind, as another machine has added something
-    or another embedder made them, has them follow.
+    counted, logged once per cause and index, and what could not be embedded is embedded later. Neither this search
+    nor others of the next half minute ask again. A search that finds the vectors behind, as another machine has added
+    something or another embedder made them, has them follow.
 
     Args:
         records: What the vectors follow.
@@ -58,6 +61,8 @@ class VectorRecall:
         self._counts = counts
         self._clock = clock
         self._warned: set[str] = set()
+        with contextlib.suppress(TypeError), _warning.held():  # one without a hash: each by itself
+            self._warned = _warned.setdefault(index, self._warned)
         self._lock = ForkSafeLock()
         self._under_way = 0  # in the process of this id: a forked child has no part in it
         self._again = False
@@ -173,7 +178,7 @@ class VectorRecall:
     def _count(self, what: str, error: Exception) -> None:
         cause = f"{what} {type(error).__name__}"
         self._counts.add(what)
-        with self._lock.held():
+        with _warning.held():
             if cause in self._warned:
                 return
             self._warned.add(cause)

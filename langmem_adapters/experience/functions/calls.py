@@ -48,7 +48,7 @@ class Calls:
         arguments: Arguments,
         responses: Responses,
         keep_requests: bool | None = None,
-        scoring: BackgroundScoring | None = None,  # that of others; as the counts, it is its own else
+        scoring: BackgroundScoring | None = None,  # and warnings, of others; as the counts, they are its own else
         counts: Counts | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
@@ -62,8 +62,8 @@ class Calls:
         self._lock, self._flights = threading.Lock(), Flights()
         self._returned: deque[bytes] = deque(maxlen=256)  # leases of broken-off calls: nobody's to wait for
         self._pool: ExperiencePool | None = None
-        self._counts, self._warn = Counts() if counts is None else counts, WarnOnce()
-        self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", self._warn)
+        self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", WarnOnce())
+        self._counts, self.warn = Counts() if counts is None else counts, self._scoring.warn
         self._shares = rules.wait > 0 and not responses.stream
         self._replaced = replaced(arguments, rules, self._name)
 
@@ -283,13 +283,13 @@ class Calls:
     def refuse(self, error: SerializationError) -> None:
         """Count and tell a result that cannot be kept."""
         self._counts.add("refused")
-        self._warn(f"a result of {self._name} is not kept: {error}")
+        self.warn(f"a result of {self._name} is not kept: {error}")
 
     def _degrade(self, error: LangmemError) -> None:
         if self._rules.on_error == "raise" or isinstance(error, ConfigurationError):
             raise error
         self._counts.add("errors")
-        self._warn(f"{self._name} goes on without its cache", error)
+        self.warn(f"{self._name} goes on without its cache", error)
 
     def _create(self, turn: Invocation, value: Any, made: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others
         """Put an experience into the pool: the place of what else is kept of a value, and goes with it."""

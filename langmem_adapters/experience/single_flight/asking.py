@@ -24,7 +24,6 @@ from langmem_adapters.experience.switches import Switches
 from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Experience
 from langmem_adapters.sharing import Shared
-from langmem_adapters.warn_once import WarnOnce
 
 __all__ = ["CachedModel", "KeptAnswers", "Recording", "SingleFlightAnswers"]
 
@@ -115,7 +114,6 @@ class SingleFlightAnswers(Shared):
         rules.check(_NAME, is_async=True)
         self.pool = pool
         self._counts = Counts() if counts is None else counts
-        self._warn = WarnOnce()
         arguments = _RequestArguments(call)
         self._calls = cache(
             call, lambda: pool, rules=rules, arguments=arguments, responses=responses, counts=self._counts, **more
@@ -249,7 +247,7 @@ class SingleFlightAnswers(Shared):
     def pass_by(self, error: SerializationError) -> None:
         """Count and tell a request that has no key, as it cannot be told from another."""
         self._counts.add("unkeyed")
-        self._warn("requests without a key bypass the cache", error)
+        self._calls.warn("requests without a key bypass the cache", error)
 
     @staticmethod
     def _read_by(turn: Invocation, thread: threading.Thread | None, *, begun: bool = True) -> None:

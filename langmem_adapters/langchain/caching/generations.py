@@ -16,6 +16,7 @@ from langmem_adapters.providers.content import THOUGHTS, standard_block
 from langmem_adapters.providers.finish_reasons import is_broken_off, is_cut, refuses
 from langmem_adapters.providers.item_ids import without_item_ids
 from langmem_adapters.providers.tool_calls import called_anew
+from langmem_adapters.providers.usage import unspent
 
 __all__ = ["read_generations", "worth_storing", "write_generations"]
 
@@ -89,8 +90,10 @@ def read_generations(data: Any, *, key: str, age: float, new_id: Callable[[], st
 
 
 def _read(entry: dict[str, Any], key: str, age: float, new_id: Callable[[], str]) -> Generation:
+    info = entry.get("info")
+    info = unspent(info) if isinstance(info, dict) else info
     if "message" not in entry:
-        return Generation(text=entry["text"], generation_info=entry.get("info"))
+        return Generation(text=entry["text"], generation_info=info)
     fields = called_anew(entry["message"], new_id)
     message = of_data(fields) or from_message(Message.from_data(fields))
     mark = {"cache": "hit", "cache_key": key, "cache_age": age, "cache_score": 1.0}
@@ -98,11 +101,11 @@ def _read(entry: dict[str, Any], key: str, age: float, new_id: Callable[[], str]
     if isinstance(message, AIMessage):
         mark["cache_usage"] = message.usage_metadata
         marked["usage_metadata"] = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-    marked["response_metadata"] = {**message.response_metadata, **mark}
+    marked["response_metadata"] = unspent(message.response_metadata) | mark
     marked["response_metadata"].pop(_CONTAINER, None)
     if isinstance(message.content, list):
         marked["content"] = without_item_ids(message.content)
     # As by setting each attribute, which pydantic makes dearer than all the rest.
     message.__dict__.update(marked)
     message.__pydantic_fields_set__.update(marked)
-    return rebuilt_generation(message, entry.get("info"))
+    return rebuilt_generation(message, info)
