@@ -101,16 +101,12 @@ def _singular(word: str) -> str:
     return respelt(word.removesuffix("s"))
 
 
-_ALIKE = {"are": "is", "were": "was", "which": "what"} | {
-    word: name
-    for word, name in named(
-        """lawyer attorney, luggage baggage, start begin commence, bigger larger, buy purchase,
-        change alter modify, doctor physician, elevator lift, exit quit, quickly rapidly, film movie, fix repair mend,
-        hard difficult, disease illness, often frequently, parcel package, photo picture, disadvantage drawback,
-        talk speak, terminate end, holiday vacation"""
-    ).items()
-    if word != name
-}
+_ALIKE = named(
+    """is are, was were, what which, lawyer attorney, luggage baggage, start begin commence, bigger larger,
+    buy purchase, change alter modify, doctor physician, elevator lift, exit quit, quickly rapidly, film movie,
+    fix repair mend, hard difficult, disease illness, often frequently, parcel package, photo picture,
+    disadvantage drawback, talk speak, terminate end, holiday vacation"""
+)
 """Words for which another stands without a difference, where all else is the same and no guard has refused."""
 _SHORTEST = 4  # letters of a plural
 

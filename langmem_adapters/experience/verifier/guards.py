@@ -208,38 +208,14 @@ def additions(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 GUARDS: Mapping[str, Guard] = MappingProxyType(
     {
-        "snippets": snippets,
-        "language": language,
-        "numbers": numbers,
-        "units": units,
-        "negation": negation,
-        "opposites": opposites,
-        "symbols": symbols,
-        "quotations": quotations,
-        "code": code,
-        "names": names,
-        "order": order,
-        "question": question,
-        "restrictions": restrictions,
-        "words": words,
-        "additions": additions,
-        "wording": wording,
-        "forms": forms,
-        "courtesies": courtesies,
-        "scope": scope,
-        "links": links,
-        "voice": voice,
-        "tense": tense,
-        "modality": modality,
-        "persons": persons,
-        "complements": complements,
-        "manner": manner,
-        "degree": degree,
-        "plurals": plurals,
-        "prepositions": prepositions,
-        "details": details,
+        guard.__name__: guard
+        for guard in (
+            snippets, language, numbers, units, negation, opposites, symbols, quotations, code, names, order, question,
+            restrictions, words, additions, wording, forms, courtesies, scope, links, voice, tense, modality, persons,
+            complements, manner, degree, plurals, prepositions, details,
+        )
     }
-)
+)  # fmt: skip
 """The guards by name, in the order in which they are asked."""
 
 

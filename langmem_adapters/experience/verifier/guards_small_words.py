@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from langmem_adapters.experience.verifier.features import Alignment
@@ -43,8 +43,8 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
             if not (long and _apart(left, right, one, other)):
                 return differ("scope", [one], [other])
     for these, those in ((left, right), (right, left)):
-        whole = {noun for quantity, noun in _counted(these) if quantity == "all"}
-        if found := whole & {noun for quantity, noun in _counted(those) if quantity == "a"}:
+        whole = {noun for quantity, noun in _told_of(these, _COUNTING) if quantity == "all"}
+        if found := whole & {noun for quantity, noun in _told_of(those, _COUNTING) if quantity == "a"}:
             return differ("scope", found, ())
     return ""
 
@@ -72,23 +72,19 @@ _BOUNDS = [
     )
 ]
 _SHORT = 14  # words; of more than these, some are often replaced or added in passing
-_SOME = frozenset(("a", "an", "this", "my", "our", "your"))
 _QUANTITIES = named(
     """all every each everyone everybody everything, any anyone anybody anything,
     some someone somebody something several few, most, other, another, same, both, either, only, also too"""
 )
 _QUANTIFIERS = frozenset(_QUANTITIES)
+_COUNTING = _QUANTITIES | named("a an this my our your")
 
 
 def links(left: Reading, right: Reading, _: Alignment) -> str:
     """And must not stand in the place of or, nor the other way round."""
-    lefts, rights = left.vocabulary, right.vocabulary
-    if not (("and" in lefts and "or" in rights) or ("or" in lefts and "and" in rights)):
-        return ""
     ands, ors = (_linked(left, "and"), _linked(right, "and")), (_linked(left, "or"), _linked(right, "or"))
-    if (ands[0] & ors[1]) - ands[1] - ors[0] or (ors[0] & ands[1]) - ands[0] - ors[1]:
-        return differ("links", ["and"], ["or"])
-    return ""
+    replaced = (ands[0] & ors[1]) - ands[1] - ors[0] or (ors[0] & ands[1]) - ands[0] - ors[1]
+    return differ("links", ["and"], ["or"]) if replaced else ""
 
 
 def voice(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -154,13 +150,15 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
         return differ("persons", set(one), set(other) - set(one))
     if _acting(left.vocabulary) != _acting(right.vocabulary):
         return ""
-    mine, yours = _owned(left), _owned(right)
+    mine, yours = _told_of(left, _OWNERS), _told_of(right, _OWNERS)
     found = {noun for owner, noun in mine - yours if ("you" if owner == "i" else "i", noun) in yours - mine}
     return differ("persons", found, ())
 
 
 _CASES = (("i", "me"), ("we", "us"), ("he", "him"), ("she", "her"), ("they", "them"))
-_MINE = frozenset(("my", "our", "your"))
+_OWNERS = {"my": "i", "our": "i", "your": "you"}
+_MINE = frozenset(_OWNERS)
+_DETERMINERS = ARTICLES | _MINE
 _SIE = frozenset(_listed("sie ihnen ihr ihre ihrem ihren ihrer ihres"))
 _PERSONS = {
     **dict.fromkeys(I_WORDS, "i"),
@@ -195,6 +193,7 @@ def is_short(left: Reading, right: Reading) -> bool:
 
 
 def _obligations(reading: Reading) -> set[str]:
+    """How it is told what has to be done: by "must", or by the "to" of "have to"."""
     bound = {after for before, after in pairwise(reading.words) if before in _HAVING and after == "to"}
     return bound | ({"must"} & reading.vocabulary)
 
@@ -220,13 +219,10 @@ def _new(here: frozenset[str], there: frozenset[str]) -> list[str]:
     return sorted(word for word in here if _QUANTITIES[word] not in known)
 
 
-def _counted(reading: Reading) -> set[tuple[str, str]]:
-    """Quantities and articles with the word that follows."""
-    return {
-        (_QUANTITIES.get(word) or "a", stem)
-        for word, stem in zip(reading.words, reading.stems[1:], strict=False)
-        if word in _QUANTITIES or word in _SOME
-    }
+def _told_of(reading: Reading, kinds: Mapping[str, str]) -> set[tuple[str, str]]:
+    """What small words of these kinds tell of the word that follows: that it is mine, or that all are meant."""
+    followed = zip(reading.words, reading.stems[1:], strict=False)
+    return {(kinds[word], stem) for word, stem in followed if word in kinds}
 
 
 def _apart(left: Reading, right: Reading, one: str, other: str) -> bool:
@@ -240,15 +236,11 @@ def _neighbours(reading: Reading, word: str) -> set[str]:
 
 
 def _linked(reading: Reading, link: str) -> set[frozenset[str]]:
-    """What stands on both sides of a link, articles aside, in any order."""
-    found = set()
-    for place, word in enumerate(reading.words):
-        if word == link and 0 < place < len(reading.words) - 1:
-            after = place + 1
-            while after < len(reading.words) - 1 and (
-                reading.words[after] in ARTICLES or reading.words[after] in _MINE
-            ):
-                after += 1
+    """What stands on both sides of a link, "the", "my" and the like aside, in any order."""
+    found, last = set(), len(reading.words) - 1
+    for place in range(1, last):
+        if reading.words[place] == link:
+            after = next((n for n in range(place + 1, last) if reading.words[n] not in _DETERMINERS), last)
             found.add(frozenset((reading.stems[place - 1], reading.stems[after])))
     return found
 
@@ -286,7 +278,7 @@ def _beside(reading: Reading, word: str, step: int) -> set[str]:
 
 def _exchanged(left: Reading, right: Reading) -> set[str]:
     """What is mine in one text and somebody's in the other: "my dog bit her son"; but not your policy on returns."""
-    mine, yours = _owned(left), _owned(right)
+    mine, yours = _told_of(left, _OWNERS), _told_of(right, _OWNERS)
     one, other = ({noun for _, noun in side} for side in (mine - yours, yours - mine))
     both = one | other
     beside = any(both.issuperset(pair) for reading in (left, right) for pair in pairwise(reading.stems))
@@ -295,14 +287,6 @@ def _exchanged(left: Reading, right: Reading) -> set[str]:
 
 def _acting(words: frozenset[str]) -> tuple[bool, bool]:
     return bool(words & (I_WORDS - _MINE)), bool(words & (YOU_WORDS - _MINE))
-
-
-def _owned(reading: Reading) -> set[tuple[str, str]]:
-    return {
-        ("you" if word == "your" else "i", stem)
-        for word, stem in zip(reading.words, reading.stems[1:], strict=False)
-        if word in _MINE
-    }
 
 
 def _complements(reading: Reading) -> set[str]:
