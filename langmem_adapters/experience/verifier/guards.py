@@ -10,8 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
 
+from langmem_adapters.experience.verifier.alignment import (
+    FORMS_OF_ONE,
+    MISSPELT,
+    Alignment,
+    differ,
+    is_short,
+    unmatched,
+)
 from langmem_adapters.experience.verifier.arrangement import rearranged
-from langmem_adapters.experience.verifier.features import FORMS_OF_ONE, MISSPELT, Alignment, governed
+from langmem_adapters.experience.verifier.features import governed
 from langmem_adapters.experience.verifier.forms import is_soft, same_root, synonymous
 from langmem_adapters.experience.verifier.guards_figures import numbers, symbols, units
 from langmem_adapters.experience.verifier.guards_manner import degree, manner, plurals, prepositions
@@ -19,8 +27,6 @@ from langmem_adapters.experience.verifier.guards_replaced import details, words
 from langmem_adapters.experience.verifier.guards_small_words import (
     complements,
     courtesies,
-    differ,
-    is_short,
     links,
     modality,
     persons,
@@ -166,8 +172,8 @@ def restrictions(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Neither may add a restriction: "in India", "for women", "without sugar"."""
     if alignment.only_left and alignment.only_right:  # one word may stand for another
         return ""
-    one, other = _restricted(left, alignment.only_left), _restricted(right, alignment.only_right)
-    return differ("restrictions", one, other)
+    one, other = unmatched(left, right, alignment)
+    return differ("restrictions", _restricted(left, one), _restricted(right, other))
 
 
 def wording(left: Reading, right: Reading, _: Alignment) -> str:
@@ -184,7 +190,8 @@ def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
     But where one has a word of weight that the other has not: there the score decides. A letter too many is taken for a
     slip only where it is doubled.
     """
-    alone = [left.content[n] for n in alignment.only_left] + [right.content[n] for n in alignment.only_right]
+    one_alone, other_alone = unmatched(left, right, alignment)
+    alone = one_alone + other_alone
     if not all(is_soft(word.text) for word in alone):
         return ""
     for a, b, sure in alignment.pairs:
@@ -202,8 +209,8 @@ def additions(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Neither may say all that the other says, and a word of weight more: "salmon" and "frozen salmon"."""
     if (alignment.only_left and alignment.only_right) or not is_short(left, right):
         return ""
-    one, other = _telling(left, alignment.only_left), _telling(right, alignment.only_right)
-    return differ("additions", one, other)
+    one, other = unmatched(left, right, alignment)
+    return differ("additions", _telling(left, one), _telling(right, other))
 
 
 GUARDS: Mapping[str, Guard] = MappingProxyType(
@@ -219,19 +226,16 @@ GUARDS: Mapping[str, Guard] = MappingProxyType(
 """The guards by name, in the order in which they are asked."""
 
 
-def _telling(reading: Reading, only: Iterable[int]) -> set[str]:
+def _telling(reading: Reading, only: Iterable[Word]) -> set[str]:
     """Words of weight, and the soft ones that single something out: "other people", "the mean salary", "world cup"."""
-    found = set()
-    for n in only:
-        word = reading.content[n]
-        if (
-            not is_soft(word.text)
-            or word.text in _SINGLING
-            or (word.text in _BEHIND_ARTICLES and reading.words[word.place - 1] in ARTICLES)
-            or (word.text in _COMPOUND and not STOP.issuperset(reading.words[word.place + 1 : word.place + 2]))
-        ):
-            found.add(word.text)
-    return found
+    return {
+        word.text
+        for word in only
+        if not is_soft(word.text)
+        or word.text in _SINGLING
+        or (word.text in _BEHIND_ARTICLES and reading.words[word.place - 1] in ARTICLES)
+        or (word.text in _COMPOUND and not STOP.issuperset(reading.words[word.place + 1 : word.place + 2]))
+    }
 
 
 def _of_degree(one: str, other: str) -> bool:
@@ -316,11 +320,12 @@ def _names(reading: Reading, alignment: Alignment, side: int) -> list[Word]:
     return [content[n] for n in only if content[n].capital and not in_a_known_name(n)]
 
 
-def _restricted(reading: Reading, only: Iterable[int]) -> set[str]:
-    found = set()
-    for n in only:
-        word = reading.content[n]
-        is_aim = "to" in reading.words[max(0, word.place - 2) : word.place]
-        if governed(reading, word) and not is_soft(word.text) and not is_aim:
-            found.add(word.text)
-    return found
+def _restricted(reading: Reading, only: Iterable[Word]) -> set[str]:
+    """Words of weight that follow a preposition; what follows "to" is what it is for."""
+    return {
+        word.text
+        for word in only
+        if governed(reading, word)
+        and not is_soft(word.text)
+        and "to" not in reading.words[max(0, word.place - 2) : word.place]
+    }

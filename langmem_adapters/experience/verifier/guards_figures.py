@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from langmem_adapters.experience.verifier.features import Alignment
-from langmem_adapters.experience.verifier.guards_small_words import differ
+from langmem_adapters.experience.verifier.alignment import Alignment, differ
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.language.dates import DAYS, MONTHS
 

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from langmem_adapters.experience.verifier.features import Alignment
+from langmem_adapters.experience.verifier.alignment import Alignment
 from langmem_adapters.experience.verifier.phrases import NAMING
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import COMPOUNDING, LINKS, NEGATIONS, PREPOSITIONS, STOP, UNITS, stem_of
