@@ -24,12 +24,16 @@ __all__ = ["rearranged", "same_words"]
 _listed = str.split
 _HOW_TO = re.compile(r"\b(?:how (?:(?:do|can|could|should|would) i|to)|(?:what (?:is|are) the )?(?:best )?ways? to) ")
 _DOES = frozenset(("do", "does"))
-_FREE = ARTICLES | _DOES
+_FREE = ARTICLES | _DOES  # come and go
 _FOCUSING = frozenset(("almost", "also", "even", "just", "only"))
+"""What says something of the very next word: "only members"."""
 _GOVERNING = PREPOSITIONS | NEGATIONS | frozenset(_listed("because if in out since unless until when while"))
+"""What opens a phrase that may move as a whole: "before lunch", "if it rains"."""
 _WHOLE = frozenset(_listed("all always both every everybody everyone everything"))
 _TIED = _GOVERNING | _FOCUSING | frozenset(_listed("he i it my our she that their these they this those we you your"))
+"""What stands before the same word in both texts, where their words are in another order."""
 _LEADING = ARTICLES | frozenset(_listed("can could did do does should will would"))
+"""The same, where one text may leave it out."""
 
 
 def same_words(left: Reading, right: Reading) -> bool:
