@@ -61,7 +61,7 @@ _WHETHER_OR_NOT = re.compile(r"\bor not\b|\bwhy not\b|\bnot only\b|\bif not\b")
 
 
 def _denied(reading: Reading) -> set[str]:
-    """What denies, numbered: two that deny say what none says. "Whether or not" denies nothing."""
+    """What denies, each numbered, as two of them say what none says; "or not" and the like deny nothing."""
     found = [word for word in reading.words if word in NEGATIONS]
     hidden = len(_WHETHER_OR_NOT.findall(reading.text)) if "not" in found else 0
     return {f"{word}{n or ''}" for n, word in enumerate(found[hidden:])}
@@ -147,7 +147,7 @@ def question(left: Reading, right: Reading, alignment: Alignment) -> str:
 
     Nor may one ask what the other states, where nothing but the question mark tells: "my card is blocked".
     """
-    if _asks(left) != _asks(right) and _may_state(left) and _may_state(right):
+    if _has_mark(left) != _has_mark(right) and _may_state(left) and _may_state(right):
         return "question differs: ?"
     one, other = left.frame, right.frame
     both = {one, other}
@@ -175,7 +175,8 @@ _FINITE = frozenset(
 )
 
 
-def _asks(reading: Reading) -> bool:
+def _has_mark(reading: Reading) -> bool:
+    """Whether there is a question mark, also an Arabic or a Greek one."""
     return any(mark in reading.text for mark in "?؟;")
 
 
