@@ -37,11 +37,11 @@ _LEADING = ARTICLES | frozenset(_listed("can could did do does should will would
 
 
 def same_words(left: Reading, right: Reading) -> bool:
-    """Whether both have the same words, articles and the wording of "how do I" aside, and no word has become another's.
+    """Whether both say the same in the same words, articles and the wording of "how do I" aside.
 
-    Or whether one has a compound, or only names what the other asks for.
-
-    "If it rains, is it late?" is "Is it late if it rains?", but "the late trains stop" is not "the trains stop late".
+    They may be in another order that changes nothing, as in "if it rains, is it late?" and "is it late if it rains?",
+    but not in "the late trains stop" and "the trains stop late". One may have a compound, "a Kubernetes pod" for "a pod
+    in Kubernetes", or only name what the other asks for: "peru capital".
     """
     if not (left.english and right.english) or left.symbols or right.symbols:
         return False
@@ -60,7 +60,8 @@ def _reordered(left: Reading, right: Reading) -> bool:
         return False  # "who trusts the king" is not "who does the king trust"
     if not (_moved_whole(left, right) or _moved_whole(right, left)):
         return False
-    return not _untied(left, right, _TIED) and _agree(_ties(left, _LEADING), _ties(right, _LEADING))
+    one, other = _ties(left, _LEADING), _ties(right, _LEADING)
+    return not _untied(left, right, _TIED) and (one <= other or other <= one)
 
 
 def rearranged(left: Reading, right: Reading) -> set[str]:
@@ -165,11 +166,6 @@ def _is_free(word: str) -> bool:
 
 
 _NO_ADVERBS = frozenset(_listed("daily early family friendly hourly monthly only reply supply weekly yearly"))
-
-
-def _agree(one: set[tuple[str, str]], other: set[tuple[str, str]]) -> bool:
-    """Whether what both have leads to the same; either may have more."""
-    return one <= other or other <= one
 
 
 def _ties(reading: Reading, small: frozenset[str]) -> set[tuple[str, str]]:
