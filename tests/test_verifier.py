@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.experience.verifier import reading
 from langmem_adapters.experience.verifier import spelling as module
-from langmem_adapters.experience.verifier.features import NAMES, _rising_pairs, align, edits, features
+from langmem_adapters.experience.verifier.alignment import align, edits
+from langmem_adapters.experience.verifier.features import NAMES, _rising_pairs, features
 from langmem_adapters.experience.verifier.guards import GUARDS
 from langmem_adapters.experience.verifier.order import swapped
-from langmem_adapters.experience.verifier.question_weights import QUESTION_TREES
 from langmem_adapters.experience.verifier.reading import LONGEST, read
 from langmem_adapters.experience.verifier.spelling import CONTRACTIONS, one_spelling
 from langmem_adapters.experience.verifier.tuning import tuned
 from langmem_adapters.experience.verifier.verifier import Verifier
-from langmem_adapters.experience.verifier.weights import TREES
+from langmem_adapters.experience.verifier.weights import QUESTION_TREES, TREES
 
 PAIRS = Path(__file__).parent / "semantic"
 VERIFIER = Verifier()

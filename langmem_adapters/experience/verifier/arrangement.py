@@ -24,20 +24,24 @@ __all__ = ["rearranged", "same_words"]
 _listed = str.split
 _HOW_TO = re.compile(r"\b(?:how (?:(?:do|can|could|should|would) i|to)|(?:what (?:is|are) the )?(?:best )?ways? to) ")
 _DOES = frozenset(("do", "does"))
-_FREE = ARTICLES | _DOES
+_FREE = ARTICLES | _DOES  # come and go
 _FOCUSING = frozenset(("almost", "also", "even", "just", "only"))
+"""What says something of the very next word: "only members"."""
 _GOVERNING = PREPOSITIONS | NEGATIONS | frozenset(_listed("because if in out since unless until when while"))
+"""What opens a phrase that may move as a whole: "before lunch", "if it rains"."""
 _WHOLE = frozenset(_listed("all always both every everybody everyone everything"))
 _TIED = _GOVERNING | _FOCUSING | frozenset(_listed("he i it my our she that their these they this those we you your"))
+"""What stands before the same word in both texts, where their words are in another order."""
 _LEADING = ARTICLES | frozenset(_listed("can could did do does should will would"))
+"""The same, where one text may leave it out."""
 
 
 def same_words(left: Reading, right: Reading) -> bool:
-    """Whether both have the same words, articles and the wording of "how do I" aside, and no word has become another's.
+    """Whether both say the same in the same words, articles and the wording of "how do I" aside.
 
-    Or whether one has a compound, or only names what the other asks for.
-
-    "If it rains, is it late?" is "Is it late if it rains?", but "the late trains stop" is not "the trains stop late".
+    They may be in another order that changes nothing, as in "if it rains, is it late?" and "is it late if it rains?",
+    but not in "the late trains stop" and "the trains stop late". One may have a compound, "a Kubernetes pod" for "a pod
+    in Kubernetes", or only name what the other asks for: "peru capital".
     """
     if not (left.english and right.english) or left.symbols or right.symbols:
         return False
@@ -56,7 +60,8 @@ def _reordered(left: Reading, right: Reading) -> bool:
         return False  # "who trusts the king" is not "who does the king trust"
     if not (_moved_whole(left, right) or _moved_whole(right, left)):
         return False
-    return not _untied(left, right, _TIED) and _agree(_ties(left, _LEADING), _ties(right, _LEADING))
+    one, other = _ties(left, _LEADING), _ties(right, _LEADING)
+    return not _untied(left, right, _TIED) and (one <= other or other <= one)
 
 
 def rearranged(left: Reading, right: Reading) -> set[str]:
@@ -101,16 +106,12 @@ def _singular(word: str) -> str:
     return respelt(word.removesuffix("s"))
 
 
-_ALIKE = {"are": "is", "were": "was", "which": "what"} | {
-    word: name
-    for word, name in named(
-        """lawyer attorney, luggage baggage, start begin commence, bigger larger, buy purchase,
-        change alter modify, doctor physician, elevator lift, exit quit, quickly rapidly, film movie, fix repair mend,
-        hard difficult, disease illness, often frequently, parcel package, photo picture, disadvantage drawback,
-        talk speak, terminate end, holiday vacation"""
-    ).items()
-    if word != name
-}
+_ALIKE = named(
+    """is are, was were, what which, lawyer attorney, luggage baggage, start begin commence, bigger larger,
+    buy purchase, change alter modify, doctor physician, elevator lift, exit quit, quickly rapidly, film movie,
+    fix repair mend, hard difficult, disease illness, often frequently, parcel package, photo picture,
+    disadvantage drawback, talk speak, terminate end, holiday vacation"""
+)
 """Words for which another stands without a difference, where all else is the same and no guard has refused."""
 _SHORTEST = 4  # letters of a plural
 
@@ -165,11 +166,6 @@ def _is_free(word: str) -> bool:
 
 
 _NO_ADVERBS = frozenset(_listed("daily early family friendly hourly monthly only reply supply weekly yearly"))
-
-
-def _agree(one: set[tuple[str, str]], other: set[tuple[str, str]]) -> bool:
-    """Whether what both have leads to the same; either may have more."""
-    return one <= other or other <= one
 
 
 def _ties(reading: Reading, small: frozenset[str]) -> set[tuple[str, str]]:

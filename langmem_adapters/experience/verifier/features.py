@@ -1,183 +1,29 @@
-"""What two readings have in common, and what not: the words put side by side, and figures drawn from that."""
+"""The figures that the verifier weighs: how much two readings have in common, and how much not."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
-from langmem_adapters.experience.verifier.forms import CONFUSED, is_soft, synonymous
+from langmem_adapters.experience.verifier.alignment import Alignment, edits, likeness, unmatched
+from langmem_adapters.experience.verifier.forms import is_soft
 from langmem_adapters.experience.verifier.questions import FRAMES
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import (
-    ARTICLES,
-    I_WORDS,
-    OPPOSITES,
-    PREPOSITIONS,
-    STOP,
-    YOU_WORDS,
-    stem_of,
-)
+from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, PREPOSITIONS, STOP, YOU_WORDS
 
-__all__ = ["FORMS_OF_ONE", "MISSPELT", "Alignment", "align", "edits", "features", "governed"]
-
+__all__ = ["NAMES", "features", "governed", "weight"]
 
 _listed = str.split
-MISSPELT = 0.9
-"""How surely a word stands for one that differs as slips of the pen do."""
-_SAME_STEM, _COMPOUND, _SAME_BEGINNING, _LONGER = 0.95, 0.94, 0.85, 0.6
-_MANY = 24  # words that one has alone, and as many of the other: such texts are not the same, whichever are alike
-FORMS_OF_ONE = frozenset((_SAME_STEM, _SAME_BEGINNING, _LONGER))
-"""How surely a word stands for one that may be a form of it."""
-
-
-class Alignment(NamedTuple):
-    """Which content word of one request stands for which of the other, by their places, and how surely."""
-
-    pairs: list[tuple[int, int, float]]
-    only_left: list[int]
-    only_right: list[int]
-
-
-def align(left: Sequence[Word], right: Sequence[Word]) -> Alignment:
-    """Put equal words side by side first, then, of few, forms, synonyms and misspellings of each other."""
-    places: dict[str, list[int]] = {}
-    for place, word in enumerate(right):
-        places.setdefault(word.stem, []).append(place)
-    pairs: list[tuple[int, int, float]] = []
-    rest, used = [], set()
-    for place, word in enumerate(left):
-        found = places.get(word.stem)
-        if found:
-            other = found.pop(0)
-            used.add(other)
-            pairs.append((place, other, 1.0 if word.text == right[other].text else _SAME_STEM))
-        else:
-            rest.append(place)
-    free = [place for place in range(len(right)) if place not in used]
-    if len(rest) * len(free) <= _MANY**2:
-        rest = _align_alike(left, right, rest, free, pairs)
-    _align_compounds(left, right, rest, free, pairs)
-    _align_compounds(right, left, free, rest, pairs, turned=True)
-    return Alignment(sorted(pairs), rest, free)
-
-
-def _align_alike(
-    left: Sequence[Word], right: Sequence[Word], rest: list[int], free: list[int], pairs: list[tuple[int, int, float]]
-) -> list[int]:
-    alone = []
-    for place in rest:
-        best, other = max(((_stands_for(left[place], right[n]), -n) for n in free), default=(0.0, 0))
-        if best >= _LONGER:
-            free.remove(-other)
-            pairs.append((place, -other, best))
-        else:
-            alone.append(place)
-    return alone
-
-
-def _align_compounds(
-    one: Sequence[Word], other: Sequence[Word], ones: list[int], others: list[int],
-    pairs: list[tuple[int, int, float]], *, turned: bool = False,
-) -> None:  # fmt: skip
-    """Put "facebook" beside "face book", and the other way round."""
-    free = set(others)
-    joined: dict[str, list[int]] = {}
-    for n in others:
-        if n + 1 in free:
-            joined.setdefault(other[n].text + other[n + 1].text, []).append(n)
-    for place in list(ones):
-        for n in joined.get(one[place].text, ()):
-            if n in free and n + 1 in free:
-                free -= {n, n + 1}
-                ones.remove(place)
-                pairs.append((n, place, _COMPOUND) if turned else (place, n, _COMPOUND))
-                break
-    others[:] = [n for n in others if n in free]
-
-
-def _stands_for(one: Word, other: Word) -> float:
-    """How surely a word stands for another. A slip is one in the words themselves, too: hotels are no hostel."""
-    sure = likeness(one.text, other.text)
-    return 0.0 if sure == MISSPELT and not _misspelt(one.text, other.text) else sure
-
-
-@lru_cache(maxsize=1 << 14)
-def likeness(word: str, another: str) -> float:  # noqa: PLR0911 - a ladder
-    """How surely a word stands for another: 1 the same, or of one stem; 0 not at all."""
-    one, other = stem_of(word), stem_of(another)
-    if one == other:
-        return 1.0
-    if other in OPPOSITES.get(one, ()) or (one, other) in CONFUSED:
-        return 0.0
-    if synonymous(word, another):
-        return 0.8
-    shorter, longer = sorted((one, other), key=len)
-    size = len(shorter)
-    if size < 4 or not (one.isalpha() and other.isalpha()):  # noqa: PLR2004
-        return 0.0
-    same = next((n for n in range(size) if one[n] != other[n]), size)
-    forms = one[same:] in _ENDINGS and other[same:] in _ENDINGS
-    if forms and same >= max(4, 0.7 * len(longer)):
-        return _SAME_BEGINNING
-    if size >= 5 and _misspelt(one, other):  # noqa: PLR2004
-        return MISSPELT
-    return _LONGER if forms and longer.startswith(shorter) else 0.0
-
-
-_ENDINGS = frozenset(
-    _listed(
-        """a able age al an ance ant ar ary ate ation c ct d ed ee ence ency ent er es est ful i ial ian ibl ible ic
-        ical ier if in ing ion ious ish ism ist it ity iv ive iz ize l less like ly ment n ness or ori ory ous s sion
-        ss t tic tion ur ure v ve y z"""
-    )
-) | {""}
-"""What stems that begin alike may end in, to be forms of one word; "Niger" and "Nigeria" are none."""
-
-
-def _misspelt(one: str, other: str) -> bool:
-    """Whether two words or stems differ as slips of the pen do: a letter too many, or two exchanged.
-
-    Another letter in the place of one makes another word as often as a misspelt one: "Rhine", "Rhone".
-    """
-    if one[0] != other[0] or edits(one, other, 1) > 1:
-        return False
-    return len(one) != len(other) or sorted(one) == sorted(other)
-
-
-def edits(one: Sequence[str], other: Sequence[str], most: int) -> int:
-    """How many letters or words must be added, dropped, replaced or exchanged with the next; for more, ``most + 1``.
-
-    Hyyrö's bit-parallel form (2003): a column of the table of distances is two numbers, the places at which it rises
-    and falls, so its cost is that of the longer sequence.
-    """
-    if abs(len(one) - len(other)) > most:
-        return most + 1
-    if not one or not other:
-        return min(max(len(one), len(other)), most + 1)
-    places: dict[str, int] = {}
-    for n, item in enumerate(one):
-        places[item] = places.get(item, 0) | 1 << n
-    full, last = (1 << len(one)) - 1, 1 << (len(one) - 1)
-    rises, falls, diagonal, before, distance = full, 0, 0, 0, len(one)
-    for item in other:
-        here = places.get(item, 0)
-        exchanged = ((~diagonal & here) << 1) & before
-        diagonal = ((((here & rises) + rises) ^ rises) | here | falls | exchanged) & full
-        up, down = falls | (~(diagonal | rises) & full), diagonal & rises
-        distance += bool(up & last) - bool(down & last)
-        up, down = (up << 1 | 1) & full, (down << 1) & full
-        rises, falls, before = down | (~(diagonal | up) & full), up & diagonal, here
-    return min(distance, most + 1)
 
 
 def features(left: Reading, right: Reading, alignment: Alignment, cosine: float) -> list[float]:
     """The figures that the verifier weighs; see :data:`NAMES`."""
-    pairs, only_left, only_right = alignment
-    one, other = [left.content[n] for n in only_left], [right.content[n] for n in only_right]
+    pairs = alignment.pairs
+    one, other = unmatched(left, right, alignment)
     total = sum(map(weight, left.content)) + sum(map(weight, right.content)) or 1.0
     shared = sum(sure * (weight(left.content[a]) + weight(right.content[b])) for a, b, sure in pairs)
     heavy = [weight(word) for word in one], [weight(word) for word in other]
@@ -189,8 +35,6 @@ def features(left: Reading, right: Reading, alignment: Alignment, cosine: float)
     stops = lefts & STOP, rights & STOP
     grams = _grams(left.text), _grams(right.text)
     bigrams = set(pairwise(left.stems)), set(pairwise(right.stems))
-    inserted = (_restricting(left, only_left), _restricting(right, only_right))
-    substituted = _substituted(alignment, heavy)
     return [
         cosine,
         sum(heavy[0]), sum(heavy[1]), max(heavy[0], default=0.0), max(heavy[1], default=0.0),
@@ -212,8 +56,8 @@ def features(left: Reading, right: Reading, alignment: Alignment, cosine: float)
         bool(lefts & I_WORDS) + bool(rights & I_WORDS),
         len((stops[0] ^ stops[1]) - ARTICLES),
         max(left.sentences, right.sentences),
-        sum(inserted),
-        substituted,
+        _restricting(left, one) + _restricting(right, other),
+        _substituted(alignment, heavy),
         _same_last(left, right),
     ]  # fmt: skip
 
@@ -244,20 +88,19 @@ def governed(reading: Reading, word: Word) -> bool:
     return bool(before) and (before[-1] in PREPOSITIONS or (before[-1] in STOP and before[0] in PREPOSITIONS))
 
 
-def _restricting(reading: Reading, alone: Iterable[int]) -> float:
-    """Words of one request alone that follow a preposition."""
-    return sum(weight(word) for n in alone if governed(reading, word := reading.content[n]))
+def _restricting(reading: Reading, alone: Iterable[Word]) -> float:
+    """The weight of words that are one's alone, and follow a preposition."""
+    return sum(weight(word) for word in alone if governed(reading, word))
 
 
 def _substituted(alignment: Alignment, heavy: tuple[list[float], list[float]]) -> float:
     """The weight of words that stand in the place of others: between the same neighbours."""
-    gaps: list[dict[int, float]] = [{}, {}]
+    gaps: tuple[dict[int, float], ...] = defaultdict(float), defaultdict(float)
     for side, alone in enumerate((alignment.only_left, alignment.only_right)):
         there = sorted(pair[side] for pair in alignment.pairs)
-        for n, place in enumerate(alone):
-            gap = sum(other < place for other in there)
-            gaps[side][gap] = gaps[side].get(gap, 0.0) + heavy[side][n]
-    return sum(min(value, gaps[1].get(gap, 0.0)) for gap, value in gaps[0].items())
+        for place, value in zip(alone, heavy[side], strict=True):
+            gaps[side][bisect_left(there, place)] += value
+    return sum(min(value, gaps[1][gap]) for gap, value in gaps[0].items())
 
 
 def _rising_pairs(order: Sequence[int]) -> int:

@@ -10,17 +10,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
 
+from langmem_adapters.experience.verifier.alignment import (
+    FORMS_OF_ONE,
+    MISSPELT,
+    Alignment,
+    differ,
+    is_short,
+    unmatched,
+)
 from langmem_adapters.experience.verifier.arrangement import rearranged
-from langmem_adapters.experience.verifier.features import FORMS_OF_ONE, MISSPELT, Alignment, governed
+from langmem_adapters.experience.verifier.features import governed
 from langmem_adapters.experience.verifier.forms import is_soft, same_root, synonymous
-from langmem_adapters.experience.verifier.guards_figures import numbers, symbols, units
+from langmem_adapters.experience.verifier.guards_figures import code, numbers, quotations, snippets, symbols, units
 from langmem_adapters.experience.verifier.guards_manner import degree, manner, plurals, prepositions
 from langmem_adapters.experience.verifier.guards_replaced import details, words
 from langmem_adapters.experience.verifier.guards_small_words import (
     complements,
     courtesies,
-    differ,
-    is_short,
     links,
     modality,
     persons,
@@ -37,31 +43,28 @@ from langmem_adapters.experience.verifier.words import ARTICLES, ENGLISH, NEGATI
 __all__ = ["GUARDS", "Guard"]
 
 Guard = Callable[[Reading, Reading, Alignment], str]
-
-_KINDS = frozenset({"how to", "why", "how many", "how long", "when", "where", "who"})
-_OPEN = _KINDS | {"how"}
-_WHERE = frozenset({"how", "when", "where", "who"})
-_OPENING = frozenset(("what", "which", "where"))
-_FEW = 3  # of many, are named
 _listed = str.split  # lists of words read better as text
-_STRANDED = frozenset(("for", "from", "of", "with", "without"))
-_PRONOUNS = frozenset(_listed("i you he she it we they"))
-_SUBJECTS = _PRONOUNS | frozenset(_listed("my your his her our their its the this that these those there"))
-_FINITE = frozenset(
-    _listed("am is are was were has have had do does did can could will would shall should may might must")
-)
-_SINGLING = frozenset(("even", "other", "same"))
-_COMPOUND = frozenset(("life", "world"))
-_BEHIND_ARTICLES = frozenset(("mean", "used"))
-_DERIVING = ("er", "or", "ee", "est", "ist", "ism", "ian", "ity")
-_PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "re")
-_WHETHER_OR_NOT = re.compile(r"\bor not\b|\bwhy not\b|\bnot only\b|\bif not\b")
+
+
+def language(left: Reading, right: Reading, _: Alignment) -> str:
+    """Both must be in English, or neither."""
+    return "" if left.english == right.english or left.text == right.text else "language differs"
 
 
 def negation(left: Reading, right: Reading, _: Alignment) -> str:
     """One must not deny what the other says."""
     one, other = _denied(left), _denied(right)
     return f"negation differs: {', '.join(sorted(one | other))}" if len(one) % 2 != len(other) % 2 else ""
+
+
+_WHETHER_OR_NOT = re.compile(r"\bor not\b|\bwhy not\b|\bnot only\b|\bif not\b")
+
+
+def _denied(reading: Reading) -> set[str]:
+    """What denies, each numbered, as two of them say what none says; "or not" and the like deny nothing."""
+    found = [word for word in reading.words if word in NEGATIONS]
+    hidden = len(_WHETHER_OR_NOT.findall(reading.text)) if "not" in found else 0
+    return {f"{word}{n or ''}" for n, word in enumerate(found[hidden:])}
 
 
 def opposites(left: Reading, right: Reading, _: Alignment) -> str:
@@ -77,35 +80,23 @@ def opposites(left: Reading, right: Reading, _: Alignment) -> str:
     return ""
 
 
-def quotations(left: Reading, right: Reading, _: Alignment) -> str:
-    """What one quotes, the other quotes to the sign, or says."""
-    one, other = left.quoted - right.quoted, right.quoted - left.quoted
-    if signs := {*map(_bare, one)} & {*map(_bare, other)}:
-        return differ("quotations", signs, ())
-    return differ("quotations", _missing(one, right), _missing(other, left))
+_PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "mis", "de", "re")
 
 
-def code(left: Reading, right: Reading, _: Alignment) -> str:
-    """Identifiers, paths, options and names with inner capitals must occur in both, with the same capitals."""
-    if missing := differ("code", _missing(left.code, right), _missing(right.code, left)):
-        return missing
-    one, other = ({word for word in words if " " not in word} for words in (left.code, right.code))
-    one, other = one - other, other - one
-    small = {word for word in one | other if "`" not in word}
-    alike = {word.lower() for word in one} & {word.lower() for word in other} - small
-    return differ("code", [word for word in (*one, *other) if word.lower() in alike], ())
+def _stems(reading: Reading) -> dict[str, str]:
+    """Each stem with the word that has it."""
+    return dict(zip(reading.stems, reading.words, strict=True))
 
 
-def snippets(left: Reading, right: Reading, _: Alignment) -> str:
-    """Code, data and formulas must be the same to the sign, in the same order, with their lines and indentation."""
-    one, other = left.snippets, right.snippets
-    if one == other:
-        return ""
-    alone = (
-        [f"{code.strip():.60}" for code in side if code not in also][:_FEW]
-        for side, also in ((one, other), (other, one))
-    )
-    return differ("snippets", *alone) or "snippets differ: their order"
+def _affixed(word: str) -> Iterator[str]:
+    """What may say the contrary of a word by how it begins or ends: "unhappy" of "happy", "useless" of "useful"."""
+    for prefix in _PREFIXES:
+        for other in (prefix + word, word.removeprefix(prefix)):
+            if min(len(word), len(other)) >= 4:  # noqa: PLR2004
+                yield other
+    for end, other in (("ful", "less"), ("less", "ful")):
+        if word.endswith(end):
+            yield word.removesuffix(end) + other
 
 
 def names(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -119,6 +110,21 @@ def names(left: Reading, right: Reading, alignment: Alignment) -> str:
         return differ("names", renamed, ())
     one = {word.text for word in _names(left, alignment, 0) if word.stem not in right.stems}
     return differ("names", one, {word.text for word in _names(right, alignment, 1) if word.stem not in left.stems})
+
+
+def _names(reading: Reading, alignment: Alignment, side: int) -> list[Word]:
+    """Names that the other request does not have, nor any part of them."""
+    content = reading.content
+    if sum(word.capital for word in content) > 0.7 * len(content) and len(content) > 4:  # noqa: PLR2004
+        return []  # A Heading: Capitals Say Nothing Here
+    matched = {pair[side] for pair in alignment.pairs}
+    only = alignment.only_right if side else alignment.only_left
+
+    def in_a_known_name(n: int) -> bool:
+        near = [k for k in (n - 1, n + 1) if 0 <= k < len(content) and abs(content[k].place - content[n].place) == 1]
+        return any(k in matched and content[k].capital for k in near)
+
+    return [content[n] for n in only if content[n].capital and not in_a_known_name(n)]
 
 
 def order(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -141,7 +147,7 @@ def question(left: Reading, right: Reading, alignment: Alignment) -> str:
 
     Nor may one ask what the other states, where nothing but the question mark tells: "my card is blocked".
     """
-    if _asks(left) != _asks(right) and _may_state(left) and _may_state(right):
+    if _has_mark(left) != _has_mark(right) and _may_state(left) and _may_state(right):
         return "question differs: ?"
     one, other = left.frame, right.frame
     both = {one, other}
@@ -157,17 +163,76 @@ def question(left: Reading, right: Reading, alignment: Alignment) -> str:
     return ""
 
 
-def language(left: Reading, right: Reading, _: Alignment) -> str:
-    """Both must be in English, or neither."""
-    return "" if left.english == right.english or left.text == right.text else "language differs"
+_KINDS = frozenset({"how to", "why", "how many", "how long", "when", "where", "who"})
+_OPEN = _KINDS | {"how"}
+_WHERE = frozenset({"how", "when", "where", "who"})
+_OPENING = frozenset(("what", "which", "where"))
+_STRANDED = frozenset(("for", "from", "of", "with", "without"))
+_PRONOUNS = frozenset(_listed("i you he she it we they"))
+_SUBJECTS = _PRONOUNS | frozenset(_listed("my your his her our their its the this that these those there"))
+_FINITE = frozenset(
+    _listed("am is are was were has have had do does did can could will would shall should may might must")
+)
+
+
+def _has_mark(reading: Reading) -> bool:
+    """Whether there is a question mark, also an Arabic or a Greek one."""
+    return any(mark in reading.text for mark in "?؟;")
+
+
+def _may_state(reading: Reading) -> bool:
+    """Whether it is no question by its words: in English by what it opens with, elsewhere by any that asks."""
+    if reading.english and not ENGLISH.isdisjoint(reading.words):
+        if reading.frame != "none" or not _SUBJECTS.issuperset(reading.words[:1]):
+            return False
+        finite = not _FINITE.isdisjoint(reading.words) or any(word.endswith("ed") for word in reading.words)
+        return finite or reading.words[0] in _PRONOUNS
+    asks = not QUESTION_WORDS.isdisjoint(reading.words[:2]) or any(part in reading.text for part in QUESTION_PARTS)
+    return not asks
 
 
 def restrictions(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Neither may add a restriction: "in India", "for women", "without sugar"."""
     if alignment.only_left and alignment.only_right:  # one word may stand for another
         return ""
-    one, other = _restricted(left, alignment.only_left), _restricted(right, alignment.only_right)
-    return differ("restrictions", one, other)
+    one, other = unmatched(left, right, alignment)
+    return differ("restrictions", _restricted(left, one), _restricted(right, other))
+
+
+def _restricted(reading: Reading, only: Iterable[Word]) -> set[str]:
+    """Words of weight that follow a preposition; what follows "to" is what it is for."""
+    return {
+        word.text
+        for word in only
+        if governed(reading, word)
+        and not is_soft(word.text)
+        and "to" not in reading.words[max(0, word.place - 2) : word.place]
+    }
+
+
+def additions(left: Reading, right: Reading, alignment: Alignment) -> str:
+    """Neither may say all that the other says, and a word of weight more: "salmon" and "frozen salmon"."""
+    if (alignment.only_left and alignment.only_right) or not is_short(left, right):
+        return ""
+    one, other = unmatched(left, right, alignment)
+    return differ("additions", _telling(left, one), _telling(right, other))
+
+
+_SINGLING = frozenset(("even", "other", "same"))
+_BEHIND_ARTICLES = frozenset(("mean", "used"))
+_COMPOUND = frozenset(("life", "world"))
+
+
+def _telling(reading: Reading, only: Iterable[Word]) -> set[str]:
+    """Words of weight, and the soft ones that single something out: "other people", "the mean salary", "world cup"."""
+    return {
+        word.text
+        for word in only
+        if not is_soft(word.text)
+        or word.text in _SINGLING
+        or (word.text in _BEHIND_ARTICLES and reading.words[word.place - 1] in ARTICLES)
+        or (word.text in _COMPOUND and not STOP.issuperset(reading.words[word.place + 1 : word.place + 2]))
+    }
 
 
 def wording(left: Reading, right: Reading, _: Alignment) -> str:
@@ -184,7 +249,8 @@ def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
     But where one has a word of weight that the other has not: there the score decides. A letter too many is taken for a
     slip only where it is doubled.
     """
-    alone = [left.content[n] for n in alignment.only_left] + [right.content[n] for n in alignment.only_right]
+    one_alone, other_alone = unmatched(left, right, alignment)
+    alone = one_alone + other_alone
     if not all(is_soft(word.text) for word in alone):
         return ""
     for a, b, sure in alignment.pairs:
@@ -198,64 +264,7 @@ def forms(left: Reading, right: Reading, alignment: Alignment) -> str:
     return ""
 
 
-def additions(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """Neither may say all that the other says, and a word of weight more: "salmon" and "frozen salmon"."""
-    if (alignment.only_left and alignment.only_right) or not is_short(left, right):
-        return ""
-    one, other = _telling(left, alignment.only_left), _telling(right, alignment.only_right)
-    return differ("additions", one, other)
-
-
-GUARDS: Mapping[str, Guard] = MappingProxyType(
-    {
-        "snippets": snippets,
-        "language": language,
-        "numbers": numbers,
-        "units": units,
-        "negation": negation,
-        "opposites": opposites,
-        "symbols": symbols,
-        "quotations": quotations,
-        "code": code,
-        "names": names,
-        "order": order,
-        "question": question,
-        "restrictions": restrictions,
-        "words": words,
-        "additions": additions,
-        "wording": wording,
-        "forms": forms,
-        "courtesies": courtesies,
-        "scope": scope,
-        "links": links,
-        "voice": voice,
-        "tense": tense,
-        "modality": modality,
-        "persons": persons,
-        "complements": complements,
-        "manner": manner,
-        "degree": degree,
-        "plurals": plurals,
-        "prepositions": prepositions,
-        "details": details,
-    }
-)
-"""The guards by name, in the order in which they are asked."""
-
-
-def _telling(reading: Reading, only: Iterable[int]) -> set[str]:
-    """Words of weight, and the soft ones that single something out: "other people", "the mean salary", "world cup"."""
-    found = set()
-    for n in only:
-        word = reading.content[n]
-        if (
-            not is_soft(word.text)
-            or word.text in _SINGLING
-            or (word.text in _BEHIND_ARTICLES and reading.words[word.place - 1] in ARTICLES)
-            or (word.text in _COMPOUND and not STOP.issuperset(reading.words[word.place + 1 : word.place + 2]))
-        ):
-            found.add(word.text)
-    return found
+_DERIVING = ("er", "or", "ee", "est", "ist", "ism", "ian", "ity")
 
 
 def _of_degree(one: str, other: str) -> bool:
@@ -273,78 +282,19 @@ def _derived(word: str) -> tuple[str, str]:
     return word.removesuffix(ending).rstrip("ey"), ending
 
 
-def _asks(reading: Reading) -> bool:
-    return any(mark in reading.text for mark in "?؟;")
-
-
-def _may_state(reading: Reading) -> bool:
-    """Whether it is no question by its words: in English by what it opens with, elsewhere by any that asks."""
-    if reading.english and not ENGLISH.isdisjoint(reading.words):
-        if reading.frame != "none" or not _SUBJECTS.issuperset(reading.words[:1]):
-            return False
-        finite = not _FINITE.isdisjoint(reading.words) or any(word.endswith("ed") for word in reading.words)
-        return finite or reading.words[0] in _PRONOUNS
-    asks = not QUESTION_WORDS.isdisjoint(reading.words[:2]) or any(part in reading.text for part in QUESTION_PARTS)
-    return not asks
-
-
 def _single(word: str) -> list[str]:
     """Its letters, each that is doubled once."""
     return [letter for letter, _ in groupby(word)]
 
 
-def _denied(reading: Reading) -> set[str]:
-    found = [word for word in reading.words if word in NEGATIONS]
-    hidden = len(_WHETHER_OR_NOT.findall(reading.text)) if "not" in found else 0
-    return {f"{word}{n or ''}" for n, word in enumerate(found[hidden:])}
-
-
-def _stems(reading: Reading) -> dict[str, str]:
-    return dict(zip(reading.stems, reading.words, strict=True))
-
-
-def _affixed(word: str) -> Iterator[str]:
-    """What may say the contrary of a word by how it begins or ends: "unhappy" of "happy", "useless" of "useful"."""
-    for prefix in _PREFIXES:
-        for other in (prefix + word, word.removeprefix(prefix)):
-            if min(len(word), len(other)) >= 4:  # noqa: PLR2004
-                yield other
-    for end, other in (("ful", "less"), ("less", "ful")):
-        if word.endswith(end):
-            yield word.removesuffix(end) + other
-
-
-def _missing(wanted: frozenset[str], there: Reading) -> set[str]:
-    if not wanted:
-        return set()
-    joined = _bare(there.text)
-    return {one for one in wanted if _bare(one) not in joined}
-
-
-def _bare(text: str) -> str:
-    return "".join(re.findall(r"\w+", text.lower()))
-
-
-def _names(reading: Reading, alignment: Alignment, side: int) -> list[Word]:
-    """Names that the other request does not have, nor any part of them."""
-    content = reading.content
-    if sum(word.capital for word in content) > 0.7 * len(content) and len(content) > 4:  # noqa: PLR2004
-        return []  # A Heading: Capitals Say Nothing Here
-    matched = {pair[side] for pair in alignment.pairs}
-    only = alignment.only_right if side else alignment.only_left
-
-    def in_a_known_name(n: int) -> bool:
-        near = [k for k in (n - 1, n + 1) if 0 <= k < len(content) and abs(content[k].place - content[n].place) == 1]
-        return any(k in matched and content[k].capital for k in near)
-
-    return [content[n] for n in only if content[n].capital and not in_a_known_name(n)]
-
-
-def _restricted(reading: Reading, only: Iterable[int]) -> set[str]:
-    found = set()
-    for n in only:
-        word = reading.content[n]
-        is_aim = "to" in reading.words[max(0, word.place - 2) : word.place]
-        if governed(reading, word) and not is_soft(word.text) and not is_aim:
-            found.add(word.text)
-    return found
+GUARDS: Mapping[str, Guard] = MappingProxyType(
+    {
+        guard.__name__: guard
+        for guard in (
+            snippets, language, numbers, units, negation, opposites, symbols, quotations, code, names, order, question,
+            restrictions, words, additions, wording, forms, courtesies, scope, links, voice, tense, modality, persons,
+            complements, manner, degree, plurals, prepositions, details,
+        )
+    }
+)  # fmt: skip
+"""The guards by name, in the order in which they are asked."""

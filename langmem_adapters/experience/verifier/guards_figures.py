@@ -1,16 +1,17 @@
-"""Guards for what is not a word, or counts as none: numbers, units, and signs of reckoning and of code."""
+"""Guards for what must be the same to the sign: numbers, units, signs of reckoning, quotations, names in code, code."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
-from langmem_adapters.experience.verifier.features import Alignment
-from langmem_adapters.experience.verifier.guards_small_words import differ
+from langmem_adapters.experience.verifier.alignment import Alignment, differ
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.language.dates import DAYS, MONTHS
 
-__all__ = ["numbers", "symbols", "units"]
+__all__ = ["code", "numbers", "quotations", "snippets", "symbols", "units"]
 
+_FEW = 3  # of many, are named
 _listed = str.split  # lists of words read better as text
 _PARTS = frozenset(_listed("morning noon afternoon evening midnight yesterday tomorrow weekday weekend"))
 _DATES = _PARTS.union(DAYS, MONTHS) - {"may"}
@@ -49,3 +50,47 @@ def symbols(left: Reading, right: Reading, _: Alignment) -> str:
         return ""
     one, other = Counter(left.symbols), Counter(right.symbols)
     return differ("symbols", (one - other).elements(), (other - one).elements())
+
+
+def quotations(left: Reading, right: Reading, _: Alignment) -> str:
+    """What one quotes, the other quotes to the sign, or says."""
+    one, other = left.quoted - right.quoted, right.quoted - left.quoted
+    if signs := {*map(_bare, one)} & {*map(_bare, other)}:
+        return differ("quotations", signs, ())
+    return differ("quotations", _missing(one, right), _missing(other, left))
+
+
+def code(left: Reading, right: Reading, _: Alignment) -> str:
+    """Identifiers, paths, options and names with inner capitals must occur in both, with the same capitals."""
+    if missing := differ("code", _missing(left.code, right), _missing(right.code, left)):
+        return missing
+    one, other = ({word for word in words if " " not in word} for words in (left.code, right.code))
+    one, other = one - other, other - one
+    small = {word for word in one | other if "`" not in word}
+    alike = {word.lower() for word in one} & {word.lower() for word in other} - small
+    return differ("code", [word for word in (*one, *other) if word.lower() in alike], ())
+
+
+def snippets(left: Reading, right: Reading, _: Alignment) -> str:
+    """Code, data and formulas must be the same to the sign, in the same order, with their lines and indentation."""
+    one, other = left.snippets, right.snippets
+    if one == other:
+        return ""
+    alone = (
+        [f"{code.strip():.60}" for code in side if code not in also][:_FEW]
+        for side, also in ((one, other), (other, one))
+    )
+    return differ("snippets", *alone) or "snippets differ: their order"
+
+
+def _missing(wanted: frozenset[str], there: Reading) -> set[str]:
+    """What the other text does not say, punctuation and blanks aside."""
+    if not wanted:
+        return set()
+    joined = _bare(there.text)
+    return {one for one in wanted if _bare(one) not in joined}
+
+
+def _bare(text: str) -> str:
+    """Letters and digits alone: "read-only" and "read only" are both "readonly"."""
+    return "".join(re.findall(r"\w+", text.lower()))

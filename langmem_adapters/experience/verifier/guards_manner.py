@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from langmem_adapters.experience.verifier.features import Alignment
+from langmem_adapters.experience.verifier.alignment import Alignment, differ
 from langmem_adapters.experience.verifier.forms import is_soft
-from langmem_adapters.experience.verifier.guards_small_words import differ
 from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import ARTICLES, PLURAL_ALONE, PREPOSITIONS, STOP, UNITS, named

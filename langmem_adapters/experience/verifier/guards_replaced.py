@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from itertools import groupby
 from operator import ne
 
-from langmem_adapters.experience.verifier.features import Alignment, edits
+from langmem_adapters.experience.verifier.alignment import Alignment, differ, edits, is_short, unmatched
 from langmem_adapters.experience.verifier.forms import is_soft
-from langmem_adapters.experience.verifier.guards_small_words import differ, is_short
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import ARTICLES, STOP, is_past
 
-__all__ = ["all_else_same", "details", "words"]
+__all__ = ["details", "words"]
 
 _LONG = 60  # words
 _FEW = 2
@@ -37,13 +36,12 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
     And in a long text, which a word hardly moves, no word of weight may be one's alone. Texts of middling length often
     have a word replaced in passing: of these the score decides, but where they are :func:`details` of the same text.
     """
-    one = [left.content[n] for n in alignment.only_left]
-    other = [right.content[n] for n in alignment.only_right]
+    one, other = unmatched(left, right, alignment)
     alone = [{word.text for word in side} for side in (one, other)]
     weighty = [{word.text for word in side if not is_soft(word.text)} for side in (one, other)]
     if max(len(left.words), len(right.words)) > _LONG:
         return differ("words", *weighty)
-    if len(one) == len(other) == 1 and all_else_same(left, right):
+    if len(one) == len(other) == 1 and _all_else_same(left, right):
         free = _MODALS if left.frame == right.frame == "how to" else {"can", "could"}
         if not free.issuperset((*alone[0], *alone[1])):
             return differ("words", *alone)
@@ -78,7 +76,7 @@ def _in_another_tense(one: Word, other: Word) -> bool:
     return one.stem == other.stem and is_past(one.text) != is_past(other.text)
 
 
-def all_else_same(left: Reading, right: Reading) -> bool:
+def _all_else_same(left: Reading, right: Reading) -> bool:
     """Whether at most one word differs, and none is added."""
     return len(left.stems) == len(right.stems) and sum(map(ne, left.stems, right.stems)) <= 1
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from itertools import pairwise
 
-from langmem_adapters.experience.verifier.features import Alignment
+from langmem_adapters.experience.verifier.alignment import Alignment, differ, is_short, unmatched
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, named, stem_of
 
-__all__ = ["alone", "complements", "courtesies", "differ", "is_short", "links", "modality", "persons", "scope", "voice"]
+__all__ = ["complements", "courtesies", "links", "modality", "persons", "scope", "voice"]
 
 _listed = str.split  # lists of words read better as text
 
@@ -43,10 +43,46 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
             if not (long and _apart(left, right, one, other)):
                 return differ("scope", [one], [other])
     for these, those in ((left, right), (right, left)):
-        whole = {noun for quantity, noun in _counted(these) if quantity == "all"}
-        if found := whole & {noun for quantity, noun in _counted(those) if quantity == "a"}:
+        whole = {noun for quantity, noun in _told_of(these, _COUNTING) if quantity == "all"}
+        if found := whole & {noun for quantity, noun in _told_of(those, _COUNTING) if quantity == "a"}:
             return differ("scope", found, ())
     return ""
+
+
+_QUANTITIES = named(
+    """all every each everyone everybody everything, any anyone anybody anything,
+    some someone somebody something several few, most, other, another, same, both, either, only, also too"""
+)
+_QUANTIFIERS = frozenset(_QUANTITIES)
+_COUNTING = _QUANTITIES | named("a an this my our your")
+
+
+def _quantifiers(reading: Reading) -> frozenset[str]:
+    """The quantities of a text; "the most" is none."""
+    found = _QUANTIFIERS & reading.vocabulary
+    return found - {"most"} if ("the", "most") in pairwise(reading.words) else found
+
+
+def _told_of(reading: Reading, kinds: Mapping[str, str]) -> set[tuple[str, str]]:
+    """What small words of these kinds tell of the word that follows: that it is mine, or that all are meant."""
+    followed = zip(reading.words, reading.stems[1:], strict=False)
+    return {(kinds[word], stem) for word, stem in followed if word in kinds}
+
+
+def _new(here: frozenset[str], there: frozenset[str]) -> list[str]:
+    """The words for a quantity that the other tells by no word."""
+    known = {_QUANTITIES[word] for word in there}
+    return sorted(word for word in here if _QUANTITIES[word] not in known)
+
+
+def _apart(left: Reading, right: Reading, one: str, other: str) -> bool:
+    """Whether two words have no neighbour in common."""
+    return _neighbours(left, one).isdisjoint(_neighbours(right, other))
+
+
+def _neighbours(reading: Reading, word: str) -> set[str]:
+    place = reading.words.index(word)
+    return {*reading.stems[max(0, place - 1) : place], *reading.stems[place + 1 : place + 2]}
 
 
 def _bounds(reading: Reading) -> set[str]:
@@ -57,11 +93,11 @@ def _bounds(reading: Reading) -> set[str]:
     return {f"{name} {found}" for name, pattern in _BOUNDS for found in pattern.findall(text)}
 
 
+_ONCE = frozenset(("once", "one"))
 _COUNT = (
     r" (?:a |an |the |dollar |euro |pound )?"
     r"(\d[\d.]*|once|one|(?<=an )hour|(?<=a )(?:second|minute|day|week|month|year|decade|century))\b"
 )
-_ONCE = frozenset(("once", "one"))
 _BOUNDS = [
     (name, re.compile(rf"\b(?:{words}){_COUNT}"))
     for name, words in (
@@ -71,24 +107,27 @@ _BOUNDS = [
         ("most", "at most|up to|maximum of"),
     )
 ]
-_SHORT = 14  # words; of more than these, some are often replaced or added in passing
-_SOME = frozenset(("a", "an", "this", "my", "our", "your"))
-_QUANTITIES = named(
-    """all every each everyone everybody everything, any anyone anybody anything,
-    some someone somebody something several few, most, other, another, same, both, either, only, also too"""
-)
-_QUANTIFIERS = frozenset(_QUANTITIES)
 
 
 def links(left: Reading, right: Reading, _: Alignment) -> str:
     """And must not stand in the place of or, nor the other way round."""
-    lefts, rights = left.vocabulary, right.vocabulary
-    if not (("and" in lefts and "or" in rights) or ("or" in lefts and "and" in rights)):
-        return ""
     ands, ors = (_linked(left, "and"), _linked(right, "and")), (_linked(left, "or"), _linked(right, "or"))
-    if (ands[0] & ors[1]) - ands[1] - ors[0] or (ors[0] & ands[1]) - ands[0] - ors[1]:
-        return differ("links", ["and"], ["or"])
-    return ""
+    replaced = (ands[0] & ors[1]) - ands[1] - ors[0] or (ors[0] & ands[1]) - ands[0] - ors[1]
+    return differ("links", ["and"], ["or"]) if replaced else ""
+
+
+_OWNERS = {"my": "i", "our": "i", "your": "you"}
+_DETERMINERS = ARTICLES.union(_OWNERS)
+
+
+def _linked(reading: Reading, link: str) -> set[frozenset[str]]:
+    """What stands on both sides of a link, "the", "my" and the like aside, in any order."""
+    found, last = set(), len(reading.words) - 1
+    for place in range(1, last):
+        if reading.words[place] == link:
+            after = next((n for n in range(place + 1, last) if reading.words[n] not in _DETERMINERS), last)
+            found.add(frozenset((reading.stems[place - 1], reading.stems[after])))
+    return found
 
 
 def voice(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -125,7 +164,7 @@ def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
     one, other = _MODES.get(left.words[0]), _MODES.get(right.words[0])
     if not one or not other or one == other or "you" in (*left.words[1:2], *right.words[1:2]):
         return ""
-    same = not alone(left, right, alignment) - _MODALS
+    same = all(word.text in _MODALS for side in unmatched(left, right, alignment) for word in side)
     return differ("modality", left.words[:1], right.words[:1]) if same else ""
 
 
@@ -133,6 +172,17 @@ _MODES = named("can could, may might, should, must, will would, do does")
 _SAID = named("can could, may might, should, must, will, want would")
 _HAVING = frozenset(("has", "have"))
 _MODALS = frozenset(_listed("can could may might should must shall will would"))
+
+
+def _obligations(reading: Reading) -> set[str]:
+    """How it is told what has to be done: by "must", or by the "to" of "have to"."""
+    bound = {after for before, after in pairwise(reading.words) if before in _HAVING and after == "to"}
+    return bound | ({"must"} & reading.vocabulary)
+
+
+def _intended(reading: Reading) -> str:
+    """Whether I say that I can, will, should or want to do something."""
+    return _SAID.get(reading.words[1], "") if reading.words[:1] == ["i"] and len(reading.words) > 1 else ""
 
 
 def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -154,103 +204,14 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
         return differ("persons", set(one), set(other) - set(one))
     if _acting(left.vocabulary) != _acting(right.vocabulary):
         return ""
-    mine, yours = _owned(left), _owned(right)
+    mine, yours = _told_of(left, _OWNERS), _told_of(right, _OWNERS)
     found = {noun for owner, noun in mine - yours if ("you" if owner == "i" else "i", noun) in yours - mine}
     return differ("persons", found, ())
 
 
 _CASES = (("i", "me"), ("we", "us"), ("he", "him"), ("she", "her"), ("they", "them"))
-_MINE = frozenset(("my", "our", "your"))
 _SIE = frozenset(_listed("sie ihnen ihr ihre ihrem ihren ihrer ihres"))
-_PERSONS = {
-    **dict.fromkeys(I_WORDS, "i"),
-    **dict.fromkeys(YOU_WORDS, "you"),
-    **dict.fromkeys(_listed("he him his"), "he"),
-    **dict.fromkeys(("she", "her"), "she"),
-    **dict.fromkeys(_listed("they them their"), "they"),
-}
-
-
-def complements(left: Reading, right: Reading, _: Alignment) -> str:
-    """What one "stopped to take" is not what one "stopped taking", and "used to take" is not "is used to taking"."""
-    if _TWO_WAYS.isdisjoint(left.stems) or _TWO_WAYS.isdisjoint(right.stems):
-        return ""
-    one, other = _complements(left), _complements(right)
-    return differ("complements", one, other) if one and other and one != other else ""
-
-
-_TWO_WAYS = frozenset(map(stem_of, ("stop", "remember", "forget", "regret", "used")))
-_BEING = frozenset(_listed("is are am was were be been being get got gets getting"))
-
-
-def differ(what: str, one: Iterable[str], other: Iterable[str]) -> str:
-    """A reason: what differs, and in which words; "" where there are none."""
-    found = [*sorted(one), *sorted(other)]
-    return f"{what} differ: {', '.join(found)}" if found else ""
-
-
-def is_short(left: Reading, right: Reading) -> bool:
-    """Whether neither text is so long that a word of it may be replaced in passing."""
-    return max(len(left.words), len(right.words)) <= _SHORT
-
-
-def _obligations(reading: Reading) -> set[str]:
-    bound = {after for before, after in pairwise(reading.words) if before in _HAVING and after == "to"}
-    return bound | ({"must"} & reading.vocabulary)
-
-
-def _intended(reading: Reading) -> str:
-    """Whether I say that I can, will, should or want to do something."""
-    return _SAID.get(reading.words[1], "") if reading.words[:1] == ["i"] and len(reading.words) > 1 else ""
-
-
-def alone(left: Reading, right: Reading, alignment: Alignment) -> set[str]:
-    """The words of one that the other does not have."""
-    lefts = {left.content[n].text for n in alignment.only_left}
-    return lefts | {right.content[n].text for n in alignment.only_right}
-
-
-def _quantifiers(reading: Reading) -> frozenset[str]:
-    found = _QUANTIFIERS & reading.vocabulary
-    return found - {"most"} if "most" in found and ("the", "most") in pairwise(reading.words) else found
-
-
-def _new(here: frozenset[str], there: frozenset[str]) -> list[str]:
-    known = {_QUANTITIES[word] for word in there}
-    return sorted(word for word in here if _QUANTITIES[word] not in known)
-
-
-def _counted(reading: Reading) -> set[tuple[str, str]]:
-    """Quantities and articles with the word that follows."""
-    return {
-        (_QUANTITIES.get(word) or "a", stem)
-        for word, stem in zip(reading.words, reading.stems[1:], strict=False)
-        if word in _QUANTITIES or word in _SOME
-    }
-
-
-def _apart(left: Reading, right: Reading, one: str, other: str) -> bool:
-    """Whether two words have no neighbour in common."""
-    return _neighbours(left, one).isdisjoint(_neighbours(right, other))
-
-
-def _neighbours(reading: Reading, word: str) -> set[str]:
-    place = reading.words.index(word)
-    return {*reading.stems[max(0, place - 1) : place], *reading.stems[place + 1 : place + 2]}
-
-
-def _linked(reading: Reading, link: str) -> set[frozenset[str]]:
-    """What stands on both sides of a link, articles aside, in any order."""
-    found = set()
-    for place, word in enumerate(reading.words):
-        if word == link and 0 < place < len(reading.words) - 1:
-            after = place + 1
-            while after < len(reading.words) - 1 and (
-                reading.words[after] in ARTICLES or reading.words[after] in _MINE
-            ):
-                after += 1
-            found.add(frozenset((reading.stems[place - 1], reading.stems[after])))
-    return found
+_PERSONS = dict.fromkeys(I_WORDS, "i") | dict.fromkeys(YOU_WORDS, "you") | named("he him his, she her, they them their")
 
 
 def _formal(reading: Reading) -> set[str]:
@@ -286,7 +247,7 @@ def _beside(reading: Reading, word: str, step: int) -> set[str]:
 
 def _exchanged(left: Reading, right: Reading) -> set[str]:
     """What is mine in one text and somebody's in the other: "my dog bit her son"; but not your policy on returns."""
-    mine, yours = _owned(left), _owned(right)
+    mine, yours = _told_of(left, _OWNERS), _told_of(right, _OWNERS)
     one, other = ({noun for _, noun in side} for side in (mine - yours, yours - mine))
     both = one | other
     beside = any(both.issuperset(pair) for reading in (left, right) for pair in pairwise(reading.stems))
@@ -294,15 +255,18 @@ def _exchanged(left: Reading, right: Reading) -> set[str]:
 
 
 def _acting(words: frozenset[str]) -> tuple[bool, bool]:
-    return bool(words & (I_WORDS - _MINE)), bool(words & (YOU_WORDS - _MINE))
+    """Whether I do something there, or something is done to me; and whether you do."""
+    return bool(words & I_WORDS.difference(_OWNERS)), bool(words & YOU_WORDS.difference(_OWNERS))
 
 
-def _owned(reading: Reading) -> set[tuple[str, str]]:
-    return {
-        ("you" if word == "your" else "i", stem)
-        for word, stem in zip(reading.words, reading.stems[1:], strict=False)
-        if word in _MINE
-    }
+def complements(left: Reading, right: Reading, _: Alignment) -> str:
+    """What one "stopped to take" is not what one "stopped taking", and "used to take" is not "is used to taking"."""
+    one, other = _complements(left), _complements(right)
+    return differ("complements", one, other) if one and other and one != other else ""
+
+
+_TWO_WAYS = frozenset(map(stem_of, ("stop", "remember", "forget", "regret", "used")))
+_BEING = frozenset(_listed("is are am was were be been being get got gets getting"))
 
 
 def _complements(reading: Reading) -> set[str]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from langmem_adapters.experience.verifier.features import Alignment
-from langmem_adapters.experience.verifier.guards_small_words import alone, differ
+from langmem_adapters.experience.verifier.alignment import Alignment, differ, unmatched
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import is_past
+from langmem_adapters.experience.verifier.words import is_past, named
 
 __all__ = ["tense"]
 
@@ -19,10 +18,7 @@ _ASKING = """(?:(?:ask|check|confirm|detect|discover|doubt|find|guess|learn|reca
 _SUPPOSED = re.compile(rf"(^|\b(?!{''.join(_ASKING.split())}\b)\w+\W+)if\b[^,.;:?!]*")
 _HAVING = frozenset(("has", "have", "had"))
 _NEAR = 5  # words: "have all of them decided"
-_TIMES = {
-    **dict.fromkeys(_listed("is are am do does will"), "is"),
-    **dict.fromkeys(_listed("was were did"), "was"),
-}
+_TIMES = named("is are am do does will, was were did")
 _BEING = frozenset(_listed("is are am was were be been being"))
 _MODALS = frozenset(_listed("can could may might must should will would"))
 _AUXILIARIES = _BEING | _HAVING | _MODALS | {"did", "do", "does", "shall"}
@@ -33,7 +29,7 @@ def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
 
     What both suppose has no time: "if I lost it" is "if I lose it".
     """
-    if alone(left, right, alignment) - {"will"}:
+    if any(word.text != "will" for side in unmatched(left, right, alignment) for word in side):
         return ""
     if found := _aspects(left, right) ^ _aspects(right, left):
         return differ("tense", found, ())

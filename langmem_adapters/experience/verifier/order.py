@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from langmem_adapters.experience.verifier.features import Alignment
+from langmem_adapters.experience.verifier.alignment import Alignment
 from langmem_adapters.experience.verifier.phrases import NAMING
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import COMPOUNDING, LINKS, NEGATIONS, PREPOSITIONS, STOP, UNITS, stem_of
@@ -58,13 +58,17 @@ _FEW = 2
 def swapped(left: Reading, right: Reading, alignment: Alignment) -> tuple[str, str] | None:
     """Two words that have changed places, where these matter; None, if there are none.
 
-    They have, where exchanging them brings back the other's order, or one has another preposition. It does not matter
-    where "and", "or" and the like stand between them and nothing that has stayed (to keep A and cancel B is to cancel B
-    and keep A, but not to cancel A and keep B), where each has taken its preposition along ("In Oslo, who …", "Who … in
-    Oslo"), and in "the job of cron" for "the cron job". Nor does it in a long text that is told in other words, unless
-    they are names or numbers, nothing else has moved, or something is turned into something, or compared with it. A
-    text of very many words must keep their order: who hears of two of everything, as of a dose for the morning and
-    another for the evening, is told something else where two have changed places.
+    They have where exchanging them gives the other's order, or where one has another preposition. That is allowed
+
+    - where "and", "or" and the like stand between them, and nothing that has stayed: "keep A and cancel B" is "cancel B
+      and keep A", but not "cancel A and keep B";
+    - where each has taken its preposition along: "In Oslo, who …", "Who … in Oslo";
+    - where a compound is taken apart: "the cron job", "the job of cron";
+    - in a text of ten words or more that has others besides, and is told in another order: unless both are names or
+      numbers, nothing else has moved, or something is turned into something, or compared with it.
+
+    A text of more than 24 words must keep their order. It may tell of two of everything, as of a dose for the morning
+    and another for the evening, and says something else where two have changed places.
     """
     pairs = alignment.pairs
     order = [other for _, other, _ in pairs]

@@ -11,6 +11,8 @@ from langmem_adapters.language.dates import MONTHS
 
 __all__ = ["CONTRACTIONS", "GROUPED", "SCALES", "one_spelling"]
 
+_listed = str.split  # lists of words read better as text
+
 
 def _switched(found: re.Match[str]) -> str:
     return f"{'enable' if found[2] == 'on' else 'disable'} {found[1]}"
@@ -133,18 +135,10 @@ _TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 _PARTS = frozenset((*_TENS.split("|"), "hundred", "thousand", "million", "billion"))
 _SPELT = re.compile(rf"\b(?:({_ONES}|{_TEENS}|{_TENS}) (hundred|thousand|million|billion)\b|({_TENS})[ -]({_ONES})\b)")
-_SPOKEN = str.maketrans(
-    {
-        "%": " percent ",
-        "‰": " permille ",
-        "$": " dollar ",
-        "€": " euro ",
-        "£": " pound ",
-        "¥": " yen ",
-        "₹": " rupee ",
-        "°": " degrees ",
-    }
-)
+_SPOKEN = {
+    ord(sign): f" {name} "
+    for sign, name in zip("%‰$€£¥₹°", _listed("percent permille dollar euro pound yen rupee degrees"), strict=True)
+}
 
 
 def one_spelling(text: str) -> str:

@@ -11,13 +11,20 @@ from typing import NamedTuple, TypeAlias
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.experience.policies import attempt
+from langmem_adapters.experience.verifier.alignment import align
 from langmem_adapters.experience.verifier.arrangement import same_words
-from langmem_adapters.experience.verifier.features import align, features
+from langmem_adapters.experience.verifier.features import features
 from langmem_adapters.experience.verifier.guards import GUARDS, Guard
-from langmem_adapters.experience.verifier.question_weights import QUESTION_BASE, QUESTION_TREES
 from langmem_adapters.experience.verifier.reading import LONGEST, Reading, in_plain_signs, read
 from langmem_adapters.experience.verifier.snippets import Parts, parted
-from langmem_adapters.experience.verifier.weights import BASE, LEAST_COSINE, THRESHOLD, TREES
+from langmem_adapters.experience.verifier.weights import (
+    BASE,
+    LEAST_COSINE,
+    QUESTION_BASE,
+    QUESTION_TREES,
+    THRESHOLD,
+    TREES,
+)
 from langmem_adapters.experience.verifier.words import POLITE
 from langmem_adapters.flow import Flow, arun, run
 

@@ -77,17 +77,17 @@ def _bases(written: str) -> dict[str, str]:
 
 
 _PASTS = _bases("""become became, begin began begun, break broke broken, bring brought, build built, buy bought,
-catch caught, choose chose chosen, come came, draw drew drawn, drive drove driven, eat ate eaten, fall fell fallen,
-feel felt, find found, fly flew flown, forget forgot forgotten, get got gotten, give gave given, go went gone,
-grow grew grown, hear heard, hold held, keep kept, know knew known, lead led, lose lost, make made, mean meant,
-meet met, pay paid, run ran, say said, see saw seen, sell sold, send sent, show shown, sit sat, sleep slept,
-speak spoke spoken, spend spent, stand stood, steal stole stolen, take took taken, teach taught, tell told,
-think thought, throw threw thrown, understand understood, win won, write wrote written, use used, die died,
-bite bit bitten, dig dug, drink drank drunk, feed fed, fight fought, freeze froze frozen, hide hid hidden, lend lent,
-ride rode ridden, ring rang rung, sing sang sung, swim swam swum, swear swore sworn, tear tore torn, wake woke woken,
-wear wore worn, shake shook shaken, sweep swept, strike struck, sink sank sunk""")
+    catch caught, choose chose chosen, come came, draw drew drawn, drive drove driven, eat ate eaten, fall fell fallen,
+    feel felt, find found, fly flew flown, forget forgot forgotten, get got gotten, give gave given, go went gone,
+    grow grew grown, hear heard, hold held, keep kept, know knew known, lead led, lose lost, make made, mean meant,
+    meet met, pay paid, run ran, say said, see saw seen, sell sold, send sent, show shown, sit sat, sleep slept,
+    speak spoke spoken, spend spent, stand stood, steal stole stolen, take took taken, teach taught, tell told,
+    think thought, throw threw thrown, understand understood, win won, write wrote written, use used, die died,
+    bite bit bitten, dig dug, drink drank drunk, feed fed, fight fought, freeze froze frozen, hide hid hidden,
+    lend lent, ride rode ridden, ring rang rung, sing sang sung, swim swam swum, swear swore sworn, tear tore torn,
+    wake woke woken, wear wore worn, shake shook shaken, sweep swept, strike struck, sink sank sunk""")
 FORMS = _PASTS | _bases("""go goes, die dies dying dead death, child children kids kid, foot feet, life lives, man men,
-woman women, mouse mice, person people, tooth teeth, wife wives, color colour colours, missus mrs""")
+    woman women, mouse mice, person people, tooth teeth, wife wives, color colour colours, missus mrs""")
 
 
 def is_past(word: str) -> bool:
@@ -98,11 +98,9 @@ def is_past(word: str) -> bool:
 _SHORTEST_PAST = 4  # letters; "need" and "feed" have no other form in it
 ENGLISH = frozenset(
     _listed(
-        """a about an and any are as at be because been but by can could did do does for from had has have
-        how i if in into
-        is it its me my of on or our please should some than that the their them there these they this to was we
-        were what
-    when where which who why will with would you your"""
+        """a about an and any are as at be because been but by can could did do does for from had has have how i if in
+        into is it its me my of on or our please should some than that the their them there these they this to was we
+        were what when where which who why will with would you your"""
     )
 )
 """Words that tell that a text is English."""
@@ -110,13 +108,11 @@ ENGLISH = frozenset(
 FOREIGN = (
     frozenset(
         _listed(
-            """al aux avec bei che cómo como con da dans das de degli dei del della den der des det di die do
-            dos du een ein eine
-            el em en es est et för für gli het hoe i ich il ik is ist jag je jest jak kak la las le les los mein mi
-            mijn mit mon
-    na não nel nie notre og och om på para pas por pour puedo qual que qué quel quelle sich sie sont sur um una und
-    une van vom vous was welche wie wo wat y zu zum å je się czy ve bir nedir ne için saya apa bagaimana yang
-    untuk dengan"""
+            """al aux avec bei che cómo como con da dans das de degli dei del della den der des det di die do dos du een
+            ein eine el em en es est et för für gli het hoe i ich il ik is ist jag je jest jak kak la las le les los
+            mein mi mijn mit mon na não nel nie notre og och om på para pas por pour puedo qual que qué quel quelle sich
+            sie sont sur um una und une van vom vous was welche wie wo wat y zu zum å je się czy ve bir nedir ne için
+            saya apa bagaimana yang untuk dengan"""
         )
     )
     - ENGLISH
@@ -125,10 +121,9 @@ FOREIGN = (
 
 STOP = frozenset(
     _listed(
-        """a an the of in on at to for from by with as and or but if then than that this these those it its
-        is are was were
-    be been being am do does did doing have has had having i you he she we they me him her us them my your his their
-    our mine yours what which who whom whose when where why how there here so such s t"""
+        """a an the of in on at to for from by with as and or but if then than that this these those it its is are was
+        were be been being am do does did doing have has had having i you he she we they me him her us them my your his
+        their our mine yours what which who whom whose when where why how there here so such s t"""
     )
 )
 """Words that carry no content of their own; what they do is seen by other means."""
@@ -137,8 +132,8 @@ SOFT = frozenset(
     _listed(
         """some any really actually exactly ever very just also please kindly best good better great top way method
         thing possible likely know think people person someone anyone one own same different most many much all few
-        other various certain particular several can could will would should may might must shall easy easily quick
-        like go get make use give tell explain help want need try find let mean way current currently now today nowadays
+        other various certain particular several can could will would should may might must shall easy easily quick like
+        go get make use give tell explain help want need try find let mean way current currently now today nowadays
         still yet even already always world life"""
     )
 )
@@ -189,20 +184,20 @@ NUMBERS = {
 }  # fmt: skip
 
 UNITS = named(
-    """km kilometer kilometers kilometre kilometres kms, m meter meters metre metres, cm centimeter centimeters
-    centimetre centimetres, mm millimeter millimeters millimetre millimetres, mile miles mi, ft foot feet,
-    inch inches, yard yards, kg kilogram kilograms kilo kilos kgs, g gram grams, mg milligram milligrams,
-    lb lbs pound pounds, oz ounce ounces, l liter liters litre litres, ml milliliter milliliters millilitre
-    millilitres, gallon gallons, second seconds sec secs, minute minutes min mins, hour hours hr hrs, day days,
-    week weeks, month months, year years yr yrs, decade decades, century centuries, celsius °c, fahrenheit °f,
-    kelvin, kb kilobyte kilobytes, mb megabyte megabytes, gb gigabyte gigabytes, tb terabyte terabytes,
-    percent %, dollar dollars usd $, euro euros eur €, yen jpy ¥, rupee rupees inr rs ₹, gbp £ sterling,
-    watt watts w, kw kilowatt kilowatts, volt volts, amp amps, mph, kph, hz, khz, mhz, ghz,
-    monday mondays, tuesday tuesdays, wednesday wednesdays, thursday thursdays, friday fridays,
-    saturday saturdays, sunday sundays, january jan, february feb, march, april apr, june jun, july jul,
-    august aug, september sept, october oct, november nov, december dec, spring, summer, autumn fall, winter,
-    morning, noon, afternoon, evening, midnight, yesterday, today, tomorrow, weekday weekdays, weekend weekends,
-    daily, hourly, weekly, monthly, quarterly, yearly annually, am a.m, pm p.m"""
+    """km kilometer kilometers kilometre kilometres kms, m meter meters metre metres,
+    cm centimeter centimeters centimetre centimetres, mm millimeter millimeters millimetre millimetres, mile miles mi,
+    ft foot feet, inch inches, yard yards, kg kilogram kilograms kilo kilos kgs, g gram grams, mg milligram milligrams,
+    lb lbs pound pounds, oz ounce ounces, l liter liters litre litres, ml milliliter milliliters millilitre millilitres,
+    gallon gallons, second seconds sec secs, minute minutes min mins, hour hours hr hrs, day days, week weeks,
+    month months, year years yr yrs, decade decades, century centuries, celsius °c, fahrenheit °f, kelvin,
+    kb kilobyte kilobytes, mb megabyte megabytes, gb gigabyte gigabytes, tb terabyte terabytes, percent %,
+    dollar dollars usd $, euro euros eur €, yen jpy ¥, rupee rupees inr rs ₹, gbp £ sterling, watt watts w,
+    kw kilowatt kilowatts, volt volts, amp amps, mph, kph, hz, khz, mhz, ghz, monday mondays, tuesday tuesdays,
+    wednesday wednesdays, thursday thursdays, friday fridays, saturday saturdays, sunday sundays, january jan,
+    february feb, march, april apr, june jun, july jul, august aug, september sept, october oct, november nov,
+    december dec, spring, summer, autumn fall, winter, morning, noon, afternoon, evening, midnight, yesterday, today,
+    tomorrow, weekday weekdays, weekend weekends, daily, hourly, weekly, monthly, quarterly, yearly annually, am a.m,
+    pm p.m"""
 )
 """Units, days, months and times of day, by all their spellings."""
 
@@ -221,58 +216,56 @@ NEGATIONS = frozenset(
 SYNONYMS = tuple(
     group.split()
     for group in _listed(
-        """best good great top better ideal | way method mean technique step process procedure tip trick | movie film |
-    mobile phone smartphone cellphone cell handset | learn study | start begin commence | buy purchase |
-    make create build generate produce construct | earn money | big large huge | quick fast quickly rapidly speedy |
-    increase improve boost enhance raise gain grow | reduce decrease lower lessen lose cut | prevent avoid stop |
-    difference differ different distinguish vs versus | difficult hard tough |
-    affect effect impact influence consequence | happen occur | reason cause | get obtain acquire receive |
-    think opinion view thought believe feel | person human someone somebody anyone one | job career employment |
-    company firm business | country nation | book novel | photo picture image pic photograph | website site |
-    college university school institute | wife spouse | girl lady female woman | boy guy male man |
-    use utilize employ usage | delete remove erase clear | fix solve resolve repair troubleshoot |
-    recover retrieve restore | prepare preparation | ban demonetization demonetize scrap | rupee inr rs |
-    usa america us american unite | uk britain england | important essential significant crucial vital |
-    interesting amazing fascinating cool | favorite | explain describe define definition meaning mean |
-    advantage benefit pro | disadvantage drawback con | tv television | application app | laptop notebook |
-    bike motorcycle motorbike | car vehicle automobile | ask question | answer reply respond response |
-    look search find | know tell | exam test examination | fat weight | facebook fb | instagram insta |
-    math maths mathematics | government govt | pc computer | cost price expense | say claim | choose select pick |
-    handle deal cope manage | overcome beat | allow permit let enable | require need necessary | show display |
-    provide give offer supply |
-    specify indicate define | contain include comprise | return give yield | method function | purpose goal aim |
-    access reach | option choice alternative | guide tutorial | section part | configure setup set |
-    change modify alter edit | multiple several many various | obtain retrieve get | verify check |
-    begin start launch | error mistake bug | doctor physician | city town | trip travel journey | safe secure |
-    legal lawful | possible feasible able | cheap inexpensive affordable | expensive costly | sick ill |
-    begin initiate | convert transform change turn | combine merge join | load read import | save store |
-    determine decide | identical equal same | describe explain document | current present existing |
-    additional extra further | assist help aid | ensure guarantee | wrong incorrect | right correct | speak talk |
-    happy glad | smart intelligent clever | finish complete end | shut close | speed pace |
-    ability capability functionality feature | additional new extra | alter change rename |
-    amount number quantity count | available exist exist present | designate specify | determine set establish |
-    divide split organize separate | replace substitute | replacement substitute | suggest recommend advise propose |
-    supply pass give provide | title name call term | transition switch move migrate | within inside in |
-    state specify mention declare refer reference | retrieve select fetch | related corresponding associated |
-    address tackle | under below beneath | big great large huge | biggest largest greatest | baby infant |
-    beautiful attractive | destination place spot | middle center | former ex | hospital clinic | mobile portable |
-    position stance view | resource source | review feedback | seller vendor | series show |
-    saying phrase expression | typical average normal usual | update upgrade | wage salary pay income |
-    wealthy rich | everyday daily | fraud scam | issue problem trouble | clothing clothes dress | house home |
-    apartment flat | film movie | lawyer attorney | physician doctor | shop store | street road | kid child |
-    error bug fault | stop quit cease | keep retain | cook make prepare | all every each | repair mend | gift present |
-    infection disease illness | purpose reason | approach method | folder directory | delete drop | string text |
-    list array | invoke call run execute | execute perform | print output | obtain acquire | trash bin |
-    vacation holiday | gas petrol gasoline | postpone delay | arrive reach come | speed velocity |
-    aircraft plane airplane | hotel accommodation | autumn fall | forget lose | visit see | eat food diet |
-    cure treat treatment remedy | song music | exist live | join enroll |
-    easy simple | easier simpler | easiest simplest | quicker faster | quickest fastest | often frequently |
-    phone telephone | undo revert | loop iterate | concatenate join | luggage baggage | elevator lift | bigger larger |
-    exit quit | terminate end | erase wipe | parcel package | very really | bike bicycle | grandma granny grandmother |
-    grandpa granddad grandfather | mum mom mother | dad father | probability chance likelihood | fridge refrigerator |
-    sofa couch | info information | ad advert advertisement | rubbish garbage trash | timetable schedule | cv resume |
-    config configuration | possible possibility
-""",
+        """best good great top better ideal | way method mean technique step process procedure tip trick |
+        mobile phone smartphone cellphone cell handset | learn study | start begin commence | buy purchase |
+        make create build generate produce construct | earn money | quick fast quickly rapidly speedy |
+        increase improve boost enhance raise gain grow | reduce decrease lower lessen lose cut | prevent avoid stop |
+        difference differ different distinguish vs versus | difficult hard tough |
+        affect effect impact influence consequence | happen occur | reason cause | get obtain acquire receive |
+        think opinion view thought believe feel | person human someone somebody anyone one | job career employment |
+        company firm business | country nation | book novel | photo picture image pic photograph | website site |
+        college university school institute | wife spouse | girl lady female woman | boy guy male man |
+        use utilize employ usage | delete remove erase clear | fix solve resolve repair troubleshoot |
+        recover retrieve restore | prepare preparation | ban demonetization demonetize scrap | rupee inr rs |
+        usa america us american unite | uk britain england | important essential significant crucial vital |
+        interesting amazing fascinating cool | favorite | explain describe define definition meaning mean |
+        advantage benefit pro | disadvantage drawback con | tv television | application app | laptop notebook |
+        bike motorcycle motorbike | car vehicle automobile | ask question | answer reply respond response |
+        look search find | know tell | exam test examination | fat weight | facebook fb | instagram insta |
+        math maths mathematics | government govt | pc computer | cost price expense | say claim | choose select pick |
+        handle deal cope manage | overcome beat | allow permit let enable | require need necessary | show display |
+        provide give offer supply | specify indicate define | contain include comprise | return give yield |
+        method function | purpose goal aim | access reach | option choice alternative | guide tutorial | section part |
+        configure setup set | change modify alter edit | multiple several many various | obtain retrieve get |
+        verify check | begin start launch | error mistake bug | city town | trip travel journey | safe secure |
+        legal lawful | possible feasible able | cheap inexpensive affordable | expensive costly | sick ill |
+        begin initiate | convert transform change turn | combine merge join | load read import | save store |
+        determine decide | identical equal same | describe explain document | current present existing |
+        additional extra further | assist help aid | ensure guarantee | wrong incorrect | right correct | speak talk |
+        happy glad | smart intelligent clever | finish complete end | shut close | speed pace |
+        ability capability functionality feature | additional new extra | alter change rename |
+        amount number quantity count | available exist present | designate specify | determine set establish |
+        divide split organize separate | replace substitute | replacement substitute |
+        suggest recommend advise propose | supply pass give provide | title name call term |
+        transition switch move migrate | within inside in | state specify mention declare refer reference |
+        retrieve select fetch | related corresponding associated | address tackle | under below beneath |
+        big great large huge | biggest largest greatest | baby infant | beautiful attractive | destination place spot |
+        middle center | former ex | hospital clinic | mobile portable | position stance view | resource source |
+        review feedback | seller vendor | series show | saying phrase expression | typical average normal usual |
+        update upgrade | wage salary pay income | wealthy rich | everyday daily | fraud scam | issue problem trouble |
+        clothing clothes dress | house home | apartment flat | film movie | lawyer attorney | physician doctor |
+        shop store | street road | kid child | error bug fault | stop quit cease | keep retain | cook make prepare |
+        all every each | repair mend | gift present | infection disease illness | purpose reason | approach method |
+        folder directory | delete drop | string text | list array | invoke call run execute | execute perform |
+        print output | trash bin | vacation holiday | gas petrol gasoline | postpone delay | arrive reach come |
+        speed velocity | aircraft plane airplane | hotel accommodation | autumn fall | forget lose | visit see |
+        eat food diet | cure treat treatment remedy | song music | exist live | join enroll | easy simple |
+        easier simpler | easiest simplest | quicker faster | quickest fastest | often frequently | phone telephone |
+        undo revert | loop iterate | concatenate join | luggage baggage | elevator lift | bigger larger | exit quit |
+        terminate end | erase wipe | parcel package | very really | bike bicycle | grandma granny grandmother |
+        grandpa granddad grandfather | mum mom mother | dad father | probability chance likelihood |
+        fridge refrigerator | sofa couch | info information | ad advert advertisement | rubbish garbage trash |
+        timetable schedule | cv resume | config configuration | possible possibility""",
         "|",
     )
 )
@@ -300,8 +293,8 @@ def _counterparts(listed: str) -> dict[str, set[str]]:
 
 OPPOSITES = _counterparts(
     """increase gain raise grow rise boost improve/decrease reduce lose lower lessen shrink fall drop cut worsen |
-    boy guy man male boyfriend husband father dad grandfather son brother nephew uncle king he him/girl lady woman
-    female girlfriend wife mother mom grandmother daughter sister niece aunt queen she her |
+    boy guy man male boyfriend husband father dad grandfather son brother nephew uncle king he him/
+    girl lady woman female girlfriend wife mother mom grandmother daughter sister niece aunt queen she her |
     advantage pro benefit/disadvantage con drawback harm | good best better top/bad worst worse evil |
     most more maximum highest biggest/least less fewest minimum lowest smallest | high/low | hot warm/cold cool |
     old ancient/young new modern | buy purchase/sell | open/close shut closed | start begin/stop end finish |
@@ -310,37 +303,33 @@ OPPOSITES = _counterparts(
     big large huge/small little tiny | long/short | tall/short | tallest longest/shortest | legal/illegal |
     possible/impossible | positive/negative | true real/false fake | import/export | upload/download |
     enable allow activate/disable forbid deactivate block prevent ban |
-    add insert append create attach/remove delete drop detach subtract | lock/unlock | block/unblock |
-    follow/unfollow | install/uninstall | mute/unmute | subscribe/unsubscribe | friend/enemy | white/black |
-    day/night | morning/evening night | summer/winter | introvert/extrovert | theist/atheist | input/output |
-    internal/external | public/private | democrat/republican | liberal/conservative | majority/minority |
-    early/late | win/lose | success succeed successful/failure fail | pass/fail |
-    accept approve/reject refuse decline deny | borrow/lend | send/receive | ask/answer | teach/learn | push/pull |
-    cause/effect cure prevent | cheap cheapest/expensive dear | strong/weak | heavy/light | safe/dangerous unsafe |
-    healthy/unhealthy | smart intelligent/stupid dumb | beautiful/ugly | underrated/overrated |
-    today/tomorrow yesterday | undergraduate/graduate postgraduate | bachelor/master | oldest/youngest newest |
-    older/younger newer | smaller/larger bigger | longer/shorter | encode/decode | encrypt/decrypt |
-    serialize/deserialize | compress/decompress | zip/unzip | read load/write save | show/hide | join/leave |
-    enter/exit | ascend/descend | horizontal/vertical | synchronous sync/asynchronous async | client/server |
-    global/local | static/dynamic | single/multiple | odd/even | above over/below under | inside/outside |
-    with/without | front/back | top/bottom | forward/backward | employer/employee | parent/child | teacher/student |
+    add insert append create attach/remove delete drop detach subtract | lock/unlock | block/unblock | follow/unfollow |
+    install/uninstall | mute/unmute | subscribe/unsubscribe | friend/enemy | white/black | day/night |
+    morning/evening night | summer/winter | introvert/extrovert | theist/atheist | input/output | internal/external |
+    public/private | democrat/republican | liberal/conservative | majority/minority | early/late | win/lose |
+    success succeed successful/failure fail | pass/fail | accept approve/reject refuse decline deny | borrow/lend |
+    send/receive | ask/answer | teach/learn | push/pull | cause/effect cure prevent | cheap cheapest/expensive dear |
+    strong/weak | heavy/light | safe/dangerous unsafe | healthy/unhealthy | smart intelligent/stupid dumb |
+    beautiful/ugly | underrated/overrated | today/tomorrow yesterday | undergraduate/graduate postgraduate |
+    bachelor/master | oldest/youngest | older/younger newer | smaller/larger bigger | longer/shorter | encode/decode |
+    encrypt/decrypt | serialize/deserialize | compress/decompress | zip/unzip | read load/write save | show/hide |
+    join/leave | enter/exit | ascend/descend | horizontal/vertical | synchronous sync/asynchronous async |
+    client/server | global/local | static/dynamic | single/multiple | odd/even | above over/below under |
+    inside/outside | front/back | top/bottom | forward/backward | employer/employee | parent/child | teacher/student |
     seller/buyer | hire/fire | single/married | marry/divorce | alive/dead | birth/death | war/peace | light/dark |
-    wet/dry | full/empty | thick/thin | fat/thin | deep/shallow | wide/narrow | loose/tight | clean/dirty |
-    loud/quiet | sweet/sour bitter | for/against | encourage support/discourage oppose |
-    include with/exclude without | accept/refuse | arrive/leave depart | arrival/departure | inbound/outbound |
-    incoming/outgoing | credit/debit | profit/loss | asset/liability | supply/demand | attack/defend |
-    connect/disconnect | merge/split | expand/collapse | freeze thaw/melt | on/off | login signin/logout signout |
-    in/out | home/away | sender/recipient receiver | source/destination target | acid/alkaline base | male/female |
-    always/never | all every/none | everybody everyone/nobody | same/different | guilty/innocent |
-    voluntary/involuntary mandatory compulsory | optional/mandatory required | temporary/permanent |
-    virtual/physical | online/offline | manual/automatic | vegetarian vegan/meat | inflation/deflation |
-    ancestor/descendant | predecessor/successor | next/previous | latest newest/oldest earliest | begin/end |
-    dawn/dusk | sunrise/sunset | upstream/downstream | upgrade/downgrade | mount/unmount | bind/unbind |
-    wrap/unwrap | commit/revert rollback | debit/credit | push/pop | lossy/lossless | singular/plural |
-    prefix/suffix | uppercase/lowercase | ascending/descending | clockwise/counterclockwise anticlockwise |
-    current present existing/previous former past | inner/outer | upper/lower |
-    immigrant/emigrant | immigrate/emigrate | landlord/tenant | plaintiff/defendant |
-    lender/borrower | exporter/importer | yes yeah yep/no nope
-"""
+    wet/dry | full/empty | thick/thin | fat/thin | deep/shallow | wide/narrow | loose/tight | clean/dirty | loud/quiet |
+    sweet/sour bitter | for/against | encourage support/discourage oppose | include with/exclude without |
+    arrive/leave depart | arrival/departure | inbound/outbound | incoming/outgoing | credit/debit | profit/loss |
+    asset/liability | supply/demand | attack/defend | connect/disconnect | merge/split | expand/collapse |
+    freeze thaw/melt | on/off | login signin/logout signout | in/out | home/away | sender/recipient receiver |
+    source/destination target | acid/alkaline base | always/never | all every/none | everybody everyone/nobody |
+    same/different | guilty/innocent | voluntary/involuntary mandatory compulsory | optional/mandatory required |
+    temporary/permanent | virtual/physical | online/offline | manual/automatic | vegetarian vegan/meat |
+    inflation/deflation | ancestor/descendant | predecessor/successor | next/previous | latest newest/oldest earliest |
+    dawn/dusk | sunrise/sunset | upstream/downstream | upgrade/downgrade | mount/unmount | bind/unbind | wrap/unwrap |
+    commit/revert rollback | push/pop | lossy/lossless | singular/plural | prefix/suffix | uppercase/lowercase |
+    ascending/descending | clockwise/counterclockwise anticlockwise | current present existing/previous former past |
+    inner/outer | upper/lower | immigrant/emigrant | immigrate/emigrate | landlord/tenant | plaintiff/defendant |
+    lender/borrower | exporter/importer | yes yeah yep/no nope"""
 )
 """The contraries and counterparts of a word, all by their stems."""
