@@ -59,9 +59,10 @@ class Verifier:
     """Compares a request with a stored one of nearly the same meaning.
 
     The guards refuse whatever differs in numbers, names, negation and the like. What passes them gets a score of its
-    own, in plain Python, without any model, in less than a millisecond. A text in another language than English, which
-    the score knows nothing of, passes only if all its words are the same, in the same order; and so does a text of
-    more than 2,000 characters. Code, data and formulas must be the same to the sign; for the rest, they are left out.
+    own, in plain Python, without any model: in half a millisecond for a question of 120 characters. A text in another
+    language than English, which the score knows nothing of, passes only if all its words are the same, in the same
+    order; and so does a text of more than 2,000 characters. Code, data and formulas must be the same to the sign; for
+    the rest, they are left out.
 
     Args:
         threshold: The score below which nothing is served; see :meth:`~langmem_adapters.ExperiencePool.tune`.
