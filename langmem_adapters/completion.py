@@ -10,7 +10,7 @@ from typing import Any
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, answered, is_coroutine
-from langmem_adapters.providers.finish_reasons import field, is_cut, refuses, was_cut
+from langmem_adapters.providers.finish_reasons import ending_of, field, is_cut, refuses
 from langmem_adapters.providers.usage import usage_of
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
@@ -176,4 +176,5 @@ def _is_spoiled(response: Any) -> bool:
     """Whether a LangChain message, or what the provider sent in a LlamaIndex response, says so."""
     if isinstance(response, str):
         return False
-    return was_cut(response) or is_cut(field(response, "response_metadata")) or refuses(field(response, "content"))
+    told = field(response, "response_metadata")
+    return ending_of(response).cut or is_cut(told) or refuses(field(response, "content"))

@@ -22,7 +22,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.model_answers import in_words
 from langmem_adapters.llamaindex.convert import from_message, to_message
 from langmem_adapters.model import Message
-from langmem_adapters.providers.finish_reasons import ends, was_cut
+from langmem_adapters.providers.finish_reasons import ending_of
 from langmem_adapters.providers.item_ids import without_thought_ids
 from langmem_adapters.providers.tool_calls import are_complete, called_anew
 from langmem_adapters.providers.usage import unspent, usage_of
@@ -46,7 +46,7 @@ _OF_PIECES = ("usage", "thinking_delta")  # beside a response: told in a place o
 
 def worth_storing(response: Response) -> bool:
     """Whether a response is whole: neither cut off, filtered, refused, nor empty, and its calls have all arguments."""
-    return _says_something(response) and not was_cut(response) and not _has_half_a_call(response)
+    return _says_something(response) and not ending_of(response).cut and not _has_half_a_call(response)
 
 
 def took_all(response: Response, limit: Any) -> bool:
@@ -78,7 +78,7 @@ def write_response(response: Response) -> dict[str, Any]:
     """
     kwargs = {name: value for name, value in response.additional_kwargs.items() if name not in _OF_PIECES}
     data: dict[str, Any] = {"kwargs": kwargs, "usage": usage_of(response)}
-    own = _ownfields(response)
+    own = _own_fields(response)
     if own and not any(field.is_required() for field in own.values()):
         data["class"] = [type(response).__module__, type(response).__name__]
     if response.logprobs is not None:
@@ -94,7 +94,7 @@ def write_response(response: Response) -> dict[str, Any]:
     return data
 
 
-def _ownfields(response: Response) -> dict[str, FieldInfo]:
+def _own_fields(response: Response) -> dict[str, FieldInfo]:
     """Those of a provider's own class of responses, which tell something more, as citations."""
     known = {*ChatResponse.model_fields, *CompletionResponse.model_fields}
     return {name: field for name, field in type(response).model_fields.items() if name not in known}
@@ -127,8 +127,8 @@ def read_response(data: Any, *, age: float, new_id: Callable[[], str]) -> Respon
         if "text" in data:
             return _class(data, CompletionResponse)(text=data["text"], **told)
         message = _message(without_thought_ids(called_anew(data["message"], new_id)))
-        used = {name: told for name, told in message.additional_kwargs.items() if name == "usage"}
-        message.additional_kwargs |= unspent(used)  # where Anthropic's streams tell it, and no key looks
+        if "usage" in message.additional_kwargs:  # where Anthropic's streams tell it, and no key looks
+            message.additional_kwargs |= unspent({"usage": message.additional_kwargs["usage"]})
         return _class(data, ChatResponse)(message=message, **told)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SerializationError(f"a stored response cannot be read: {type(error).__name__}") from error
@@ -200,9 +200,10 @@ class Recording:
         """Note the next piece of it."""
         self._text += response.delta or ""
         self._last = _copied(response)
-        if was_cut(response):  # a last piece with the usage alone does not say it again
+        ending = ending_of(response)
+        if ending.cut:  # a last piece with the usage alone does not say it again
             self._cut = response.raw
-        self._said |= ends(response)
+        self._said |= ending.said
 
     def whole(self) -> Any:
         """Its last response, with the text of all deltas, and what was told of a cut; None, if nothing came.

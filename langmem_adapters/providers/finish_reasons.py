@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from langmem_adapters.providers.usage import fields, sent
 
-__all__ = ["ends", "field", "is_broken_off", "is_cut", "refuses", "was_cut"]
+__all__ = ["Ending", "ending_of", "field", "is_broken_off", "is_cut", "refuses"]
 
 # As OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock, DeepSeek, Z.ai, vLLM and Ollama have it.
 _SPOILED = tuple(
@@ -36,27 +36,32 @@ def is_cut(told: Any) -> bool:
     return bool(found.get("refusal") or found.get("incomplete_details")) or found.get("status") in _UNFINISHED
 
 
-def was_cut(response: Any) -> bool:
-    """:func:`is_cut` of a response of LlamaIndex, or a piece of one, in all places in which providers tell it."""
-    event = _event(response)  # of which each stream begins under way
-    told = _told(response) if event.get("status") in _UNDER_WAY else [*_told(response), event]
-    return any(map(is_cut, told))
+class Ending(NamedTuple):
+    """What a response of LlamaIndex, or a piece of one, tells of its end."""
+
+    cut: bool
+    """Whether there should be more, or something else: see :func:`is_cut`."""
+    said: frozenset[bool]
+    """Whether it is the last piece; nothing, where it has no place in which it could say so."""
 
 
-def _told(response: Any) -> list[Mapping[str, Any]]:
-    """What is told beside a response, of its message, and of each of its choices."""
+def ending_of(response: Any) -> Ending:
+    """Look for it in all places in which providers tell it."""
     whole = sent(field(response, "raw"))
+    told = _told(response, whole)
+    event = fields(whole.get("response"))  # of OpenAI's Responses, of which each stream begins under way
+    cut = any(map(is_cut, told)) or (event.get("status") not in _UNDER_WAY and is_cut(event))
+    return Ending(cut, frozenset(said for one in (*told, event) if (said := _is_last(one)) is not None))
+
+
+def _told(response: Any, whole: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What is told beside a response, of its message, and of each of its choices in the ``whole`` that was sent."""
     beside = [fields(field(holder, "additional_kwargs")) for holder in (response, field(response, "message"))]
     told = [*beside, whole, fields(whole.get("delta"))]  # the last one of Anthropic
     choices = whole.get("choices") or whole.get("candidates")
     for choice in map(fields, choices if isinstance(choices, list | tuple) else ()):
         told += [choice, fields(choice.get("message"))]
     return told
-
-
-def _event(response: Any) -> Mapping[str, Any]:
-    """What is told of the whole within an event of OpenAI's Responses."""
-    return fields(sent(field(response, "raw")).get("response"))
 
 
 def refuses(content: Any) -> bool:
@@ -71,12 +76,7 @@ def is_broken_off(*told: Mapping[str, Any]) -> bool:
     return not ends and any(one.get("model_provider") in _ENDING for one in told)
 
 
-def ends(response: Any) -> set[bool]:
-    """Whether a piece of a stream says that it is the last; nothing, where it has no place in which it could say so."""
-    return {said for told in (*_told(response), _event(response)) if (said := _ends(told)) is not None}
-
-
-def _ends(told: Mapping[str, Any]) -> bool | None:
+def _is_last(told: Mapping[str, Any]) -> bool | None:
     if "contentBlockDelta" in told:  # of Bedrock, which tells the tokens in the last one
         return False
     if isinstance(last := told.get("metadata"), Mapping) and "usage" in last:
