@@ -288,7 +288,7 @@ def _name(model: Any) -> str:
         raise ConfigurationError(f'a {what} that embeds needs a name for its model: Embedder({what}, name="…")')
     models = (getattr(model, attribute, None) for attribute in _MODEL)
     said = [name for name in models if isinstance(name, str) and name]
-    which = min(said, key=_UNNAMED.__eq__, default="")  # the first that is a name
+    which = next((name for name in said if name != _UNNAMED), _UNNAMED if said else "")
     wrapped = getattr(model, "_langchain_embedding", None)
     if wrapped is not None and which in {_UNSAID, type(wrapped).__name__}:  # all that LangchainEmbedding found out
         return _name(wrapped)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
-import sys
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from langmem_adapters.codec import is_number
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.model import Metric
@@ -83,5 +84,5 @@ def check(prices: Prices) -> None:
             )
 
 
-def _is_price(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
+def _is_price(value: Any) -> bool:
+    return is_number(value) and 0 <= value < math.inf

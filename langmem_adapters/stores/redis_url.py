@@ -77,10 +77,11 @@ def _check_options(url: str) -> None:
     And what is no text: redis-py takes one for an object, and fails at the first use.
     """
     for name, value in parse_qsl(url.partition("?")[2]):
-        if name.removeprefix("sentinel_") in _OBJECTS:
+        option = name.removeprefix("sentinel_")
+        if option in _OBJECTS:
             said = f"{name} in the URL of a Redis store wants an object, which no URL holds: give a client of redis-py"
             raise ConfigurationError(said)
-        if name.removeprefix("sentinel_") in _FILES:
+        if option in _FILES:
             try:
                 Path(value).open("rb").close()
             except OSError as error:

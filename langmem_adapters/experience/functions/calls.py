@@ -63,7 +63,8 @@ class Calls:
         self._returned: deque[bytes] = deque(maxlen=256)  # leases of broken-off calls: nobody's to wait for
         self._pool: ExperiencePool | None = None
         self._scoring = scoring or BackgroundScoring(rules.scorer, f"a result of {self._name}", WarnOnce())
-        self._counts, self.warn = Counts() if counts is None else counts, self._scoring.warn
+        self._counts = Counts() if counts is None else counts
+        self.warn = self._scoring.warn
         self._shares = rules.wait > 0 and not responses.stream
         self._replaced = replaced(arguments, rules, self._name)
 

@@ -152,7 +152,7 @@ class _Calls(FunctionCache):
         return turn.served
 
     def _reject(self) -> None:
-        self._counts.add("rejected")
+        super()._reject()
         self._counts.add("rejected_judge")
 
     def _create(self, turn: Invocation, value: Any, made: Experience) -> Flow[Experience]:
