@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from itertools import permutations
+from itertools import chain, pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.experience.verifier import reading
+from langmem_adapters.experience.verifier import pieces, reading
 from langmem_adapters.experience.verifier import spelling as module
 from langmem_adapters.experience.verifier.alignment import align, edits
 from langmem_adapters.experience.verifier.features import NAMES, _rising_pairs, features
 from langmem_adapters.experience.verifier.guards import GUARDS
 from langmem_adapters.experience.verifier.order import swapped
+from langmem_adapters.experience.verifier.pieces import of_each
+from langmem_adapters.experience.verifier.questions import FRAMES
 from langmem_adapters.experience.verifier.reading import LONGEST, read
 from langmem_adapters.experience.verifier.spelling import CONTRACTIONS, one_spelling
 from langmem_adapters.experience.verifier.tuning import tuned
@@ -1088,19 +1090,49 @@ def test_a_contraction_is_looked_for_only_where_it_may_be_and_found_all_the_same
 
 @given(_texts)
 def test_what_is_read_of_pieces_is_what_is_read_of_the_whole(text: str) -> None:
-    words = [word for piece in text.split() for word in reading._words_in(piece)]
+    words = [*chain.from_iterable(reading._words_in(text.split()))]
     assert words == [word for match in reading._WORD.finditer(text) for word in reading._split(match[0])]
-    assert [one for piece in text.split() for one in reading._matches_in(piece)] == reading._WORD.findall(text)
-    assert reading._code(text) == reading._read_code(text)
-    frames = [(match.start(), n) for n, (_, at) in enumerate(reading._FRAMES[1:-1]) if (match := at.search(text))]
-    if reading._frame(text) not in {"how to", "whether"}:
-        assert reading._frame(text) == (reading._FRAMES[min(frames)[1] + 1][0] if frames else "none")
+    code = {found[0].removesuffix("()") for found in reading._CODE.finditer(text)}
+    marks = {found[0] for found in reading._MARK.finditer(text) if found[1].lower() not in reading._NO_MARKS}
+    assert reading._code(text) == code | marks
+
+
+@given(_texts)
+@example("Is it Bob? Carla-Ann, perhaps! No: Dora")
+def test_a_capital_tells_a_name_but_where_a_sentence_begins(text: str) -> None:
+    names: set[str] = set()
+    for before, word in pairwise((".", *reading._WORD.findall(text))):
+        if word[0].isupper() and (before not in set(".?!") or any(map(str.isupper, word[1:]))):
+            names |= {part.lower() for part in re.split("[-']", word)}
+    assert reading._capitals(text) == (set() if text.upper() == text else names - reading._NO_NAMES)
+
+
+@given(_texts)
+def test_of_several_wordings_of_a_question_the_first_tells_its_kind(text: str) -> None:
+    found = [(match.start(), n) for n, (_, kind) in enumerate(FRAMES) if (match := re.search(kind, text))]
+    assert reading._frame(text) == (FRAMES[min(found)[1]][0] if found else "none")
 
 
 def test_long_pieces_are_read_and_not_remembered() -> None:
     for piece, is_remembered in (("字" * 500, False), ("x_y" * 100, False), ("a" * 59, True)):
-        assert (reading._words_in(piece) is reading._words_in(piece)) is is_remembered
+        (one,), (other,) = reading._words_in([piece]), reading._words_in([piece])
+        assert (one is other) is is_remembered
     assert len(read("字" * 500).words) == 500
+
+
+def test_what_is_remembered_of_pieces_is_bounded() -> None:
+    read_pieces: list[str] = []
+
+    @of_each
+    def of_all(piece: str) -> int:
+        read_pieces.append(piece)
+        return len(piece)
+
+    several = [f"{n:05d}" for n in range(pieces._MOST)]
+    assert [*of_all(several), *of_all(several[-9:])] == [5] * (pieces._MOST + 9)
+    assert len(read_pieces) == pieces._MOST
+    assert [*of_all(["another", several[0]])] == [7, 5]
+    assert read_pieces[pieces._MOST :] == ["another", several[0]]
 
 
 def test_words_that_turn_round_are_told_only_where_all_have_partners() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from langmem_adapters.experience.verifier.forms import ACRONYMS, NAMESAKES, is_soft
+from langmem_adapters.experience.verifier.pieces import of_each
 from langmem_adapters.experience.verifier.questions import FRAMES, MAKERS, OPENING, REQUEST, WHETHER, WORDINGS
 from langmem_adapters.experience.verifier.signs import cased_units, raised, symbols
 from langmem_adapters.experience.verifier.slips import SLIPS
@@ -31,7 +32,6 @@ __all__ = ["LONGEST", "Reading", "Word", "in_plain_signs", "read"]
 
 LONGEST = 2_000  # characters; what is longer is not compared word by word
 _LONGEST_QUESTION = 300  # characters of what may have another wording
-_LONG_PIECE = 60  # characters of what stands between spaces; what is read of shorter ones is remembered
 _WORD = re.compile(
     r"https?://[^\s?!,]+|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.]+|(?<![\w-])[-+]?\d+(?:[.:/]\d+)*(?:%|°)?|\d+(?:[.:/]\d+)*|(?:[^\W\d_]\.){2,}|"
     r"[^\W_]+(?:[_.:'#+-]+[^\W_]+)*(?:\+\+|#)?|[&/,?.!;<>=*^+-]"
@@ -46,6 +46,7 @@ _LETTER = re.compile(r"(?<=\w )([AST])(?![\w'.])(?! [A-Z])")
 _QUOTED = re.compile(r'"([^"]+)"|(?<!\w)\'([^\']+)\'(?!\w)|«([^»]+)»|「([^」]+)」|『([^』]+)』|《([^》]+)》|„([^"]+)"')
 _MAY_BE_QUOTED = re.compile("[\"'«「『《„]")
 _MARKS = "\"'`().,;:?!"
+_ENDS = frozenset(".?!:")
 _HYPHEN = re.compile(r"(?<=\w)-(?=\w)")
 _QUOTES = str.maketrans(
     {
@@ -55,7 +56,7 @@ _QUOTES = str.maketrans(
         "\u2014": " - ",
     }
 )
-_FRAMES = [(name, re.compile(pattern)) for name, pattern in FRAMES]
+_FRAMED = re.compile("|".join(f"({pattern})" for _, pattern in FRAMES))
 _OPENING, _WHETHER, _REQUEST = re.compile(OPENING), re.compile(WHETHER), re.compile(REQUEST)
 _CLOSING = re.compile(
     r"(?<=[?.!,])\s+(?:many thanks|thanks a lot|(?:thanks|thank you) (?:in advance|so much|very much))[.! ]*$"
@@ -65,7 +66,8 @@ _WORDINGS = [(re.compile(pattern), wording) for pattern, wording in WORDINGS]
 _MARK = re.compile(r"(?<![\w.,:/-])\d+([^\W\d_]{1,2})(?![\w-])")
 _NO_MARKS = frozenset(UNITS) | frozenset(SCALES) | frozenset(("st", "nd", "rd", "th", "l", "x"))
 _NUMERAL = re.compile(r"\b([^\W\d_]+)[ -]([IVX]+|[LC][IVXLC]+)\b(?!')")
-_NO_NAMES = STOP.union(SOFT, NUMBERS, POLITE) - {"it", "us", "who"}
+_NAMES_TOO = frozenset(("it", "us", "who"))  # in capitals
+_NO_NAMES = STOP.union(SOFT, NUMBERS, POLITE) - _NAMES_TOO
 _SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
 
@@ -116,14 +118,15 @@ def read(text: str) -> Reading:
     """Read a request. Pure."""
     plain = in_plain_signs(text[:LONGEST])
     lower = _one_wording(one_spelling(_in_small_letters(plain)))
-    said = [word for piece in lower.split() for word in _words_in(piece)]
+    said = [*chain.from_iterable(_words_in(lower.split()))]
     words = [word for word in said if word not in POLITE]
     capitals = _capitals(plain)
-    stops = STOP - {
-        word for word in ("it", "us", "who") if re.search(rf"\b{word.upper()}\b", plain) and word in capitals
-    }
+    stops = STOP - {word for word in _NAMES_TOO & capitals if re.search(rf"\b{word.upper()}\b", plain)}
+    stems = [stem_of(word) for word in words]
     content = [
-        Word(word, stem_of(word), word in capitals, place) for place, word in enumerate(words) if word not in stops
+        Word(word, stem, word in capitals, place)
+        for place, (word, stem) in enumerate(zip(words, stems, strict=True))
+        if word not in stops
     ]
     month = {"may"} & capitals  # the one month that is a word besides
     english = _is_english(words)
@@ -134,7 +137,7 @@ def read(text: str) -> Reading:
         text=lower,
         words=words,
         vocabulary=frozenset(words),
-        stems=[stem_of(word) for word in words],
+        stems=stems,
         content=content,
         numbers=tuple(sorted(numbers)),
         numerals=frozenset((found[1].lower(), found[2]) for found in _NUMERAL.finditer(plain)),
@@ -179,17 +182,7 @@ def _one_wording(text: str) -> str:
     return text
 
 
-def _remembered(reads: Callable[[str], Iterable[str]]) -> Callable[[str], Iterable[str]]:
-    """A function of a piece of text without spaces, with a memory for short ones."""
-    remembers = lru_cache(maxsize=1 << 13)(reads)
-
-    def of(piece: str) -> Iterable[str]:
-        return remembers(piece) if len(piece) <= _LONG_PIECE else reads(piece)
-
-    return of
-
-
-@_remembered
+@of_each
 def _words_in(piece: str) -> tuple[str, ...]:
     """The words of a piece; as no word has a space in it, those of a text are those of its pieces."""
     return tuple(word for match in _WORD.finditer(piece) for word in _split(match[0]))
@@ -223,20 +216,25 @@ def _capitals(text: str) -> frozenset[str]:
     if text.upper() == text:
         return frozenset()
     found: set[str] = set()
-    before = "."
-    for piece in text.split():
-        for word in _matches_in(piece):
-            if word[0].isupper():
-                inside = any(character.isupper() for character in word[1:])
-                if inside or before not in {".", "?", "!", ":"}:
-                    found.update(part.lower() for part in re.split(r"[-']", word))
-            before = word
+    begins = True
+    for first, others, ends in _capitals_in(text.split()):
+        found |= others if begins else first | others
+        begins = begins if ends is None else ends
     return frozenset(found - _NO_NAMES)
 
 
-@_remembered
-def _matches_in(piece: str) -> list[str]:
-    return _WORD.findall(piece)
+@of_each
+def _capitals_in(piece: str) -> tuple[frozenset[str], frozenset[str], bool | None]:
+    """Those of a piece: its first word's, which are none where a sentence begins; all others; and whether one ends."""
+    found: tuple[set[str], set[str]] = (set(), set())
+    before = None
+    for word in _WORD.findall(piece):
+        if word[0].isupper():
+            inside = any(character.isupper() for character in word[1:])
+            if inside or before not in _ENDS:
+                found[inside or before is not None].update(part.lower() for part in re.split(r"[-']", word))
+        before = word
+    return frozenset(found[0]), frozenset(found[1]), None if before is None else before in _ENDS
 
 
 def _quoted(text: str) -> frozenset[str]:
@@ -266,7 +264,7 @@ def _is_name(word: str) -> bool:
 
 def _code(text: str) -> frozenset[str]:
     """Code and marks, none of which has spaces in it."""
-    return frozenset(found for piece in text.split() for found in _code_in(piece))
+    return frozenset().union(*_code_in(text.split()))
 
 
 def _capital_stops(text: str) -> frozenset[str]:
@@ -284,25 +282,20 @@ def _says_little(word: str) -> bool:
     return word in STOP or is_soft(word)
 
 
-def _read_code(text: str) -> frozenset[str]:
+@of_each
+def _code_in(piece: str) -> frozenset[str]:
     """Code, and a number's letters that are no unit and no scale: the 5s and the 3T of "iPhone 5s", "OnePlus 3T"."""
-    marks = {found[0] for found in _MARK.finditer(text) if found[1].lower() not in _NO_MARKS}
-    return frozenset(found[0].removesuffix("()") for found in _CODE.finditer(text)) | marks
-
-
-_code_in = _remembered(_read_code)
+    marks = {found[0] for found in _MARK.finditer(piece) if found[1].lower() not in _NO_MARKS}
+    return frozenset(found[0].removesuffix("()") for found in _CODE.finditer(piece)) | marks
 
 
 def _frame(text: str) -> str:
-    if _FRAMES[0][1].search(text):
-        return "how to"
-    if _FRAMES[-1][1].search(text):
-        return "whether"
-    found = [(match.start(), n) for n, (_, pattern) in enumerate(_FRAMES[:-1]) if (match := pattern.search(text))]
-    return _FRAMES[min(found)[1]][0] if found else "none"
+    """The kind whose wording comes first."""
+    found = _FRAMED.search(text)
+    return FRAMES[found.lastindex - 1][0] if found and found.lastindex else "none"
 
 
 def _is_english(words: list[str]) -> bool:
-    if not words or sum(word.isascii() for word in words) < 0.8 * len(words):
+    if not words or sum(map(str.isascii, words)) < 0.8 * len(words):
         return False
-    return sum(word in ENGLISH for word in words) >= sum(word in FOREIGN for word in words)
+    return sum(map(ENGLISH.__contains__, words)) >= sum(map(FOREIGN.__contains__, words))

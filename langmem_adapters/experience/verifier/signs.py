@@ -15,16 +15,18 @@ _SYMBOLS = re.compile(
     r"!(?=[\w=(])|(?:(?<=\d)|(?<![^\W_][^\W_])(?<=[^\W\d_]))!|\?\.(?=\w)|(?<=\s)\?\?|"
     r"(?<![^\W_][^\W_])(?<=[^\W\d_])(?:\s+[-/](?=\s+[^\W\d_](?![^\W_]))|/(?=[a-z](?![^\W_])))"  # x - y, x/y
 )
+_HAS_SYMBOL = re.compile(r"[-/!+*^=<>|~\\×÷≤≥≠·]|\?[.?]")  # noqa: RUF001 - these signs are meant
 _EXACT = re.compile(
     r"https?://\S*[^\s?!,.;:)]|\b[ivIV]+(?:-[ivIV]+)+\b|\b[YyMDdHhms]{2,4}(?:[-/.:][YyMDdHhms]{1,4})+\b|"
     r"(?:(?<=\s)[.-]+\s+){2,}[.-]+|%[A-Za-z](?!\w)|(?<!\S)--?[A-Za-z]{1,2}(?![\w-])|"
     r"(?<!\S)(?:@{1,2}|#|/)(?=[a-z_])|(?<!\w)_+[^\W_]|[^\W_]_+(?!\w)"
 )
 """What counts to the letter: addresses, ii-V-I, YYYY-MM-dd, ... --- ..., %s, options, @x, _x, x_."""
+_HAS_EXACT = re.compile(r"[-/%@#_:]|\.(?<=\s.)|\.(?=[YyMDdHhms])")
 _DIRECTED = frozenset("-/<>^~")
 _BEFORE, _AFTER = re.compile(r"(\w+)(\s*)$"), re.compile(r"(\s*)(\w+)")
 _MAY_BE_SYMBOL = re.compile(r"""[-+*^=<>|~\\×÷≤≥≠·/!?&()\[\]{}@#%_;:"'`]""")  # noqa: RUF001 - these signs are meant
-_MENTIONED = re.compile(r"(?<=\s)[@#;:?!.](?=\s+[a-z\d])|(?<=\s)[@#;:!.](?=\?)")
+_MENTIONED = re.compile(r"[@#;:?!.](?<=\s.)(?:(?=\s+[a-z\d])|(?<!\?)(?=\?))")
 _QUOTED_SIGN = re.compile(r"""(?<=["'`])[@#&;:?!.,/_()\[\]{}-]{1,3}(?=["'`])""")
 _QUOTATION = re.compile(r"""(?<!\d)"[^"]*"|(?<!\w)'[^']+'(?!\w)""")
 _PRIME = re.compile(r"""(?<=\d)(?:''|["'])(?!s\b)|(?<![^\W_][^\W_])(?<=[^\W\d_])(?:''|["'])(?!\w)""")
@@ -32,8 +34,8 @@ _RAISED = re.compile(r"(?:(?<=[\d)\]])|(?<![^\W_][^\W_])(?<=[a-ln-zA-Z]))(?=[⁰
 _LOWERED = re.compile(r"(?<=\d)(?=[₀₁₂₃₄₅₆₇₈₉])")
 _MARKED = re.compile(r"[A-Za-z\d][\u0300-\u036f\u20d0-\u20f0]+")
 _WORDS = "€£¥₹"  # which have a name in one spelling
-_BITS = re.compile(r"(?<![^\W\d_])(?:[kKMGT]i?(?P<byte>B)|[KMGT]i?b)(?:it|yte|ps)?(?![^\W\d_])")
-_MILLI_OR_MEGA = re.compile(r"(?<![^\W\d_])[mM](?:W|V|Hz|Pa|J|N|Ω)(?![^\W\d_])")
+_BITS = re.compile(r"[kKMGT](?<![^\W\d_].)(?:i?(?P<byte>B)|(?<!k)i?b)(?:it|yte|ps)?(?![^\W\d_])")
+_MILLI_OR_MEGA = re.compile(r"[mM](?<![^\W\d_].)(?:W|V|Hz|Pa|J|N|Ω)(?![^\W\d_])")
 
 
 def raised(text: str) -> str:
@@ -45,8 +47,9 @@ def symbols(text: str, *, english: bool) -> tuple[str, ...]:
     """The signs, sorted. In other languages than English a sign may stand alone as punctuation: "Bonjour ; merci"."""
     found = _pictures(text)
     if _MAY_BE_SYMBOL.search(text):
-        found += [_sign(text, one) for one in _SYMBOLS.finditer(text)]
-        found += [*_QUOTED_SIGN.findall(text), *_EXACT.findall(text)]
+        found += [_sign(text, one) for one in _SYMBOLS.finditer(text)] if _HAS_SYMBOL.search(text) else []
+        found += _EXACT.findall(text) if _HAS_EXACT.search(text) else []
+        found += _QUOTED_SIGN.findall(text)
         found += _MENTIONED.findall(text) if english else []
         if '"' in text or "'" in text:
             found += [mark.replace("''", '"') for mark in _PRIME.findall(_QUOTATION.sub(" ", text))]

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
+from langmem_adapters.experience.verifier.pieces import of_each
 from langmem_adapters.experience.verifier.words import POLITE, STOP
 
 __all__ = ["Parts", "parted"]
@@ -145,7 +145,7 @@ def _taken_out(line: str, known: Collection[str]) -> tuple[str, list[str]]:
 
 def _unmarked(text: str, snippets: list[str]) -> list[str]:
     """The words of an unmarked text, its code replaced and noted: what a colon introduces, and what has its signs."""
-    introduced = _INTRODUCED.search(text)
+    introduced = _INTRODUCED.search(text) if ":" in text else None
     spans = [found.span() for found in _PIECE.finditer(text, 0, introduced.end() if introduced else len(text))]
     pieces = [text[start:end] for start, end in spans]
     said, n = [], 0
@@ -162,7 +162,7 @@ def _unmarked(text: str, snippets: list[str]) -> list[str]:
 
 def _runs(pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Where pieces that stand together are code, with both sides of an operator and all that a bracket holds."""
-    code = [_is_code(piece) for piece in pieces]
+    code = [*_are_code(pieces)]
     sums = "=" in pieces  # then a dash and a slash are operators too
     joins = [bool(_OPERATOR.fullmatch(piece)) or (sums and piece in _SIGNS_OF_SUMS) for piece in pieces]
     n = 0
@@ -178,15 +178,11 @@ def _runs(pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
         yield start, n
 
 
-def _is_code(piece: str) -> bool:
+@of_each
+def _are_code(piece: str) -> bool:
     piece = piece.strip(_END + "\"'").lstrip("(")
     piece = piece if "(" in piece else piece.rstrip(")")
-    return len(piece) > _LONG_PIECE or _has_signs(piece)
-
-
-@lru_cache(maxsize=1 << 13)  # a request is parted with several, and a sentence is known by its words
-def _has_signs(piece: str) -> bool:
-    return bool(_SIGNS.search(piece)) and not _NO_CODE.search(piece)
+    return len(piece) > _LONG_PIECE or (bool(_SIGNS.search(piece)) and not _NO_CODE.search(piece))
 
 
 def _spaced(code: str) -> str:
@@ -200,7 +196,7 @@ def _is_prose(line: str) -> bool:
     if len(words) <= _FEW or line[0].isspace() or _ITEM.match(line):
         return bool(words) and POLITE.issuperset(word.strip(_END).lower() for word in words)
     end = unicodedata.normalize("NFKC", line[-1])
-    code = sum(map(_is_code, words))
+    code = sum(_are_code(words))
     if end in ".?!。":
         return 2 * code < len(words)
     return not code and (end == ":" or (len(words) > _SEVERAL and sum(word.lower() in STOP for word in words) >= _FEW))

@@ -151,7 +151,7 @@ def one_spelling(text: str) -> str:
     for pattern, plain, words, signs in _CONTRACTIONS:
         if tokens is None:
             tokens = set(_TOKEN.findall(text))
-        if words.isdisjoint(tokens) and not any(sign in text for sign in signs):
+        if words.isdisjoint(tokens) and not (signs and any(sign in text for sign in signs)):
             continue
         changed = pattern.sub(plain, text)
         if changed != text:
