@@ -13,19 +13,13 @@ from redis.connection import parse_url
 from redis.exceptions import RedisError
 
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.files.urls import masked
 from langmem_adapters.stores.redis_sources import Address, Source, cluster, primary, server
 
-__all__ = ["from_url", "masked"]
+__all__ = ["from_url"]
 
 _FORMS = '"redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in place of redis'
-_SCHEME = re.compile(r"\s*[\w+.-]*:/+")
 _DATABASE = re.compile(r"/?\d*/?")
-_OPTION = re.compile(r"([?&])([^=&]*)=[^&]*")
-_SHOWN = {
-    *("db", "username", "protocol", "max_connections", "timeout", "health_check_interval", "client_name"),
-    *("socket_timeout", "socket_connect_timeout", "socket_keepalive", "decode_responses", "require_full_coverage"),
-    *("ssl", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"),
-}
 _TRUE = {"1", "true", "yes", "on"}
 _FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _OBJECTS = frozenset(
@@ -46,16 +40,6 @@ def from_url(url: str, options: dict[str, Any]) -> Source:
     except (ValueError, TypeError, RedisError) as error:
         reason = str(error).removeprefix("AbstractConnection.__init__() ")
         raise ConfigurationError(f"{masked(url)} is not a Redis URL ({_FORMS}): {reason}") from error
-
-
-def masked(url: str) -> str:
-    """Hide what a log should not show: the password, a user name that stands alone, as tokens do, and odd options."""
-    scheme = _SCHEME.match(url)  # also where a slash is missing
-    start = scheme.end() if scheme else 0
-    rest = re.sub(r"(?s)^([^:/?@]*):.*@", r"\1:***@", url[start:])  # it may end with a line, as read from a file
-    url = url[:start] + re.sub(r"^[^:/?@]+@", "***@", rest)
-    url = re.sub(r"(password=)[^&]*", r"\1***", url)
-    return _OPTION.sub(lambda option: option[0] if option[2] in _SHOWN else f"{option[1]}{option[2]}=***", url)
 
 
 def _from_url(url: str, options: dict[str, Any]) -> Source:
