@@ -14,7 +14,7 @@ from redis.sentinel import SentinelConnectionPool
 
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.stores.redis_connections import FairConnections, WarmConnections, hang_up, on
+from langmem_adapters.stores.redis_connections import OwnConnections, hang_up, on
 from langmem_adapters.stores.redis_outage import Retries, is_down, may_pass
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_sentinels import SentinelWatch
@@ -54,9 +54,9 @@ class OneServer:
         # Connections of a given client have been told by its owner how to try again.
         self._retries = retries if owned else Retries(0)
         talk_on: _On = partial(on, pool)
-        self._own: list[WarmConnections | FairConnections | SentinelWatch] = []
+        self._own: list[OwnConnections | SentinelWatch] = []
         if owned:
-            connections = WarmConnections(pool) if WarmConnections.suits(pool) else FairConnections(pool)
+            connections = OwnConnections(pool, at_hand=OwnConnections.may_be_at_hand(pool))
             talk_on = connections.on
             self._own.append(connections)
             _at_the_end_of(self, pool.disconnect)
@@ -96,7 +96,7 @@ class Cluster:
         self._breaker = breaker
         self._breakers: dict[str, Breaker] = {}  # by node, or slot that none serves; "" at first
         self._lock = ForkSafeLock()
-        self._fair: WeakKeyDictionary[ConnectionPool, FairConnections] = WeakKeyDictionary()
+        self._own: WeakKeyDictionary[ConnectionPool, OwnConnections] = WeakKeyDictionary()
         self._client: RedisCluster | None = None
         self._failure: tuple[float, Exception] | None = None  # of the last who made a client in vain, and when
 
@@ -136,7 +136,7 @@ class Cluster:
         """As :func:`on` a pool; for one of our own, in order."""
         if not self._owned:
             return partial(on, pool)
-        return (self._fair.get(pool) or self._fair.setdefault(pool, FairConnections(pool))).on
+        return (self._own.get(pool) or self._own.setdefault(pool, OwnConnections(pool))).on
 
     def _connected(self) -> RedisCluster:
         began = time.monotonic()
