@@ -250,6 +250,9 @@ def test_what_has_expired_has_no_dates(tmp_path: Path, clock: FakeClock) -> None
         store.append(NS, [("a", b"")], ttl=10)
         clock.advance(10)
         assert store.dates(NS) is None
+        store.set_dates(NS, Dates(clock(), None))  # nor does it come back with new ones
+        assert store.dates(NS) is None
+        assert store.scan(NS).total == 0
 
 
 def test_discard_spares_what_is_younger(store: Any, clock: FakeClock) -> None:
