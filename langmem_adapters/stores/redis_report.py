@@ -12,7 +12,7 @@ from typing import Any
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats
 from langmem_adapters.keys import Namespace
-from langmem_adapters.stores.redis_keys import Keys
+from langmem_adapters.stores.redis_keys import GONE, Keys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
@@ -23,7 +23,6 @@ _OLDEST = (6, 2)
 _NEARLY = 0.9  # of maxmemory
 _KEEPS = "noeviction"
 _LOOKED_AT = ("redis_version", "maxmemory_policy", "used_memory", "aof_enabled")
-_GONE = -2  # as PTTL says it
 
 
 def health(wire: Wire, address: str) -> Health:
@@ -69,7 +68,7 @@ class _Counted:
         asked = [(key, pack("PTTL", key)) for key, _ in ours] + [(key, pack("XLEN", key)) for key, _ in logs]
         replies = self._wire.send(*asked)
         for (_, namespace), left in zip(ours, replies, strict=False):
-            if left != _GONE:
+            if left != GONE:
                 self._expires[namespace] = self._expires.get(namespace, False) or left >= 0
         for (_, namespace), length in zip(logs, replies[len(ours) :], strict=True):
             self._entries[_kind(namespace)] += length
