@@ -43,13 +43,12 @@ from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores import redis_errors, sqlite_report
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.redis_rights import CLUSTER_COMMANDS, COMMANDS
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from langmem_adapters.testing.vectors import word_vectors
 from langmem_adapters.working import WorkingMemory
 from tests.benchmarks import sizes
-from tests.servers import RedisServer, listening
+from tests.servers import CLUSTER_COMMANDS, COMMANDS, RedisServer, listening
 
 NS = ("brain", "t", "u", "s")
 DAY = 86_400.0

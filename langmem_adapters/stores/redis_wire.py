@@ -23,7 +23,7 @@ from langmem_adapters.stores.redis_connections import RESP2
 from langmem_adapters.stores.redis_errors import is_full, translate
 from langmem_adapters.stores.redis_outage import LOST, Retries, may_pass
 from langmem_adapters.stores.redis_packing import pack
-from langmem_adapters.stores.redis_servers import Cluster, OneServer, Servers
+from langmem_adapters.stores.redis_servers import Cluster, OneServer
 
 __all__ = ["Wire"]
 
@@ -57,10 +57,9 @@ class Wire:
             return Breaker(probe, lambda error: str(translate(error, address)), is_down=broken_by, grace=grace)
 
         kind: Any = Cluster if callable(source) else OneServer
-        self._servers: Servers = kind(source, owned, retries, breaker)
+        self._servers: OneServer | Cluster = kind(source, owned, retries, breaker)
         self._address = address
         self.one_slot = self._servers.one_slot
-        """Whether all keys may be in one transaction; in a cluster, only those with the same hash tag."""
 
     def transact(self, key: bytes, commands: Sequence[bytes]) -> list[Any]:
         """MULTI … EXEC, where ``key`` lives. After a lost answer all is sent again."""
@@ -115,9 +114,11 @@ class Wire:
             connection.send_packed_command((b"".join(packed),))
             for n in left:
                 commands, whole = requests[n]
-                answer, error = _answered(_outcome if whole else _results, connection, len(commands))
-                if error is None or not (may_pass(error) or isinstance(error, OutOfMemoryError)):
-                    answers[n] = answer, error and self._told(error)
+                try:
+                    answers[n] = (_outcome if whole else _results)(connection, len(commands)), None
+                except ResponseError as error:
+                    if not (may_pass(error) or isinstance(error, OutOfMemoryError)):
+                        answers[n] = None, self._told(error)
 
         with suppress(StoreUnavailable, *_DRIVER):  # those without an answer are asked again, each by itself
             self._servers.call(b"", talk)  # whatever the key, there is one server
@@ -247,13 +248,6 @@ def _unchecked(connection: Any, commands: Sequence[bytes]) -> list[Any]:
 
 def _results(connection: Any, count: int) -> list[Any]:
     return _checked(_replies(connection, count))
-
-
-def _answered(read: Callable[[Any, int], list[Any]], connection: Any, count: int) -> tuple[Any, Exception | None]:
-    try:
-        return read(connection, count), None
-    except ResponseError as error:
-        return None, error
 
 
 def _replies(connection: Any, count: int) -> list[Any]:
