@@ -14,6 +14,7 @@ from langmem_adapters.inspection import Dates, Health, KindStats, StoreStats
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.sharing import Shared
+from langmem_adapters.validation import check_seconds
 
 __all__ = ["MemoryStore"]
 
@@ -186,6 +187,7 @@ class MemoryStore(Shared):
 
     def _touch(self, namespace: Namespace, content: _Content, ttl: float | None) -> None:
         """Make this the content of a namespace that is written now."""
+        check_seconds("ttl", ttl)
         now = self._clock()
         content.updated_at = now
         content.expires_at = None if ttl is None else now + ttl

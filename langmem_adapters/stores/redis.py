@@ -13,6 +13,7 @@ from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
 from langmem_adapters.keys import Namespace, to_bytes, to_text
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.sharing import Shared
+from langmem_adapters.validation import check_seconds
 
 try:
     from langmem_adapters.stores import redis_dates, redis_log, redis_report
@@ -218,7 +219,7 @@ class RedisStore(Shared):
         at: float | None = None,
     ) -> Flow[list[Any]]:
         """Make a change, with the keys' expiry and the row in the directory; give the change's replies."""
-        lifetime = None if ttl is None else _milliseconds(ttl)
+        lifetime = _milliseconds(ttl)
         now = self._clock() if at is None else at
         listing = place.listing(now, lifetime)
         whole = (*commands, *place.expiring(lifetime), *(listing if self._wire.one_slot else ()))
@@ -274,7 +275,10 @@ def _first(entries: Sequence[tuple[str, bytes]]) -> dict[str, bytes]:
     return first
 
 
-def _milliseconds(ttl: float) -> int:
-    if not 0 < ttl <= _LONGEST:
-        raise ConfigurationError(f"ttl is a number of seconds above 0, or None for no expiry, not {ttl!r}")
+def _milliseconds(ttl: float | None) -> int | None:
+    check_seconds("ttl", ttl)
+    if ttl is None:
+        return None
+    if ttl > _LONGEST:
+        raise ConfigurationError(f"ttl is a number of seconds that Redis can count to, or None, not {ttl!r}")
     return max(int(ttl * 1000), 1)

@@ -27,6 +27,7 @@ from langmem_adapters.stores.sqlite_namespaces import (
     open_,
 )
 from langmem_adapters.stores.sqlite_values import DATA
+from langmem_adapters.validation import check_seconds
 
 __all__ = ["SQLiteStore"]
 
@@ -112,6 +113,7 @@ class SQLiteStore(Shared):
                 appended = sqlite_append.append(connection, name, entries, self._clock(), keys)
             if appended is not None:
                 return appended
+        check_seconds("ttl", ttl)
         with self._database.writing() as connection, connection:
             now = self._clock()
             found = open_(connection, name, namespace, now)
@@ -134,6 +136,7 @@ class SQLiteStore(Shared):
         guard: Mapping[str, bytes | None] | None = None,
         ttl: float | None = None,
     ) -> None:
+        check_seconds("ttl", ttl)
         name = encode_namespace(namespace)
         with self._database.writing() as connection, connection:
             now = self._clock()
