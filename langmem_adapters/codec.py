@@ -17,7 +17,7 @@ import math
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
@@ -107,7 +107,7 @@ def refuse_undamaged(data: bytes, what: str) -> None:
         raise SerializationError(f"{what} was written by a newer version of langmem_adapters; upgrade to read it")
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a stored value can be reckoned with as a time is: neither true nor NaN, nor larger than any float."""
     try:
         return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)

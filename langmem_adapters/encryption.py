@@ -188,12 +188,12 @@ class EnvelopeCodec(Lasting):
 
     def decode_at(self, data: bytes, place: bytes) -> bytes:
         """Decrypt what :meth:`encode_at` gave for this place."""
-        name = key_name(data)
-        if self._known is None or name not in self._known.names:  # another process may have begun it since
-            self._known = self._load()
-        if self._known is None or name not in self._known.names:
+        name, known = key_name(data), self._known
+        if known is None or name not in known.names:  # another process may have begun it since
+            known = self._known = self._load()
+        if known is None or name not in known.names:
             raise SerializationError(f"a stored value was encrypted with the data key {name!r}, which is gone")
-        return self._known.decode_at(data, place)
+        return known.decode_at(data, place)
 
     def index_key(self) -> bytes:
         """A key for the words of an index; it stays the same for ever."""
@@ -205,7 +205,8 @@ class EnvelopeCodec(Lasting):
 
     def renew(self) -> None:
         """Begin a new data key, which writes from now on: here, and in processes that start from now on."""
-        self._begin(str(1 + max(map(int, self._store.get(DATA_KEYS)), default=0)))
+        self._known = self._load()
+        self._begin(str(1 + max(map(int, self._kept), default=0)))
 
     def _rewrapped(self, name: str) -> bool:
         while True:
@@ -224,21 +225,12 @@ class EnvelopeCodec(Lasting):
         if self._known is not None and self._clock() >= self._seen + _MINUTE:
             self._seen = self._clock()
             with suppress(StoreError, SerializationError):  # what is known still serves, also after a rewrap
-                self._put_back()
+                self._known = self._load()
         if self._known is None:
             self._known = self._load()
         while self._known is None:
             self._begin(_FIRST)
         return self._known
-
-    def _put_back(self) -> None:
-        """Give the store what it has lost, unless another process has begun anew there."""
-        found = self._store.get(DATA_KEYS)
-        lost = {name: data for name, data in self._kept.items() if name not in found}
-        if lost:
-            with suppress(Conflict):
-                self._store.write(DATA_KEYS, put=lost, guard=dict.fromkeys(lost))
-        self._known = self._load()
 
     def _begin(self, name: str) -> None:
         with suppress(Conflict):  # another process has begun it at this moment
@@ -247,7 +239,13 @@ class EnvelopeCodec(Lasting):
         self._known = self._load()
 
     def _load(self) -> AESGCMCodec | None:
+        """Read the data keys, and give the store what it has lost, unless another process has begun anew there."""
         found = self._store.get(DATA_KEYS)
+        lost = {name: data for name, data in self._kept.items() if name not in found}
+        if lost:
+            with suppress(Conflict):
+                self._store.write(DATA_KEYS, put=lost, guard=dict.fromkeys(lost))
+            found = self._store.get(DATA_KEYS)
         try:
             keys = {name: self._keys.decode_at(data, _place(name)) for name, data in found.items()}
         except Damaged as error:  # of a data key: that is more than one value

@@ -31,7 +31,6 @@ from langmem_adapters.inspection import bare
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.records.namespace_tree import Tree
-from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.validation import check_index, check_store
 
 __all__ = ["PLACES", "Report", "adelete_user", "delete_user", "delete_user_flow"]
@@ -201,9 +200,8 @@ class _Erasure:
             if not is_listed(index):
                 index.clear(prefix)  # of which the store may know nothing any more
         self._drop(prefix)
-        if not isinstance(self.store, MemoryStore):  # the list of children may still name some that had expired
-            for parent in parents:
-                self.store.recent(parent)
+        for parent in parents:  # of Redis, the list of children may still name some that had expired
+            self.store.recent(parent)
 
     def _drop(self, namespace: Namespace) -> None:
         """Delete a namespace from the store, and from what this process has read of it a moment ago."""

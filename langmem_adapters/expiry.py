@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from langmem_adapters.codec import decode, encode
+from langmem_adapters.codec import decode, encode, is_number
 from langmem_adapters.errors import ConfigurationError, Conflict, SerializationError, StoreError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import Namespace
@@ -176,6 +176,6 @@ def _read(data: bytes | None) -> float | None:
     """A stored deadline; None, where there is none that can be read: then the time starts anew."""
     with suppress(SerializationError):
         deadline = None if data is None else decode(data)
-        if isinstance(deadline, int | float):
+        if is_number(deadline):
             return float(deadline)
     return None

@@ -51,7 +51,9 @@ def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
     if flow is not None:
         return (yield from flow(cast("types.MethodType", call).__self__, *args, **kwargs))
     if is_coroutine(call):
-        return (yield Step(_async_only(call), lambda: cast("Awaitable[Any]", call(*args, **kwargs))))
+        name = getattr(call, "__qualname__", type(call).__qualname__)
+        refuse = _refusing(f"{name} is a coroutine function: use the a-prefixed twin of this method")
+        return (yield Step(refuse, lambda: cast("Awaitable[Any]", call(*args, **kwargs))))
     return (yield Step(lambda: call(*args, **kwargs)))
 
 
@@ -60,11 +62,7 @@ def answered(call: Callable[[], Any] | None, acall: Callable[[], Awaitable[Any]]
 
     Raises ConfigurationError with the ``refusal``, where what can only be awaited is asked for by blocking.
     """
-
-    def refuse() -> Any:
-        raise ConfigurationError(refusal)
-
-    return (yield from settled((yield Step(call or refuse, acall)), refusal))
+    return (yield from settled((yield Step(call or _refusing(refusal), acall)), refusal))
 
 
 def settled(answer: Any, refusal: str) -> Flow[Any]:
@@ -94,10 +92,9 @@ def is_coroutine(value: object) -> bool:
     return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(call)
 
 
-def _async_only(call: Callable[..., Any]) -> Callable[[], Any]:
+def _refusing(refusal: str) -> Callable[[], Any]:
     def refuse() -> Any:
-        name = getattr(call, "__qualname__", repr(call))
-        raise ConfigurationError(f"{name} is a coroutine function: use the a-prefixed twin of this method")
+        raise ConfigurationError(refusal)
 
     return refuse
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, Conflict, Damaged, NotSealed, SerializationError
 from langmem_adapters.keys import Namespace, encode_namespace, to_bytes
-from langmem_adapters.protocols import Appended, Item, Listed, Page, Store
+from langmem_adapters.protocols import Appended, Listed, Page, Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_store
 
@@ -115,7 +115,7 @@ class SealedStore(Shared):
     def scan(self, namespace: Namespace, **which: Any) -> Page:
         """:meth:`Store.scan`."""
         page = self.store.scan(namespace, **which)
-        items = [item._replace(data=self._open_entry(namespace, item)) for item in page.items]
+        items = [item._replace(data=self._open(_entry(namespace, item.id), item.data)) for item in page.items]
         return Page(items, page.total, self._opened(namespace, page.values))
 
     def append(self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], **options: Any) -> Appended:
@@ -200,36 +200,23 @@ class SealedStore(Shared):
         return self._seal(_value(namespace, key), data if hashes else self.redacted(data, names))
 
     def _opened(self, namespace: Namespace, values: Mapping[str, bytes]) -> dict[str, bytes]:
-        return {key: self._open_value(_value(namespace, key), data) for key, data in values.items()}
-
-    def _open_entry(self, namespace: Namespace, item: Item) -> bytes:
-        try:
-            return self._open(_entry(namespace, item.id), item.data)
-        except Damaged as damage:
-            return _handed_on(damage)
-
-    def _open_value(self, place: bytes, data: bytes) -> bytes:
-        try:
-            return self._open(place, data)
-        except NotSealed:
-            raise
-        except Damaged as damage:
-            return _handed_on(damage)
+        return {key: self._open(_value(namespace, key), data, is_value=True) for key, data in values.items()}
 
     def _seal(self, place: bytes, data: bytes) -> bytes:
         if self._binding is not None:
             return self._binding.encode_at(data, place)
         return data if self._codec is None else self._codec.encode(data)
 
-    def _open(self, place: bytes, data: bytes) -> bytes:
-        if self._binding is not None:
-            return self._binding.decode_at(data, place)
-        return data if self._codec is None else self._codec.decode(data)
-
-
-def _handed_on(damage: Damaged) -> bytes:
-    _log.warning("something is left out of what is read: %s", damage)
-    return _DAMAGED
+    def _open(self, place: bytes, data: bytes, *, is_value: bool = False) -> bytes:
+        try:
+            if self._binding is not None:
+                return self._binding.decode_at(data, place)
+            return data if self._codec is None else self._codec.decode(data)
+        except Damaged as damage:
+            if is_value and isinstance(damage, NotSealed):
+                raise
+            _log.warning("something is left out of what is read: %s", damage)
+            return _DAMAGED
 
 
 # --- places

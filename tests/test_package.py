@@ -149,6 +149,11 @@ def test_f1_root_works_without_any_extra(blocked: str) -> None:
             "import langmem_adapters; langmem_adapters.open_store('redis://127.0.0.1:9/0').get(('a',))",
             "redis",
         ),
+        (
+            "redis",
+            "from langmem_adapters.llamaindex import LongTermMemoryBlock as B; B(url='redis://h:9/0', user='a')",
+            "redis",
+        ),
         ("numpy", f"{VECTORS}('chroma:///x', Embedder(len, name='a'))", "chroma"),
         ("chromadb", f"{VECTORS}('chroma:///x', Embedder(len, name='a'))", "chroma"),
         ("numpy", f"{VECTORS}('memory:', Embedder(len, name='a'))", "vectors"),
@@ -168,6 +173,11 @@ def test_f1_missing_extra_is_named(blocked: str, code: str, extra: str) -> None:
     said = python(BLOCK.format(blocked=[blocked]) + MISSING.format(code=code))
     assert f'pip install "langmem_adapters[{extra}]"' in said
     assert "\n" not in said
+
+
+def test_f1_settings_are_dumped_without_the_driver_of_their_url() -> None:
+    dump = "from langmem_adapters import Settings; print(Settings(url='redis://ada:secret@h/0').model_dump_json())"
+    assert json.loads(python(BLOCK.format(blocked=["redis"]) + dump))["url"] == "redis://ada:***@h/0"
 
 
 def test_f1_a_store_that_only_the_environment_asks_for_is_told_with_the_variable() -> None:

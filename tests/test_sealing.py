@@ -791,6 +791,24 @@ def test_data_keys_that_the_store_has_lost_come_back_while_somebody_has_them(any
     assert EnvelopeCodec(any_store, keys).decode(before) == b"1"
 
 
+def test_who_meets_an_unknown_data_key_or_begins_another_does_not_forget_those_that_the_store_has_lost(
+    any_store: Store,
+) -> None:
+    keys, values = AESGCMCodec({"k": OLD}), list[bytes]()
+    codec = EnvelopeCodec(any_store, keys)
+    values.append(codec.encode(b"1"))
+    any_store.clear(DATA_KEYS)
+    with pytest.raises(SerializationError, match="the data key '9', which is gone"):
+        codec.decode(AESGCMCodec({"9": NEW}).encode(b""))
+    values.append(codec.encode(b"2"))
+    any_store.clear(DATA_KEYS)
+    codec.renew()
+    values.append(codec.encode(b"3"))
+    assert list(map(key_name, values)) == ["1", "1", "2"]
+    for each in (codec, EnvelopeCodec(any_store, keys)):
+        assert list(map(each.decode, values)) == [b"1", b"2", b"3"]
+
+
 def test_where_another_process_has_begun_anew_its_data_key_is_taken(any_store: Store) -> None:
     keys, clock = AESGCMCodec({"k": OLD}), FakeClock()
     codec = EnvelopeCodec(any_store, keys, clock=clock)

@@ -15,9 +15,8 @@ from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.inspection import Dates
 from langmem_adapters.model import Experience
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.redis_rights import CLUSTER_COMMANDS, COMMANDS
 from langmem_adapters.testing import FakeClock, StoreConformance
-from tests.servers import RedisServer, redis_cluster
+from tests.servers import CLUSTER_COMMANDS, COMMANDS, RedisServer, redis_cluster
 from tests.test_store_redis import age
 
 NS = ("brain", "t", "u", "s")

@@ -10,9 +10,16 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.files.places import IN_MEMORY, at_home
 
-__all__ = ["URL_VARIABLES", "database_of", "default_url", "file_of"]
+__all__ = ["URL_VARIABLES", "database_of", "default_url", "file_of", "masked"]
 
 URL_VARIABLES = ("LANGMEM_STORE_URL", "REDIS_URL")
+_SCHEME = re.compile(r"\s*[\w+.-]*:/+")
+_OPTION = re.compile(r"([?&])([^=&]*)=[^&]*")
+_SHOWN = {
+    *("db", "username", "protocol", "max_connections", "timeout", "health_check_interval", "client_name"),
+    *("socket_timeout", "socket_connect_timeout", "socket_keepalive", "decode_responses", "require_full_coverage"),
+    *("ssl", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"),
+}
 _LOGIN = re.compile(r"(?<=//)[^/]*@|(?<=[?&])(sentinel_)?(username|password)=[^&]*")
 
 
@@ -31,6 +38,22 @@ def file_of(url: str) -> tuple[Path, dict[str, str]]:
             'a file\'s URL is "sqlite:///relative.db" or "sqlite:////absolute.db"; for no file, use "memory:"'
         )
     return at_home(path), dict(parse_qsl(query, keep_blank_values=True))
+
+
+def masked(url: str) -> str:
+    """A URL without what a log should not show: the password, a user name that stands alone, as tokens do, odd options.
+
+    >>> masked("redis://ada:secret@example.org/0")
+    'redis://ada:***@example.org/0'
+    """
+    if url.startswith(("memory:", "sqlite:")):
+        return url
+    scheme = _SCHEME.match(url)  # also where a slash is missing
+    start = scheme.end() if scheme else 0
+    rest = re.sub(r"(?s)^([^:/?@]*):.*@", r"\1:***@", url[start:])  # it may end with a line, as read from a file
+    url = url[:start] + re.sub(r"^[^:/?@]+@", "***@", rest)
+    url = re.sub(r"(password=)[^&]*", r"\1***", url)
+    return _OPTION.sub(lambda option: option[0] if option[2] in _SHOWN else f"{option[1]}{option[2]}=***", url)
 
 
 def database_of(url: str) -> str:

@@ -10,7 +10,7 @@ from langmem_adapters.concurrency.breaker import PATIENCE
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, MissingDependency
-from langmem_adapters.files.urls import URL_VARIABLES, default_url, file_of
+from langmem_adapters.files.urls import URL_VARIABLES, default_url, file_of, masked
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -100,11 +100,7 @@ def cache_store(url: str | None = None, store: Store | None = None) -> Store:
 def masked_url(url: str | None) -> str | None:
     """The URL, with *** in the place of its password."""
     _check_text(url)
-    if url is None or url.startswith(("memory:", "sqlite:")):
-        return url
-    from langmem_adapters.stores.redis_url import masked  # noqa: PLC0415 - imports its driver
-
-    return masked(url)
+    return None if url is None else masked(url)
 
 
 def may_be_written_down(url: str | None) -> bool:

@@ -14,6 +14,7 @@ from langmem_adapters.inspection import Dates, Health, KindStats, StoreStats
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.sharing import Shared
+from langmem_adapters.validation import check_seconds
 
 __all__ = ["MemoryStore"]
 
@@ -147,8 +148,7 @@ class MemoryStore(Shared):
 
     def dates(self, namespace: Namespace) -> Dates | None:
         with no_fork, self._lock.held():
-            self._expire()
-            content = self._namespaces.get(namespace)
+            content = self._found(namespace)
             if content is None:
                 return None
             left = None if content.expires_at is None else content.expires_at - self._clock()
@@ -156,14 +156,13 @@ class MemoryStore(Shared):
 
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
         with no_fork, self._lock.held():
-            if content := self._namespaces.get(namespace):
+            if content := self._found(namespace):
                 content.updated_at = content.updated_at if dates.updated_at is None else dates.updated_at
                 content.expires_at = None if dates.left is None else self._clock() + dates.left
 
     def discard(self, namespace: Namespace, before: float) -> bool:
         with no_fork, self._lock.held():
-            self._expire()
-            content = self._namespaces.get(namespace)
+            content = self._found(namespace)
             if content is None or content.updated_at >= before:
                 return False
             del self._namespaces[namespace]
@@ -177,13 +176,18 @@ class MemoryStore(Shared):
 
     def _look(self, namespace: Namespace) -> _Content:
         encode_namespace(namespace)  # refuses what the other stores would refuse
+        return self._found(namespace) or _Content()
+
+    def _found(self, namespace: Namespace) -> _Content | None:
         content = self._namespaces.get(namespace)
-        if content is None or (content.expires_at is not None and content.expires_at <= self._clock()):
-            return _Content()
-        return content
+        return content if content is not None and self._is_there(content) else None
+
+    def _is_there(self, content: _Content) -> bool:
+        return content.expires_at is None or content.expires_at > self._clock()
 
     def _touch(self, namespace: Namespace, content: _Content, ttl: float | None) -> None:
         """Make this the content of a namespace that is written now."""
+        check_seconds("ttl", ttl)
         now = self._clock()
         content.updated_at = now
         content.expires_at = None if ttl is None else now + ttl
@@ -203,10 +207,7 @@ class MemoryStore(Shared):
         return new, items
 
     def _expire(self) -> None:
-        now = self._clock()
-        for namespace, content in list(self._namespaces.items()):
-            if content.expires_at is not None and content.expires_at <= now:
-                del self._namespaces[namespace]
+        self._namespaces = {name: content for name, content in self._namespaces.items() if self._is_there(content)}
 
 
 def _chosen(values: dict[str, bytes], keys: Sequence[str]) -> dict[str, bytes]:

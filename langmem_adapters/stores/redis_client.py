@@ -23,8 +23,9 @@ from redis import sentinel as blocking
 from redis.asyncio import sentinel as awaited
 
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.files.urls import masked
 from langmem_adapters.stores.redis_sources import Source, cluster, defaults, primary, server
-from langmem_adapters.stores.redis_url import from_url, masked
+from langmem_adapters.stores.redis_url import from_url
 
 __all__ = ["Link", "link"]
 

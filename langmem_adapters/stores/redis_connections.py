@@ -12,18 +12,17 @@ from typing import Any, TypeVar
 from redis import ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError, WatchError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from langmem_adapters.concurrency.forks import anew_in_child
 from langmem_adapters.stores.redis_outage import LOST, NONE_FREE, REPLICA, is_down
 
-__all__ = ["RESP2", "FIFOPool", "FairConnections", "WarmConnections", "hang_up", "on"]
+__all__ = ["RESP2", "FIFOPool", "OwnConnections", "hang_up", "on"]
 
 T = TypeVar("T")
 
 RESP2 = (2, "2")
 """Of the protocol: a connection brings nothing but the replies to what was sent."""
-_UNUSABLE = (RedisConnectionError, RedisTimeoutError, OSError)
+_UNUSABLE = (*LOST, OSError)
 _OLD = (*LOST, *REPLICA)
 """After these, so may other connections lead nowhere that were made before, or to the primary of then."""
 
@@ -128,59 +127,29 @@ class FIFOPool:
                 self._waiting.popleft().put(thing)
 
 
-def _fifo(pool: ConnectionPool) -> FIFOPool:
-    """For a pool of our own, which would refuse who finds no connection free: he waits here, as long as for an answer.
+class OwnConnections:
+    """Connections of a pool of our own, lent first come, first served.
 
-    redis-py has one that waits. Its queue stays locked for ever, where an interrupt comes as it is let go of.
-    """
-    return FIFOPool(pool.max_connections, getattr(pool, "timeout", pool.connection_kwargs.get("socket_timeout")))
+    The pool alone would refuse who finds none free: he waits here, as long as for an answer. redis-py has one that
+    waits. Its queue stays locked for ever, where an interrupt comes as it is let go of.
 
-
-class FairConnections:
-    """Connections of a pool of our own, lent first come, first served."""
-
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
-        self._fifo = _fifo(pool)
-
-    def on(self, talk: Callable[[Any], T]) -> T:
-        """Talk on a connection, as :func:`on` does."""
-
-        def attempt(connection: Any) -> T:
-            try:
-                return talk(connection)
-            except _OLD:
-                self._pool.disconnect(inuse_connections=False)
-                raise
-
-        turn = self._fifo.take()
-        try:
-            return on(self._pool, attempt)
-        finally:
-            self._fifo.give_back(turn)
-
-    def close(self) -> None:
-        """Close them, as :func:`hang_up` does."""
-        hang_up(self._pool)
-
-
-class WarmConnections:
-    """Connections of a pool of our own that were used a moment ago, and so need none of its ceremony.
-
-    What a pool does around a call takes a fifth as long as the call. They stay lent from it.
+    What a pool does around a call takes a fifth as long as the call. So connections may be kept ``at_hand``: these stay
+    lent from the pool, and need none of its ceremony where they were used a moment ago.
     """
 
-    def __init__(self, pool: ConnectionPool) -> None:
+    def __init__(self, pool: ConnectionPool, *, at_hand: bool = False) -> None:
         self._pool = pool
-        self._fifo = _fifo(pool)
+        self._at_hand = at_hand
+        seconds = getattr(pool, "timeout", pool.connection_kwargs.get("socket_timeout"))
+        self._fifo = FIFOPool(pool.max_connections, seconds)
 
     @staticmethod
-    def suits(pool: ConnectionPool) -> bool:
+    def may_be_at_hand(pool: ConnectionPool) -> bool:
         """Whether that is all that the pool does: a sentinel's looks for the primary, the third protocol for news."""
         return type(pool) is ConnectionPool and pool.connection_kwargs.get("protocol") in RESP2
 
     def on(self, talk: Callable[[Any], T]) -> T:
-        """Talk on a connection, as :func:`on` does; these are not told to try again."""
+        """Talk on a connection, as :func:`on` does; none of a pool of our own is told to try again."""
         connection = self._take()
         try:
             answer = talk(connection)
@@ -190,10 +159,10 @@ class WarmConnections:
             if isinstance(error, _OLD):
                 self._let_go()
             raise
-        if connection.should_reconnect():  # all were closed meanwhile
-            self._release(connection)
-        else:
+        if self._at_hand and not connection.should_reconnect():  # else all were closed meanwhile
             self._fifo.give_back(connection)
+        else:
+            self._release(connection)
         return answer
 
     def close(self) -> None:
@@ -202,10 +171,11 @@ class WarmConnections:
         hang_up(self._pool)
 
     def _let_go(self) -> None:
-        """Have none at hand."""
+        """Have none open that nobody uses."""
         for connection in self._fifo.empty():
             connection.disconnect()
             self._pool.release(connection)
+        self._pool.disconnect(inuse_connections=False)
 
     def _take(self) -> Any:
         connection = self._fifo.take()

@@ -8,21 +8,19 @@ from typing import Any
 from langmem_adapters.errors import Conflict, StoreError
 from langmem_adapters.inspection import Dates
 from langmem_adapters.stores.redis_errors import is_full
-from langmem_adapters.stores.redis_keys import NamespaceKeys
+from langmem_adapters.stores.redis_keys import FOR_EVER, GONE, NamespaceKeys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
 __all__ = ["dates", "discard", "remove"]
 
-_FOR_EVER, _GONE = -1, -2  # as PTTL says it
-
 
 def dates(wire: Wire, place: NamespaceKeys) -> Dates | None:
     """The last write, as the directory has it, and what the longest-lived of the keys has left."""
     lives = wire.send(*((key, pack("PTTL", key)) for key in place[:3]))
-    if max(lives) == _GONE:
+    if max(lives) == GONE:
         return None
-    return Dates(_listed(wire, place), None if _FOR_EVER in lives else max(*lives, 1) / 1000)
+    return Dates(_listed(wire, place), None if FOR_EVER in lives else max(*lives, 1) / 1000)
 
 
 def discard(wire: Wire, place: NamespaceKeys, before: float) -> bool:

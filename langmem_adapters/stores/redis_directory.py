@@ -14,7 +14,7 @@ from typing import Any
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Listed
-from langmem_adapters.stores.redis_keys import Keys
+from langmem_adapters.stores.redis_keys import FOR_EVER, Keys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
@@ -24,7 +24,6 @@ _Row = tuple[float, bytes]  # last write and name; the order of the directory is
 
 _PAGE = 1000  # rows read at once where there is no limit
 _SPARE = 1.25  # a directory outlives its children by a quarter, so that it is seldom extended
-_FOR_EVER = -1  # as PTTL says it
 _NEIGHBOURS = 100  # looked at beside a directory's first child, as they were made in the same moment
 _ATTEMPTS = 128  # only who made a directory lets it expire, and each new child is in the way
 _GROWTH = 64  # new children, after which rows are looked at: four times as many, so most of what is there is alive
@@ -43,7 +42,7 @@ class Directory:
     def may_end_before(lifetime: int, listed: Sequence[Any]) -> bool:
         """Whether a child with a lifetime (ms) may outlive the directory, by the replies to its listing."""
         left, children = listed[-2:]
-        return bool(0 <= left < lifetime or (left == _FOR_EVER and children == 1))
+        return bool(0 <= left < lifetime or (left == FOR_EVER and children == 1))
 
     def outlive(self, row: bytes, lifetime: int) -> None:
         """See to it that the directory lives longer than a child that was just listed, and not for ever.
@@ -60,7 +59,7 @@ class Directory:
 
             def decide(now: list[Any], before: list[Any] = before, extension: bytes = extension) -> list[bytes] | None:
                 # A child that was written since may be one without expiry.
-                same = now[1] == before[1] and (now[0] == _FOR_EVER) == (before[0] == _FOR_EVER)
+                same = now[1] == before[1] and (now[0] == FOR_EVER) == (before[0] == FOR_EVER)
                 return [extension] if same else None
 
             # Where it is to live longer, the next to write would see to it too; a lost answer is looked for.
@@ -121,11 +120,11 @@ class Directory:
         names = [name for _, name in _rows(reply) if name != row]
         if left >= 0:
             return None if left >= lifetime else lifetime
-        if left != _FOR_EVER or len(names) >= _NEIGHBOURS:
+        if left != FOR_EVER or len(names) >= _NEIGHBOURS:
             return None
         children = [self._keys.of(self._keys.child(self._parent, name)) for name in names]
         lives = self._wire.send(*((key, pack("PTTL", key)) for keys in children for key in keys))
-        return None if _FOR_EVER in lives else max([lifetime, *lives])
+        return None if FOR_EVER in lives else max([lifetime, *lives])
 
     def _remove(self, rows: Sequence[_Row]) -> None:
         """Remove rows of children that are gone, unless they were written since, or the server refuses it."""

@@ -10,10 +10,12 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.stores.redis_packing import HOLE, form, pack
 
-__all__ = ["Keys", "NamespaceKeys"]
+__all__ = ["FOR_EVER", "GONE", "Keys", "NamespaceKeys"]
 
 _ROOT = "."  # for the empty name, as an empty hash tag would be none; no encoded name is equal to it
 _KINDS = ("log", "ids", "val")
+FOR_EVER, GONE = -1, -2
+"""As PTTL says of a key that it does not expire, and that there is none."""
 _REMEMBERED = 1024
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats
 from langmem_adapters.keys import Namespace
-from langmem_adapters.stores.redis_keys import Keys
+from langmem_adapters.stores.redis_keys import GONE, Keys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
@@ -23,21 +23,20 @@ _OLDEST = (6, 2)
 _NEARLY = 0.9  # of maxmemory
 _KEEPS = "noeviction"
 _LOOKED_AT = ("redis_version", "maxmemory_policy", "used_memory", "aof_enabled")
-_GONE = -2  # as PTTL says it
 
 
-def health(wire: Wire, address: str) -> Health:
+def health(wire: Wire) -> Health:
     """Send a PING to each server that is in use."""
     began = time.perf_counter()
     try:
         for _ in wire.everywhere(pack("PING")):
             pass
     except StoreError as error:
-        return Health(ok=False, address=address, seconds=time.perf_counter() - began, problem=str(error))
-    return Health(ok=True, address=address, seconds=time.perf_counter() - began)
+        return Health(ok=False, address=wire.address, seconds=time.perf_counter() - began, problem=str(error))
+    return Health(ok=True, address=wire.address, seconds=time.perf_counter() - began)
 
 
-def stats(wire: Wire, keys: Keys, address: str) -> StoreStats:
+def stats(wire: Wire, keys: Keys) -> StoreStats:
     """Go through our keys with SCAN, and count; used memory, where INFO is allowed."""
     counted = _Counted(wire, keys)
     found = wire.keys(keys.pattern(()))
@@ -48,7 +47,7 @@ def stats(wire: Wire, keys: Keys, address: str) -> StoreStats:
         told = [_fields(reply) for reply in wire.everywhere(pack("INFO", "memory"))]
         size = sum(int(info["used_memory"]) for info in told if "used_memory" in info) or None
         limit = sum(int(info.get("maxmemory", 0)) for info in told) or None
-    return StoreStats(address, counted.kinds(), len(counted.keys), size, limit)
+    return StoreStats(wire.address, counted.kinds(), len(counted.keys), size, limit)
 
 
 class _Counted:
@@ -69,7 +68,7 @@ class _Counted:
         asked = [(key, pack("PTTL", key)) for key, _ in ours] + [(key, pack("XLEN", key)) for key, _ in logs]
         replies = self._wire.send(*asked)
         for (_, namespace), left in zip(ours, replies, strict=False):
-            if left != _GONE:
+            if left != GONE:
                 self._expires[namespace] = self._expires.get(namespace, False) or left >= 0
         for (_, namespace), length in zip(logs, replies[len(ours) :], strict=True):
             self._entries[_kind(namespace)] += length

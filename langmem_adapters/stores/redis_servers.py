@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, finalize
 
 from redis import ConnectionPool, RedisCluster
@@ -14,12 +14,12 @@ from redis.sentinel import SentinelConnectionPool
 
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.stores.redis_connections import FairConnections, WarmConnections, hang_up, on
+from langmem_adapters.stores.redis_connections import OwnConnections, hang_up, on
 from langmem_adapters.stores.redis_outage import Retries, is_down, may_pass
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_sentinels import SentinelWatch
 
-__all__ = ["Cluster", "OneServer", "Servers"]
+__all__ = ["Cluster", "OneServer"]
 
 T = TypeVar("T")
 _Talk: TypeAlias = "Callable[[Any], T]"
@@ -29,34 +29,19 @@ _MakeBreaker: TypeAlias = "Callable[[Callable[[], object], Callable[[Exception],
 _MOVED = (AskError, ClusterDownError, SlotNotCoveredError)  # MovedError is an AskError
 
 
-class Servers(Protocol):
-    """Connections by key, and one way to use them."""
-
-    one_slot: bool
-
-    def together(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
-        """The keys that are on the same server, by their places."""
-        ...
-
-    def each(self) -> list[_On]: ...
-
-    def call(self, key: bytes, talk: _Talk[T]) -> T: ...
-
-    def close(self) -> None: ...
-
-
 class OneServer:
     """The server of a pool; with a sentinel's pool, whichever is the primary when a connection is made."""
 
     one_slot = True
+    """Whether all keys may be in one transaction; in a cluster, only those with the same hash tag."""
 
     def __init__(self, pool: ConnectionPool, owned: bool, retries: Retries, breaker: _MakeBreaker) -> None:
         # Connections of a given client have been told by its owner how to try again.
         self._retries = retries if owned else Retries(0)
         talk_on: _On = partial(on, pool)
-        self._own: list[WarmConnections | FairConnections | SentinelWatch] = []
+        self._own: list[OwnConnections | SentinelWatch] = []
         if owned:
-            connections = WarmConnections(pool) if WarmConnections.suits(pool) else FairConnections(pool)
+            connections = OwnConnections(pool, at_hand=OwnConnections.may_be_at_hand(pool))
             talk_on = connections.on
             self._own.append(connections)
             _at_the_end_of(self, pool.disconnect)
@@ -70,6 +55,7 @@ class OneServer:
         self._breaker = breaker(lambda: talk_on(_ping), is_down if owned else _is_costly)
 
     def together(self, keys: Sequence[bytes]) -> Iterable[Sequence[int]]:
+        """The keys that are on the same server, by their places."""
         return [range(len(keys))] if keys else []
 
     def each(self) -> list[_On]:
@@ -96,7 +82,7 @@ class Cluster:
         self._breaker = breaker
         self._breakers: dict[str, Breaker] = {}  # by node, or slot that none serves; "" at first
         self._lock = ForkSafeLock()
-        self._fair: WeakKeyDictionary[ConnectionPool, FairConnections] = WeakKeyDictionary()
+        self._own: WeakKeyDictionary[ConnectionPool, OwnConnections] = WeakKeyDictionary()
         self._client: RedisCluster | None = None
         self._failure: tuple[float, Exception] | None = None  # of the last who made a client in vain, and when
 
@@ -136,7 +122,7 @@ class Cluster:
         """As :func:`on` a pool; for one of our own, in order."""
         if not self._owned:
             return partial(on, pool)
-        return (self._fair.get(pool) or self._fair.setdefault(pool, FairConnections(pool))).on
+        return (self._own.get(pool) or self._own.setdefault(pool, OwnConnections(pool))).on
 
     def _connected(self) -> RedisCluster:
         began = time.monotonic()
@@ -197,7 +183,7 @@ def _hang_up(client: RedisCluster) -> None:
             hang_up(node.redis_connection.connection_pool)
 
 
-def _at_the_end_of(servers: Servers, close: Callable[[], None]) -> None:
+def _at_the_end_of(servers: OneServer | Cluster, close: Callable[[], None]) -> None:
     """Close connections once nobody has these servers any more.
 
     They would be closed then too. But where garbage is collected in circles a socket may come before its connection,

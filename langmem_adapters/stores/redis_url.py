@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -13,19 +12,13 @@ from redis.connection import parse_url
 from redis.exceptions import RedisError
 
 from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.files.urls import masked
 from langmem_adapters.stores.redis_sources import Address, Source, cluster, primary, server
 
-__all__ = ["from_url", "masked"]
+__all__ = ["from_url"]
 
 _FORMS = '"redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in place of redis'
-_SCHEME = re.compile(r"\s*[\w+.-]*:/+")
 _DATABASE = re.compile(r"/?\d*/?")
-_OPTION = re.compile(r"([?&])([^=&]*)=[^&]*")
-_SHOWN = {
-    *("db", "username", "protocol", "max_connections", "timeout", "health_check_interval", "client_name"),
-    *("socket_timeout", "socket_connect_timeout", "socket_keepalive", "decode_responses", "require_full_coverage"),
-    *("ssl", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"),
-}
 _TRUE = {"1", "true", "yes", "on"}
 _FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _OBJECTS = frozenset(
@@ -46,16 +39,6 @@ def from_url(url: str, options: dict[str, Any]) -> Source:
     except (ValueError, TypeError, RedisError) as error:
         reason = str(error).removeprefix("AbstractConnection.__init__() ")
         raise ConfigurationError(f"{masked(url)} is not a Redis URL ({_FORMS}): {reason}") from error
-
-
-def masked(url: str) -> str:
-    """Hide what a log should not show: the password, a user name that stands alone, as tokens do, and odd options."""
-    scheme = _SCHEME.match(url)  # also where a slash is missing
-    start = scheme.end() if scheme else 0
-    rest = re.sub(r"(?s)^([^:/?@]*):.*@", r"\1:***@", url[start:])  # it may end with a line, as read from a file
-    url = url[:start] + re.sub(r"^[^:/?@]+@", "***@", rest)
-    url = re.sub(r"(password=)[^&]*", r"\1***", url)
-    return _OPTION.sub(lambda option: option[0] if option[2] in _SHOWN else f"{option[1]}{option[2]}=***", url)
 
 
 def _from_url(url: str, options: dict[str, Any]) -> Source:
@@ -97,23 +80,23 @@ def _server(url: str, scheme: str, options: dict[str, Any]) -> ConnectionPool:
 
 
 def _cluster(rest: str, options: dict[str, Any]) -> Source:
-    nodes, path, given = _split(rest)
+    nodes, path, given = _split(rest, 6379)
     if path not in {"", "0"}:
         raise ValueError("a cluster has the database 0 only")
-    return cluster(nodes(6379), options | given)
+    return cluster(nodes, options | given)
 
 
 def _sentinel(rest: str, options: dict[str, Any]) -> ConnectionPool:
-    nodes, path, given = _split(rest)
+    nodes, path, given = _split(rest, 26379)
     service, _, database = path.partition("/")
     if not service or not re.fullmatch(r"\d*", database):
         raise ValueError("the form is redis+sentinel://host:26379,host2:26379/service/0")
     options = options | given | {"db": int(database or 0)}
     own = {name: options.pop(name) for name in given if name.startswith("sentinel_")}
-    return primary(service, nodes(26379), {name.removeprefix("sentinel_"): own[name] for name in own}, options)
+    return primary(service, nodes, {name.removeprefix("sentinel_"): own[name] for name in own}, options)
 
 
-def _split(rest: str) -> tuple[Callable[[int], list[Address]], str, dict[str, Any]]:
+def _split(rest: str, port: int) -> tuple[list[Address], str, dict[str, Any]]:
     """Take apart what redis-py has no URL for: ``user:password@host:port,host:port/path?options``."""
     place, _, query = rest.partition("?")
     place, _, path = place.partition("/")
@@ -124,11 +107,8 @@ def _split(rest: str) -> tuple[Callable[[int], list[Address]], str, dict[str, An
     del given["host"]
     for name in {"ssl", "sentinel_ssl"} & given.keys():
         given[name] = given[name].lower() in _TRUE
-
-    def nodes(port: int) -> list[Address]:
-        found = [_port(f"//{host}", port) for host in hosts.split(",")]
-        return [(parts.hostname or "localhost", number) for parts, number in found]
-
+    found = [_port(f"//{host}", port) for host in hosts.split(",")]
+    nodes = [(parts.hostname or "localhost", number) for parts, number in found]
     return nodes, path.strip("/"), given
 
 

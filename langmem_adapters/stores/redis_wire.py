@@ -12,30 +12,25 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from redis import ConnectionPool, RedisCluster
 from redis._parsers import BaseParser
+from redis._parsers.hiredis import NOT_ENOUGH_DATA
 from redis.exceptions import OutOfMemoryError, RedisClusterException, RedisError, ResponseError, WatchError
 
 from langmem_adapters.concurrency.breaker import GRACE, Breaker
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Answer, Step
+from langmem_adapters.stores.redis_client import Link
 from langmem_adapters.stores.redis_connections import RESP2
 from langmem_adapters.stores.redis_errors import is_full, translate
 from langmem_adapters.stores.redis_outage import LOST, Retries, may_pass
 from langmem_adapters.stores.redis_packing import pack
-from langmem_adapters.stores.redis_servers import Cluster, OneServer, Servers
+from langmem_adapters.stores.redis_servers import Cluster, OneServer
 
 __all__ = ["Wire"]
 
 _ATTEMPTS = 64  # how often a watched key may change under a writer
 _SCAN = 1000  # keys that one SCAN looks at
 _DRIVER = (RedisError, RedisClusterException)
-
-
-try:
-    from redis._parsers.hiredis import NOT_ENOUGH_DATA as _NO_MORE
-except ImportError:  # nor does redis-py ask for more at once
-    _NO_MORE = None
 
 _MULTI, _EXEC = pack("MULTI"), pack("EXEC")
 _DISCARDED = "Transaction discarded because of: "  # of what befell the server after it had queued the commands
@@ -47,27 +42,24 @@ class Wire:
     Raises :class:`~langmem_adapters.errors.StoreError` for whatever goes wrong, in words that say what to do.
     """
 
-    def __init__(
-        self, source: ConnectionPool | Callable[[], RedisCluster], address: str, *, owned: bool, retry_for: float
-    ) -> None:
+    def __init__(self, link: Link, *, retry_for: float) -> None:
         retries = Retries(retry_for)
 
         def breaker(probe: Callable[[], object], broken_by: Callable[[Exception], bool]) -> Breaker:
             grace = min(GRACE, retry_for)
-            return Breaker(probe, lambda error: str(translate(error, address)), is_down=broken_by, grace=grace)
+            return Breaker(probe, lambda error: str(translate(error, link.address)), is_down=broken_by, grace=grace)
 
-        kind: Any = Cluster if callable(source) else OneServer
-        self._servers: Servers = kind(source, owned, retries, breaker)
-        self._address = address
+        kind: Any = Cluster if callable(link.source) else OneServer
+        self._servers: OneServer | Cluster = kind(link.source, link.owned, retries, breaker)
+        self.address = link.address
         self.one_slot = self._servers.one_slot
-        """Whether all keys may be in one transaction; in a cluster, only those with the same hash tag."""
 
     def transact(self, key: bytes, commands: Sequence[bytes]) -> list[Any]:
         """MULTI … EXEC, where ``key`` lives. After a lost answer all is sent again."""
         try:
             return self._servers.call(key, lambda connection: _transact(connection, commands))
         except _DRIVER as error:
-            raise translate(error, self._address) from error
+            raise translate(error, self.address) from error
 
     def asking(self, key: bytes, commands: Sequence[bytes], *, small: bool = True) -> Step:
         """:meth:`transact`, as a question of a flow: if it is small, several may go in the same round trip."""
@@ -115,9 +107,11 @@ class Wire:
             connection.send_packed_command((b"".join(packed),))
             for n in left:
                 commands, whole = requests[n]
-                answer, error = _answered(_outcome if whole else _results, connection, len(commands))
-                if error is None or not (may_pass(error) or isinstance(error, OutOfMemoryError)):
-                    answers[n] = answer, error and self._told(error)
+                try:
+                    answers[n] = (_outcome if whole else _results)(connection, len(commands)), None
+                except ResponseError as error:
+                    if not (may_pass(error) or isinstance(error, OutOfMemoryError)):
+                        answers[n] = None, self._told(error)
 
         with suppress(StoreUnavailable, *_DRIVER):  # those without an answer are asked again, each by itself
             self._servers.call(b"", talk)  # whatever the key, there is one server
@@ -152,7 +146,7 @@ class Wire:
                 if not commands:
                     raise
                 raise StoreUnavailable(
-                    f"the connection to Redis at {self._address} was lost before it answered a guarded write,"
+                    f"the connection to Redis at {self.address} was lost before it answered a guarded write,"
                     " which may have been made: read again before you write again"
                 ) from error
 
@@ -201,7 +195,7 @@ class Wire:
         self._servers.close()
 
     def _told(self, error: Exception) -> StoreError:
-        told = translate(error, self._address)
+        told = translate(error, self.address)
         told.__cause__ = error
         return told
 
@@ -212,7 +206,7 @@ class Wire:
         except WatchError:
             raise
         except _DRIVER as error:
-            raise translate(error, self._address) from error
+            raise translate(error, self.address) from error
 
 
 def _transact(connection: Any, commands: Sequence[bytes]) -> list[Any]:
@@ -249,13 +243,6 @@ def _results(connection: Any, count: int) -> list[Any]:
     return _checked(_replies(connection, count))
 
 
-def _answered(read: Callable[[Any, int], list[Any]], connection: Any, count: int) -> tuple[Any, Exception | None]:
-    try:
-        return read(connection, count), None
-    except ResponseError as error:
-        return None, error
-
-
 def _replies(connection: Any, count: int) -> list[Any]:
     """Read all replies, refusals among them, so that the connection is ready for the next command."""
     replies: list[Any] = []
@@ -274,7 +261,7 @@ def _arrived(connection: Any, most: int) -> Iterable[Any]:
     if connection.protocol not in RESP2:  # in the third version, news may come in between
         return ()
     reader = getattr(getattr(connection, "_parser", None), "_reader", None)
-    return islice(iter(reader.gets, _NO_MORE), most) if reader else ()
+    return islice(iter(reader.gets, NOT_ENOUGH_DATA), most) if reader else ()
 
 
 def _checked(replies: list[Any]) -> list[Any]:

@@ -16,17 +16,18 @@ from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import sqlite_append, sqlite_recent, sqlite_report, sqlite_values
 from langmem_adapters.stores.sqlite_namespaces import (
-    BITS,
     NAMESPACES,
     SCHEMA,
     SINCE,
     UPDATED_AT,
     add,
+    bounds,
     find,
     note,
     open_,
 )
 from langmem_adapters.stores.sqlite_values import DATA
+from langmem_adapters.validation import check_seconds
 
 __all__ = ["SQLiteStore"]
 
@@ -88,12 +89,12 @@ class SQLiteStore(Shared):
             if found is None:
                 return Page([], 0, {})
             number, total, _ = found
-            first = max(after + 1, number << BITS)
-            last = min((number + 1) << BITS, before if before is not None else (number + 1) << BITS) - 1
+            first, last = bounds(number)
+            last = last if before is None else min(last, before - 1)
             order = "DESC" if reverse else "ASC"
             rows = connection.execute(
                 f"SELECT seq, id, {DATA} FROM langmem_log WHERE seq BETWEEN ? AND ? ORDER BY seq {order} LIMIT ?",  # noqa: S608
-                (first, last, -1 if limit is None else limit),
+                (max(first, after + 1), last, -1 if limit is None else limit),
             )
             items = [Item(*row) for row in rows]
             return Page(items, total, sqlite_values.read(connection, number, keys))
@@ -112,6 +113,7 @@ class SQLiteStore(Shared):
                 appended = sqlite_append.append(connection, name, entries, self._clock(), keys)
             if appended is not None:
                 return appended
+        check_seconds("ttl", ttl)
         with self._database.writing() as connection, connection:
             now = self._clock()
             found = open_(connection, name, namespace, now)
@@ -134,10 +136,11 @@ class SQLiteStore(Shared):
         guard: Mapping[str, bytes | None] | None = None,
         ttl: float | None = None,
     ) -> None:
+        check_seconds("ttl", ttl)
         name = encode_namespace(namespace)
         with self._database.writing() as connection, connection:
             now = self._clock()
-            found = open_(connection, name, namespace, now, for_values=True)
+            found = open_(connection, name, namespace, now)
             number, values = found.number, dict(put or {})
             if guard:
                 _check(guard, sqlite_values.read(connection, number, list(guard)))
@@ -152,7 +155,7 @@ class SQLiteStore(Shared):
                     [(item.seq, number) for item in remove],
                 ).rowcount
             beside = {id_: values.pop(id_) for id_, _ in append if id_ in values}
-            if found.alone and (delete or beside):
+            if delete or beside:
                 sqlite_values.delete_alone(connection, number, [*delete, *beside])
             if values:
                 sqlite_values.put(connection, number, values, beside=found.beside)
@@ -206,13 +209,14 @@ class SQLiteStore(Shared):
         return None if row is None or (left is not None and left <= 0) else Dates(row[0], left)
 
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
-        expires_at = None if dates.left is None else self._clock() + dates.left
+        now = self._clock()
+        expires_at = None if dates.left is None else now + dates.left
         with self._database.writing() as connection, connection:
             connection.execute(
                 f"UPDATE langmem_namespaces SET next = next + {SINCE}, total = total + {SINCE},"  # noqa: S608
                 f" updated_at = coalesce(?, {UPDATED_AT}), listed_at = coalesce(?, {UPDATED_AT}), expires_at = ?"
-                " WHERE name = ?",
-                (dates.updated_at, dates.updated_at, expires_at, encode_namespace(namespace)),
+                " WHERE name = ? AND (expires_at IS NULL OR expires_at > ?)",
+                (dates.updated_at, dates.updated_at, expires_at, encode_namespace(namespace), now),
             )
 
     def discard(self, namespace: Namespace, before: float) -> bool:
