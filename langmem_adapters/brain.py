@@ -101,7 +101,7 @@ class BrainMemory(Shared, Remembering, Reflection):
             validation.check_count("summarize_at", summarize_at)
             if model is None:
                 raise ConfigurationError("summarize_at needs a model= to summarise with")
-        if summarize_in not in {"background", "inline"}:
+        if summarize_in not in ("background", "inline"):
             raise ConfigurationError(f'summarize_in is "background" or "inline", not {summarize_in!r}')
         validation.check_count("max_summary_tokens", max_summary_tokens)
         if max_tokens is not None:

@@ -22,7 +22,7 @@ from langmem_adapters.flow import Flow, step
 from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_message
 from langmem_adapters.model import Message, salvage
 from langmem_adapters.protocols import Item, Page
-from langmem_adapters.validation import check_count
+from langmem_adapters.validation import check_count, check_whole
 
 __all__ = ["ChatSession"]
 
@@ -107,6 +107,7 @@ class ChatSession:
 
     def remove_at(self, idx: int) -> Flow[ChatMessage | None]:
         """Remove the active message at a position, and give it."""
+        check_whole("idx", idx)
 
         def chosen(page: Page) -> list[Item]:
             readable = [item for item in page.items if _chats([item])]
