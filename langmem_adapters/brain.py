@@ -286,7 +286,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         return await arun(self._flows.get_summary())
 
     def set_summary(self, summary: str) -> None:
-        """Replace the stored summary. No message is removed."""
+        """Replace the stored summary; an empty text leaves none. No message is removed."""
         run(self._flows.set_summary(summary))
 
     async def aset_summary(self, summary: str) -> None:
