@@ -237,11 +237,11 @@ class BrainMemory(Shared, Remembering, Reflection):
 
     def count(self) -> int:
         """How many messages the history holds."""
-        return run(self._flows.scan(limit=0)).total
+        return run(self._flows.session.scan(limit=0)).total
 
     async def acount(self) -> int:
         """:meth:`count`, without blocking the event loop."""
-        return (await arun(self._flows.scan(limit=0))).total
+        return (await arun(self._flows.session.scan(limit=0))).total
 
     def exists(self, text: str) -> bool:
         """Whether a message of the history says exactly this."""
