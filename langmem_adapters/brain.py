@@ -101,7 +101,7 @@ class BrainMemory(Shared, Remembering, Reflection):
             validation.check_count("summarize_at", summarize_at)
             if model is None:
                 raise ConfigurationError("summarize_at needs a model= to summarise with")
-        if summarize_in not in {"background", "inline"}:
+        if summarize_in not in ("background", "inline"):
             raise ConfigurationError(f'summarize_in is "background" or "inline", not {summarize_in!r}')
         validation.check_count("max_summary_tokens", max_summary_tokens)
         if max_tokens is not None:
@@ -237,11 +237,11 @@ class BrainMemory(Shared, Remembering, Reflection):
 
     def count(self) -> int:
         """How many messages the history holds."""
-        return run(self._flows.scan(limit=0)).total
+        return run(self._flows.session.scan(limit=0)).total
 
     async def acount(self) -> int:
         """:meth:`count`, without blocking the event loop."""
-        return (await arun(self._flows.scan(limit=0))).total
+        return (await arun(self._flows.session.scan(limit=0))).total
 
     def exists(self, text: str) -> bool:
         """Whether a message of the history says exactly this."""
@@ -286,7 +286,7 @@ class BrainMemory(Shared, Remembering, Reflection):
         return await arun(self._flows.get_summary())
 
     def set_summary(self, summary: str) -> None:
-        """Replace the stored summary. No message is removed."""
+        """Replace the stored summary; an empty text leaves none. No message is removed."""
         run(self._flows.set_summary(summary))
 
     async def aset_summary(self, summary: str) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator, model_validator
 from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
@@ -66,18 +66,18 @@ class Settings(BaseModel):
     1
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     url: str = Field(default_factory=default_url, repr=False)
-    tenant: str = Field(default_factory=lambda: _variable("tenant", ""))
-    memory_k: int = Field(default_factory=lambda: _variable("memory_k", 200), ge=1)
-    similarity_top_k: int = Field(default_factory=lambda: _variable("similarity_top_k", 5), ge=1)
-    ttl: float | None = Field(default_factory=lambda: _variable("ttl", None), gt=0, allow_inf_nan=False)
-    refresh: Refresh = Field(default_factory=lambda: _variable("refresh", "write"))
-    enable_longterm_memory: bool = Field(default_factory=lambda: _variable("enable_longterm_memory", False))
-    enable_experience_read: bool = Field(default_factory=lambda: _variable("enable_experience_read", True))
-    enable_experience_write: bool = Field(default_factory=lambda: _variable("enable_experience_write", True))
-    vectors_url: str | None = Field(default_factory=lambda: _variable("vectors_url", None), repr=False)
+    tenant: str = ""
+    memory_k: int = Field(default=200, ge=1)
+    similarity_top_k: int = Field(default=5, ge=1)
+    ttl: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    refresh: Refresh = "write"
+    enable_longterm_memory: bool = False
+    enable_experience_read: bool = True
+    enable_experience_write: bool = True
+    vectors_url: str | None = Field(default=None, repr=False)
     embedder: Any = Field(default=None, repr=False)
     ranker: Any = Field(default=None, repr=False)
     codec: Any = Field(default=None, repr=False)
@@ -108,8 +108,7 @@ class Settings(BaseModel):
         try:
             theirs = Config2.model_validate(document).settings()
             ours = own_section(document, _VARIABLES)
-            values = {name: value for name, value in (theirs | ours).items() if not _variable(name, "")}
-            settings = cls(**(values | given))
+            settings = cls(**(theirs | ours | _environment() | given))
         except ValidationError as error:
             sentence = _sentence(error, document)
         except ConfigurationError as error:
@@ -120,6 +119,11 @@ class Settings(BaseModel):
                 _log.info("%s: %s change nothing here", path, ", ".join(unused))
             return settings
         raise ConfigurationError(f"{path}: {sentence}")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_environment(cls, given: Any) -> Any:
+        return _environment() | given if isinstance(given, dict) else given
 
     @field_serializer("url", "vectors_url", when_used="json")
     def _without_password(self, url: str | None) -> str | None:
@@ -235,9 +239,10 @@ class Settings(BaseModel):
         return (yield from erasing)
 
 
-def _variable(name: str, default: Any) -> Any:
-    """The environment's value of a setting: read, and checked, by the field's own type."""
-    return next((value for variable in _VARIABLES[name] if (value := os.environ.get(variable))), default)
+def _environment() -> dict[str, str]:
+    """The settings that the environment has: of each, the first of its variables that is not empty."""
+    found = ((name, os.environ.get(known)) for name, variables in _VARIABLES.items() for known in reversed(variables))
+    return {name: value for name, value in found if value}
 
 
 def _sentence(error: ValidationError, given: Mapping[str, Any]) -> str:

@@ -121,7 +121,7 @@ def check_one_of(who: str, **given: object) -> None:
 
 def check_on_error(value: object) -> None:
     """Raise ConfigurationError for what does not say what an outage does."""
-    if value not in {"degrade", "raise"}:
+    if value not in ("degrade", "raise"):
         raise ConfigurationError(f'on_error is "degrade" or "raise", not {value!r}')
 
 

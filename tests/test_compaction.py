@@ -219,6 +219,8 @@ def test_a_summary_that_is_replaced_by_hand_stands_for_the_same_and_an_empty_one
     assert shown(brain) == ([99], [2, 3])
     brain.set_summary("")
     assert shown(brain) == ([], [0, 1, 2, 3])
+    brain.set_summary("They met m7")
+    assert shown(brain) == ([7], [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize(("deleted", "covers"), [([5], "id-4"), ([1, 4, 5], "id-3"), ([5, 7], "id-4"), ([2], "id-5")])

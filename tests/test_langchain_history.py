@@ -621,6 +621,13 @@ def test_the_summary_stands_in_front_and_is_nobodys_turn(any_store: Store) -> No
     assert next(message.content for message in history(any_store).messages) == "0"
 
 
+def test_a_summary_that_says_nothing_does_not_stand_in_front(any_store: Store) -> None:
+    ours = _summarised(any_store)
+    ours.brain.set_summary("")
+    shown = [message.content for message in history(any_store, memory_k=100).messages]
+    assert shown == [message.content for message in history(any_store).messages]
+
+
 async def test_the_summary_comes_without_blocking_too(any_store: Store) -> None:
     ours = _summarised(any_store)
     assert await ours.aget_messages() == ours.messages

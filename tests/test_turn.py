@@ -107,6 +107,13 @@ def test_one_append(brain: BrainMemory, counted: _Counted) -> None:
     assert brain.messages()[-1].text == "It is there."
 
 
+def test_texts_between_messages_stay_between_them(brain: BrainMemory) -> None:
+    with brain.record_turn("Look.") as turn:
+        for piece in ("I ", "look.", calls("c1"), result("c1"), "There."):
+            turn.add(piece)
+    assert [m.text for m in brain.messages()] == ["Look.", "I look.", "", "result of c1", "There."]
+
+
 async def test_async_streams_and_blocks(brain: BrainMemory) -> None:
     async def stream() -> AsyncIterator[str]:
         for piece in ("In ", "the ", "shed."):
@@ -265,6 +272,19 @@ def test_b1_an_answer_that_is_nothing_but_an_open_call_or_a_thought_is_dropped(b
     for piece in (calls("c1"), thought):
         interrupt(brain, [piece])
     assert told(brain) == [("user", "Look.", True)] * 2
+
+
+def test_b1_of_an_interrupted_answer_an_empty_result_stays_and_an_open_call_without_an_id_goes(
+    brain: BrainMemory,
+) -> None:
+    nameless = Message(role="assistant", content="And there.", tool_calls=[ToolCall(name="look")])
+    interrupt(brain, [calls("c1"), Message(role="tool", tool_call_id="c1"), nameless])
+    assert [(m.role, [call.id for call in m.tool_calls]) for m in brain.messages()] == [
+        ("user", []),
+        ("assistant", ["c1"]),
+        ("tool", []),
+        ("assistant", []),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["thinking", "redacted_thinking", "reasoning", "reasoning_content"])

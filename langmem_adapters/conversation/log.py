@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from langmem_adapters import text
 from langmem_adapters.codec import encode
@@ -23,7 +23,7 @@ from langmem_adapters.flow import Flow
 from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.longterm import RECALLED, LongTermMemory, longterm_namespace
 from langmem_adapters.model import Message, MessageData, Scope, salvage
-from langmem_adapters.protocols import Appended, Item, Page, Store
+from langmem_adapters.protocols import Appended, Item, Store
 from langmem_adapters.recall.keeping import as_kept
 from langmem_adapters.validation import check_store, checked_messages
 
@@ -154,7 +154,7 @@ class SessionLog:
         last = next((item for item, _ in gone if item.id == ends_at(summary)), None)
         if summary is None or last is None:
             return {}
-        before = yield from self.scan(limit=len(gone), reverse=True, before=last.seq)
+        before = yield from self.session.scan(limit=len(gone), reverse=True, before=last.seq)
         return moved_back(summary, {item.id for item, _ in gone}, (item.id for item in before.items))
 
     def add(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
@@ -163,7 +163,7 @@ class SessionLog:
         if not messages:
             return
         messages = as_kept(self.store, messages)
-        entries = [self._entry(message) for message in messages]
+        entries = [self.entry(message) for message in messages]
         appended = yield from self.session.append(entries, keys=self._moves)
         total = appended.total
         if not all(appended.new) or appended.values:
@@ -172,7 +172,8 @@ class SessionLog:
         if self._overflows and self.long_term is not None and total > self.memory_k:
             yield from self._overflow(self.long_term, total - self.memory_k)
 
-    def _entry(self, message: Message | MessageData) -> _Entry:
+    def entry(self, message: Message | MessageData) -> _Entry:
+        """A message as it is kept: with an id, and when it was said."""
         id_ = message.id or self._new_id()
         created_at = self._clock() if message.created_at is None else message.created_at
         return entry_id(id_), message.to_bytes(id=id_, created_at=created_at)
@@ -190,7 +191,7 @@ class SessionLog:
         delivery = Delivery(messages, ids, appended.new, gone)
         while True:
             found, values = yield from self._look(delivery.unclear)
-            if not (found or values) and not (yield from self.scan(limit=0)).total:
+            if not (found or values) and not (yield from self.session.scan(limit=0)).total:
                 return 0  # cleared or expired meanwhile, and must not come back
             others = delivery.others({item.id: message for item, message in found}, have_departed(values, messages))
             # By now, another delivery may have something else under an id that left.
@@ -200,7 +201,7 @@ class SessionLog:
                 later = []  # a summary stands for them where they are
             if not (back or others):
                 return 0
-            again = {n: self._entry(message) for n, message in others.items()} | {n: entries[n] for n in later}
+            again = {n: self.entry(message) for n, message in others.items()} | {n: entries[n] for n in later}
             done = yield from self.session.try_write(
                 # so nobody removes them where they were
                 put=with_departed(values, [there[ids[n]][1] for n in later]) if later else {},
@@ -213,14 +214,14 @@ class SessionLog:
 
     def _look(self, ids: Collection[str]) -> Flow[tuple[list[tuple[Item, Message]], dict[str, bytes]]]:
         """The entries of these ids, newest first, and the values by which one sees whether others change them."""
-        page = yield from self.scan(limit=PAGE if ids else 0, reverse=True, keys=WATCHED)
+        page = yield from self.session.scan(limit=PAGE if ids else 0, reverse=True, keys=WATCHED)
         found, values, missing = [], page.values, set(ids)
         while page.items:
             found += readable(item for item in page.items if item.id in ids)
             missing.difference_update(item.id for item in page.items)
             if not missing:
                 break
-            page = yield from self.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
+            page = yield from self.session.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
         return found, values
 
     def _overflow(self, long_term: LongTermMemory, least: int) -> Flow[None]:
@@ -231,7 +232,7 @@ class SessionLog:
         surplus = least
         while True:
             for limit in (min(surplus, _PASS) + PAGE, None):
-                page = yield from self.scan(limit=limit, keys=WATCHED)
+                page = yield from self.session.scan(limit=limit, keys=WATCHED)
                 surplus = page.total - self.memory_k  # of this look: another writer may have moved some by now
                 least = min(surplus, _PASS)
                 oldest = readable(page.items)
@@ -268,11 +269,11 @@ class SessionLog:
         """The values with CREATED, without which nobody sees that the session was cleared; None: it already was."""
         if CREATED in values or not items:
             return values
-        first = readable((yield from self.scan(limit=1)).items)
+        first = readable((yield from self.session.scan(limit=1)).items)
         created = {CREATED: encode(first[0][1].created_at if first else None)}
         begun = {**values, **created}
         if (yield from self.session.try_write(put=created, guard=unchanged(values))):
-            if (yield from self.scan(after=items[0].seq - 1, limit=1)).items == items[:1]:
+            if (yield from self.session.scan(after=items[0].seq - 1, limit=1)).items == items[:1]:
                 return begun
             yield from self.session.try_write(delete=[CREATED], guard=unchanged(begun))
         return None
@@ -320,10 +321,6 @@ class SessionLog:
         put = {**(put or {}), **(with_departed(values, (message for _, message in gone)) if remove else {})}
         removed = items if remove else []
         return (yield from self.session.try_write(put=put, delete=delete, remove=removed, guard=unchanged(begun)))
-
-    def scan(self, **bounds: Any) -> Flow[Page]:
-        """Read the log; ``bounds`` as in :meth:`Store.scan`."""
-        return (yield from self.session.scan(**bounds))
 
 
 def unchanged(values: dict[str, bytes]) -> dict[str, bytes | None]:

@@ -14,7 +14,7 @@ from langmem_adapters.recall.keeping import as_kept
 from langmem_adapters.recall.memories import told
 from langmem_adapters.text import window
 from langmem_adapters.tokens import TokenCounter, message_tokens
-from langmem_adapters.validation import checked_list
+from langmem_adapters.validation import checked_list, checked_messages
 
 __all__ = ["Remembering", "joined"]
 
@@ -110,6 +110,7 @@ class Remembering:
         return [recalled, *shown]
 
     def _find_news(self, observed: Sequence[Message], k: int | None) -> Flow[list[Message]]:
+        observed = checked_messages(observed)
         shown = yield from self._flows.messages(self.memory_k if k is None else k)
         kept = as_kept(self._flows.store, observed)
         found = yield from news.find_news(kept, shown, self._flows.long_term)

@@ -61,11 +61,11 @@ class Conversation(SessionLog):
     def entries(self, limit: int | None) -> Flow[list[Item]]:
         """:meth:`messages` as they are stored."""
         if limit is None:
-            return (yield from self.scan()).items
+            return (yield from self.session.scan()).items
         check_whole("limit", limit)
         if limit <= 0:
             return []
-        return (yield from self.scan(limit=limit, reverse=True)).items[::-1]
+        return (yield from self.session.scan(limit=limit, reverse=True)).items[::-1]
 
     def context(self, k: int, max_tokens: int | None, counter: TokenCounter) -> Flow[Context]:
         """The summary, and the newest messages that it does not stand for, as a model may be shown them."""
@@ -84,7 +84,7 @@ class Conversation(SessionLog):
         """
         check_count("k", k)
         limit = min(k, _FIRST) if suffice else k
-        page = yield from self.scan(limit=limit, reverse=True, keys=[SUMMARY])
+        page = yield from self.session.scan(limit=limit, reverse=True, keys=[SUMMARY])
         summary = read_summary(page.values.get(SUMMARY))
         newest: list[S] = []
         looked_at = 0
@@ -106,12 +106,12 @@ class Conversation(SessionLog):
             if len(page.items) < limit or (suffice and looked_at < k and suffice(newest[::-1])):
                 break
             limit = min(looked_at, k - looked_at) if looked_at < k else PAGE
-            page = yield from self.scan(limit=limit, reverse=True, before=page.items[-1].seq)
+            page = yield from self.session.scan(limit=limit, reverse=True, before=page.items[-1].seq)
         return summary, newest[::-1]
 
     def uncovered(self) -> Flow[Unsummarized]:
         """What the summary does not stand for yet."""
-        page = yield from self.scan(limit=PAGE, reverse=True, keys=WATCHED)
+        page = yield from self.session.scan(limit=PAGE, reverse=True, keys=WATCHED)
         values = page.values
         summary = read_summary(values.get(SUMMARY)) or Summary(text="")
         end = ends_at(summary)
@@ -122,7 +122,7 @@ class Conversation(SessionLog):
                 found += page.items[: ids.index(end)]
                 break
             found += page.items
-            page = yield from self.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
+            page = yield from self.session.scan(limit=PAGE, reverse=True, before=page.items[-1].seq)
         return Unsummarized(readable(reversed(found)), summary, values)
 
     def uncovered_of(self, before: Unsummarized, places: Sequence[int]) -> Flow[Unsummarized | None]:
@@ -130,7 +130,7 @@ class Conversation(SessionLog):
 
         The messages are not read again: of a long backlog, every pass would read all that the others have left.
         """
-        values = (yield from self.scan(limit=0, keys=WATCHED)).values
+        values = (yield from self.session.scan(limit=0, keys=WATCHED)).values
         summary = read_summary(values.get(SUMMARY))
         if summary is None or summary.covers != before.readable[places[-1]][0].id:
             return None
@@ -150,7 +150,7 @@ class Conversation(SessionLog):
         new = Summary(text=summary, covers=end.id, said=said_in(last), left=leave, updated_at=self._clock())
         put = {SUMMARY: new.to_bytes()}
         items = [item for item, _ in gone]  # a model takes its time, and what came again by mistake leaves unguarded
-        page = yield from self.scan(after=items[0].seq - 1, before=items[-1].seq + 1, keys=WATCHED)
+        page = yield from self.session.scan(after=items[0].seq - 1, before=items[-1].seq + 1, keys=WATCHED)
         if page.values != covered.values or not set(items).issubset(page.items):
             return False
         if archive and self.long_term is not None:
@@ -162,7 +162,7 @@ class Conversation(SessionLog):
         check_text("what is looked for", wanted)
         before: int | None = None
         while True:
-            page = yield from self.scan(limit=PAGE, reverse=True, before=before)
+            page = yield from self.session.scan(limit=PAGE, reverse=True, before=before)
             if any(message.text == wanted for message in _read(page.items)):
                 return True
             if not page.items:
@@ -171,7 +171,7 @@ class Conversation(SessionLog):
 
     def history_text(self) -> Flow[str]:
         """The summary and the history as text."""
-        page = yield from self.scan(keys=[SUMMARY])
+        page = yield from self.session.scan(keys=[SUMMARY])
         history = text.as_text(_read(page.items))
         summary = read_summary(page.values.get(SUMMARY))
         return f"{summary.text}\n{history}" if summary else history
@@ -180,7 +180,7 @@ class Conversation(SessionLog):
         """Keep facts, in their order."""
         given = checked_list(messages, "knowledge is a list of facts", str, Message)
         facts = [m if isinstance(m, Message) else Message(role="system", content=str(m)) for m in given]
-        entries = [self._entry(fact)[1] for fact in facts]
+        entries = [self.entry(fact)[1] for fact in facts]
         while entries:
             values = yield from self.session.get(None)
             put = behind_known(values, entries)
@@ -215,7 +215,7 @@ class Conversation(SessionLog):
         ``newest`` is the latest entry, as it was before the model was asked.
         """
         after = newest[0].seq - 1 if newest else 0
-        page = yield from self.scan(after=after, limit=1, keys=[TITLE, *WATCHED])
+        page = yield from self.session.scan(after=after, limit=1, keys=[TITLE, *WATCHED])
         begun = (yield from self.begun(newest, page.values)) if page.items == newest else None
         if begun is not None and TITLE not in begun:
             guard = {TITLE: None, CREATED: begun.get(CREATED)}

@@ -53,12 +53,13 @@ def moved_back(summary: Summary, gone: Collection[str], before: Iterable[str]) -
 
 
 def read_summary(data: bytes | None) -> Summary | None:
-    """A stored summary; None, with a warning, where it is damaged: its messages are then shown as before."""
+    """A stored summary; None, where it says nothing, or, with a warning, is damaged: its messages are then shown."""
     if data is None:
         return None
     refuse_undamaged(data, "a stored summary")
     try:
-        return Summary.from_bytes(data)
+        summary = Summary.from_bytes(data)
     except SerializationError as damage:
         _log.warning("a stored summary is left out: %s", damage)
         return None
+    return summary if summary.text else None

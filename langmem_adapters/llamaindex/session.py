@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,9 +18,9 @@ from langmem_adapters.conversation.tombstones import with_deleted
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.llamaindex.convert import checked_chats, from_message, to_message
-from langmem_adapters.model import Message, salvage
+from langmem_adapters.model import salvage
 from langmem_adapters.protocols import Item, Page
-from langmem_adapters.validation import check_count
+from langmem_adapters.validation import check_count, check_whole
 
 __all__ = ["ChatSession"]
 
@@ -58,7 +56,7 @@ class ChatSession:
         if status == _ACTIVE:
             yield from step(self._brain.add_messages, messages)
         else:
-            yield from self._change(lambda _: {"archive": [_entry(message) for message in messages]}, 0)
+            yield from self._change(lambda _: {"archive": [self._log.entry(message) for message in messages]}, 0)
 
     def read(self, status: MessageStatus | None, limit: int | None, offset: int | None) -> Flow[list[ChatMessage]]:
         """Messages of a status, archived before active ones."""
@@ -79,7 +77,7 @@ class ChatSession:
 
     def replace(self, chats: Sequence[ChatMessage], status: MessageStatus = _ACTIVE) -> Flow[None]:
         """Put these in place of all messages, archived ones too."""
-        new = [_entry(to_message(chat)) for chat in checked_chats(chats)]
+        new = [self._log.entry(to_message(chat)) for chat in checked_chats(chats)]
         place = "append" if status == _ACTIVE else "archive"
         yield from self._change(lambda page: {**_everything(page), place: new}, archive=True)
 
@@ -107,6 +105,7 @@ class ChatSession:
 
     def remove_at(self, idx: int) -> Flow[ChatMessage | None]:
         """Remove the active message at a position, and give it."""
+        check_whole("idx", idx)
 
         def chosen(page: Page) -> list[Item]:
             readable = [item for item in page.items if _chats([item])]
@@ -159,11 +158,6 @@ class ChatSession:
                 continue
             if (yield from self._session.try_write(put=put, guard=unchanged(begun), **change)):
                 return page
-
-
-def _entry(message: Message) -> tuple[str, bytes]:
-    id_ = uuid.uuid4().hex
-    return id_, message.model_copy(update={"id": id_, "created_at": time.time()}).to_bytes()
 
 
 def _archive(page: Page) -> list[Item]:
