@@ -98,8 +98,9 @@ def named_date(query: str) -> NamedDate:
 
 
 def apart(query: str) -> tuple[str, str]:
-    """A query without the dates that it names in figures alone, and the words of the one that it names at all."""
-    return _IN_FIGURES.sub(" ", query), named_date(query).words()
+    """A query without the dates that it names in figures alone, and the words of these and of :func:`named_date`."""
+    dates = (named_date(query), *filter(None, map(_of_figures, _IN_FIGURES.finditer(query))))
+    return _IN_FIGURES.sub(" ", query), " ".join(dict.fromkeys(each.words() for each in dates if each))
 
 
 def with_dates(query: str, now: float) -> str:
@@ -123,8 +124,12 @@ def with_dates(query: str, now: float) -> str:
 
 
 def _in_figures(query: str) -> NamedDate | None:
-    if not (found := _IN_FIGURES.search(query)):
-        return None if query.isascii() else _in_east_asia(query)
+    if found := _IN_FIGURES.search(query):
+        return _of_figures(found)
+    return None if query.isascii() else _in_east_asia(query)
+
+
+def _of_figures(found: re.Match[str]) -> NamedDate | None:
     year, month, day, *last, other_day, other_month, other_year = (int(part or 0) for part in found.groups())
     if other_year:
         return NamedDate(other_year, other_month, other_day) if other_month <= len(MONTHS) else None
