@@ -266,7 +266,7 @@ class LexicalIndex(Shared):
         slips = self._respelt(_cut(query), unknown) if unknown else {}
         for term, others in slips.items():
             meant = weigh(connection, corpus, dict.fromkeys(others - terms.keys(), _SLIP * terms[term]))
-            there = [one for one in meant if one.frequency]
+            there = sorted(one for one in meant if one.frequency)  # sums differ in the last digit by their order
             weighed += there if len(there) <= _FEW else ()
         return weighed
 
