@@ -18,7 +18,7 @@ from langmem_adapters.model import Memory
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.recall.memories import normal
 from langmem_adapters.signals import SIGNALS
-from langmem_adapters.validation import check_function, checked_list
+from langmem_adapters.validation import check_function, check_text, checked_list
 
 __all__ = ["Evaluation", "Question", "aevaluate", "afit", "checked_questions", "evaluate", "fit", "read_questions"]
 
@@ -126,8 +126,7 @@ def _evaluate(
     reciprocal, seconds, unknown = [], [], 0
     with advancing(progress, "searching", len(questions), "questions") as advance:
         for user, asked in _by_user(questions).items():
-            memory = memory_of(user)
-            known = _answers((yield from step(memory.all)), asked)
+            memory, known = yield from _known(memory_of, user, asked)
             held = set().union(*known.values())
             for question in asked:
                 unknown += len(question.evidence - held)
@@ -158,8 +157,7 @@ def _cases(
 ) -> Flow[list[Case]]:
     cases = []
     for user, asked in _by_user(questions).items():
-        memory = memory_of(user)
-        known = _answers((yield from step(memory.all)), asked)
+        memory, known = yield from _known(memory_of, user, asked)
         for question in asked:
             candidates = yield from memory.candidates_flow(question.text, max(CUTS))
             places = {place: known.get(id_, frozenset()) & question.evidence for place, id_ in enumerate(candidates)}
@@ -170,10 +168,22 @@ def _cases(
     return cases
 
 
+def _known(
+    memory_of: Callable[[str], LongTermMemory], user: str, asked: Sequence[Question]
+) -> Flow[tuple[LongTermMemory, dict[str, frozenset[str]]]]:
+    """The memory of a user, and what each of its memories answers."""
+    memory = memory_of(user)
+    if not hasattr(memory, "search_flow"):
+        raise ConfigurationError(f"memory_of gives a LongTermMemory for each user, not {type(memory).__name__}")
+    return memory, _answers((yield from step(memory.all)), asked)
+
+
 def checked_questions(questions: Iterable[Question]) -> list[Question]:
     """The questions. Raises ConfigurationError for what is none, and for evidence that is no set of texts, or empty."""
     asked = checked_list(questions, 'questions are a list of Question("…", frozenset({"m1"}))', Question)
     for question in asked:
+        check_text("the text of a question", question.text)
+        check_text("the user of a question", question.user)
         if not isinstance(question.evidence, frozenset | set):
             kind = type(question.evidence).__name__
             raise ConfigurationError(f'the evidence of a question is a set, such as frozenset({{"m1"}}), not {kind}')

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from langmem_adapters import validation, views
@@ -21,7 +20,7 @@ from langmem_adapters.recall.forgetting import forget
 from langmem_adapters.recall.keeping import are_known, correct, ids_of, keep
 from langmem_adapters.recall.memories import RECALLED, Reading, normal, session_within
 from langmem_adapters.recall.reranking import Reranker
-from langmem_adapters.recall.search import searching
+from langmem_adapters.recall.search import Search
 from langmem_adapters.recall.vectors import VectorRecall
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.sharing import Shared
@@ -100,9 +99,10 @@ class LongTermMemory(Shared):
         self._reading = reading = Reading(counts, strict=strict)
         self._records = Records(store, namespace, index=index, vectors=vectors, text_of=reading.document, new_id=new_id)
         self._reranker = None if ranker is None else Reranker(ranker, stats=counts, strict=strict)
-        semantic = partial(VectorRecall, self._records, strict=strict, counts=counts, clock=clock)
-        self._semantic = None if vectors is None else semantic(vectors)
-        self._begin = partial(searching, self._records, index, self._semantic, weights_of(weights))
+        self._signals = weights_of(weights)
+        self._semantic = (
+            None if vectors is None else VectorRecall(self._records, vectors, strict=strict, counts=counts, clock=clock)
+        )
 
     def add(self, messages: Sequence[Message], *, session: str = "") -> None:
         """Keep messages. ``session`` says where they were said; adding the same ones again changes nothing."""
@@ -262,34 +262,34 @@ class LongTermMemory(Shared):
         if k <= 0 or not query.strip():
             return views.Listing([], views.memories, query=query)
         self._counts.add("searches")
-        visible = validation.checked_list(shown, "shown is a list of messages", Message)
-        seen = {normal(message.text) for message in visible}
-        memories: dict[bytes, Memory] = {}
+        seen = {normal(one.text) for one in validation.checked_list(shown, "shown is a list of messages", Message)}
 
-        def wanted(id_: str, data: bytes) -> bool:
+        def wanted(id_: str, data: bytes) -> Memory | None:
             memory = self._reading.memory(id_, data)
             if memory is None or (seen and normal(memory.message.text) in seen):
-                return False
+                return None
             if session and all(occurrence.session != session for occurrence in memory.occurrences):
-                return False
-            if where is not None and not where(memory):
-                return False
-            memories[data] = memory
-            return True
+                return None
+            return memory if where is None or where(memory) else None
 
         ask = k if self._reranker is None else self._reranker.candidates(k)
         query = query[:_LONGEST_QUERY]
-        search = yield from self._begin(query=query, now=self._clock())
+        search = yield from self._begun(query)
         found = yield from step(search.best, ask, wanted, session, explain=explain)
-        recalled = [Recalled(memories[data], one.score, one.signals if explain else {}) for one, data in found]
+        recalled = [Recalled(memory, one.score, one.signals if explain else {}) for one, memory in found]
         if self._reranker is not None:
             recalled = yield from self._reranker.flow(query, recalled)
         return views.Listing(recalled[:k], views.memories, query=query, matching=matching, meaning_of=meaning_of)
 
     def candidates_flow(self, query: str, k: int) -> Flow[dict[str, dict[str, float]]]:
         """What a search for ``k`` looks at, by id, with its signals before they are weighed, each from 0 to 1."""
-        search = yield from self._begin(query=query[:_LONGEST_QUERY], now=self._clock())
+        search = yield from self._begun(query[:_LONGEST_QUERY])
         return (yield from step(search.candidates, k))
+
+    def _begun(self, query: str) -> Flow[Search]:
+        search = Search(self._records, self._semantic, self._signals, query=query, now=self._clock())
+        yield from search.ahead()
+        return search
 
     def known_flow(self, messages: Sequence[Message]) -> Flow[list[bool]]:
         """Of each of these messages, whether the very same is remembered, whatever its index says."""

@@ -83,9 +83,10 @@ def window(
     are more.
     """
     whole = repair(messages)
-    sizes = None if max_tokens is None else [message_tokens(message, counter) for message in whole]
-    shown = _fitting(whole, k, sizes, max_tokens)
-    return shown if max_tokens is None else _shortened(shown, max_tokens, counter)
+    if max_tokens is None:
+        return _fitting(whole, k)
+    sizes = [message_tokens(message, counter) for message in whole]
+    return _shortened(_fitting(whole, k, sizes, max_tokens), max_tokens, counter)
 
 
 def is_settled(messages: Sequence[Message], k: int, *, max_tokens: int, counter: TokenCounter) -> bool:
@@ -98,7 +99,7 @@ def is_settled(messages: Sequence[Message], k: int, *, max_tokens: int, counter:
 
 def newest(messages: Sequence[S], k: int, without: Callable[[S, set[str | None]], S]) -> list[S]:
     """:func:`window` for messages of any make; ``without`` is their :func:`without_calls`."""
-    return _fitting(_repaired(messages, without, attrgetter("tool_calls")), k, None, None)
+    return _fitting(_repaired(messages, without, attrgetter("tool_calls")), k)
 
 
 def _asked(whole: Sequence[MessageLike]) -> int | None:
@@ -106,31 +107,28 @@ def _asked(whole: Sequence[MessageLike]) -> int | None:
     return next((n for n in range(len(whole) - 1, -1, -1) if whole[n].role == "user"), None)
 
 
-def _fitting(whole: Sequence[S], k: int, sizes: Sequence[int] | None, max_tokens: int | None) -> list[S]:
+def _fitting(whole: Sequence[S], k: int, sizes: Sequence[int] = (), max_tokens: int = 0) -> list[S]:
+    """The newest that fit; only ``k`` counts, where no ``sizes`` are given."""
     if k <= 0:
         return []
     asked = _asked(whole)
-    start = _start(whole, asked, k, sizes, max_tokens)
+    start = _start(whole, asked, k, sizes or [0] * len(whole), max_tokens)
     if asked is None:
         return [*whole[start:]]
     return _from_user(whole[start:]) if start <= asked else [whole[asked], *whole[start:]]
 
 
-def _start(
-    messages: Sequence[MessageLike], asked: int | None, k: int, sizes: Sequence[int] | None, max_tokens: int | None
-) -> int:
+def _start(messages: Sequence[MessageLike], asked: int | None, k: int, sizes: Sequence[int], max_tokens: int) -> int:
     """Where the newest messages begin that fit together with the latest question; never between call and result."""
     start = len(messages)
-    count = tokens = 0
-    if asked is not None:
-        count, tokens = 1, sizes[asked] if sizes else 0
+    count, tokens = (0, 0) if asked is None else (1, sizes[asked])
     for n in range(len(messages) - 1, -1, -1):
         if n != asked:
             count += 1
-            tokens += sizes[n] if sizes else 0
+            tokens += sizes[n]
         if messages[n].role == "tool":
             continue
-        if start < len(messages) and (count > k or (max_tokens is not None and tokens > max_tokens)):
+        if start < len(messages) and (count > k or tokens > max_tokens):
             break
         start = n
     return start
@@ -187,39 +185,31 @@ def _repaired(
     messages: Sequence[S], without: Callable[[S, set[str | None]], S], calls_of: Callable[[S], Sequence[_Call]]
 ) -> list[S]:
     calls = [calls_of(message) for message in messages]
-    answers, asker = _matched(messages, calls)
+    answers = _answers(messages, calls)
     repaired: list[S] = []
     for n, message in enumerate(messages):
         if message.role == "tool":
             continue
         if calls[n] and n < len(messages) - 1:
             ids = [call.id for call in calls[n]]
-            unanswered = {id_ for id_ in ids if (n, id_) not in answers}
+            unanswered = set(ids).difference(messages[at].tool_call_id for at in answers.get(n, ()))
             if unanswered or len(set(ids)) < len(ids):
                 message = without(message, unanswered)  # noqa: PLW2901 - what goes on from here
             if not (calls_of(message) or message.text):
                 continue
-        repaired.append(message)
-        if n in asker:
-            repaired += [messages[at] for at in asker[n]]
+        repaired += [message, *(messages[at] for at in answers.get(n, ()))]
     return repaired
 
 
-def _matched(
-    messages: Sequence[MessageLike], calls: Sequence[Sequence[_Call]]
-) -> tuple[set[tuple[int, str | None]], dict[int, list[int]]]:
-    """Which calls were answered, as (place of the asking message, call id); and each asker's places of answers."""
+def _answers(messages: Sequence[MessageLike], calls: Sequence[Sequence[_Call]]) -> dict[int, list[int]]:
+    """By the place of a message that asks, the places of the results of its calls."""
     open_calls: dict[str | None, int] = {}
-    answers: set[tuple[int, str | None]] = set()
-    asker: dict[int, list[int]] = {}
+    answers: dict[int, list[int]] = {}
     for n, message in enumerate(messages):
-        for call in calls[n]:
-            open_calls[call.id] = n
+        open_calls.update((call.id, n) for call in calls[n])
         if message.role == "tool" and message.tool_call_id in open_calls:
-            asked = open_calls.pop(message.tool_call_id)
-            answers.add((asked, message.tool_call_id))
-            asker.setdefault(asked, []).append(n)
-    return answers, asker
+            answers.setdefault(open_calls.pop(message.tool_call_id), []).append(n)
+    return answers
 
 
 def tool_calls_of(message: Message) -> Sequence[_Call]:

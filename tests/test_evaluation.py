@@ -98,6 +98,17 @@ def test_no_questions_are_a_clear_error() -> None:
         evaluate(lambda _: memory_of("ada"), [])
 
 
+@pytest.mark.parametrize("measure", [evaluate, fit])
+def test_what_is_no_question_or_has_no_memory_is_a_clear_error(measure: Any) -> None:
+    memories = {"ada": memory_of("ada")}
+    with pytest.raises(ConfigurationError, match="memory_of gives a LongTermMemory for each user, not NoneType"):
+        measure(memories.get, [ask("lizard", "m1", user="bob")])
+    with pytest.raises(ConfigurationError, match="the text of a question is a text, not int"):
+        measure(memories.get, [ask(5, "m1", user="ada")])  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="the user of a question is a text, not NoneType"):
+        measure(memories.get, [Question("lizard", frozenset({"m1"}), None)])  # type: ignore[arg-type]
+
+
 # --- fitting
 
 

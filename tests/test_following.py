@@ -338,7 +338,7 @@ def test_g1_a_forked_child_searches_though_its_parent_was_indexing(tmp_path: Pat
     thread = threading.Thread(target=here.follow)
     thread.start()
     assert index.gate.reached.wait(60)
-    assert in_a_fork(lambda: str(len(here.search("bike", 1_000)))) == "600"
+    assert in_a_fork(lambda: str(len(here.search("bike", 1_000, lambda _, data: data)))) == "600"
     index.gate.open.set()
     thread.join()
 

@@ -126,9 +126,9 @@ def test_records_give_no_more_than_k_of_those_that_are_wanted(index: LexicalInde
         MemoryStore(), ("notes",), index=index, text_of=lambda _, data: data.decode(), new_id=lambda: next(ids)
     )
     kept.put({str(n): b"bike %d" % n for n in range(12)})
-    best = [key for key, _, _ in kept.search("bike", 12)]
-    found = kept.search("bike", 2, lambda key, data: key != best[0] and data != b"bike %d" % int(best[0]))
-    assert [key for key, _, _ in found] == best[1:3]
+    best = [hit.id for hit, _ in kept.search("bike", 12, lambda _, data: data)]
+    found = kept.search("bike", 2, lambda key, data: None if key == best[0] else data)
+    assert [(hit.id, data) for hit, data in found] == [(key, b"bike %d" % int(key)) for key in best[1:3]]
 
 
 @pytest.mark.parametrize("query", ["", "   \n", "\x00", "?!", "\ud800", "zebra", "🚲"])

@@ -69,6 +69,11 @@ def test_a_day_is_found_however_it_is_written(diary: LongTermMemory, query: str)
     assert found(diary, query) == ["fence"]
 
 
+@pytest.mark.parametrize("query", ["What did I do on 2026-03-04 and on 2026-03-07?", "04.03.2026 oder 07.03.2026?"])
+def test_of_several_days_in_figures_each_is_found(diary: LongTermMemory, query: str) -> None:
+    assert sorted(found(diary, query, 2)) == ["fence", "soup"]
+
+
 @pytest.mark.parametrize(
     ("query", "day"),
     [

@@ -89,17 +89,17 @@ def index(request: pytest.FixtureRequest) -> Iterator[LexicalIndex]:
 
 def chosen(
     values: dict[str, bytes], is_wanted: Callable[[bytes], bool]
-) -> tuple[FilteredReader, Counter[str], Counter[bytes]]:
+) -> tuple[FilteredReader[str], Counter[str], Counter[bytes]]:
     read, judged = Counter[str](), Counter[bytes]()
 
     def get(keys: Sequence[str]) -> dict[str, bytes]:
         read.update(keys)
         return {key: values[key] for key in keys if key in values}
 
-    def judge(id_: str, data: bytes) -> bool:
+    def judge(id_: str, data: bytes) -> str | None:
         assert values[id_] == data
         judged[data] += 1
-        return is_wanted(data)
+        return data.decode() if is_wanted(data) else None
 
     return FilteredReader(get, judge), read, judged
 
@@ -117,7 +117,7 @@ def test_a_record_is_read_once_and_asked_about_once() -> None:
         return RANKING[:k]
 
     for _ in range(2):
-        assert wanted.best(top, 5) == [(RANKING[777], b"777")]
+        assert wanted.best(top, 5) == [(RANKING[777], "777")]
     assert set(read.values()) == set(judged.values()) == {1}
     assert (len(read), len(judged)) == (1_000, 1_000)
     assert len(asked) <= 6
@@ -125,7 +125,7 @@ def test_a_record_is_read_once_and_asked_about_once() -> None:
 
 def test_where_all_are_wanted_only_the_first_are_read() -> None:
     wanted, read, judged = chosen(VALUES, lambda _: True)
-    assert wanted.best(lambda k: RANKING[:k], 7) == [(hit, hit.id.encode()) for hit in RANKING[:7]]
+    assert wanted.best(lambda k: RANKING[:k], 7) == [(hit, hit.id) for hit in RANKING[:7]]
     assert (len(read), len(judged)) == (7, 7)
 
 
@@ -150,7 +150,7 @@ def test_records_are_read_in_parts_that_grow() -> None:
 
 def test_a_hit_that_is_gone_takes_no_place() -> None:
     wanted, read, _ = chosen({"1": b"1", "3": b"3"}, lambda _: True)
-    assert [data for _, data in wanted.best(lambda k: RANKING[: min(k, 5)], 2)] == [b"1", b"3"]
+    assert [value for _, value in wanted.best(lambda k: RANKING[: min(k, 5)], 2)] == ["1", "3"]
     assert wanted.first(RANKING[:5], 0) == []
     assert set(read.values()) == {1}
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from functools import partial
 
@@ -103,3 +106,24 @@ def test_a_query_of_many_unknown_words_takes_no_longer_than_one_of_three() -> No
     start = time.process_time()
     respelt("a" * 1_000_000, {"a" * 64})
     assert time.process_time() - start < 1
+
+
+_SCORES = """
+import random
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.protocols import Document
+
+rng, index = random.Random(0), LexicalIndex(":memory:")
+words = "boats beats brats house tree garden river cloud window".split()
+texts = [" ".join(rng.choices(words, [1, 2, 3, 6, 6, 6, 6, 6, 6], k=rng.randint(3, 9))) for _ in range(70)]
+index.apply(("n",), upsert=[Document(str(n), text) for n, text in enumerate(texts)])
+print([hit.score for hit in index.search(("n",), "the bxats of my garden", 3)])
+"""
+
+
+def test_scores_are_the_same_to_the_last_digit_in_every_process() -> None:
+    def scores(seed: str) -> bytes:
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        return subprocess.run([sys.executable, "-c", _SCORES], env=environment, check=True, capture_output=True).stdout
+
+    assert scores("0") == scores("2")

@@ -623,9 +623,9 @@ def test_follows_a_store() -> None:
         )
         kept.put({f"{name}-{n}": f"bike {n}".encode() for n in range(3)})
         kept.put({"first": b"red boat"})
-        found = kept.search("red boat", 1)
-        assert [(key, data) for key, _, data in found] == [("first", b"red boat")]
-        assert len(kept.search("bike", 50)) == len(list(kept.all()))
+        found = kept.search("red boat", 1, lambda _, data: data)
+        assert [(hit.id, data) for hit, data in found] == [("first", b"red boat")]
+        assert len(kept.search("bike", 50, lambda _, data: data)) == len(list(kept.all()))
 
 
 def test_a_cosine_that_is_rounded_beyond_1_gives_no_score_beyond_it() -> None:

@@ -462,14 +462,14 @@ def test_a_killed_follower_loses_nothing(folder: str, tmp_path: Path) -> None:
         process.kill()
         process.join()
         progress.close()
-        hits = ours.search("bike", 10)
+        hits = ours.search("bike", 10, lambda _, data: data)
         truth = dict(ours.all())
         exact = index_at("memory:")
         exact.apply(NOTES, upsert=[Document(key, data.decode()) for key, data in truth.items()])
         every = [f"d{n}" for n in range(900)]
         assert ours.index.score(NOTES, "bike", every) == pytest.approx(exact.score(NOTES, "bike", every), abs=1e-5)
-        assert {key: data for key, _, data in hits}.items() <= truth.items()
-        assert [score for _, score, _ in hits] == pytest.approx(
+        assert {hit.id: data for hit, data in hits}.items() <= truth.items()
+        assert [hit.score for hit, _ in hits] == pytest.approx(
             [hit.score for hit in exact.search(NOTES, "bike", 10)], abs=1e-5
         )
         ours.index.close()

@@ -358,13 +358,13 @@ def test_a_killed_follower_loses_nothing(tmp_path: Path) -> None:
         process.kill()
         process.join()
         progress.close()
-        hits = ours.search("bike", 2_000)
+        hits = ours.search("bike", 2_000, lambda _, data: data)
         truth = dict(ours.all())
-        assert {key: data for key, _, data in hits} == truth
+        assert {hit.id: data for hit, data in hits} == truth
         with contextlib.closing(index_in(tmp_path / f"fresh{round_}.db")) as fresh:
             fresh.apply(NOTES, upsert=[Document(key, data.decode()) for key, data in truth.items()])
             expected = {hit.id: hit.score for hit in fresh.search(NOTES, "bike", 2_000)}
-        assert {key: score for key, score, _ in hits} == pytest.approx(expected, abs=1e-9)
+        assert {hit.id: hit.score for hit, _ in hits} == pytest.approx(expected, abs=1e-9)
     ours.index.close()
     ours.store.close()
 

@@ -13,7 +13,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from langmem_adapters.errors import ConfigurationError, Conflict, search_errors
 from langmem_adapters.files.database import Database
@@ -99,11 +98,13 @@ class LexicalIndex(Shared):
             disposable=disposable,
         )
         self._kept = RowCache(megabytes)
-        self._nameless_last: tuple[str, list[str], _ParsedQuery] | None = None
         self._analyzer = analyzer
         self._analyzer_id = analyzer_id
-        self._parts_of: Callable[[str], Collection[str]] = only_parts if analyzer is analyze else _no_parts
-        self._respelt = respelt if analyzer is analyze else _no_slips
+        is_ours = analyzer is analyze  # of others' terms nobody knows the parts, nor what else may be meant
+        self._parts_of: Callable[[str], Collection[str]] = only_parts if is_ours else lambda _: ()
+        self._respelt: Callable[[str, Collection[str]], dict[str, frozenset[str]]] = (
+            respelt if is_ours else lambda *_: {}
+        )
         self._stop_words = frozenset(stop_words)
         self._k1 = k1
         self._b = b
@@ -176,16 +177,15 @@ class LexicalIndex(Shared):
         name = self._name(namespace)
         with search_errors("lexical"), self._database.reading() as connection, connection:
             corpus = self._corpus(connection, name)
-            return query if corpus is None else self._nameless(connection, corpus.namespace, query).rest
+            return query if corpus is None else self._nameless(connection, corpus.namespace, query)[1]
 
-    def _nameless(self, connection: sqlite3.Connection, namespace: int, query: str) -> _ParsedQuery:
-        speakers = speakers_of(connection, namespace)
-        known = self._nameless_last  # a search by words and by meaning asks twice
-        if known is None or known[:2] != (query, speakers):
-            who, rest = named(_cut(query), speakers)
-            rest = rest if self._query_terms(rest) else query
-            known = self._nameless_last = query, speakers, _ParsedQuery(who, rest, self._query_terms(rest))
-        return known[2]
+    def _nameless(
+        self, connection: sqlite3.Connection, namespace: int, query: str
+    ) -> tuple[frozenset[str], str, dict[str, float]]:
+        """Whom a query names, what is left of it, unless nothing else is in it, and the terms of that."""
+        who, rest = named(_cut(query), speakers_of(connection, namespace))
+        terms = self._query_terms(rest)
+        return (who, rest, terms) if terms else (who, query, self._query_terms(query))
 
     def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
         """What is known of the ``k`` best documents, of those ``also`` named by their ids, and of what stands beside.
@@ -218,11 +218,10 @@ class LexicalIndex(Shared):
     def close(self) -> None:
         """Close the file. The index may be used again and then opens it anew."""
         self._kept.begin_anew()
-        self._nameless_last = None
         self._database.close()
 
     def __repr__(self) -> str:
-        return f"LexicalIndex({self._database.path!r})"
+        return f"{type(self).__name__}({self._database.path!r})"
 
     def _name(self, namespace: Namespace) -> str:
         return row_name(namespace, self._analyzer_id)
@@ -266,7 +265,7 @@ class LexicalIndex(Shared):
         slips = self._respelt(_cut(query), unknown) if unknown else {}
         for term, others in slips.items():
             meant = weigh(connection, corpus, dict.fromkeys(others - terms.keys(), _SLIP * terms[term]))
-            there = [one for one in meant if one.frequency]
+            there = sorted(one for one in meant if one.frequency)  # sums differ in the last digit by their order
             weighed += there if len(there) <= _FEW else ()
         return weighed
 
@@ -282,22 +281,6 @@ _LITTLE = 0.1  # of another word
 _SLIP = 0.8  # of a word that is there as it was typed
 _FEW = 3  # words for which another may be a slip: one of many is no guess
 _FREQUENT = 1000  # documents: reading so many takes long, and what is in more of them tells little beside whole words
-
-
-def _no_parts(_text: str) -> Collection[str]:
-    return ()
-
-
-def _no_slips(_query: str, _unknown: Collection[str]) -> dict[str, frozenset[str]]:
-    return {}
-
-
-class _ParsedQuery(NamedTuple):
-    """Whom a query names, what is left of it, and the terms of that."""
-
-    who: frozenset[str]
-    rest: str
-    terms: dict[str, float]
 
 
 _NAMES = "SELECT name FROM langmem_lexical_namespaces WHERE name >= ? AND name < ? ORDER BY name"

@@ -86,6 +86,3 @@ class KeyedLexicalIndex(LexicalIndex):
 
     def _thread(self, name: str) -> str:
         return name and self._digest(f"thread {name}")
-
-    def __repr__(self) -> str:
-        return f"KeyedLexicalIndex({self._database.path!r})"

@@ -173,10 +173,8 @@ def _next(connection: sqlite3.Connection, namespace: int, thread: bytes) -> int:
         (namespace, thread),
     ).fetchone()
     if row is None or row[1] == STRETCH:
-        connection.execute(
-            "INSERT INTO langmem_lexical_stretches (namespace, thread) VALUES (?, ?)", (namespace, thread)
-        )
-        row = (connection.execute("SELECT last_insert_rowid()").fetchone()[0], 0)
+        begin = "INSERT INTO langmem_lexical_stretches (namespace, thread) VALUES (?, ?)"
+        row = (connection.execute(begin, (namespace, thread)).lastrowid, 0)
     connection.execute("UPDATE langmem_lexical_stretches SET used = used + 1 WHERE number = ?", (row[0],))
     return cast(int, row[0] * STRETCH + row[1])
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from langmem_adapters.embedding import Embedder, Embedding, Vector
 from langmem_adapters.errors import ConfigurationError, Conflict, ModelError
 from langmem_adapters.indexes.vector_refused import RefusedDocuments, embedded
-from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
+from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_text
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Position
 from langmem_adapters.sharing import Shared
@@ -36,6 +36,12 @@ class Watermark(NamedTuple):
 
     maker: EmbedderSpec
     position: Position | None
+
+    @classmethod
+    def of(cls, embedder: bytes, dimension: int | None, seq: int | None, entry: bytes | None) -> Watermark:
+        """That of a row of SQLite."""
+        position = None if seq is None or entry is None else (seq, to_text(entry))
+        return cls(EmbedderSpec(to_text(embedder), dimension), position)
 
 
 @runtime_checkable

@@ -221,9 +221,8 @@ _PIECES = "SELECT row, signs FROM langmem_vector_pieces WHERE row IN (SELECT val
 
 
 def _space(row: tuple[Any, ...]) -> _Space:
-    number, documents, embedder, dimension, seq, entry = row
-    position = None if seq is None else (seq, to_text(entry))
-    return _Space(number, documents, Watermark(EmbedderSpec(to_text(embedder), dimension), position))
+    number, documents, *mark = row
+    return _Space(number, documents, Watermark.of(*mark))
 
 
 def _begin(connection: sqlite3.Connection, name: str, maker: EmbedderSpec) -> int:

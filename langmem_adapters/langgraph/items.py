@@ -148,16 +148,12 @@ class NamespaceItems:
     def find(self, query: str, k: int, wanted: Callable[[StoredItem], bool]) -> list[tuple[str, float, StoredItem]]:
         """The ``k`` best of the wanted items as (key, score, item), best first."""
         now = self._clock()
-        items: dict[bytes, StoredItem] = {}
 
-        def is_wanted(_: str, data: bytes) -> bool:
+        def read(_: str, data: bytes) -> StoredItem | None:
             item = StoredItem.from_bytes(data)
-            if item is None or not (item.is_there(now) and wanted(item)):
-                return False
-            items[data] = item
-            return True
+            return item if item is not None and item.is_there(now) and wanted(item) else None
 
-        return [(_key(name), score, items[data]) for name, score, data in self._records.search(query, k, is_wanted)]
+        return [(_key(hit.id), hit.score, item) for hit, item in self._records.search(query, k, read)]
 
     def put(self, changes: Mapping[str, StoredItem | None]) -> None:
         """Add, replace and (None) remove items, all or none. One that was there keeps when it was created."""

@@ -22,10 +22,8 @@ __all__ = [
     "span",
 ]
 
-MONTHS = tuple(
-    """january february march april may june july august september october november december""".split()  # noqa: SIM905
-)
-DAYS = tuple("""monday tuesday wednesday thursday friday saturday sunday""".split())  # noqa: SIM905
+MONTHS = tuple("""january february march april may june july august september october november december""".split())
+DAYS = tuple("""monday tuesday wednesday thursday friday saturday sunday""".split())
 
 ISO_DATE = r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b"
 """A pattern of a day, or of a month, in figures."""

@@ -12,8 +12,6 @@ from langmem_adapters.language.dates import DAYS
 
 __all__ = ["spoken_abroad"]
 
-_listed = str.split  # lists of words read better as text
-
 
 class _Language(NamedTuple):
     """A language with spaces between its words, whose lists are of patterns; an underscore is a space in one."""
@@ -106,8 +104,8 @@ _LANGUAGES = (
         {"позавчера": -2, "послезавтра": 2, "вчера": -1, "завтра": 1},
     ),
 )
-_ALONE = frozenset(_listed("неделю месяц год"))  # of these, one is meant where no number stands
-_HIER = frozenset(_listed("ai as avons avez ont était avait"))
+_ALONE = frozenset("неделю месяц год".split())  # of these, one is meant where no number stands
+_HIER = frozenset("ai as avons avez ont était avait".split())
 """What tells the French "yesterday" from the "here" of German and Dutch."""
 _STARTS = 5  # letters
 
@@ -121,7 +119,7 @@ _WEEKS = tuple(  # last or next, weekend, weekday, month
         "(지난|다음) ?(?:주(?:(말)| ?([월화수목금토일])요일)?|(달))",
     )
 )
-_LAST = frozenset(_listed("上 先 지난"))
+_LAST = frozenset("上 先 지난".split())
 _WEEKDAYS = {
     name: n for names in ("一二三四五六日", "월화수목금토일", "月火水木金土日") for n, name in enumerate(names)
 }
@@ -131,7 +129,7 @@ _AGO = re.compile(
     "(?:(天|日|일)|(周|週間?|[个個]?(?:星期|礼拜|禮拜)|주일?)|([个個かヶヵカケ]月|달|개월)|(年|년)) ?"
     "(?:[之以])?(前|后|後|전|후)"
 )
-_LATER = frozenset(_listed("后 後 후"))
+_LATER = frozenset("后 後 후".split())
 _COUNTS = {name: n for names in ("一二三四五六七八九十", "한두세네") for n, name in enumerate(names, 1)}
 _COUNTS |= {"两": 2, "兩": 2}
 _NAMED = {
@@ -142,7 +140,7 @@ _NAMED = {
         1: "明日 明天 내일",
         2: "明後日 あさって 后天 後天 모레",
     }.items()
-    for name in _listed(names)
+    for name in names.split()
 }
 _YEARS = {"去年": -1, "昨年": -1, "작년": -1, "明年": 1, "来年": 1, "내년": 1}
 
@@ -168,10 +166,10 @@ class _Reader:
 
     def __init__(self, language: _Language) -> None:
         names = (*DAYS, "day", "week", "weekend", "month", "year")
-        written = [words.replace("_", " ") for words in _listed(f"{language.days} {language.units}")]
+        written = [words.replace("_", " ") for words in f"{language.days} {language.units}".split()]
         self._units = [(re.compile(words), name) for words, name in zip(written, names, strict=True)]
-        self._numbers = [re.compile(words) for words in _listed(language.numbers)]
-        number = rf"(?:(\d\d?|{'|'.join(_listed(language.numbers))}) )?"
+        self._numbers = [re.compile(words) for words in language.numbers.split()]
+        number = rf"(?:(\d\d?|{'|'.join(language.numbers.split())}) )?"
         unit, counted = (f"({'|'.join(words)})" for words in ([*written[:7], *written[8:]], written[7:]))  # no last day
         ways = (
             (-1, language.last, unit),

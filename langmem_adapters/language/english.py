@@ -19,7 +19,7 @@ STOP_WORDS = frozenset(
     own same she should so some such than that the their theirs them themselves then there these they this
     those through to too under until up us very was we were what when where which while who whom whose why
     will with wo would you your yours yourself yourselves
-    """.split()  # noqa: SIM905 - a list of words reads better as text
+    """.split()
 )
 """English words that say little about what a text is about. Each is its own term, never a stem."""
 

@@ -34,24 +34,24 @@ QUESTION, ASKS, FIRST_PERSON, TIME, NUMBER, NAMES, ANSWER = 1, 2, 4, 8, 16, 32, 
 The last is of who said it: a model.
 """
 
-_FIRST = frozenset("i my mine me we our us i'm i've i'd i'll we're we've myself".split())  # noqa: SIM905
+_FIRST = frozenset("i my mine me we our us i'm i've i'd i'll we're we've myself".split())
 _TIMES = frozenset(
     """yesterday today tonight tomorrow ago last next week weekend month year day morning evening night afternoon
-    recently since summer winter spring fall autumn birthday anniversary just""".split()  # noqa: SIM905
+    recently since summer winter spring fall autumn birthday anniversary just""".split()
 ).union(MONTHS, DAYS) - {"may"}
 _NUMBERS = frozenset(
     """one two three four five six seven eight nine ten eleven twelve twenty thirty hundred thousand couple few
-    several once twice""".split()  # noqa: SIM905
+    several once twice""".split()
 )
-_COUNTED = frozenset("many much long old often".split())  # noqa: SIM905 - what follows "how"
-_WHEN = frozenset("when wann quand cuándo quando wanneer когда".split())  # noqa: SIM905
+_COUNTED = frozenset("many much long old often".split())  # what follows "how"
+_WHEN = frozenset("when wann quand cuándo quando wanneer когда".split())
 _HOW_MANY = frozenset(
-    "wieviel viele combien cuánto cuánta cuántos cuántas quanto quanta quanti quante quantos quantas hoeveel".split()  # noqa: SIM905
+    "wieviel viele combien cuánto cuánta cuántos cuántas quanto quanta quanti quante quantos quantas hoeveel".split()
 )
-_WHO = frozenset("who where wer wen wem wo wohin où quién quiénes dónde chi quem onde waar кто где".split())  # noqa: SIM905
+_WHO = frozenset("who where wer wen wem wo wohin où quién quiénes dónde chi quem onde waar кто где".split())
 _ME = _FIRST.union(
     """ich mir mich mein meine meinen meinem meiner je moi mon ma mes yo mi mis io mio mia eu meu minha ik
-    mijn""".split()  # noqa: SIM905
+    mijn""".split()
 )
 _YOU_SAID = re.compile(
     r"\b(?:did|have|had) you\b|\byou(?:'d| had| have)? (?:advise|came up|explain|gave|list|mention|propos|recommend|"

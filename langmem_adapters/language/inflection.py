@@ -21,7 +21,7 @@ _ENGLISH = frozenset(
     """
     the and you your that this these those with what which who whom how when where why are were they their there have
     been would could should from about because into than then it its him his not
-    """.split()  # noqa: SIM905 - a list of words reads better as text
+    """.split()
 ).union(DAYS)
 _LATIN = re.compile("[a-z\u00df-\u00f6\u00f8-\u024f\u1e00-\u1eff]")
 _ACCENTED = re.compile("[\u00df-\u00f6\u00f8-\u024f]")

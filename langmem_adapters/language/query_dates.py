@@ -20,7 +20,6 @@ __all__ = ["NamedDate", "apart", "named_date", "with_dates"]
 
 _LONGEST = 300  # characters of a query that speaks of the time at which it is asked: a longer one was pasted
 _MOST_DAYS = 31  # of an interval: each has words of its own
-_listed = str.split  # lists of words read better as text
 _MONTH_WORDS = (  # in German, French, Spanish, Italian, Portuguese, Dutch and Russian, and as they are cut short
     "jan januar jänner janvier enero gennaio janeiro januari января январе январь",
     "feb februar février febrero febbraio fevereiro februari февраля феврале февраль",
@@ -36,12 +35,12 @@ _MONTH_WORDS = (  # in German, French, Spanish, Italian, Portuguese, Dutch and R
     "dec dez dezember décembre diciembre dicembre dezembro декабря декабре декабрь",
 )
 _MONTH_OF = {
-    word: n for n, words in enumerate(zip(MONTHS, _MONTH_WORDS, strict=True), 1) for word in _listed(" ".join(words))
+    word: n for n, words in enumerate(zip(MONTHS, _MONTH_WORDS, strict=True), 1) for word in " ".join(words).split()
 }
-_OTHERWISE = frozenset(_listed("may march mar mars mai mei mayo jan jun sep dec"))  # mean a month in few places
-_BEFORE_A_MONTH = frozenset(_listed("in of since until till by during last next this early late im en au em nel"))
+_OTHERWISE = frozenset("may march mar mars mai mei mayo jan jun sep dec".split())  # mean a month in few places
+_BEFORE_A_MONTH = frozenset("in of since until till by during last next this early late im en au em nel".split())
 _TODAY = re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b")
-_PAST = frozenset(_listed("been did had happened said told was were"))
+_PAST = frozenset("been did had happened said told was were".split())
 _IN_FIGURES = re.compile(rf"{ISO_DATE}(?:/{ISO_DATE})?|\b(\d\d?)\.\s?(\d\d?)\.((?:19|20)\d\d)\b")
 _EAST_ASIAN = re.compile(r"(?:((?:19|20)\d\d)\s?[年년]\s?)?(\d\d?)\s?[月월](?:\s?(\d\d?)\s?[日号일])?")
 _QUESTION = re.compile(r"[^.!?\u061f\uff1f\u3002]*[?\u061f\uff1f]")
@@ -99,8 +98,9 @@ def named_date(query: str) -> NamedDate:
 
 
 def apart(query: str) -> tuple[str, str]:
-    """A query without the dates that it names in figures alone, and the words of the one that it names at all."""
-    return _IN_FIGURES.sub(" ", query), named_date(query).words()
+    """A query without the dates that it names in figures alone, and the words of these and of :func:`named_date`."""
+    dates = (named_date(query), *filter(None, map(_of_figures, _IN_FIGURES.finditer(query))))
+    return _IN_FIGURES.sub(" ", query), " ".join(dict.fromkeys(each.words() for each in dates if each))
 
 
 def with_dates(query: str, now: float) -> str:
@@ -124,8 +124,12 @@ def with_dates(query: str, now: float) -> str:
 
 
 def _in_figures(query: str) -> NamedDate | None:
-    if not (found := _IN_FIGURES.search(query)):
-        return None if query.isascii() else _in_east_asia(query)
+    if found := _IN_FIGURES.search(query):
+        return _of_figures(found)
+    return None if query.isascii() else _in_east_asia(query)
+
+
+def _of_figures(found: re.Match[str]) -> NamedDate | None:
     year, month, day, *last, other_day, other_month, other_year = (int(part or 0) for part in found.groups())
     if other_year:
         return NamedDate(other_year, other_month, other_day) if other_month <= len(MONTHS) else None

@@ -13,7 +13,7 @@ from langmem_adapters.language.dates_abroad import spoken_abroad
 __all__ = ["QUOTED", "spoken", "spoken_date_words"]
 
 _ISO = re.compile(ISO_DATE)
-_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
+_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 QUOTED = re.compile(
     '"[^"\\n]*"|\u201c[^\u201c\u201d\\n]*\u201d|\u00ab[^\u00ab\u00bb\\n]*\u00bb|^[ \\t]*>.*$', re.MULTILINE
 )

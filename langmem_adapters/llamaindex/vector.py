@@ -282,9 +282,8 @@ def _find(connection: sqlite3.Connection, name: str) -> _Space | None:
     ).fetchone()
     if row is None:
         return None
-    number, generation, embedder, dimension, seq, entry = row
-    position = None if seq is None else (seq, to_text(entry))
-    return _Space(number, generation, Watermark(EmbedderSpec(to_text(embedder), dimension), position))
+    number, generation, *mark = row
+    return _Space(number, generation, Watermark.of(*mark))
 
 
 def _mark(connection: sqlite3.Connection, name: str) -> Watermark | None:

@@ -3,72 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from langmem_adapters.flow import Flow
 from langmem_adapters.language.query_dates import with_dates
 from langmem_adapters.model import Hit
-from langmem_adapters.protocols import ConversationIndex, Evidence, Index
-from langmem_adapters.recall.vectors import VectorQuery, VectorRecall
+from langmem_adapters.protocols import ConversationIndex, Evidence
+from langmem_adapters.recall.vectors import VectorRecall
 from langmem_adapters.records.filtering import SPARE, FilteredReader
 from langmem_adapters.records.following import steadily
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.signal_values import MaxSim
 from langmem_adapters.signals import Ranked, Signal, candidates, ranked
 
-__all__ = ["Search", "searching"]
+__all__ = ["Search"]
 
 _POOL = 32  # the best by words, and half as many by meaning; with what stands beside, some five times as many
 _NOWHERE = 0.5  # the score of a cosine of 0
 
+V = TypeVar("V")
 
-def searching(
-    records: Records,
-    index: Index,
-    semantic: VectorRecall | None,
-    signals: Mapping[str, Signal],
-    *,
-    query: str,
-    now: float,
-) -> Flow[Search]:
-    """Begin a search for a query: of an embedder that can be awaited, its vector is asked for here.
+
+class Search:
+    """One search, from an index that is up to date. Blocking, but for :meth:`ahead`; meant for a flow's steps.
 
     Args:
-        records: What is searched.
-        index: Follows the records, and finds by words.
+        records: What is searched, with the index that finds by words.
         semantic: Finds by meaning, if anything does.
         signals: The weights of what tells that a memory fits.
         query: What is looked for.
         now: When it is asked, in Unix seconds: "yesterday" is the day before.
     """
-    vectors = None if semantic is None else semantic.query()
-    search = Search(records, index, vectors, signals, query=query, now=now)
-    if vectors is not None:
-        yield from vectors.ahead(search.said)
-    return search
-
-
-class Search:
-    """One search, from an index that is up to date. Blocking; meant for a flow's steps."""
 
     def __init__(
         self,
         records: Records,
-        index: Index,
-        vectors: VectorQuery | None,
+        semantic: VectorRecall | None,
         signals: Mapping[str, Signal],
         *,
         query: str,
         now: float,
     ) -> None:
         self._records = records
-        self._index = index
-        self._conversations = index if isinstance(index, ConversationIndex) else None
-        self._vectors = vectors
+        self._conversations = records.index if isinstance(records.index, ConversationIndex) else None
+        self._vectors = None if semantic is None else semantic.query()
         self._signals = signals
         self._query = query
         self._dated = with_dates(query, now)
         self._said: str | None = None
         self._near: dict[str, float] = {}  # how near what was looked at is in meaning, by id
+
+    def ahead(self) -> Flow[None]:
+        """Ask for the vector of the query, of an embedder that can be awaited."""
+        if self._vectors is not None:
+            yield from self._vectors.ahead(self.said)
 
     def said(self) -> str:
         """What of the query is embedded: the same for all that is asked of the vectors."""
@@ -78,24 +67,22 @@ class Search:
         return self._said
 
     def best(
-        self, k: int, wanted: Callable[[str, bytes], bool], thread: str, *, explain: bool
-    ) -> list[tuple[Ranked, bytes]]:
-        """The ``k`` best of the wanted records with their data, best first.
+        self, k: int, wanted: Callable[[str, bytes], V | None], thread: str, *, explain: bool
+    ) -> list[tuple[Ranked, V]]:
+        """The ``k`` best of the ``wanted`` records, as of a FilteredReader, best first.
 
         ``thread`` names the one in which all of the wanted were said, if it is known. ``explain`` as in
         :func:`~langmem_adapters.signals.ranked`. Where too few of the first hits are wanted, the best of the wanted are
         looked for. That is by words and by meaning, and they are weighed together with what would be weighed without a
         filter: the same conversations around them, the same scales.
         """
-
-        def best() -> list[tuple[Ranked, bytes]]:
-            return self._best(k, wanted, thread, explain=explain)
-
-        return steadily(self._records.catch_up, self._index, self._records.namespace, best)
+        records = self._records
+        search = partial(self._best, k, wanted, thread, explain=explain)
+        return steadily(records.catch_up, records.index, records.namespace, search)
 
     def _best(
-        self, k: int, wanted: Callable[[str, bytes], bool], thread: str, *, explain: bool
-    ) -> list[tuple[Ranked, bytes]]:
+        self, k: int, wanted: Callable[[str, bytes], V | None], thread: str, *, explain: bool
+    ) -> list[tuple[Ranked, V]]:
         index, choice = self._conversations, FilteredReader(self._records.get, wanted)
         if index is None:
             return choice.best(self._by_scores, k)
@@ -123,7 +110,7 @@ class Search:
             return None
         return lambda before: semantic.max_sim(self.said(), before)
 
-    def _among(self, index: ConversationIndex, words: str, k: int, choice: FilteredReader) -> list[str]:
+    def _among(self, index: ConversationIndex, words: str, k: int, choice: FilteredReader[Any]) -> list[str]:
         """The best of the wanted by words, and those nearest in meaning."""
         namespace, semantic = self._records.namespace, self._vectors
         found = choice.best(lambda ask: index.search(namespace, words, ask), k)
@@ -131,7 +118,9 @@ class Search:
             found += choice.best(lambda ask: _near(semantic.search(self.said(), ask)), k)
         return [hit.id for hit, _ in found]
 
-    def _inside(self, index: ConversationIndex, words: str, thread: str, k: int, choice: FilteredReader) -> list[str]:
+    def _inside(
+        self, index: ConversationIndex, words: str, thread: str, k: int, choice: FilteredReader[Any]
+    ) -> list[str]:
         """The same, where all of them were said in one thread: nothing else is looked at."""
         there = index.within(self._records.namespace, words, thread)
         found = choice.first([hit for hit in there if hit.score], k)
@@ -169,7 +158,7 @@ class Search:
     def _by_scores(self, k: int) -> list[Ranked]:
         """An index that knows of words only: half of a score comes from it, and half from the meaning."""
         query = self._query
-        found = {hit.id: hit.score for hit in self._index.search(self._records.namespace, query, k)}
+        found = {hit.id: hit.score for hit in self._records.index.search(self._records.namespace, query, k)}
         if self._vectors is None:
             return [Ranked(id_, score, {"words": score}) for id_, score in found.items()]
         near = {hit.id: hit.score for hit in self._vectors.search(query, k)}

@@ -14,7 +14,6 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, ModelError, SearchError
 from langmem_adapters.flow import Flow, step, submit
-from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Index, PiecewiseIndex, Position, SelectiveIndex, SemanticIndex
 from langmem_adapters.records.keyed import Records
@@ -55,6 +54,7 @@ class VectorRecall:
         counts: Counts,
         clock: Callable[[], float],
     ) -> None:
+        self.namespace = records.namespace
         self._records = records
         self._index = index
         self._strict = strict
@@ -87,7 +87,7 @@ class VectorRecall:
 
     def _offer_again(self, index: SelectiveIndex) -> None:
         """Give the embedder once more what it refused: some of that was the moment's fault."""
-        namespace = self._records.namespace
+        namespace = self.namespace
         since, refused = index.position(namespace), index.refused(namespace)
         if since and refused:
             change = self._records.change(refused)
@@ -134,9 +134,9 @@ class VectorRecall:
     def query(self) -> VectorQuery:
         """Begin a search."""
         if not self._is_recent(self._away_since):
-            return VectorQuery(self, self._index, self._records.namespace)
+            return VectorQuery(self, self._index)
         self._counts.add("degraded")
-        return VectorQuery(self, None, self._records.namespace)
+        return VectorQuery(self, None)
 
     def failed(self, error: LangmemError) -> None:
         """Take note that a search goes on without the vectors; if it may not, the error is raised."""
@@ -170,10 +170,10 @@ class VectorRecall:
     def _holds(self) -> bool:
         """Also where another embedder's vectors are: two would replace each other's with every search."""
         holds = getattr(self._index, "holds", None)
-        return holds is None or bool(holds(self._records.namespace))
+        return holds is None or bool(holds(self.namespace))
 
     def _stands(self, index: Index) -> Position:
-        return index.position(self._records.namespace) or START
+        return index.position(self.namespace) or START
 
     def _count(self, what: str, error: Exception) -> None:
         cause = f"{what} {type(error).__name__}"
@@ -189,10 +189,10 @@ class VectorRecall:
 class VectorQuery:
     """What one search asks of the vectors; once they have failed, and ``index`` is None, it goes on without them."""
 
-    def __init__(self, semantic: VectorRecall, index: SemanticIndex | None, namespace: Namespace) -> None:
+    def __init__(self, semantic: VectorRecall, index: SemanticIndex | None) -> None:
         self._semantic = semantic
         self._index = index
-        self._namespace = namespace
+        self._namespace = semantic.namespace
 
     def ahead(self, said: Callable[[], str]) -> Flow[None]:
         """Ask the embedder for a query, which ``said`` gives, before the search, if it can be awaited."""

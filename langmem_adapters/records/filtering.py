@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 __all__ = ["SPARE", "FilteredReader"]
 
@@ -19,26 +19,27 @@ class _HasId(Protocol):
 
 
 R = TypeVar("R", bound=_HasId)
+V = TypeVar("V")
 
 
-class FilteredReader:
+class FilteredReader(Generic[V]):
     """Reads each record once, asks the filter once about it, and of neither more than it needs. For one search.
 
     Args:
         get: Reads records by their keys; those that do not exist are left out.
-        is_wanted: Says it of a record's key and bytes.
+        wanted: Gives what a record's key and bytes stand for; None, where that is not wanted.
     """
 
     def __init__(
-        self, get: Callable[[Sequence[str]], dict[str, bytes]], is_wanted: Callable[[str, bytes], bool]
+        self, get: Callable[[Sequence[str]], dict[str, bytes]], wanted: Callable[[str, bytes], V | None]
     ) -> None:
         self._get = get
-        self._is_wanted = is_wanted
+        self._wanted = wanted
         self._read: dict[str, bytes] = {}
-        self._known: dict[str, bytes | None] = {}
+        self._known: dict[str, V | None] = {}
         self._judgements = self._accepted = 0
 
-    def best(self, ranked: Callable[[int], Sequence[R]], k: int) -> list[tuple[R, bytes]]:
+    def best(self, ranked: Callable[[int], Sequence[R]], k: int) -> list[tuple[R, V]]:
         """The first ``k`` of a ranking, of which more and more is asked for until they are found."""
         ask = 0
         while True:
@@ -48,17 +49,17 @@ class FilteredReader:
             if len(found) == k or len(hits) < ask:
                 return found
 
-    def first(self, hits: Sequence[R], k: int) -> list[tuple[R, bytes]]:
-        """The first ``k`` of these that are wanted, with their data. The first ones are mostly enough."""
-        found: list[tuple[R, bytes]] = []
+    def first(self, hits: Sequence[R], k: int) -> list[tuple[R, V]]:
+        """The first ``k`` of these that are wanted, with what they stand for. The first ones are mostly enough."""
+        found: list[tuple[R, V]] = []
         start, size = 0, k
         while start < len(hits) and len(found) < k:
             part = hits[start : start + size]
             self._fetch([hit.id for hit in part])
             for hit in part:
-                data = self._judged(hit.id)
-                if data is not None:
-                    found.append((hit, data))
+                value = self._judged(hit.id)
+                if value is not None:
+                    found.append((hit, value))
                     if len(found) == k:
                         break
             start, size = start + size, min(4 * size, _PART)
@@ -70,12 +71,10 @@ class FilteredReader:
             self._known |= dict.fromkeys(missing)
             self._read |= self._get(missing)
 
-    def _judged(self, id_: str) -> bytes | None:
-        """The data of a record, if it is there and wanted. What is not wanted is let go of."""
+    def _judged(self, id_: str) -> V | None:
+        """What a record stands for, if it is there and wanted."""
         if id_ in self._read:
-            data = self._read.pop(id_)
+            value = self._known[id_] = self._wanted(id_, self._read.pop(id_))
             self._judgements += 1
-            if self._is_wanted(id_, data):
-                self._accepted += 1
-                self._known[id_] = data
+            self._accepted += value is not None
         return self._known[id_]

@@ -11,6 +11,7 @@ import logging
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
@@ -29,6 +30,8 @@ __all__ = ["Records"]
 _SELDOM = 32  # writes, of which one looks whether the log has grown long
 _LONG = 10_000  # records, for which a search has waited for seconds when an index has taken them
 _log = logging.getLogger("langmem_adapters")
+
+V = TypeVar("V")
 
 
 class Records:
@@ -192,18 +195,15 @@ class Records:
             delete=[key for key in keys if not texts.get(key)],
         )
 
-    def search(
-        self, query: str, k: int, wanted: Callable[[str, bytes], bool] = lambda *_: True
-    ) -> list[tuple[str, float, bytes]]:
-        """The ``k`` best of the wanted records as (key, score, data), best first, from an index that is up to date."""
+    def search(self, query: str, k: int, wanted: Callable[[str, bytes], V | None]) -> list[tuple[Hit, V]]:
+        """The ``k`` best of the ``wanted`` records, as of a FilteredReader, from an index that is up to date."""
         if k <= 0:
             return []
 
-        def best() -> list[tuple[Hit, bytes]]:
+        def best() -> list[tuple[Hit, V]]:
             return FilteredReader(self.get, wanted).best(lambda ask: self.index.search(self.namespace, query, ask), k)
 
-        found = steadily(self.catch_up, self.index, self.namespace, best)
-        return [(hit.id, hit.score, data) for hit, data in found]
+        return steadily(self.catch_up, self.index, self.namespace, best)
 
 
 def _document(key: str, text: str | Document | None) -> Document | None:
