@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, overload
 
@@ -42,6 +43,7 @@ class Turn(Generic[P]):
         gather: Makes messages of the answer's pieces.
         write, awrite: Append messages to the history, blocking and not.
         mark: Marks the last message of an interrupted turn.
+        new_id: Gives an id to a message that has none, so that a write which was broken off can be made again.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Turn(Generic[P]):
         write: Callable[[Sequence[Message]], None],
         awrite: Callable[[Sequence[Message]], Awaitable[None]],
         mark: Callable[[Message], Message],
+        new_id: Callable[[], str],
     ) -> None:
         self._question = question
         self._types = pieces
@@ -60,6 +63,7 @@ class Turn(Generic[P]):
         self._write = write
         self._awrite = awrite
         self._mark = mark
+        self._new_id = new_id
         self._pieces: list[P] = []
         self._open = False
         self._begun = False
@@ -115,7 +119,7 @@ class Turn(Generic[P]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await _finished(self._awrite(self._messages(error)))
+            await _finished(partial(self._awrite, self._messages(error)))
         except LangmemError:
             self._tell_or_raise(error)
 
@@ -128,7 +132,8 @@ class Turn(Generic[P]):
     def _messages(self, error: BaseException | None) -> list[Message]:
         self._open = False
         said = [self._question, *self._gather(self._pieces)]
-        return said if error is None and not self._running_streams else interrupted(said, self._mark)
+        kept = said if error is None and not self._running_streams else interrupted(said, self._mark)
+        return [message if message.id else message.model_copy(update={"id": self._new_id()}) for message in kept]
 
 
 def whole_messages(pieces: Sequence[str | Message]) -> list[Message]:
@@ -203,17 +208,23 @@ def _says_something(message: Message) -> bool:
     return bool(tool_calls_of(message) or message.text.strip() or other)
 
 
-async def _finished(writing: Awaitable[None]) -> None:
-    """Wait for a write to its end, also when this task is cancelled meanwhile; then the cancellation goes on."""
-    task = asyncio.ensure_future(writing)
+async def _finished(write: Callable[[], Awaitable[None]]) -> None:
+    """Wait for a write to its end, also when this task is cancelled meanwhile; then the cancellation goes on.
+
+    As a loop ends, all tasks are cancelled at once, that of the write too: then it is made again, which doubles
+    nothing, as the messages have their ids.
+    """
+    task = asyncio.ensure_future(write())
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait([task])
-        except asyncio.CancelledError as error:  # noqa: PERF203 - it may be cancelled several times
+        except asyncio.CancelledError as error:
             cancelled = error
+        if task.cancelled():
+            task = asyncio.ensure_future(write())
     if cancelled is None:
         return task.result()
-    if not task.cancelled() and (failure := task.exception()):
+    if failure := task.exception():
         _log.error("a turn that was cancelled could not be stored", exc_info=failure)
     raise cancelled
