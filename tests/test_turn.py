@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -275,6 +276,23 @@ async def test_a9_a_write_that_is_made_again_is_there_once(brain: BrainMemory, c
         await task
     until(lambda: counted.appends == 2)  # the first was under way
     assert told(brain) == [("user", "Go on?", False), ("assistant", "Yes.", False)]
+
+
+def test_a9_a_generator_whose_loop_is_closed_leaves_its_turn(any_store: Store) -> None:
+    """As Streamlit does, which reads it on a loop of its own, when a click comes in the middle."""
+    brain = BrainMemory(any_store, "session")
+
+    async def answer() -> AsyncIterator[str]:
+        async with brain.record_turn("Go on?") as turn:
+            for piece in turn.watch(["a", "b"]):
+                yield piece
+
+    loop, pieces = asyncio.new_event_loop(), answer()
+    assert loop.run_until_complete(anext(pieces)) == "a"
+    loop.close()
+    del pieces
+    gc.collect()
+    assert told(brain) == [("user", "Go on?", False), ("assistant", "a", True)]
 
 
 async def test_a9_a_timeout_is_a_timeout(brain: BrainMemory) -> None:

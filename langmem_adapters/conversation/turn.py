@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, overload
@@ -118,6 +119,9 @@ class Turn(Generic[P]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not _has_loop():
+            self.__exit__(kind, error, trace)
+            return
         try:
             await _finished(partial(self._awrite, self._messages(error)))
         except LangmemError:
@@ -206,6 +210,14 @@ def _says_something(message: Message) -> bool:
     blocks = message.content if isinstance(message.content, list) else []
     other = any(isinstance(block, dict) and block.get("type") not in _UNSAID for block in blocks)
     return bool(tool_calls_of(message) or message.text.strip() or other)
+
+
+def _has_loop() -> bool:
+    """Whether there is a loop to wait on: none is, where a generator is collected whose loop was closed before."""
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        return True
+    return False
 
 
 async def _finished(write: Callable[[], Awaitable[None]]) -> None:
