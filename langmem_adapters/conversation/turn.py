@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -67,7 +68,7 @@ class Turn(Generic[P]):
         self._new_id = new_id
         self._pieces: list[P] = []
         self._open = False
-        self._begun = False
+        self._begun_in = 0  # the process
         self._running_streams = 0
 
     def add(self, piece: P) -> None:
@@ -100,9 +101,9 @@ class Turn(Generic[P]):
         self._running_streams -= 1
 
     def __enter__(self) -> Self:
-        if self._begun:
+        if self._begun_in:
             raise ConfigurationError("a turn is recorded once; make another with record_turn()")
-        self._begun = self._open = True
+        self._begun_in, self._open = os.getpid(), True
         return self
 
     async def __aenter__(self) -> Self:
@@ -135,6 +136,8 @@ class Turn(Generic[P]):
 
     def _messages(self, error: BaseException | None) -> list[Message]:
         self._open = False
+        if self._begun_in != os.getpid():  # a forked child has collected a generator of its parent, who records it
+            return []
         said = [self._question, *self._gather(self._pieces)]
         kept = said if error is None and not self._running_streams else interrupted(said, self._mark)
         return [message if message.id else message.model_copy(update={"id": self._new_id()}) for message in kept]
