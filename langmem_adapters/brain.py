@@ -129,12 +129,11 @@ class BrainMemory(Shared, Remembering, Reflection):
         )
         self._counter = counter
         prompts = Prompts() if prompts is None else prompts
-        budget = summarize_at or CONTEXT_TOKENS
         self._tasks = ModelTasks(
             self._flows,
             Compaction(
                 self._flows,
-                summarize_at=min(budget, max_tokens or budget),
+                summarize_at=min(filter(None, (summarize_at or CONTEXT_TOKENS, max_tokens))),
                 archive=archive,
                 counter=counter,
                 stats=self._stats,
@@ -213,6 +212,7 @@ class BrainMemory(Shared, Remembering, Reflection):
             write=self.add_messages,
             awrite=self.aadd_messages,
             mark=mark_interrupted,
+            new_id=self._flows.new_id,
         )
 
     def messages(self, limit: int | None = None) -> list[Message]:

@@ -130,7 +130,8 @@ async def arun(flow: Flow[T]) -> T:
     """Drive a flow without blocking the event loop.
 
     Blocking questions are answered on worker threads, as many in one job as follow each other; coroutine
-    functions are awaited on the caller's own loop. Context variables are carried along.
+    functions are awaited on the caller's own loop, which is one of asyncio's: else ConfigurationError is raised.
+    Context variables are carried along.
     """
     answer: Answer = (None, None)
     context = contextvars.copy_context()

@@ -105,6 +105,12 @@ def test_run_refuses_a_coroutine_function(call: Any) -> None:
         run(step(call, 1))
 
 
+def test_where_no_loop_of_asyncio_runs_the_caller_is_told() -> None:
+    """As under trio, which drives a coroutine in its own way."""
+    with pytest.raises(ConfigurationError, match="no event loop of asyncio runs here, as none does under trio"):
+        arun(_sum()).send(None)
+
+
 async def test_a_sync_call_works_inside_a_running_loop() -> None:
     assert run(_sum()) == 6
 

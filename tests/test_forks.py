@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters import indexes, stores
+from langmem_adapters import BrainMemory, indexes, stores
 from langmem_adapters.concurrency import forks
 from langmem_adapters.files.database import Database
 from langmem_adapters.indexes import shared_index
@@ -20,6 +20,7 @@ from langmem_adapters.langchain import BrainMemoryMiddleware, ExperienceMiddlewa
 from langmem_adapters.model import Scope
 from langmem_adapters.stores import shared_store
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.sqlite import SQLiteStore
 
 SCHEMA = ("CREATE TABLE notes (text TEXT)",)
 
@@ -174,3 +175,21 @@ def test_g1_a_child_forked_beside_an_agent_has_the_memory_of_others(
     threading.Timer(0.05, pause.finish.set).start()
     assert forked(lambda: ask(ours, "ada")) == 0
     thread.join()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a9_a_forked_child_leaves_a_turn_to_its_parent(tmp_path: Path) -> None:
+    """As where a client has left a plain generator, and a pool of processes was started before it was collected."""
+    brain = BrainMemory(SQLiteStore(tmp_path / "a.db"), "session")
+
+    def answer() -> Iterator[str]:
+        with brain.record_turn("Go on?") as turn:
+            yield from turn.watch(["a", "b"])
+
+    pieces = [answer()]
+    assert next(pieces[0]) == "a"
+    assert forked(pieces.clear) == 0
+    assert brain.messages() == []
+    pieces.clear()
+    assert [message.text for message in brain.messages()] == ["Go on?", "a"]

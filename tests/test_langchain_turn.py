@@ -218,6 +218,27 @@ async def test_a9_a_cancelled_task(history: BrainChatMessageHistory) -> None:
     assert told(history) == [("human", "Where is my bike?", False), ("ai", "In the ", True)]
 
 
+@pytest.mark.parametrize("rounds", range(6))
+def test_a9_a_loop_that_ends_and_cancels_all_tasks_leaves_each_turn_there_once(
+    history: BrainChatMessageHistory, rounds: int
+) -> None:
+    async def turn() -> None:
+        async with history.record_turn("Where is my bike?") as turn:
+            turn.add("In the")
+            await asyncio.Event().wait()
+
+    async def serve() -> None:
+        request = asyncio.create_task(turn())
+        await asyncio.sleep(0)
+        request.cancel()
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+
+    asyncio.run(serve())
+    assert told(history) == [("human", "Where is my bike?", False), ("ai", "In the", True)]
+    assert [message.id for message in history.messages] == [None, None]
+
+
 def test_the_mark_comes_back_equal(history: BrainChatMessageHistory) -> None:
     chunks = [
         AIMessageChunk(content="In ", id="lc_run--1", response_metadata={"model_name": "m"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from langmem_adapters import BrainMemory, ConfigurationError, Message, StoreUnav
 from langmem_adapters.model import ToolCall
 from langmem_adapters.protocols import Appended, Store
 from langmem_adapters.stores.memory import MemoryStore
+from tests.waiting import until
 
 Told = list[tuple[str, str, bool]]
 
@@ -243,6 +245,61 @@ async def test_a9_a_write_outlives_any_number_of_cancellations(
         await task
     assert told(brain) == ([] if fails else [("user", "Go on?", False), ("assistant", "Yes.", False)])
     assert ("could not be stored" in caplog.text) == fails
+
+
+@pytest.mark.parametrize("rounds", range(6))
+def test_a9_a_loop_that_ends_and_cancels_all_tasks_leaves_no_turn_out(any_store: Store, rounds: int) -> None:
+    """As where a server cancels its requests, and asyncio then all that is left, the write of a turn too."""
+    brain = BrainMemory(any_store, "session")
+
+    async def turn() -> None:
+        async with brain.record_turn("Go on?") as turn:
+            turn.add("Well")
+            await asyncio.Event().wait()
+
+    async def serve() -> None:
+        request = asyncio.create_task(turn())
+        await asyncio.sleep(0)
+        request.cancel()
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+
+    asyncio.run(serve())
+    assert told(brain) == [("user", "Go on?", False), ("assistant", "Well", True)]
+
+
+async def test_a9_a_write_that_is_made_again_is_there_once(brain: BrainMemory, counted: _Counted) -> None:
+    async def turn() -> None:
+        async with brain.record_turn("Go on?") as turn:
+            turn.add("Yes.")
+
+    counted.go_on.clear()
+    task = asyncio.create_task(turn())
+    await asyncio.to_thread(counted.started.wait, 10)
+    for each in asyncio.all_tasks() - {asyncio.current_task()}:
+        each.cancel()
+    counted.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    until(lambda: counted.appends == 2)  # the first was under way
+    assert told(brain) == [("user", "Go on?", False), ("assistant", "Yes.", False)]
+
+
+def test_a9_a_generator_whose_loop_is_closed_leaves_its_turn(any_store: Store) -> None:
+    """As Streamlit does, which reads it on a loop of its own, when a click comes in the middle."""
+    brain = BrainMemory(any_store, "session")
+
+    async def answer() -> AsyncIterator[str]:
+        async with brain.record_turn("Go on?") as turn:
+            for piece in turn.watch(["a", "b"]):
+                yield piece
+
+    loop, pieces = asyncio.new_event_loop(), answer()
+    assert loop.run_until_complete(anext(pieces)) == "a"
+    loop.close()
+    del pieces
+    gc.collect()
+    assert told(brain) == [("user", "Go on?", False), ("assistant", "a", True)]
 
 
 async def test_a9_a_timeout_is_a_timeout(brain: BrainMemory) -> None:

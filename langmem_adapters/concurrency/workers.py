@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from langmem_adapters.concurrency.forks import in_child
+from langmem_adapters.errors import ConfigurationError
 
 __all__ = ["Answer", "Flow", "Job", "Pipeline", "Step", "abandon", "ask", "start"]
 
@@ -22,6 +23,10 @@ _WORKERS = 64  # they wait for disks and sockets, so more than the processors
 _MOST_RUNNING = 4  # workers that compute at the same time, which is no faster with more
 _BATCH = 64  # questions that wait for no more, and that one exchange has at the most
 _STALLED = 0.005  # seconds after which one more is started, if none of them has begun anything else
+_NO_LOOP = (
+    "no event loop of asyncio runs here, as none does under trio: call the method without an a in front of its name,"
+    " on a thread of its own"
+)
 _log = logging.getLogger("langmem_adapters")
 
 Answer: TypeAlias = "tuple[Any, BaseException | None]"
@@ -284,7 +289,10 @@ class _WorkerPool:
 
 def start(flow: Flow[Any], answer: Answer, context: contextvars.Context) -> Job:
     """Have a flow go on, on a worker, with the answer to its last question."""
-    loop = asyncio.get_running_loop()
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigurationError(_NO_LOOP) from None
     completions: _Completions | None = getattr(_here, "completions", None)
     if completions is None or completions.loop is not loop:
         completions = _here.completions = _Completions(loop)

@@ -113,7 +113,7 @@ class SessionLog:
         if long_term is not None and self.session.ttl_along is not None:
             long_term.ttl = self.session.ttl_along  # else whoever changes a memory would have all of them stay
         self._clock = clock
-        self._new_id = new_id
+        self.new_id = new_id
 
     def clear(self, long_term: bool | None) -> Flow[None]:
         """Forget the session; and what of it is in the long-term memory, by default where that is the session's own."""
@@ -174,7 +174,7 @@ class SessionLog:
 
     def entry(self, message: Message | MessageData) -> _Entry:
         """A message as it is kept: with an id, and when it was said."""
-        id_ = message.id or self._new_id()
+        id_ = message.id or self.new_id()
         created_at = self._clock() if message.created_at is None else message.created_at
         return entry_id(id_), message.to_bytes(id=id_, created_at=created_at)
 

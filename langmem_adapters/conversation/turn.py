@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, overload
 
@@ -42,6 +45,7 @@ class Turn(Generic[P]):
         gather: Makes messages of the answer's pieces.
         write, awrite: Append messages to the history, blocking and not.
         mark: Marks the last message of an interrupted turn.
+        new_id: Gives an id to a message that has none, so that a write which was broken off can be made again.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class Turn(Generic[P]):
         write: Callable[[Sequence[Message]], None],
         awrite: Callable[[Sequence[Message]], Awaitable[None]],
         mark: Callable[[Message], Message],
+        new_id: Callable[[], str],
     ) -> None:
         self._question = question
         self._types = pieces
@@ -60,9 +65,10 @@ class Turn(Generic[P]):
         self._write = write
         self._awrite = awrite
         self._mark = mark
+        self._new_id = new_id
         self._pieces: list[P] = []
         self._open = False
-        self._begun = False
+        self._begun_in = 0  # the process
         self._running_streams = 0
 
     def add(self, piece: P) -> None:
@@ -95,9 +101,9 @@ class Turn(Generic[P]):
         self._running_streams -= 1
 
     def __enter__(self) -> Self:
-        if self._begun:
+        if self._begun_in:
             raise ConfigurationError("a turn is recorded once; make another with record_turn()")
-        self._begun = self._open = True
+        self._begun_in, self._open = os.getpid(), True
         return self
 
     async def __aenter__(self) -> Self:
@@ -114,8 +120,11 @@ class Turn(Generic[P]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not _has_loop():
+            self.__exit__(kind, error, trace)
+            return
         try:
-            await _finished(self._awrite(self._messages(error)))
+            await _finished(partial(self._awrite, self._messages(error)))
         except LangmemError:
             self._tell_or_raise(error)
 
@@ -127,8 +136,11 @@ class Turn(Generic[P]):
 
     def _messages(self, error: BaseException | None) -> list[Message]:
         self._open = False
+        if self._begun_in != os.getpid():  # a forked child has collected a generator of its parent, who records it
+            return []
         said = [self._question, *self._gather(self._pieces)]
-        return said if error is None and not self._running_streams else interrupted(said, self._mark)
+        kept = said if error is None and not self._running_streams else interrupted(said, self._mark)
+        return [message if message.id else message.model_copy(update={"id": self._new_id()}) for message in kept]
 
 
 def whole_messages(pieces: Sequence[str | Message]) -> list[Message]:
@@ -203,17 +215,31 @@ def _says_something(message: Message) -> bool:
     return bool(tool_calls_of(message) or message.text.strip() or other)
 
 
-async def _finished(writing: Awaitable[None]) -> None:
-    """Wait for a write to its end, also when this task is cancelled meanwhile; then the cancellation goes on."""
-    task = asyncio.ensure_future(writing)
+def _has_loop() -> bool:
+    """Whether there is a loop to wait on: none is, where a generator is collected whose loop was closed before."""
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        return True
+    return False
+
+
+async def _finished(write: Callable[[], Awaitable[None]]) -> None:
+    """Wait for a write to its end, also when this task is cancelled meanwhile; then the cancellation goes on.
+
+    As a loop ends, all tasks are cancelled at once, that of the write too: then it is made again, which doubles
+    nothing, as the messages have their ids.
+    """
+    task = asyncio.ensure_future(write())
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait([task])
-        except asyncio.CancelledError as error:  # noqa: PERF203 - it may be cancelled several times
+        except asyncio.CancelledError as error:
             cancelled = error
+        if task.cancelled():
+            task = asyncio.ensure_future(write())
     if cancelled is None:
         return task.result()
-    if not task.cancelled() and (failure := task.exception()):
+    if failure := task.exception():
         _log.error("a turn that was cancelled could not be stored", exc_info=failure)
     raise cancelled

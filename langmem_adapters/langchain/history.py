@@ -191,6 +191,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
             write=self._write,
             awrite=self._awrite,
             mark=mark,
+            new_id=self.brain._flows.new_id,  # noqa: SLF001 - a part of this turn
         )
 
     def clear(self) -> None:
