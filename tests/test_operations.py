@@ -46,10 +46,10 @@ from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_rights import CLUSTER_COMMANDS, COMMANDS
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
-from langmem_adapters.testing.vectors import word_vectors
 from langmem_adapters.working import WorkingMemory
 from tests.benchmarks import sizes
 from tests.servers import RedisServer, listening
+from tests.vector_places import word_vectors
 
 NS = ("brain", "t", "u", "s")
 DAY = 86_400.0
