@@ -227,7 +227,8 @@ def eval_(
     if save is not None and not fit:
         raise ConfigurationError("--save writes the weights that --fit finds: give it --fit, too")
     settings, questions = existing_settings(url, tenant), evaluation.read_questions(file)
-    check_output(settings, save, "the weights")
+    if save:
+        check_output(settings, save, "the weights")
     memory_of = functools.cache(lambda name: settings.long_term(user=name or user))
     found = evaluation.evaluate(memory_of, questions)
     recall = ", ".join(f"recall@{k} {100 * share:.1f} %" for k, share in found.recall.items())
@@ -257,13 +258,13 @@ def export(
         _session(settings, session, user)
     elif not settings.sessions(user=user).count():  # a mistyped user must not replace a good backup by nothing
         raise ConfigurationError(f"there are no sessions {_whose(settings, user)}")
-    check_output(settings, output, "the export")
     lines = settings.sessions(user=user).export(session)
     if output is None:
         for line in lines:
             typer.echo(line, nl=False)
     else:
-        replace_file(output.resolve(), lines)
+        check_output(settings, output, "the export")
+        replace_file(output, lines)
 
 
 @app.command()
