@@ -521,9 +521,9 @@ def test_an_encrypted_pool_goes_where_it_can_be_read(store: Any, clock: FakeCloc
     assert names(store) == set()
 
 
-@pytest.mark.parametrize("wrong", [0, -1, float("nan")])
-def test_an_age_is_above_zero(wrong: float) -> None:
-    with pytest.raises(ConfigurationError, match="older_than is a number of seconds above 0"):
+@pytest.mark.parametrize("wrong", [0, -1, float("nan"), None])
+def test_an_age_is_above_zero(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="older_than is a number of seconds above 0, not "):
         Pruning(MemoryStore(), wrong)
 
 
