@@ -20,7 +20,7 @@ from langmem_adapters.importing import FileFormat, Transcript, read_transcripts
 from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Scope
 from langmem_adapters.operations import Checkup
-from langmem_adapters.progress import Bar
+from langmem_adapters.progress import Bar, advancing
 from langmem_adapters.settings import Settings
 
 try:
@@ -129,10 +129,10 @@ def import_(
         raise ConfigurationError("a LoCoMo file makes each conversation a user: leave --user out")
     check_not_encrypted(settings)
     total = new = 0
-    with progress() as bar:
-        task = bar.add_task("importing", total=sum(len(transcript.lines) for transcript in transcripts))
+    lines = sum(len(transcript.lines) for transcript in transcripts)
+    with progress() as bar, advancing(bar, "importing", lines, "lines") as advance:
+        shown = SimpleNamespace(update=advance, close=lambda: None)  # one bar for all of them
         for transcript in transcripts:
-            shown = SimpleNamespace(update=functools.partial(bar.advance, task), close=lambda: None)
             new += _write(settings, transcript, user, long_term=long_term, shown=shown)
             total += sum(line["type"] == "message" for line in transcript.lines)
     users = {transcript.user for transcript in transcripts if transcript.user is not None}
