@@ -9,6 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError, LangmemError, MissingDependency
+from langmem_adapters.experience.background_scoring import Unscored
+from langmem_adapters.flow import Flow
 
 try:
     from langchain_core.globals import get_llm_cache, set_llm_cache
@@ -19,6 +21,7 @@ except ImportError as error:
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.caching.prompt import asked_in
 from langmem_adapters.langchain.caching.request import request_key
+from langmem_adapters.model import Experience
 
 __all__ = ["Notebook", "Report", "load", "unload"]
 
@@ -58,42 +61,26 @@ class _TellingCache(ExperienceCache):
         super().__init__(url)
         self._tell = tell
 
-    def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
-        """The answer to this request, or None."""
-        key = self._key(prompt, llm_string)
-        return self._tell_served(prompt, key, super().lookup(prompt, llm_string))
-
-    async def alookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
-        """:meth:`lookup`, without blocking the event loop."""
-        key = self._key(prompt, llm_string)
-        return self._tell_served(prompt, key, await super().alookup(prompt, llm_string))
-
-    def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
-        """Keep an answer, if it is worth keeping."""
-        key, before = self._key(prompt, llm_string), self._failures()
-        super().update(prompt, llm_string, return_val)
-        self._tell_updated(prompt, key if before == self._failures() else None, return_val)
-
-    async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
-        """:meth:`update`, without blocking the event loop."""
-        key, before = self._key(prompt, llm_string), self._failures()
-        await super().aupdate(prompt, llm_string, return_val)
-        self._tell_updated(prompt, key if before == self._failures() else None, return_val)
-
-    def _key(self, prompt: str, llm_string: str) -> str | None:
-        """Under which an answer is kept; None: it is not."""
-        told = self._told(llm_string)
-        return None if told is None else request_key(prompt, told)
-
-    def _failures(self) -> int:
-        counts = self.stats()
-        return int(counts["refused"] + counts["errors"])
-
-    def _tell_served(self, prompt: str, key: str | None, found: list[Generation] | None) -> list[Generation] | None:
+    def _lookup(self, prompt: str, told: str | None) -> Flow[list[Generation] | None]:
+        found = yield from super()._lookup(prompt, told)
         if found is not None:
             metadata = found[0].message.response_metadata if isinstance(found[0], ChatGeneration) else {}
+            key = None if told is None else request_key(prompt, told)
             self._tell(_Answer("served", asked_in(prompt), _answered(found), key, metadata.get("cache_age")))
         return found
+
+    def _update(self, prompt: str, told: str | None, return_val: Sequence[Generation]) -> Flow[Unscored | None]:
+        if told is None:
+            self._tell_updated(prompt, None, return_val)
+        return (yield from super()._update(prompt, told, return_val))
+
+    def _put(self, prompt: str, told: str, key: str, generations: Sequence[Generation]) -> Flow[Experience | None]:
+        kept = None
+        try:
+            kept = yield from super()._put(prompt, told, key, generations)
+            return kept
+        finally:
+            self._tell_updated(prompt, key if kept else None, generations)
 
     def _tell_updated(self, prompt: str, key: str | None, given: Sequence[Generation]) -> None:
         if self.pool.writes:

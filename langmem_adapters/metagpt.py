@@ -23,7 +23,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message, Scope, Summary, salvage
 from langmem_adapters.protocols import Item, Store
 
-__all__ = ["METAGPT", "ato_metagpt", "import_flow", "to_metagpt"]
+__all__ = ["METAGPT", "ato_metagpt", "import_flow", "read_message", "to_metagpt"]
 
 METAGPT = "metagpt"
 """Key in a message's metadata: the fields that only MetaGPT has. In a session's values: what was imported."""
@@ -127,10 +127,7 @@ def _messages(fields: dict[str, Any], name: str) -> list[_Identified]:
     seen: Counter[str] = Counter()
     found = []
     for number, record in enumerate(records or [], start=1):
-        place = f"message {number} in the {name} of this memory of MetaGPT"
-        if not isinstance(record, dict):
-            raise SerializationError(f"{place} is not an object")
-        message = _message(record, place)
+        message = read_message(record, f"message {number} in the {name} of this memory of MetaGPT")
         same = fingerprint(name, message.id, message.role, message.content, message.created_at)
         identity = fingerprint(same, seen[same])
         seen[same] += 1
@@ -138,7 +135,10 @@ def _messages(fields: dict[str, Any], name: str) -> list[_Identified]:
     return found
 
 
-def _message(record: dict[str, Any], place: str) -> Message:
+def read_message(record: Any, place: str) -> Message:
+    """A message as MetaGPT dumps it. Raises SerializationError, which names the place and quotes nothing."""
+    if not isinstance(record, dict):
+        raise SerializationError(f"{place} is not an object")
     role = _text(record, "role", place) or "user"
     tags = record.get("tags")
     if role == "user" and isinstance(tags, list) and "ANSWER" in tags:  # versions of 2023 left the role as it was

@@ -132,12 +132,13 @@ def check_plain(name: str, value: object) -> None:
         raise ConfigurationError(f"{name} is a coroutine function: give it a plain one")
 
 
-def check_seconds(name: str, value: object) -> None:
-    """Raise ConfigurationError for what is neither None nor a finite number above 0."""
-    if value is None:
+def check_seconds(name: str, value: object, *, or_none: bool = True) -> None:
+    """Raise ConfigurationError for what is no finite number above 0; None is one too, unless it is not to be."""
+    if value is None and or_none:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
-        raise ConfigurationError(f"{name} is a number of seconds above 0, or None, not {value!r:.50}")
+        wanted = "a number of seconds above 0" + (", or None" if or_none else "")
+        raise ConfigurationError(f"{name} is {wanted}, not {value!r:.50}")
 
 
 def checked_scope(*, tenant: str = "", user: str = "", session: str = "") -> Scope:

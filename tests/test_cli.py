@@ -200,6 +200,9 @@ def test_eval(url: str, ada: BrainMemory, tmp_path: Path) -> None:
     for path in (own, name):
         said = fails("eval", file, "--url", url, "--user", "ada", "--fit", "--save", path)
         assert said == f"{path} is the store itself: give the weights a file of its own"
+    missing = tmp_path / "no"  # which is said before anything is measured
+    said = fails("eval", file, "--url", url, "--user", "ada", "--fit", "--save", missing / "weights.json")
+    assert said == f"{missing} is no folder: make it first"
     assert ada.count() == 2
 
 
@@ -586,7 +589,9 @@ def test_other_errors(tmp_path: Path, url: str, ada: BrainMemory, monkeypatch: p
     assert "no session 'friday' of user 'ada'" in fails("show", "friday", "--url", url, "--user", "ada")
     assert "no session 'friday' without a user" in fails("show", "friday", "--url", url)
     no_database = written(tmp_path / "text.db", "this is a text, and long enough to be no header of a file" * 20)
-    assert "is not an SQLite database" in fails("sessions", "--url", f"sqlite:///{no_database}")
+    for command in (["sessions"], ["prune", "--older-than", "1d"], ["delete-user", "ada", "--yes"]):
+        said = fails(*command, "--url", f"sqlite:///{no_database}")
+        assert said == f"{no_database} is not an SQLite database"
     monkeypatch.setenv("LANGMEM_MEMORY_K", "many")
     assert "the setting LANGMEM_MEMORY_K is wrong" in fails("sessions", "--url", url)
 
@@ -610,6 +615,21 @@ def test_stored_text_that_the_output_cannot_show_is_shown_in_signs_that_it_can(
     done = script("show", "s", "--url", url, encoding=encoding)
     assert (done.returncode, done.stderr) == (0, "")
     assert "\\U0001f6b2 is a bike." in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["sessions", "--help"], ["health"]])
+def test_an_output_for_which_there_is_no_room_is_one_sentence(
+    url: str, ada: BrainMemory, arguments: Sequence[str]
+) -> None:
+    command = [sys.executable, *STRICT, "-m", "langmem_adapters", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "LANGMEM_STORE_URL": url}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False, env=environment
+        )
+    assert (done.returncode, done.stderr) == (2, "No space left on device\n")
+    assert ada.count() == 2
 
 
 def test_unexpected_errors_show_no_local_variables() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.places import Connection, Place, clearing, explained, why_not_opened
+from langmem_adapters.files.places import Connection, Place, clearing
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.stores import open_store
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -362,7 +362,8 @@ def test_an_sqlite_without_json_is_told_in_a_sentence(database: Database) -> Non
 
 
 def test_a_file_system_without_locks_is_said_with_what_to_do() -> None:
-    assert explained("locking protocol").endswith(": put it on a disk of this machine")  # as SQLite says of NFS
+    said = Place("t.db").explained(sqlite3.OperationalError("locking protocol"), 5.0)  # as SQLite says of NFS
+    assert str(said).endswith(": put it on a disk of this machine")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
@@ -403,11 +404,12 @@ def test_a_folder_that_may_only_be_read_is_said_where_nothing_can_be_made_beside
         Path(folder).chmod(0o555)
         os.seteuid(me or 65_534)
         try:
-            why = why_not_opened(str(path))  # as SQLite says nothing more of a disk that is mounted so
+            # as SQLite says nothing more of a disk that is mounted so
+            said = Place(str(path)).explained(sqlite3.OperationalError("unable to open database file"), 5.0)
         finally:
             os.seteuid(me)
             Path(folder).chmod(0o700)
-    assert why == f"cannot be opened: {folder} may only be read"
+    assert str(said) == f"{path} cannot be opened: {folder} may only be read"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")

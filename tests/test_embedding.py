@@ -21,7 +21,7 @@ from pydantic import PrivateAttr, SecretStr
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.testing.vectors import word_vectors
+from tests.vector_places import word_vectors
 
 
 class Words(Embeddings):

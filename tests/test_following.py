@@ -29,8 +29,8 @@ from langmem_adapters.records import following, journal
 from langmem_adapters.records.journal import TIDIED, tidy
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.memory import MemoryStore
-from langmem_adapters.testing.vectors import word_vectors
 from tests.test_cached_together import in_a_fork
+from tests.vector_places import word_vectors
 
 NOTES = ("notes",)
 _forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")

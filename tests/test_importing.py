@@ -395,6 +395,15 @@ def test_a_wrong_entry_is_named_and_nothing_is_given(tmp_path: Path, row: dict[s
         read_transcripts(path)
 
 
+@pytest.mark.parametrize("wrong", ["llamaindex", "", None])
+def test_a_format_that_there_is_none_of_is_refused(tmp_path: Path, wrong: Any) -> None:
+    file = written(tmp_path / "chat.json", [{"role": "user", "content": "Hello."}])
+    with pytest.raises(ConfigurationError, match=f"format_ is auto, jsonl, .*, not {wrong!r}"):
+        only(file, format_=wrong)
+    with pytest.raises(ConfigurationError, match="session is a text, not int"):
+        only(file, session=5)
+
+
 def test_a_folder_that_is_no_database_is_refused(tmp_path: Path, url: str) -> None:
     with pytest.raises(SerializationError, match="no Chroma database"):
         read_transcripts(tmp_path, format_="metagpt")

@@ -228,6 +228,26 @@ def test_what_is_not_kept_is_not_said_to_be(notebook: Notebook, url: str) -> Non
     assert "When?" not in repr(notebook.run("%langmem last"))
 
 
+def test_what_is_refused_meanwhile_is_not_said_of_another_answer(
+    notebook: Notebook, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook.run(f"%langmem on {url}\nsilent = FakeListChatModel(responses=[''])")
+    cache = get_llm_cache()
+    assert isinstance(cache, ExperienceCache)
+    store = cache.pool.store
+    write = store.write
+
+    def meanwhile(*args: Any, **kwargs: Any) -> None:
+        monkeypatch.setattr(store, "write", write)
+        notebook.shell.user_ns["silent"].invoke("When?")
+        write(*args, **kwargs)
+
+    monkeypatch.setattr(store, "write", meanwhile)
+    notebook.run("model.invoke('Where?')")
+    assert repr(notebook.run("%langmem last")).splitlines()[0].endswith("1 cached, 1 not kept")
+    assert repr(notebook.run("%langmem clear last")) == "1 answer forgotten."
+
+
 def test_a_model_that_gives_no_answer_at_all_is_told_of(notebook: Notebook, url: str) -> None:
     class Silent(FakeListLLM):
         def _generate(self, prompts: list[str], *_: Any, **__: Any) -> LLMResult:
@@ -327,6 +347,24 @@ def test_clear_last_forgets_what_a_model_said_that_tells_langchain_little(notebo
     notebook.run("for _ in range(2): quiet.invoke('Where?')")
     assert repr(notebook.run("%langmem last")).splitlines()[0].endswith("1 served, 1 cached")
     assert repr(notebook.run("%langmem clear last")) == "1 answer forgotten."
+
+
+def test_a_model_that_notes_what_it_did_is_served(notebook: Notebook, url: str) -> None:
+    class Counting(SimpleChatModel):
+        calls: int = 0
+
+        @property
+        def _llm_type(self) -> str:
+            return "counting"
+
+        def _call(self, *_: Any, **__: Any) -> str:
+            self.calls += 1
+            return f"answer {self.calls}"
+
+    notebook.shell.user_ns["counting"] = Counting()
+    notebook.run(f"%langmem on {url}")
+    said = notebook.run("[counting.invoke(asked).content for asked in ('Where?', 'When?', 'Where?')]")
+    assert said == ["answer 1", "answer 2", "answer 1"]
 
 
 def test_what_had_no_key_is_not_told_as_cached(notebook: Notebook, url: str) -> None:

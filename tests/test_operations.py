@@ -46,10 +46,10 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
-from langmem_adapters.testing.vectors import word_vectors
 from langmem_adapters.working import WorkingMemory
 from tests.benchmarks import sizes
 from tests.servers import CLUSTER_COMMANDS, COMMANDS, RedisServer, listening
+from tests.vector_places import word_vectors
 
 NS = ("brain", "t", "u", "s")
 DAY = 86_400.0
@@ -534,9 +534,9 @@ def test_an_encrypted_pool_goes_where_it_can_be_read(store: Any, clock: FakeCloc
     assert names(store) == set()
 
 
-@pytest.mark.parametrize("wrong", [0, -1, float("nan")])
-def test_an_age_is_above_zero(wrong: float) -> None:
-    with pytest.raises(ConfigurationError, match="older_than is a number of seconds above 0"):
+@pytest.mark.parametrize("wrong", [0, -1, float("nan"), None])
+def test_an_age_is_above_zero(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="older_than is a number of seconds above 0, not "):
         Pruning(MemoryStore(), wrong)
 
 

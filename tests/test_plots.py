@@ -346,7 +346,19 @@ def test_a_document_has_its_score_in_its_metadata() -> None:
     assert len(found) > 0
 
 
-@pytest.mark.parametrize("draw", [memory_timeline, similarity_map, hit_rate, savings, threshold_curve, side_by_side])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        memory_timeline,
+        trace,
+        similarity_map,
+        hit_rate,
+        savings,
+        score_distribution,
+        threshold_curve,
+        side_by_side,
+    ],
+)
 @pytest.mark.parametrize("wrong", [object(), BrainChatMessageHistory("s", url="memory:"), "a"])
 def test_what_is_drawn_is_what_a_picture_is_of(draw: Any, wrong: object) -> None:
     with pytest.raises(ConfigurationError, match=rf"not (one |of )?{type(wrong).__name__}$"):

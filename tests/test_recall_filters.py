@@ -31,7 +31,7 @@ from langmem_adapters.recall import search
 from langmem_adapters.records.filtering import SPARE, FilteredReader
 from langmem_adapters.signals import ranked, weights_of
 from langmem_adapters.stores.memory import MemoryStore
-from langmem_adapters.testing.vectors import word_vectors
+from tests.vector_places import word_vectors
 
 NOTES: Namespace = ("notes",)
 ADA: Namespace = ("longterm", "", "ada")

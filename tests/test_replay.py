@@ -454,8 +454,10 @@ def test_settings_that_do_not_go_together(settings_: dict[str, Any], said: str) 
     [
         ([], {}, "no message"),
         ([Transcript("ada", "s", [])], {}, "no message"),
-        (["hello"], {}, "not str"),
-        ([user("a"), Transcript("ada", "s", [])], {}, "not of both"),
+        (["hello"], {}, "not of str"),
+        (None, {}, "not one NoneType"),
+        (user("a"), {}, "not one Message"),
+        ([user("a"), Transcript("ada", "s", [])], {}, "not both"),
         (talk(2), {"configurations": {}}, "at least one configuration"),
         (talk(2), {"configurations": {"x": Configuration(summarize_at=9)}}, "needs a model="),
         (talk(2), {"configurations": {"x": Configuration(memory_k=0)}}, "memory_k"),

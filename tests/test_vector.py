@@ -36,8 +36,8 @@ from langmem_adapters.llamaindex.vector import NodeVectors
 from langmem_adapters.protocols import START, Document
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
-from langmem_adapters.testing.vectors import VectorsConformance, cosine, word_vectors
 from tests.chroma_server import ChromaServer
+from tests.vector_places import VectorsConformance, cosine, word_vectors
 
 NOTES = ("notes",)
 # Qdrant says of its version without a server that it filters without an index.

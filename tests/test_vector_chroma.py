@@ -37,9 +37,9 @@ from langmem_adapters.indexes.vector_chroma_nearest import nearest
 from langmem_adapters.protocols import START, Document
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.sqlite import SQLiteStore
-from langmem_adapters.testing.vectors import word_vectors
 from tests.chroma_server import ChromaServer
 from tests.interpreters import child
+from tests.vector_places import word_vectors
 
 NOTES = ("notes",)
 

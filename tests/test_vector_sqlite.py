@@ -23,9 +23,9 @@ from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.protocols import Document
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.sqlite import SQLiteStore
-from langmem_adapters.testing.vectors import word_vectors
 from tests.faults import again_and_again
 from tests.interpreters import child
+from tests.vector_places import word_vectors
 
 NOTES = ("notes",)
 MAKER = EmbedderSpec("test", 8)

@@ -20,7 +20,7 @@ from langmem_adapters.importing import FileFormat, Transcript, read_transcripts
 from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Scope
 from langmem_adapters.operations import Checkup
-from langmem_adapters.progress import Bar
+from langmem_adapters.progress import Bar, advancing
 from langmem_adapters.settings import Settings
 
 try:
@@ -129,10 +129,10 @@ def import_(
         raise ConfigurationError("a LoCoMo file makes each conversation a user: leave --user out")
     check_not_encrypted(settings)
     total = new = 0
-    with progress() as bar:
-        task = bar.add_task("importing", total=sum(len(transcript.lines) for transcript in transcripts))
+    lines = sum(len(transcript.lines) for transcript in transcripts)
+    with progress() as bar, advancing(bar, "importing", lines, "lines") as advance:
+        shown = SimpleNamespace(update=advance, close=lambda: None)  # one bar for all of them
         for transcript in transcripts:
-            shown = SimpleNamespace(update=functools.partial(bar.advance, task), close=lambda: None)
             new += _write(settings, transcript, user, long_term=long_term, shown=shown)
             total += sum(line["type"] == "message" for line in transcript.lines)
     users = {transcript.user for transcript in transcripts if transcript.user is not None}
@@ -227,7 +227,8 @@ def eval_(
     if save is not None and not fit:
         raise ConfigurationError("--save writes the weights that --fit finds: give it --fit, too")
     settings, questions = existing_settings(url, tenant), evaluation.read_questions(file)
-    check_output(settings, save, "the weights")
+    if save:
+        check_output(settings, save, "the weights")
     memory_of = functools.cache(lambda name: settings.long_term(user=name or user))
     found = evaluation.evaluate(memory_of, questions)
     recall = ", ".join(f"recall@{k} {100 * share:.1f} %" for k, share in found.recall.items())
@@ -257,13 +258,13 @@ def export(
         _session(settings, session, user)
     elif not settings.sessions(user=user).count():  # a mistyped user must not replace a good backup by nothing
         raise ConfigurationError(f"there are no sessions {_whose(settings, user)}")
-    check_output(settings, output, "the export")
     lines = settings.sessions(user=user).export(session)
     if output is None:
         for line in lines:
             typer.echo(line, nl=False)
     else:
-        replace_file(output.resolve(), lines)
+        check_output(settings, output, "the export")
+        replace_file(output, lines)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -32,22 +33,21 @@ __all__ = [
 class Commands(TyperGroup):
     """Says in one sentence what went wrong, and leaves with exit code 2."""
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command."""
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the arguments, and run a command."""
         try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise  # the reader has seen enough; typer ends quietly
+            return super().main(*args, **kwargs)
         except LangmemError as error:
             _fail(str(error))
         except OSError as error:
             name = error.filename2 or error.filename  # the former is what another file was to replace
-            _fail(f"{name}: {error.strerror}" if name else str(error))
+            said = error.strerror or str(error)
+            _fail(f"{name}: {said}" if name else said)
 
 
 def _fail(sentence: str) -> NoReturn:
     say(one_line(sentence), style="red", console=ERR)
-    raise typer.Exit(2)
+    sys.exit(2)
 
 
 Url = Annotated[

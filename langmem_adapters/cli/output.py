@@ -15,18 +15,20 @@ from langmem_adapters.settings import Settings
 __all__ = ["check_output", "replace_file"]
 
 
-def check_output(settings: Settings, path: Path | None, what: str) -> None:
-    """Raise ConfigurationError where the store itself would be replaced."""
+def check_output(settings: Settings, path: Path, what: str) -> None:
+    """Raise ConfigurationError where no file can be written, or the store itself would be replaced."""
     if is_file_of(settings, path):
         raise ConfigurationError(f"{path} is the store itself: give {what} a file of its own")
-
-
-def replace_file(path: Path, lines: Iterable[bytes]) -> None:
-    """Write beside the file and rename, so that there is never half of one."""
+    path = path.resolve()
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{path} is not a file that can be replaced")
     if not path.parent.is_dir():
         raise ConfigurationError(f"{path.parent} is no folder: make it first")
+
+
+def replace_file(path: Path, lines: Iterable[bytes]) -> None:
+    """Write beside the file and rename, so that there is never half of one."""
+    path = path.resolve()  # behind a link, so that this stays one
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with progress() as bar, os.fdopen(descriptor, "wb") as file:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +27,7 @@ from langmem_adapters.flow import run
 from langmem_adapters.inspection import Health, StoreStats, bare
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.operations import Checkup, Migration, Pruning
+from langmem_adapters.progress import advancing
 from langmem_adapters.protection import every_index
 from langmem_adapters.protocols import Index
 from langmem_adapters.settings import Settings
@@ -141,7 +140,7 @@ def prune(
     """
     settings = existing_settings(url, tenant)
     indexes = every_index(settings.url, codec=None, vectors=settings.vectors_url, embedder=settings.embedder)
-    with _advancing("pruning") as advance:
+    with progress() as bar, advancing(bar, "pruning", None, "namespaces") as advance:
         pruning = Pruning(
             settings.store,
             _seconds(older_than),
@@ -183,7 +182,7 @@ def delete_user(
         if not sys.stdin.isatty():
             raise ConfigurationError("delete-user asks before it deletes: say --yes where nobody can answer")
         typer.confirm(f"Delete all that is kept for the user {one_line(repr(user))}?", abort=True, err=True)
-    with _advancing("deleting") as advance:
+    with progress() as bar, advancing(bar, "deleting", None, "namespaces") as advance:
         gone = run(settings.delete_user_flow(user, report=lambda _, count: advance(count)))
     counts = {place: count for place, count in gone.items() if count}
     tell(counts, figures(counts) if counts else "Nothing was kept for them.", as_json=as_json)
@@ -228,11 +227,3 @@ def vacuum(*, url: Url = None) -> None:
     before = store.stats().size
     store.vacuum()
     say(f"{before:,} bytes before, {store.stats().size:,} now.")
-
-
-@contextmanager
-def _advancing(what: str) -> Iterator[Any]:
-    """A progress bar, and what moves it on."""
-    with progress() as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda count: bar.advance(task, count)

@@ -17,7 +17,7 @@ from langmem_adapters.concurrency import forks
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock, let_go
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
-from langmem_adapters.files.places import Connection, Place, check_version, clearing, explained, why_not_opened
+from langmem_adapters.files.places import Connection, Place, check_version, clearing
 
 __all__ = ["Database"]
 
@@ -273,12 +273,7 @@ class Database:
     def _explained(self, error: sqlite3.Error | UnicodeEncodeError) -> StoreError | SerializationError:
         if isinstance(error, UnicodeEncodeError):
             return SerializationError("an id or a key holds half of a character, which no file can keep")
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            return StoreUnavailable(f"{self.path} was locked by another writer for {self._timeout:g} s")
-        if "unable to open" in text:
-            return StoreUnavailable(f"{self.path} {why_not_opened(self.place.path)}")
-        return StoreError(f"{self.path}{explained(text)}")
+        return self.place.explained(error, self._timeout)
 
     def close(self) -> None:
         """Close the idle connections. The next transaction opens a new one."""

@@ -27,9 +27,7 @@ __all__ = [
     "at_home",
     "check_version",
     "clearing",
-    "explained",
     "is_missing",
-    "why_not_opened",
     "write_anew",
 ]
 
@@ -95,6 +93,7 @@ class Place:
     """A path, which stays the same wherever the process goes; or that of no file."""
 
     def __init__(self, path: str) -> None:
+        self._given = path
         self.in_memory = path == IN_MEMORY
         self.path = path if self.in_memory else absolute(Path(path))
         self._old_wal: _Identity = None  # of a file that was replaced
@@ -142,6 +141,16 @@ class Place:
             return True
         self._old_wal = connection.wal
         return False
+
+    def explained(self, error: sqlite3.Error, seconds: float) -> StoreError:
+        """What SQLite says, in plain words; others were waited for so long."""
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            return StoreUnavailable(f"{self._given} was locked by another writer for {seconds:g} s")
+        if "unable to open" in text:
+            return StoreUnavailable(f"{self._given} {_why_not_opened(self.path)}")
+        said = next((sentence for words, sentence in _SENTENCES if words in text), f": {text}")
+        return StoreError(f"{self._given}{said}")
 
     def leave(self, connection: Connection) -> None:
         """Close one to a file that lies here no more."""
@@ -201,12 +210,7 @@ def write_anew(connection: sqlite3.Connection, path: str, seconds: float = 5.0) 
         pauses.sleep(_PAUSE)
 
 
-def explained(text: str) -> str:
-    """What follows the path of the file, where SQLite says this."""
-    return next((sentence for words, sentence in _SENTENCES if words in text), f": {text}")
-
-
-def why_not_opened(path: str) -> str:
+def _why_not_opened(path: str) -> str:
     """Say why SQLite could not open a file, which it does not say itself."""
     folder = Path(path).parent
     tried: list[int] = []

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.places import write_anew
+from langmem_adapters.files.places import Place, write_anew
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 
 __all__ = ["Files", "files_of", "has_vectors", "is_listed", "named_in", "scrub"]
@@ -115,7 +115,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         with contextlib.closing(sqlite3.connect(path, timeout=_TIMEOUT, isolation_level=None)) as connection:
             yield connection
     except sqlite3.Error as error:
-        raise StoreUnavailable(f"{path}: {error}") from error
+        raise Place(str(path)).explained(error, _TIMEOUT) from error
 
 
 def _vacuum(path: Path) -> None:

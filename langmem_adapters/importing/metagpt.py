@@ -13,36 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
-
 from langmem_adapters.errors import MissingDependency, SerializationError
-from langmem_adapters.importing.transcript import Transcript, conversation, flaw
+from langmem_adapters.importing.transcript import Transcript, conversation
 from langmem_adapters.json_files import Numbered
-from langmem_adapters.metagpt import METAGPT
+from langmem_adapters.metagpt import read_message
 from langmem_adapters.model import Message
 
 __all__ = ["read_collections"]
 
 _PAGE = 500
-_OWN = ("cause_by", "sent_from", "send_to", "instruct_content")
-
-
-class _Said(BaseModel):
-    id: str = ""
-    content: str = ""
-    role: str = "user"
-    cause_by: str = ""
-    sent_from: str = ""
-    send_to: list[str] = Field(default_factory=list)
-    instruct_content: Any = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
-
-
-class _Item(BaseModel):
-    """MetaGPT's ``LongTermMemoryItem``."""
-
-    message: _Said
-    created_at: float | None = None
 
 
 def read_collections(path: Path) -> list[Transcript]:
@@ -82,34 +61,23 @@ def _entries(collection: Any) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _session(name: str, entries: list[tuple[str, Mapping[str, Any]]]) -> Transcript:
-    items = [(id_, _item(f"entry {id_!r:.60} of the collection {name!r:.60}", each)) for id_, each in entries]
-    items.sort(key=lambda item: (item[1].created_at or 0.0, item[0]))
-    numbered = [Numbered(id_, item) for id_, item in items]
-    return conversation(numbered, name, lambda id_, item: _message(item, id_))
+    place = "entry {!r:.60} of the collection {!r:.60}"
+    found = [Numbered(id_, _message(place.format(id_, name), id_, each)) for id_, each in entries]
+    found.sort(key=lambda each: (each.value.created_at or 0.0, each.place))
+    return conversation(found, name, lambda _, message: message)
 
 
-def _item(place: str, metadata: Mapping[str, Any]) -> _Item:
+def _message(place: str, id_: str, metadata: Mapping[str, Any]) -> Message:
+    """What MetaGPT calls a ``LongTermMemoryItem``: a message, and when it was made."""
     try:
-        return _Item.model_validate_json(_obj_json(metadata))
-    except ValidationError as error:
-        raise SerializationError(f"{place} is not a message of MetaGPT: {flaw(error)}") from None
+        item = json.loads(_obj_json(metadata))
+        said = {**item["message"], "created_at": item.get("created_at")}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise SerializationError(f"{place} is not a message of MetaGPT") from error
+    return read_message({**said, "id": said.get("id") or id_}, place)
 
 
 def _obj_json(metadata: Mapping[str, Any]) -> str:
     if "obj_json" in metadata:
         return str(metadata["obj_json"])
     return str(json.loads(metadata["_node_content"])["metadata"]["obj_json"])
-
-
-def _message(item: _Item, id_: str) -> Message:
-    said = item.message
-    own = {name: value for name in _OWN if (value := getattr(said, name))}
-    return Message(
-        id=said.id or id_,
-        role=said.role or "user",
-        content=said.content,
-        created_at=item.created_at,
-        metadata={**said.metadata, **({METAGPT: own} if own else {})},
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.importing.chatgpt import read_chatgpt
@@ -16,6 +16,7 @@ from langmem_adapters.importing.openai import chat_message
 from langmem_adapters.importing.transcript import Transcript, conversations
 from langmem_adapters.json_files import Numbered, text_of, values_of
 from langmem_adapters.sessions import Line, parse_lines
+from langmem_adapters.validation import check_text
 
 __all__ = ["FileFormat", "read_transcripts"]
 
@@ -36,9 +37,12 @@ def read_transcripts(
             MetaGPT's.
         session: Names the session of chat messages; default: the file's name without its suffixes.
 
-    Raises SerializationError, naming the first wrong place, OSError where the file cannot be read, and
-    MissingDependency where a format needs an extra that is not installed.
+    Raises SerializationError, naming the first wrong place, OSError where the file cannot be read, ConfigurationError
+    for a format that there is none of, and MissingDependency where one needs an extra that is not installed.
     """
+    if format_ not in get_args(FileFormat):
+        raise ConfigurationError(f"format_ is {', '.join(get_args(FileFormat))}, not {format_!r:.50}")
+    check_text("session", session)
     path = Path(path)
     try:
         if format_ == "metagpt" or (format_ == "auto" and (path / "chroma.sqlite3").is_file()):

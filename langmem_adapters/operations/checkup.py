@@ -57,29 +57,6 @@ class Checkup:
 
     def health(self) -> Health:
         """Whether the store answers; an outage is an answer, not an error. Redis is asked with PING alone."""
-        return run(step(self._health))
-
-    async def ahealth(self) -> Health:
-        """:meth:`health`, without blocking the event loop."""
-        return await arun(step(self._health))
-
-    def stats(self) -> StoreStats:
-        """What the store holds, counted a page at a time."""
-        return run(step(self._stats))
-
-    async def astats(self) -> StoreStats:
-        """:meth:`stats`, without blocking the event loop."""
-        return await arun(step(self._stats))
-
-    def examine(self) -> list[Finding]:
-        """Look for what is wrong, and say what to do. Reads everything; writes one throw-away namespace."""
-        return run(self._examine())
-
-    async def aexamine(self) -> list[Finding]:
-        """:meth:`examine`, without blocking the event loop."""
-        return await arun(self._examine())
-
-    def _health(self) -> Health:
         if hasattr(self._store, "health"):
             health: Health = self._store.health()
             return health
@@ -91,7 +68,12 @@ class Checkup:
             problem = str(error)
         return Health(not problem, repr(self._store), time.perf_counter() - began, problem)
 
-    def _stats(self) -> StoreStats:
+    async def ahealth(self) -> Health:
+        """:meth:`health`, without blocking the event loop."""
+        return await arun(step(self.health))
+
+    def stats(self) -> StoreStats:
+        """What the store holds, counted a page at a time."""
         if hasattr(self._store, "stats"):
             stats: StoreStats = self._store.stats()
             return stats
@@ -103,8 +85,20 @@ class Checkup:
             kinds[kind] = KindStats(old.namespaces + 1, old.expiring, old.entries + total)
         return StoreStats(repr(self._store), dict(sorted(kinds.items())))
 
+    async def astats(self) -> StoreStats:
+        """:meth:`stats`, without blocking the event loop."""
+        return await arun(step(self.stats))
+
+    def examine(self) -> list[Finding]:
+        """Look for what is wrong, and say what to do. Reads everything; writes one throw-away namespace."""
+        return run(self._examine())
+
+    async def aexamine(self) -> list[Finding]:
+        """:meth:`examine`, without blocking the event loop."""
+        return await arun(self._examine())
+
     def _examine(self) -> Flow[list[Finding]]:
-        health = yield from step(self._health)
+        health = yield from step(self.health)
         if not health.ok:
             return [Finding("problem", "connection", health.problem)]
         found = [Finding("ok", "connection", f"{health.address} answers in {1000 * health.seconds:.1f} ms")]
@@ -129,7 +123,7 @@ class Checkup:
     def _expiry(self) -> Iterator[Finding]:
         if self._ttl is None:
             return
-        sessions = self._stats().kinds.get("brain", KindStats())
+        sessions = self.stats().kinds.get("brain", KindStats())
         for_ever = sessions.namespaces - sessions.expiring
         if for_ever:
             said = f"{for_ever:,} of {sessions.namespaces:,} sessions have no expiry, though a ttl is set"

@@ -130,36 +130,34 @@ class Migration:
         dates = self._source.dates(namespace)  # last, so that what is empty is still there
         if dates is None:
             return 0, False  # has expired, or was deleted
-        if wanted == there:
+        if wanted.whole == there.whole:
             self._date(namespace, dates)
-            return wanted.total, False
-        held = self._begin(namespace, there)
-        self._copy(namespace, held, dates.left)
+            return wanted.entries.total, False
+        self._copy(namespace, *self._begin(namespace, there), dates.left)
         self._copied.add(namespace)
-        return wanted.total, True
+        return wanted.entries.total, True
 
-    def _begin(self, namespace: Namespace, there: _Content) -> _Held:
-        """What of the source the target has already; clears what was copied in an earlier state of it."""
-        if there == _EMPTY:
-            return _Held({}, _Digest())
+    def _begin(self, namespace: Namespace, there: _Content) -> tuple[dict[str, bytes], _Digest]:
+        """The values and entries of the source that the target has; clears what was copied in an earlier state."""
+        if there.whole == _EMPTY:
+            return {}, _Digest()
         values = self._target.get(namespace)
         started = values.items() <= self._source.get(namespace).items()
-        if started and _content(self._source, namespace, there.total, values) == there:
-            return _Held(values, _digest(self._target, namespace))
-        if there.digest not in self._noted(namespace):
+        if started and _content(self._source, namespace, there.entries.total, values).whole == there.whole:
+            return values, there.entries
+        if there.whole not in self._noted(namespace):
             raise ConfigurationError(
                 f"the target holds something else under {'/'.join(namespace)!r}:"
                 " migrate into an empty store, or remove it there"
             )
         self._target.clear(namespace)
-        return _Held({}, _Digest())
+        return {}, _Digest()
 
-    def _copy(self, namespace: Namespace, held: _Held, ttl: float | None) -> None:
+    def _copy(self, namespace: Namespace, values: dict[str, bytes], digest: _Digest, ttl: float | None) -> None:
         """Append what is missing, then put the values. The dates are set in the next round, when all is the same.
 
         Before each write the journal learns what the target holds, and what it will: it may be the last one.
         """
-        values, digest = held
         now, skip = digest.of(values), digest.total
         for page in pages(self._source, namespace, size=_PAGE):
             missing = page[skip:]
@@ -195,7 +193,7 @@ class Migration:
         namespace = decode_namespace(name)
         if self._source.dates(namespace) is not None:
             return False
-        lost = _content(self._target, namespace).digest in self._noted(namespace)
+        lost = _content(self._target, namespace).whole in self._noted(namespace)
         if lost:
             self._target.clear(namespace)
         self._target.write(self._journal, delete=[name])
@@ -206,13 +204,6 @@ def _about(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return one is other
     return abs(one - other) < _TOLERANCE
-
-
-class _Content(NamedTuple):
-    """What a namespace holds: how many entries, and a hash of them and of the values."""
-
-    total: int
-    digest: str
 
 
 class _Digest:
@@ -240,28 +231,23 @@ def _parts(whole: hashlib._Hash, *parts: bytes) -> None:
         whole.update(b"%d:%b" % (len(part), part))
 
 
-class _Held(NamedTuple):
-    """What the target has of a namespace: its values, and a hash of its entries."""
+class _Content(NamedTuple):
+    """What a namespace holds: a hash of its entries, to which others may be added, and one of these and its values."""
 
-    values: dict[str, bytes]
-    digest: _Digest
+    entries: _Digest
+    whole: str
 
 
-_EMPTY = _Content(0, _Digest().of({}))
+_EMPTY = _Digest().of({})
 
 
 def _content(
     store: Store, namespace: Namespace, limit: int | None = None, values: dict[str, bytes] | None = None
 ) -> _Content:
     """What a namespace holds, or would hold with only so many entries and these values."""
-    digest = _digest(store, namespace, limit)
-    return _Content(digest.total, digest.of(store.get(namespace) if values is None else values))
-
-
-def _digest(store: Store, namespace: Namespace, limit: int | None = None) -> _Digest:
     digest = _Digest()
     for page in pages(store, namespace, size=_PAGE):
         digest.add(page if limit is None else page[: limit - digest.total])
         if digest.total == limit:
             break
-    return digest
+    return _Content(digest, digest.of(store.get(namespace) if values is None else values))

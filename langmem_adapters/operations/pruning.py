@@ -77,7 +77,7 @@ class Pruning:
         report: Callable[[int], None] | None = None,
     ) -> None:
         check_store(store)
-        check_seconds("older_than", older_than)
+        check_seconds("older_than", older_than, or_none=False)
         self._readable = store
         self._store: Any = bare(store)
         if not hasattr(self._store, "discard"):

@@ -39,6 +39,8 @@ def score_distribution(
     >>> score_distribution([0.2, 0.25, 0.9], threshold=0.8).get_title(loc="left")
     '1 of 3 scores is at or above 0.80'
     """
+    if not isinstance(scores, Iterable):
+        raise ConfigurationError(f"scores are a list, or what tune(pairs) gives, not {type(scores).__name__}")
     groups = _groups(scores)
     values = [score for group in groups.values() for score in group]
     if not values:

@@ -97,6 +97,8 @@ def _runs(members: Sequence[bool]) -> list[tuple[float, float]]:
 
 
 def _trace(brain: BrainMemory) -> Flow[list[Placed]]:
+    if not isinstance(brain, BrainMemory):
+        raise ConfigurationError(f"what is traced is a BrainMemory, not {type(brain).__name__}")
     kept: Any = yield Step(brain.messages, brain.amessages)
     context: Any = yield Step(brain.context, brain.acontext)
     memories: Any = []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.importing import Transcript, read_transcripts
 from langmem_adapters.model import Message
+from langmem_adapters.validation import checked_list
 
 __all__ = ["Conversation", "Recorded", "recorded"]
 
@@ -30,16 +31,11 @@ def recorded(conversation: Conversation) -> list[Recorded]:
     """The sessions of a conversation that say something, in their order. Raises ConfigurationError for none."""
     if isinstance(conversation, str | os.PathLike):
         conversation = read_transcripts(conversation)
-    whole, loose = [], []
-    for one in conversation:
-        if isinstance(one, Transcript):
-            whole.append(Recorded(one.user or _USER, one.session, one.messages()))
-        elif isinstance(one, Message):
-            loose.append(one)
-        else:
-            raise ConfigurationError(f"a conversation is made of messages or of transcripts, not {type(one).__name__}")
+    given: list[Any] = checked_list(conversation, "a conversation is messages or transcripts", Message, Transcript)
+    whole = [Recorded(one.user or _USER, one.session, one.messages()) for one in given if isinstance(one, Transcript)]
+    loose = [one for one in given if isinstance(one, Message)]
     if whole and loose:
-        raise ConfigurationError("a conversation is made of messages or of transcripts, and not of both")
+        raise ConfigurationError("a conversation is messages or transcripts, and not both")
     sessions = [one for one in [*whole, Recorded(_USER, _SESSION, loose)] if one.messages]
     if not sessions:
         raise ConfigurationError("there is no message in this conversation to replay")
