@@ -23,8 +23,6 @@ from langmem_adapters.langchain.convert import from_message
 from langmem_adapters.langchain.threads.conversation import asked_in, conversation_of, with_question
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.langchain.threads.recording import (
-    BEGAN,
-    OLDER,
     RECORDED,
     SAID,
     THREAD,
@@ -79,6 +77,7 @@ class BrainState(AgentState[Any]):
     brain_older: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_began: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_thread: NotRequired[Annotated[str, PrivateStateAttr]]
+    brain_knew: NotRequired[Annotated[list[str], PrivateStateAttr]]
 
 
 class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
@@ -252,23 +251,14 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         context = yield from self._attempt(step(brain.context), None)
         if context is None:
             return None
-        messages = context.messages
         first = next((message.id for message in state["messages"][:1]), None)
         mark = str(state.get(THREAD) or first or self._times["new_id"]())
         thread = Thread(state["messages"], mark)
-        start, missed = yield from self._attempt(begun(brain, thread, state, context, self._words), (None, []))
-        if start is None:
+        found = yield from self._attempt(begun(brain, thread, state, context, self._words), None)
+        if found is None:
             return None
-        last_known = thread[start - 1].id if start else ""
-        found = {
-            RECORDED: last_known,
-            SUMMARY_KEY: context.summary.text if context.summary else "",
-            BEGAN: state.get(BEGAN, messages[-1].id if messages else ""),
-            OLDER: state.get(OLDER, "") if messages or context.summary else last_known,
-            THREAD: mark,
-        }
-        changed = {name: value for name, value in found.items() if state.get(name) != value}
-        return changed | ({SAID: missed} if missed else {}) or None
+        found |= {THREAD: mark, SUMMARY_KEY: context.summary.text if context.summary else ""}
+        return {name: value for name, value in found.items() if state.get(name) != value} or None
 
     def _shown(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
         brain, state = self._brain(self._scope(request.runtime)), request.state

@@ -8,7 +8,7 @@ answered to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from langmem_adapters.conversation.log import entry_id
@@ -27,7 +27,7 @@ __all__ = [
     "known_by_id",
     "renumbered",
     "same",
-    "taken_out",
+    "shared",
 ]
 
 Words: TypeAlias = Callable[[Message], str]
@@ -146,26 +146,10 @@ def renumbered(history: Sequence[Message], thread: Sequence[Message], words: Wor
     return max((m + 1 for n, m in both if thread[m].role == "user" and thread[m].id != history[n].id), default=0)
 
 
-def taken_out(
-    history: Sequence[Message], whole: Sequence[Message], left: Mapping[str, str], words: Words = words_of
-) -> set[int]:
-    """The places in a history of what a thread had, and has no more or in other words.
-
-    What the thread did not show of an exchange, such as calls of tools, goes with what was before it.
-
-    Args:
-        history: The newest messages of the history.
-        whole: What the thread had, and the history has.
-        left: The words under each id that is left in the thread.
-        words: As in :func:`known`.
-    """
-    gone: set[int] = set()
-    for old, new in _pairs(_exchanges(history, words_of), _exchanges(whole, words), "questions"):
-        both = {n: whole[place] for n, place in _both(old, new)}
-        first = min((n for n, message in both.items() if message.id in left), default=len(history))
-        changed = {n for n, message in both.items() if left.get(message.id) != words(message)}
-        gone |= changed | {n for n in old.keys.keys() - both.keys() if n < first}
-    return gone
+def shared(history: Sequence[Message], thread: Sequence[Message], words: Words = words_of) -> set[int]:
+    """The places in a history of what a thread has too."""
+    pairs = _pairs(_exchanges(history, words_of), _exchanges(thread, words), "questions")
+    return {n for old, new in pairs for n, _ in _both(old, new)}
 
 
 def _covered(thread: Sequence[Message], summary: Summary | None, words: Words) -> int:
@@ -182,6 +166,7 @@ def joined(
     start: int,
     *,
     own: Collection[int] = (),
+    knew: Collection[str] = (),
     words: Words = words_of,
 ) -> list[Message]:
     """One conversation of a history and a thread whose first ``start`` messages are known to the history.
@@ -194,10 +179,12 @@ def joined(
         thread: The messages of the thread.
         start: How many of them are known.
         own: The places of the history that are left out, where the thread does not have them any more.
+        knew: The ids of what is left out of it then, with what follows it there and the thread never showed.
         words: As in :func:`known`.
     """
     pairs = _pairs(_exchanges(history, words_of), _exchanges(thread[:start], words), "questions")
     places = {n: place for old, new in pairs for n, place in _both(old, new)}
+    own = {*own, *_without(history, places, set(knew))}
     replaced = {n for old, new in pairs if _stands_for(old, new) for n in old.keys}
     taken_back = 0 < len(own) == len(history)  # all that the session has, and then it is the thread that counts
     begin = _begin(*pairs[0]) if pairs else 0 if taken_back else start
@@ -212,6 +199,18 @@ def joined(
         elif n not in own and n not in replaced and _by_id(old_message, words_of(old_message)) not in to_come:
             conversation.append(old_message)
     return conversation + list(thread[begin:])
+
+
+def _without(history: Sequence[Message], left: Collection[int], knew: Collection[str]) -> Iterator[int]:
+    """The places of what a thread knew and has no more, and of what it never showed of that, as calls of tools."""
+    gone = False
+    for n, message in enumerate(history):
+        if message.id in knew:
+            gone = n not in left
+        elif message.role == "user":
+            gone = False
+        if gone:
+            yield n
 
 
 def _exchanges(messages: Sequence[Message], words: Words) -> list[_Exchange]:
