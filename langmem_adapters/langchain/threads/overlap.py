@@ -33,8 +33,9 @@ __all__ = [
 Words: TypeAlias = Callable[[Message], str]
 """What of a message is compared."""
 
-Proof: TypeAlias = Literal["answers", "questions"]
-"""What an exchange is known by: its question and answer; or its question, whatever was answered."""
+Proof: TypeAlias = Literal["answers", "questions", "ids"]
+"""What an exchange is known by: its question and answer. Of a client's own: its question, whatever was answered, or the
+last answer, whatever was asked; and where it keeps ids, question and answer, or the last answer."""
 
 
 _SURE = 2
@@ -51,14 +52,14 @@ class _Keys(NamedTuple):
 class _Exchange:
     """A question and what followed it; without a question, where the conversation begins in the midst of one."""
 
-    __slots__ = ("answered", "keys", "question", "shown", "texts")
+    __slots__ = ("answer", "answered", "keys", "question", "texts")
 
     def __init__(self, question: str | None) -> None:
         self.question = question
         self.answered = False
         self.keys: dict[int, _Keys] = {}  # by the messages' places
         self.texts: set[str] = set()  # of all answers; those of tools may be shown as the assistant's
-        self.shown = False  # whether the assistant said anything
+        self.answer = ""  # what the assistant said last
 
     def add(self, place: int, message: Message, text: str) -> None:
         calls = [call.id or "" for call in message.tool_calls]
@@ -68,7 +69,8 @@ class _Exchange:
         if message.role != "user":
             self.answered = True
             self.texts |= {text} - {""}
-            self.shown = self.shown or bool(text and message.role == "assistant")
+            if text and message.role == "assistant":
+                self.answer = text
 
 
 def _by_id(message: Message, text: str) -> tuple[str, str, str] | None:
@@ -233,19 +235,32 @@ def _begin(old: _Exchange, new: _Exchange) -> int:
 
 def _stands_for(old: _Exchange, new: _Exchange) -> bool:
     """Whether a thread shows another answer than the one that the history has to the same question."""
-    return old.answered and new.shown and old.texts.isdisjoint(new.texts) and len(_both(old, new)) < 2  # noqa: PLR2004
+    differ = old.answered and bool(new.answer) and old.texts.isdisjoint(new.texts)
+    return differ and len(_both(old, new)) < 2  # noqa: PLR2004
 
 
 def _both(old: _Exchange, new: _Exchange) -> list[tuple[int, int]]:
     """The places of the messages that both forms of an exchange have; rising."""
-    found: list[tuple[int, int]] = []
-    for place, keys in new.keys.items():
+    found = [(min(old.keys), min(new.keys))] if _asks_the_same(old, new) else []
+    for place, keys in list(new.keys.items())[len(found) :]:
         behind = [n for n in old.keys if not found or n > found[-1][0]]
         by_id = (n for n in behind if keys.id and keys.id == old.keys[n].id)
         by_content = (n for n in behind if keys.content and keys.content == old.keys[n].content)
         if (n := next(by_id, next(by_content, None))) is not None:
             found.append((n, place))
     return found
+
+
+def _asks_the_same(old: _Exchange, new: _Exchange) -> bool:
+    """Whether the questions of two forms of an exchange are one, whatever their words.
+
+    A filter may have changed it before it was recorded, or a client sends more with it than it keeps. But who keeps the
+    ids of what was answered may have asked something else: an agent may be given a part of a question.
+    """
+    if old.question == new.question or None in {old.question, new.question}:
+        return old.question == new.question is not None
+    ids = {keys.id for keys in old.keys.values()} - {None}
+    return ids.isdisjoint(keys.id for keys in new.keys.values())
 
 
 def _pairs(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> list[tuple[_Exchange, _Exchange]]:
@@ -256,8 +271,8 @@ def _pairs(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> list
         n = next((ids[keys.id] for keys in new.keys.values() if keys.id in ids), -1)
         if n >= 0 and (not shared or n > shared[-1][0]):
             shared.append((n, m))
-    if shared:
-        by = "answers"  # who gives back ids gives back answers
+    if shared and by == "questions":
+        by = "ids"  # who gives back ids gives back answers
     pairs: list[tuple[_Exchange, _Exchange]] = []
     begin = 0, 0
     for n, m in [*shared, (len(history), len(thread))]:
@@ -302,10 +317,12 @@ def _longest(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> li
 def _likeness(old: _Exchange, new: _Exchange, by: Proof) -> int:
     """How sure it is that two exchanges are the same one; 0, where nothing says so."""
     answers = not old.texts.isdisjoint(new.texts)
-    if old.question != new.question or old.question is None:
-        return _SURE if answers and None in {old.question, new.question} else 0
+    if None in {old.question, new.question}:
+        return _SURE if answers else 0
+    if old.question != new.question:
+        return int(by != "answers" and bool(old.answer) and old.answer == new.answer)
     if answers or not (old.answered or new.answered):
         return _SURE
     if not new.answered:
-        return 0 if old.shown else 1  # a client does not show what is not said
+        return 0 if old.answer else 1  # a client does not show what is not said
     return 1 if by == "questions" or not old.answered else 0
