@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, convert_to_messages
 from typing_extensions import NotRequired
 
 from langmem_adapters.brain import BrainMemory
@@ -31,8 +31,7 @@ from langmem_adapters.langchain.threads.recording import (
     question_of,
     record,
     recorded,
-    said_now,
-    with_said,
+    said_by_now,
     words_in,
 )
 from langmem_adapters.langchain.threads.thread import SUMMARY_KEY
@@ -262,13 +261,17 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
 
     def _shown(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
         brain, state = self._brain(self._scope(request.runtime)), request.state
-        thread = Thread(request.messages, str(state.get(THREAD) or ""))
+        whole = thread = Thread(state["messages"], mark := str(state.get(THREAD) or ""))
+        if request.messages is not state["messages"]:  # others show the model something else
+            thread = Thread(convert_to_messages(request.messages), mark)
         lost = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
         known = yield from self._attempt(looked_at(brain, thread, state, self._words), None)
         context, start = known or (lost, (yield from recorded(None, thread, state, lost, self._words)))
         said: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
         if context is not lost or RECORDED in state:
-            said = with_said(said, [own for m in said_now(thread, start, state) if (own := thread.original(m))])
+            said = yield from self._attempt(
+                said_by_now(brain if known else None, whole, state, context, self._words), said
+            )
         conversation = None
         if context is not lost:
             both = conversation_of(brain, context, thread, start, state=state, words=self._words, most=self._memory_k)

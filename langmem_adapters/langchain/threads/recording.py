@@ -36,9 +36,8 @@ __all__ = [
     "record",
     "recorded",
     "replaced",
-    "said_now",
+    "said_by_now",
     "undeleted",
-    "with_said",
     "words_in",
     "written_by",
 ]
@@ -228,6 +227,15 @@ def said_now(thread: Thread, start: int, state: Mapping[str, Any]) -> list[Messa
     over = {message.id for message in state.get(SAID) or []}
     found = [message for message in thread[first_said(thread, start, state) : start] if message.id in over]
     return [message for message in found + thread[start:] if is_said(message)]
+
+
+def said_by_now(
+    brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
+) -> Flow[list[BaseMessage]]:
+    """What a run has said as its state has it; what others add to a call of the model alone nobody has said."""
+    start = yield from recorded(brain, thread, state, context, words)
+    new = [own for message in said_now(thread, start, state) if (own := thread.original(message))]
+    return with_said(state.get(SAID) or [], new)
 
 
 def with_said(said: Sequence[M], new: Sequence[M]) -> list[M]:
