@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain.agents import create_agent
+from langchain.agents.middleware import PIIMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -285,6 +286,36 @@ def test_what_a_redactor_takes_out_does_not_make_a_message_another() -> None:
             one.ask(f"my card is 4111, {session} {n} {one is client}")
         assert len(stored(ours)) == before + 8
     assert "4111" not in "".join(stored(ours))
+
+
+@pytest.mark.parametrize("ids", ["", "user", "assistant"])
+@pytest.mark.parametrize("answer", [ok, uses_a_tool])
+@pytest.mark.parametrize("first", [True, False])
+def test_what_a_filter_takes_out_of_a_question_does_not_come_back_with_what_the_client_sends(
+    answer: Answer, ids: str, *, first: bool
+) -> None:
+    ours, model = memory(), Scripted(answer=answer)
+    both = [ours, PIIMiddleware("email")] if first else [PIIMiddleware("email"), ours]
+    client = Client(create_agent(model, [look], middleware=both), plainly, ids=ids)
+    questions = ["hello", "I am ada@example.com", "I am bob@example.com", "bye"]
+    for question in questions:
+        client.ask(question)
+    asked = [message.text for message in ours.brain("s", user="ada").messages() if message.role == "user"]
+    assert asked == ["hello", *["I am [REDACTED_EMAIL]"] * 2, "bye"]
+    assert [message.text for message in model.seen[-1] if isinstance(message, HumanMessage)] == questions
+
+
+def test_a_question_with_which_the_client_sent_more_than_it_keeps_is_kept_once() -> None:
+    ours = memory()
+    agent, model = agent_of(ours, uses_a_tool)
+    client = Client(agent, plainly)
+    for n in range(3):
+        client.ask("", f"Context: a page. Question {n}")
+        client.conversation[-2]["content"] = f"Question {n}"
+    asked = [message.text for message in ours.brain("s", user="ada").messages() if message.role == "user"]
+    assert asked == [f"Context: a page. Question {n}" for n in range(3)]
+    asked = [message.text for message in model.seen[-1] if isinstance(message, HumanMessage)]
+    assert asked == ["Question 0", "Question 1", "Context: a page. Question 2"]
 
 
 def test_a_second_conversation_in_another_session_begins_anew() -> None:

@@ -460,3 +460,36 @@ def test_what_others_abridge_for_the_model_is_shown_once(any_store: Store, long:
     said = texts(thread)
     assert texts(stored(ours)) == said
     assert texts(model.seen[-1]) == ["long, in a file" if len(text) > 99 else text for text in said[:-1]]
+
+
+@pytest.mark.parametrize("saver", [True, False])
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("added", [{"role": "user", "content": "a page"}, HumanMessage("a page")])
+def test_what_others_add_to_a_call_alone_is_shown_and_was_said_by_nobody(
+    added: Any, *, first: bool, saver: bool
+) -> None:
+    @wrap_model_call
+    def adds(request: Any, handler: Any) -> Any:
+        return handler(request.override(messages=[*request.messages, added]))
+
+    ours, model = memory(), Scripted(answer=six_calls())
+    both: Any = [ours, adds] if first else [adds, ours]
+    agent: Any = create_agent(model, [look], middleware=both, checkpointer=InMemorySaver() if saver else None)
+    thread: list[Any] = []
+    for n in range(2):
+        turn = {"messages": [*([] if saver else thread), HumanMessage(f"question {n}")]}
+        thread = agent.invoke(turn, **of("ada", "s"))["messages"]
+    assert texts(stored(ours)) == texts(thread)
+    assert texts(model.seen[-1]) == [*texts(thread)[:-1], "a page"]
+
+
+def test_what_others_ask_a_model_about_its_answer_was_said_by_nobody() -> None:
+    @wrap_model_call
+    def checks(request: Any, handler: Any) -> Any:
+        found = handler(request)
+        return handler(request.override(messages=[*request.messages, *found.result, HumanMessage("Sure?")]))
+
+    ours = memory()
+    both: Any = [checks, ours]
+    ask(create_agent(Scripted(), middleware=both), "one")
+    assert texts(stored(ours)) == ["one", "ok: Sure?"]

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, convert_to_messages
 from typing_extensions import NotRequired
 
 from langmem_adapters.brain import BrainMemory
@@ -23,8 +23,6 @@ from langmem_adapters.langchain.convert import from_message
 from langmem_adapters.langchain.threads.conversation import asked_in, conversation_of, with_question
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.langchain.threads.recording import (
-    BEGAN,
-    OLDER,
     RECORDED,
     SAID,
     THREAD,
@@ -33,8 +31,7 @@ from langmem_adapters.langchain.threads.recording import (
     question_of,
     record,
     recorded,
-    said_now,
-    with_said,
+    said_by_now,
     words_in,
 )
 from langmem_adapters.langchain.threads.thread import SUMMARY_KEY
@@ -79,6 +76,7 @@ class BrainState(AgentState[Any]):
     brain_older: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_began: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_thread: NotRequired[Annotated[str, PrivateStateAttr]]
+    brain_knew: NotRequired[Annotated[list[str], PrivateStateAttr]]
 
 
 class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
@@ -252,33 +250,28 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         context = yield from self._attempt(step(brain.context), None)
         if context is None:
             return None
-        messages = context.messages
         first = next((message.id for message in state["messages"][:1]), None)
         mark = str(state.get(THREAD) or first or self._times["new_id"]())
         thread = Thread(state["messages"], mark)
-        start, missed = yield from self._attempt(begun(brain, thread, state, context, self._words), (None, []))
-        if start is None:
+        found = yield from self._attempt(begun(brain, thread, state, context, self._words), None)
+        if found is None:
             return None
-        last_known = thread[start - 1].id if start else ""
-        found = {
-            RECORDED: last_known,
-            SUMMARY_KEY: context.summary.text if context.summary else "",
-            BEGAN: state.get(BEGAN, messages[-1].id if messages else ""),
-            OLDER: state.get(OLDER, "") if messages or context.summary else last_known,
-            THREAD: mark,
-        }
-        changed = {name: value for name, value in found.items() if state.get(name) != value}
-        return changed | ({SAID: missed} if missed else {}) or None
+        found |= {THREAD: mark, SUMMARY_KEY: context.summary.text if context.summary else ""}
+        return {name: value for name, value in found.items() if state.get(name) != value} or None
 
     def _shown(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
         brain, state = self._brain(self._scope(request.runtime)), request.state
-        thread = Thread(request.messages, str(state.get(THREAD) or ""))
+        whole = thread = Thread(state["messages"], mark := str(state.get(THREAD) or ""))
+        if request.messages is not state["messages"]:  # others show the model something else
+            thread = Thread(convert_to_messages(request.messages), mark)
         lost = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
         known = yield from self._attempt(looked_at(brain, thread, state, self._words), None)
         context, start = known or (lost, (yield from recorded(None, thread, state, lost, self._words)))
         said: list[BaseMessage] = list(cast("BrainState", state).get("brain_said", []))
         if context is not lost or RECORDED in state:
-            said = with_said(said, [own for m in said_now(thread, start, state) if (own := thread.original(m))])
+            said = yield from self._attempt(
+                said_by_now(brain if known else None, whole, state, context, self._words), said
+            )
         conversation = None
         if context is not lost:
             both = conversation_of(brain, context, thread, start, state=state, words=self._words, most=self._memory_k)

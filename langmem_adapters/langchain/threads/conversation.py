@@ -13,9 +13,10 @@ from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import covers
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.convert import role_of
-from langmem_adapters.langchain.threads.overlap import Words, is_said, joined, taken_out
-from langmem_adapters.langchain.threads.recording import OLDER, first_said, known_of, replaced, undeleted, written_by
+from langmem_adapters.langchain.threads.overlap import Words, is_said, joined
+from langmem_adapters.langchain.threads.recording import OLDER, first_said, replaced, undeleted, written_by
 from langmem_adapters.langchain.threads.storable import legible
+from langmem_adapters.langchain.threads.taken_out import KNEW
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 
@@ -50,19 +51,11 @@ def conversation_of(
     relevant = heard + relevant[known:]
     if not history and not covers(context.summary):
         return relevant
-    own = written_by(state, history) | replaced(history) | _hidden(history, thread, state, words)
-    conversation = joined(history, relevant, len(heard), own=own, words=words)
+    own = written_by(state, history) | replaced(history)
+    conversation = joined(history, relevant, len(heard), own=own, knew=state.get(KNEW) or (), words=words)
     older = yield from _older(brain, thread.until(state.get(OLDER) or "", most - len(history)), conversation)
     lead = len(list(takewhile(lambda message: not is_said(message), conversation)))
     return conversation[:lead] + older + conversation[lead:]
-
-
-def _hidden(history: Sequence[Message], thread: Thread, state: Mapping[str, Any], words: Words) -> set[int]:
-    """The places of what the run's state has, and others do not show to the model, or not as it was said."""
-    shown = thread.contents()
-    if all(shown.get(message.id) == message.content for message in state["messages"]):
-        return set()
-    return taken_out(history, known_of(state), {m.id: words(m) for m in thread}, words)
 
 
 def _older(brain: BrainMemory, older: list[Message], conversation: Sequence[Message]) -> Flow[list[Message]]:

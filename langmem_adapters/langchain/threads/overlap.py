@@ -8,7 +8,7 @@ answered to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from langmem_adapters.conversation.log import entry_id
@@ -27,14 +27,15 @@ __all__ = [
     "known_by_id",
     "renumbered",
     "same",
-    "taken_out",
+    "shared",
 ]
 
 Words: TypeAlias = Callable[[Message], str]
 """What of a message is compared."""
 
-Proof: TypeAlias = Literal["answers", "questions"]
-"""What an exchange is known by: its question and answer; or its question, whatever was answered."""
+Proof: TypeAlias = Literal["answers", "questions", "ids"]
+"""What an exchange is known by: its question and answer. Of a client's own: its question, whatever was answered, or the
+last answer, whatever was asked; and where it keeps ids, question and answer, or the last answer."""
 
 
 _SURE = 2
@@ -51,14 +52,14 @@ class _Keys(NamedTuple):
 class _Exchange:
     """A question and what followed it; without a question, where the conversation begins in the midst of one."""
 
-    __slots__ = ("answered", "keys", "question", "shown", "texts")
+    __slots__ = ("answer", "answered", "keys", "question", "texts")
 
     def __init__(self, question: str | None) -> None:
         self.question = question
         self.answered = False
         self.keys: dict[int, _Keys] = {}  # by the messages' places
         self.texts: set[str] = set()  # of all answers; those of tools may be shown as the assistant's
-        self.shown = False  # whether the assistant said anything
+        self.answer = ""  # what the assistant said last
 
     def add(self, place: int, message: Message, text: str) -> None:
         calls = [call.id or "" for call in message.tool_calls]
@@ -68,7 +69,8 @@ class _Exchange:
         if message.role != "user":
             self.answered = True
             self.texts |= {text} - {""}
-            self.shown = self.shown or bool(text and message.role == "assistant")
+            if text and message.role == "assistant":
+                self.answer = text
 
 
 def _by_id(message: Message, text: str) -> tuple[str, str, str] | None:
@@ -146,26 +148,10 @@ def renumbered(history: Sequence[Message], thread: Sequence[Message], words: Wor
     return max((m + 1 for n, m in both if thread[m].role == "user" and thread[m].id != history[n].id), default=0)
 
 
-def taken_out(
-    history: Sequence[Message], whole: Sequence[Message], left: Mapping[str, str], words: Words = words_of
-) -> set[int]:
-    """The places in a history of what a thread had, and has no more or in other words.
-
-    What the thread did not show of an exchange, such as calls of tools, goes with what was before it.
-
-    Args:
-        history: The newest messages of the history.
-        whole: What the thread had, and the history has.
-        left: The words under each id that is left in the thread.
-        words: As in :func:`known`.
-    """
-    gone: set[int] = set()
-    for old, new in _pairs(_exchanges(history, words_of), _exchanges(whole, words), "questions"):
-        both = {n: whole[place] for n, place in _both(old, new)}
-        first = min((n for n, message in both.items() if message.id in left), default=len(history))
-        changed = {n for n, message in both.items() if left.get(message.id) != words(message)}
-        gone |= changed | {n for n in old.keys.keys() - both.keys() if n < first}
-    return gone
+def shared(history: Sequence[Message], thread: Sequence[Message], words: Words = words_of) -> set[int]:
+    """The places in a history of what a thread has too."""
+    pairs = _pairs(_exchanges(history, words_of), _exchanges(thread, words), "questions")
+    return {n for old, new in pairs for n, _ in _both(old, new)}
 
 
 def _covered(thread: Sequence[Message], summary: Summary | None, words: Words) -> int:
@@ -182,6 +168,7 @@ def joined(
     start: int,
     *,
     own: Collection[int] = (),
+    knew: Collection[str] = (),
     words: Words = words_of,
 ) -> list[Message]:
     """One conversation of a history and a thread whose first ``start`` messages are known to the history.
@@ -194,10 +181,12 @@ def joined(
         thread: The messages of the thread.
         start: How many of them are known.
         own: The places of the history that are left out, where the thread does not have them any more.
+        knew: The ids of what is left out of it then, with what follows it there and the thread never showed.
         words: As in :func:`known`.
     """
     pairs = _pairs(_exchanges(history, words_of), _exchanges(thread[:start], words), "questions")
     places = {n: place for old, new in pairs for n, place in _both(old, new)}
+    own = {*own, *_without(history, places, set(knew))}
     replaced = {n for old, new in pairs if _stands_for(old, new) for n in old.keys}
     taken_back = 0 < len(own) == len(history)  # all that the session has, and then it is the thread that counts
     begin = _begin(*pairs[0]) if pairs else 0 if taken_back else start
@@ -212,6 +201,18 @@ def joined(
         elif n not in own and n not in replaced and _by_id(old_message, words_of(old_message)) not in to_come:
             conversation.append(old_message)
     return conversation + list(thread[begin:])
+
+
+def _without(history: Sequence[Message], left: Collection[int], knew: Collection[str]) -> Iterator[int]:
+    """The places of what a thread knew and has no more, and of what it never showed of that, as calls of tools."""
+    gone = False
+    for n, message in enumerate(history):
+        if message.id in knew:
+            gone = n not in left
+        elif message.role == "user":
+            gone = False
+        if gone:
+            yield n
 
 
 def _exchanges(messages: Sequence[Message], words: Words) -> list[_Exchange]:
@@ -234,19 +235,32 @@ def _begin(old: _Exchange, new: _Exchange) -> int:
 
 def _stands_for(old: _Exchange, new: _Exchange) -> bool:
     """Whether a thread shows another answer than the one that the history has to the same question."""
-    return old.answered and new.shown and old.texts.isdisjoint(new.texts) and len(_both(old, new)) < 2  # noqa: PLR2004
+    differ = old.answered and bool(new.answer) and old.texts.isdisjoint(new.texts)
+    return differ and len(_both(old, new)) < 2  # noqa: PLR2004
 
 
 def _both(old: _Exchange, new: _Exchange) -> list[tuple[int, int]]:
     """The places of the messages that both forms of an exchange have; rising."""
-    found: list[tuple[int, int]] = []
-    for place, keys in new.keys.items():
+    found = [(min(old.keys), min(new.keys))] if _asks_the_same(old, new) else []
+    for place, keys in list(new.keys.items())[len(found) :]:
         behind = [n for n in old.keys if not found or n > found[-1][0]]
         by_id = (n for n in behind if keys.id and keys.id == old.keys[n].id)
         by_content = (n for n in behind if keys.content and keys.content == old.keys[n].content)
         if (n := next(by_id, next(by_content, None))) is not None:
             found.append((n, place))
     return found
+
+
+def _asks_the_same(old: _Exchange, new: _Exchange) -> bool:
+    """Whether the questions of two forms of an exchange are one, whatever their words.
+
+    A filter may have changed it before it was recorded, or a client sends more with it than it keeps. But who keeps the
+    ids of what was answered may have asked something else: an agent may be given a part of a question.
+    """
+    if old.question == new.question or None in {old.question, new.question}:
+        return old.question == new.question is not None
+    ids = {keys.id for keys in old.keys.values()} - {None}
+    return ids.isdisjoint(keys.id for keys in new.keys.values())
 
 
 def _pairs(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> list[tuple[_Exchange, _Exchange]]:
@@ -257,8 +271,8 @@ def _pairs(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> list
         n = next((ids[keys.id] for keys in new.keys.values() if keys.id in ids), -1)
         if n >= 0 and (not shared or n > shared[-1][0]):
             shared.append((n, m))
-    if shared:
-        by = "answers"  # who gives back ids gives back answers
+    if shared and by == "questions":
+        by = "ids"  # who gives back ids gives back answers
     pairs: list[tuple[_Exchange, _Exchange]] = []
     begin = 0, 0
     for n, m in [*shared, (len(history), len(thread))]:
@@ -303,10 +317,12 @@ def _longest(history: list[_Exchange], thread: list[_Exchange], by: Proof) -> li
 def _likeness(old: _Exchange, new: _Exchange, by: Proof) -> int:
     """How sure it is that two exchanges are the same one; 0, where nothing says so."""
     answers = not old.texts.isdisjoint(new.texts)
-    if old.question != new.question or old.question is None:
-        return _SURE if answers and None in {old.question, new.question} else 0
+    if None in {old.question, new.question}:
+        return _SURE if answers else 0
+    if old.question != new.question:
+        return int(by != "answers" and bool(old.answer) and old.answer == new.answer)
     if answers or not (old.answered or new.answered):
         return _SURE
     if not new.answered:
-        return 0 if old.shown else 1  # a client does not show what is not said
+        return 0 if old.answer else 1  # a client does not show what is not said
     return 1 if by == "questions" or not old.answered else 0

@@ -17,6 +17,7 @@ from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.threads.overlap import Words, is_said, known, known_by_id, renumbered, same
 from langmem_adapters.langchain.threads.storable import added, legible
+from langmem_adapters.langchain.threads.taken_out import KNEW, STANDS_FOR, known_of, stood_for
 from langmem_adapters.langchain.threads.view import Thread, is_made
 from langmem_adapters.model import Message
 from langmem_adapters.recall.keeping import as_kept
@@ -30,15 +31,13 @@ __all__ = [
     "THREAD",
     "begun",
     "first_said",
-    "known_of",
     "looked_at",
     "question_of",
     "record",
     "recorded",
     "replaced",
-    "said_now",
+    "said_by_now",
     "undeleted",
-    "with_said",
     "words_in",
     "written_by",
 ]
@@ -73,12 +72,21 @@ _MARKS: Final = (THREAD, TASK, REPLACES)
 
 def begun(
     brain: BrainMemory, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
-) -> Flow[tuple[int | None, list[BaseMessage]]]:
-    """How many of a thread's messages the session holds as a run begins; and which of them it has passed over."""
+) -> Flow[dict[str, Any]]:
+    """What a thread's state tells as a run begins: how much of the thread the session holds, and passed over."""
+    messages = context.messages
     start = yield from first_new(brain, thread, state, context, words)
+    last_known = thread[start - 1].id if start else ""
+    found = {
+        RECORDED: last_known,
+        BEGAN: state.get(BEGAN, messages[-1].id if messages else ""),
+        OLDER: state.get(OLDER, "") if messages or context.summary else last_known,
+        KNEW: known_of(messages, thread, start, written_by(state, messages), words),
+    }
     if BEGAN in state:  # a saved thread, which knows what was recorded
-        return start, []
-    return start, (yield from _passed_over(brain, thread, start, context, words))
+        return found
+    missed = yield from _passed_over(brain, thread, start, context, words)
+    return found | ({SAID: missed} if missed else {})
 
 
 def first_new(
@@ -195,6 +203,9 @@ def record(
     said = with_said([legible(message) for message in state.get(SAID) or []], said_now(thread, start, state))
     marks = {TASK: task, REPLACES: _tried(said, context.messages, thread, task)} if task else {}
     new = to_record(said, context.messages, state, marks, words)
+    gone = (message.id for message, own in zip(new, said, strict=True) if thread.after(own.id) is None)
+    if stands_for := stood_for(context.messages, thread, start, gone, knew=state.get(KNEW) or (), words=words):
+        new[-1:] = [m.model_copy(update={"metadata": {**m.metadata, STANDS_FOR: stands_for}}) for m in new[-1:]]
     yield from added(brain, new, warn)
     return len(new)
 
@@ -202,12 +213,6 @@ def record(
 def _place(thread: Thread, recorded_id: str | None) -> int | None:
     """How many messages are recorded, as the thread's state tells it; None, where it does not tell."""
     return 0 if recorded_id == "" else thread.after(recorded_id) if recorded_id else None
-
-
-def known_of(state: Mapping[str, Any]) -> list[Message]:
-    """What of the messages in the state of a run its session had as that began."""
-    whole = Thread(state["messages"], str(state.get(THREAD) or ""))
-    return whole[: _place(whole, state.get(RECORDED)) or 0]
 
 
 def first_said(thread: Thread, start: int, state: Mapping[str, Any]) -> int:
@@ -222,6 +227,15 @@ def said_now(thread: Thread, start: int, state: Mapping[str, Any]) -> list[Messa
     over = {message.id for message in state.get(SAID) or []}
     found = [message for message in thread[first_said(thread, start, state) : start] if message.id in over]
     return [message for message in found + thread[start:] if is_said(message)]
+
+
+def said_by_now(
+    brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, words: Words
+) -> Flow[list[BaseMessage]]:
+    """What a run has said as its state has it; what others add to a call of the model alone nobody has said."""
+    start = yield from recorded(brain, thread, state, context, words)
+    new = [own for message in said_now(thread, start, state) if (own := thread.original(message))]
+    return with_said(state.get(SAID) or [], new)
 
 
 def with_said(said: Sequence[M], new: Sequence[M]) -> list[M]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import overload
 
 from langchain_core.messages import BaseMessage
 
@@ -56,10 +56,6 @@ class Thread(Sequence[Message]):
     def after(self, message_id: str) -> int | None:
         """How many messages there are up to the one with this id; None, where there is none."""
         return next((n for n in range(len(self), 0, -1) if (self._named(n - 1).id or "") == message_id), None)
-
-    def contents(self) -> dict[str | None, Any]:
-        """What the host has under the id of each message, without making any."""
-        return {(named := self._named(n)).id: named.content for n in range(len(self))}
 
     def original(self, message: Message) -> BaseMessage | None:
         """What a message of this thread was made of; None for one that is not of this thread."""

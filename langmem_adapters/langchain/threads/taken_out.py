@@ -1,0 +1,64 @@
+"""What a thread had of its session as a run began, and others have taken out of it since: a summary stands for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.langchain.threads.overlap import Words, is_said, shared
+from langmem_adapters.langchain.threads.view import Thread
+from langmem_adapters.model import Message
+
+__all__ = ["KNEW", "STANDS_FOR", "known_of", "stood_for"]
+
+KNEW: Final = "brain_knew"
+"""Where a thread's state holds the ids of what it had of its session as a run began, but for what it recorded."""
+
+STANDS_FOR: Final = "brain_stands_for"
+"""The key in the metadata of messages that tells which ids the summaries of a thread stand for, by their words: who has
+no saved thread gives back a summary, and not what it was made of."""
+
+
+def known_of(history: Sequence[Message], thread: Thread, start: int, own: Collection[int], words: Words) -> list[str]:
+    """The ids of what a thread has of a history, or its summaries stand for, but for the places of its ``own``.
+
+    Args:
+        history: The newest messages of the session.
+        thread: The messages of a run that begins.
+        start: How many of them the session has heard.
+        own: The places of what the thread is known to have recorded.
+        words: What of a message is compared.
+    """
+    if len(own) == len(history):
+        return []
+    messages, known = thread.since(history, start)
+    stands = _stands_for(history, _summaries(messages, words))
+    both = shared(history, messages[:known], words)
+    return [m.id for n, m in enumerate(history) if n not in own and (n in both or m.id in stands)]
+
+
+def stood_for(
+    history: Sequence[Message], thread: Thread, start: int, gone: Iterable[str], *, knew: Collection[str], words: Words
+) -> Mapping[str, list[str]]:
+    """The ids of what each summary in a thread stands for at the end of a run; empty, where its session tells it.
+
+    That is what the run has said and is ``gone`` from the thread, and what this :data:`KNEW` and has no more.
+    """
+    messages, known = thread.since(history, start)
+    summaries = _summaries(messages, words)
+    if not summaries:
+        return {}
+    both = shared(history, messages[:known], words)
+    ids = [*gone, *(m.id for n, m in enumerate(history) if m.id in knew and n not in both)]
+    return {} if _stands_for(history, summaries).issuperset(ids) else dict.fromkeys(summaries, ids)
+
+
+def _summaries(messages: Iterable[Message], words: Words) -> list[str]:
+    """By what the summaries in a thread are known: clients may not keep their ids."""
+    return [fingerprint(words(message)) for message in messages if message.role == "user" and not is_said(message)]
+
+
+def _stands_for(history: Iterable[Message], summaries: Iterable[str]) -> set[str]:
+    told = [message.metadata.get(STANDS_FOR) or {} for message in history]
+    return {id_ for one in told for summary in summaries for id_ in one.get(summary) or ()}
