@@ -1388,7 +1388,9 @@ def test_config_chains_fallbacks_and_retries_are_kept() -> None:
     watching = Watching()
     inner = Scripted(script=[OSError("down"), "Fine."])
     model = CachedChatModel(inner, _cache())
-    chain = ChatPromptTemplate.from_messages([("human", "{q}")]) | model.with_retry(stop_after_attempt=2)
+    chain = ChatPromptTemplate.from_messages([("human", "{q}")]) | model.with_retry(
+        stop_after_attempt=2, wait_exponential_jitter=False
+    )
     named: RunnableConfig = {"tags": ["t"], "callbacks": [watching]}
     assert (chain | StrOutputParser()).with_config(named).invoke({"q": "Hi"}) == "Fine."
     assert "".join((chain | StrOutputParser()).stream({"q": "Hi"})) == "Fine."

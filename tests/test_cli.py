@@ -652,16 +652,15 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("blocked", "arguments", "extra"),
+    ("command", "blocked", "arguments", "extra"),
     [
-        ("typer", ["sessions"], "cli"),
-        ("rich", ["sessions"], "cli"),
-        ("langchain_core", ["demo"], "langchain"),
-        ("redis", ["sessions", "--url", REFUSED], "redis"),
+        ("langmem-adapters", "typer", ["sessions"], "cli"),
+        ("-m", "rich", ["sessions"], "cli"),  # so it is called while Python looks for what it is to run
+        ("langmem-adapters", "langchain_core", ["demo"], "langchain"),
+        ("langmem-adapters", "redis", ["sessions", "--url", REFUSED], "redis"),
     ],
 )
-@pytest.mark.parametrize("command", ["langmem-adapters", "-m"])  # the latter while Python looks for what it is to run
-def test_a_missing_extra_is_one_sentence(blocked: str, arguments: list[str], extra: str, command: str) -> None:
+def test_a_missing_extra_is_one_sentence(command: str, blocked: str, arguments: list[str], extra: str) -> None:
     code = BLOCK.format(blocked=blocked, arguments=arguments, command=command)
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

@@ -147,9 +147,9 @@ def decider(chat: Any) -> Any:
 
 
 @newest
-@pytest.mark.parametrize("order", list(itertools.permutations("rame")))
+@pytest.mark.parametrize("order", ["arme", "eamr", "erma", "maer", "mrea", "raem"])  # any three of them in every order
 @pytest.mark.filterwarnings("ignore:.*in beta")
-async def test_no_answer_of_one_model_is_served_for_another_that_a_router_chooses(order: tuple[str, ...]) -> None:
+async def test_no_answer_of_one_model_is_served_for_another_that_a_router_chooses(order: str) -> None:
     store = MemoryStore()
     memory, answers = BrainMemoryMiddleware(store=store), ExperienceMiddleware(store=store)
     models = {name: Named(model_name=name, answer=says(name)) for name in ("easy", "hard")}

@@ -339,20 +339,26 @@ def test_e2_many_better_matches_do_not_hide_the_one_that_is_wanted(others: list[
     ("key", "operator", "value", "found"),
     [
         ("color", "==", "red", "a"),
-        ("color", "!=", "red", "bc"),
+        ("color", "!=", "red", "bcd"),
         ("n", ">", 1, "c"),
         ("n", ">=", 1, "bc"),
         ("n", "<", 1, "a"),
         ("n", "<=", 1, "ab"),
         ("color", "in", ["red", "Dark red"], "ab"),
-        ("color", "nin", ["red", "blue"], "bc"),
+        ("color", "nin", ["red", "blue"], "bcd"),
         ("tags", "any", ["old", "big"], "ab"),
         ("tags", "all", ["old", "big"], "b"),
         ("color", "text_match", "red", "ab"),
         ("color", "text_match", "dark", ""),
-        ("color", "text_match_insensitive", "dark", "b"),
+        ("color", "text_match_insensitive", "dARK", "b"),
+        ("color", "text_match_insensitive", 1, ""),
+        ("tags", "text_match", "old", ""),
+        ("tags", "text_match_insensitive", "old", ""),
         ("tags", "contains", "old", "ab"),
-        ("color", "is_empty", None, "c"),
+        ("color", "is_empty", None, "cd"),
+        ("tags", "is_empty", None, "cd"),
+        ("absent", "==", None, ""),
+        ("absent", "all", [], ""),
     ],
 )
 def test_e2_each_operator_lets_through_what_it_names(key: str, operator: str, value: Any, found: str) -> None:
@@ -360,6 +366,7 @@ def test_e2_each_operator_lets_through_what_it_names(key: str, operator: str, va
         "a": {"color": "red", "n": 0, "tags": ["old"]},
         "b": {"color": "Dark red", "n": 1, "tags": ["old", "big"]},
         "c": {"n": 2, "tags": []},
+        "d": {"color": ""},
     }
     memory = long_term(MemoryStore(), said=[])
     memory.add([Message(role="user", content=f"My bike {name}", metadata=told) for name, told in said.items()])
@@ -408,6 +415,8 @@ def test_an_unknown_llamaindex_operator_is_named_before_anything_is_searched() -
         ({"$nor": []}, r"\$nor"),
         ({"$and": {"n": 1}}, r"\$and"),
         ({"$or": [{"n": {"$in": "text"}}]}, r"\$in"),
+        ({"n": {"$nin": "text"}}, r"\$nin"),
+        ({"n": {"$gt": 1, "lt": 3}}, "not 'lt'"),
         ({"$not": 3}, "int"),
         ({1: 2}, "a filter.s key is a text, not int"),
         ("n == 1", "str"),
@@ -448,6 +457,24 @@ def test_langchain_filters_with_lists_of_several() -> None:
     assert found("$nin") == found("$in", "monday", "tuesday", "wednesday") == ["monday", "tuesday", "wednesday"]
     assert found("$in", "monday", "wednesday") == ["monday", "wednesday"]
     assert found("$in") == []
+
+
+@pytest.mark.parametrize(
+    ("filter_", "found"),
+    [
+        ({"place": {"city": "Oslo"}}, "a"),  # a value like any other, where no operator is in it
+        ({"place": {"$ne": {"city": "Oslo"}}}, "b"),
+        ({"n": {"$gt": "1"}}, ""),
+        ({"$not": {"n": {"$gt": "1"}}}, "ab"),
+        ({"gone": {"$lte": 1}}, ""),
+    ],
+)
+def test_langchain_filters_by_dictionaries_and_by_what_has_no_order(filter_: dict[str, Any], found: str) -> None:
+    memory = long_term(MemoryStore(), said=[])
+    said: dict[str, dict[str, Any]] = {"a": {"place": {"city": "Oslo"}, "n": 2}, "b": {"place": {"city": "Rome"}}}
+    memory.add([Message(role="user", content=f"My bike {name}", metadata=told) for name, told in said.items()])
+    documents = LangChainRetriever(memory=memory, filter=filter_).invoke("bike")
+    assert "".join(sorted(document.page_content[-1] for document in documents)) == found
 
 
 async def test_langchain_filters_by_call_by_function_and_by_config(any_store: Store) -> None:

@@ -30,14 +30,13 @@ from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_directory import Directory
 from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
 from tests.interpreters import processes
-from tests.servers import Proxy, RedisServer, redis_cluster
+from tests.servers import COMMANDS, Proxy, RedisServer, redis_cluster
 from tests.waiting import until
 
 Administrator: TypeAlias = Any  # redis.Redis, which leaves some of its methods untyped
 
 NS = ("brain", "t", "u", "s")
 PARENT = NS[:-1]
-RIGHTS = ["+@read", "+@write", "+@connection", "+@transaction", "-@dangerous", "-@scripting"]
 
 
 @pytest.fixture
@@ -49,9 +48,10 @@ def raw(any_redis_server: RedisServer) -> Iterator[Administrator]:
 
 @pytest.fixture
 def url(raw: Administrator, any_redis_server: RedisServer, key_prefix: str) -> Iterator[str]:
-    """For a user who may do no more than the store needs."""
+    """For a user who may send the commands of the list, and no other: all of the kit is run as such a one."""
     name, password = key_prefix.strip(":"), uuid.uuid4().hex
-    raw.execute_command("ACL", "SETUSER", name, "on", f">{password}", f"~{key_prefix}*", *RIGHTS)
+    rights = [f"+{command}" for command in COMMANDS]
+    raw.execute_command("ACL", "SETUSER", name, "on", f">{password}", f"~{key_prefix}*", *rights)
     yield any_redis_server.url().replace("//", f"//{name}:{password}@")
     raw.execute_command("ACL", "DELUSER", name)
 
@@ -921,8 +921,8 @@ def test_the_root_and_a_prefix_of_glob_characters_are_like_any_other(raw: Admini
 
 def test_constructing_connects_nowhere() -> None:
     for url in ("redis://127.0.0.1:1", "rediss://127.0.0.1:1", "unix:///no/such.sock", "redis+cluster://127.0.0.1:1"):
-        store = open_store(url)
-        assert repr(store) == f"RedisStore('{url}')"
+        store = RedisStore(url, retry_for=0)
+        assert repr(store) == repr(open_store(url)) == f"RedisStore('{url}')"
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             store.get(NS)
         store.close()
@@ -1147,7 +1147,7 @@ def test_what_is_no_url_is_not_quoted_as_it_may_be_a_secret(given: str) -> None:
     ],
 )
 def test_a_password_is_never_shown(url: str, shown: str) -> None:
-    store = RedisStore(url)
+    store = RedisStore(url, retry_for=0)
     assert repr(store) == f"RedisStore('{shown}')"
     with pytest.raises(StoreUnavailable) as caught:
         store.get(NS)
@@ -1244,7 +1244,7 @@ def test_out_of_memory_changes_nothing(start_redis: Callable[..., RedisServer]) 
 
 def test_a_replica_and_a_restart(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis("--appendonly", "yes")
-    store = RedisStore(server.url())
+    store = RedisStore(server.url(), retry_for=0.2)
     store.append(NS, [("a", b"")])
     with redis.Redis.from_url(server.url()) as raw:
         raw.execute_command("REPLICAOF", "127.0.0.1", "1")
@@ -1307,7 +1307,7 @@ def answering(answer: bytes) -> Iterator[int]:
 )
 def test_a_server_that_is_not_ready(answer: bytes, sentence: str) -> None:
     with answering(answer) as port:
-        store = RedisStore(f"redis://127.0.0.1:{port}?lib_name=&lib_version=", socket_timeout=0.1)
+        store = RedisStore(f"redis://127.0.0.1:{port}?lib_name=&lib_version=", socket_timeout=0.1, retry_for=0)
         with pytest.raises(StoreUnavailable, match=sentence):
             store.get(NS)
         store.close()

@@ -15,18 +15,20 @@ from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.inspection import Dates
 from langmem_adapters.model import Experience
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.testing import FakeClock, StoreConformance
+from langmem_adapters.testing import FakeClock
 from tests.servers import CLUSTER_COMMANDS, COMMANDS, RedisServer, redis_cluster
-from tests.test_store_redis import age
 
 NS = ("brain", "t", "u", "s")
 DB = 3
 
 
+KINDS = ("@read", "@write", "@connection", "@transaction")  # as the error says, for whom each command is too much
+
+
 def grant(server: RedisServer, prefix: str, commands: tuple[str, ...]) -> str:
     """Make a user who may send these commands, on the keys of the prefix; gives name and password."""
     name, password = f"u-{uuid.uuid4().hex}", uuid.uuid4().hex
-    rights = [f"+{command}" for command in commands]
+    rights = [command if command.startswith("-") else f"+{command}" for command in commands]
     with redis.Redis(port=server.port) as raw:
         raw.execute_command("ACL", "SETUSER", name, "reset", "on", f">{password}", f"~{prefix}*", *rights)
     return f"{name}:{password}"
@@ -43,17 +45,6 @@ def store(any_redis_server: RedisServer, key_prefix: str, clock: FakeClock) -> I
     store = RedisStore(any_redis_server.url(DB).replace("//", f"//{login}@"), prefix=key_prefix, clock=clock)
     yield store
     store.close()
-
-
-class TestTheStoreAsAUserWithTheLeastRights(StoreConformance):
-    @pytest.fixture(autouse=True)
-    def _administrator(self, any_redis_server: RedisServer) -> None:
-        self.url = any_redis_server.url(DB)
-
-    def let_ttl_pass(self, store: Any, clock: FakeClock, seconds: float) -> None:
-        clock.advance(seconds)
-        with redis.Redis.from_url(self.url) as raw:
-            age(raw, store._keys.prefix, seconds)
 
 
 def test_the_services_as_a_user_with_the_least_rights(store: RedisStore, clock: FakeClock) -> None:
@@ -113,19 +104,30 @@ def walk(store: RedisStore, raw: redis.Redis) -> None:
     store.clear(("lasting",))
 
 
-@pytest.mark.parametrize("missing", [None, *COMMANDS])
-def test_every_command_of_the_list_is_needed(redis_server: RedisServer, key_prefix: str, missing: str | None) -> None:
+@pytest.mark.parametrize(
+    ("granted", "db"),
+    [(COMMANDS, DB), ((*KINDS, "-@dangerous", "-@scripting"), 0)],  # "select" was of another kind before Redis 7
+    ids=["commands", "kinds"],
+)
+def test_the_list_is_all_that_is_needed_and_so_are_the_kinds_that_the_error_names(
+    any_redis_server: RedisServer, key_prefix: str, granted: tuple[str, ...], db: int
+) -> None:
+    login = grant(any_redis_server, key_prefix, granted)
+    store = RedisStore(any_redis_server.url(db).replace("//", f"//{login}@"), prefix=key_prefix, retry_for=0)
+    with redis.Redis.from_url(any_redis_server.url(db)) as raw:
+        walk(store, raw)
+    store.close()
+
+
+@pytest.mark.parametrize("missing", COMMANDS)
+def test_every_command_of_the_list_is_needed(redis_server: RedisServer, key_prefix: str, missing: str) -> None:
     login = grant(redis_server, key_prefix, tuple(command for command in COMMANDS if command != missing))
     store = RedisStore(redis_server.url(DB).replace("//", f"//{login}@"), prefix=key_prefix, retry_for=0)
-    with redis.Redis.from_url(redis_server.url(DB)) as raw:
-        if missing is None:
-            walk(store, raw)
-        else:
-            with pytest.raises((StoreError, AssertionError)) as caught:
-                walk(store, raw)
-            said = store.health().problem if missing in {"ping", "select"} else str(caught.value)
-            assert missing.split("|")[0] in said.lower()
-            assert "no permissions" in said
+    with redis.Redis.from_url(redis_server.url(DB)) as raw, pytest.raises((StoreError, AssertionError)) as caught:
+        walk(store, raw)
+    said = store.health().problem if missing in {"ping", "select"} else str(caught.value)
+    assert missing.partition("|")[0] in said.lower()
+    assert "no permissions" in said
     store.close()
 
 

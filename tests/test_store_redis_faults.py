@@ -170,14 +170,16 @@ class Told:
         assert self.slowest < _DEADLINE
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
-@pytest.mark.parametrize("fault", ["delay", "half", "byte", "stall", "cut", "lose", "late"])
+@pytest.mark.parametrize(
+    ("fault", "protocol"),
+    [*itertools.product(["delay", "half", "byte", "stall", "cut"], [2, 3]), ("lose", 2), ("late", 3)],
+)  # what becomes of a question is the same with both
 def test_each_fault_loses_and_doubles_nothing(
     line: Line, redis_server: RedisServer, key_prefix: str, fault: str, protocol: int
 ) -> None:
     store, told = store_on(line, key_prefix, protocol), Told()
     told.append(store, "000")
-    for number in range(1, 7):
+    for number in range(1, 5):
         left = [1 if number % 2 else 3]
 
         def next_fault(left: list[int] = left) -> str:
@@ -190,7 +192,7 @@ def test_each_fault_loses_and_doubles_nothing(
         _until_it_works(store)
     told.append(store, "999")
     assert len(told.made) >= 2
-    assert line.faults[fault] >= 3
+    assert line.faults[fault] >= 2
     store.close()
     direct = RedisStore(redis_server.url(), prefix=key_prefix)
     told.check(direct)

@@ -29,6 +29,7 @@ Kind = Literal["overflow", "summary"]
 When = Literal["before", "after"]
 KINDS: tuple[Kind, ...] = ("overflow", "summary")
 WHENS: tuple[When, ...] = ("before", "after")
+WHOSE = [("ada", True), ("", False)]
 
 
 def said(*numbers: int) -> list[Message]:
@@ -87,9 +88,8 @@ def begun(store: Store, kind: Kind, *, user: str = "ada", later: bool = False) -
     return brain
 
 
-@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize(("user", "later"), WHOSE)
 @pytest.mark.parametrize("when", WHENS)
-@pytest.mark.parametrize("user", ["ada", ""])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_deleted_while_it_moves_does_not_come_back(
     any_store: Store, kind: Kind, user: str, when: When, later: bool
@@ -103,11 +103,15 @@ def test_what_is_deleted_while_it_moves_does_not_come_back(
     assert [found.text for found in brain.long_term.search("m0")] == []
 
 
-@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize(
+    ("how", "user", "later"),
+    [
+        *((how, *whose) for how in ("clear", "clear both", "expired") for whose in WHOSE),
+        *(("delete_user", "ada", later) for later in (False, True)),
+    ],
+)
 @pytest.mark.parametrize("when", WHENS)
-@pytest.mark.parametrize("user", ["ada", ""])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("how", ["clear", "clear both", "expired", "delete_user"])
 def test_what_is_cleared_while_it_moves_does_not_come_back(
     any_store: Store, kind: Kind, user: str, *, when: When, later: bool, how: str
 ) -> None:
@@ -116,7 +120,7 @@ def test_what_is_cleared_while_it_moves_does_not_come_back(
         "clear": brain.clear,
         "clear both": lambda: brain.clear(long_term=True),
         "expired": lambda: any_store.clear(brain_namespace(brain.scope)),
-        "delete_user": lambda: delete_user(any_store, [open_index("memory:")], user=user) if user else brain.clear(),
+        "delete_user": lambda: delete_user(any_store, [open_index("memory:")], user=user),
     }
     let_go(any_store, kind, ways[how], when, user=user)
     assert ids(brain) + remembered(brain) == []

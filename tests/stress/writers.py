@@ -1,17 +1,52 @@
-"""Threads that write to a store while something happens to it, and remember what they were told."""
+"""Threads that write to a store while something happens to it, and remember what they were told.
+
+``LANGMEM_STRESS=20`` has it happen twenty times instead of once.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
+
+import redis
 
 from langmem_adapters.errors import StoreError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 from langmem_adapters.working import WorkingMemory
+from tests.servers import RedisServer
+
+TIMES = int(os.environ.get("LANGMEM_STRESS", "1"))
+PATIENCE = 60.0  # seconds
+WINDOW = 0.5  # seconds around a kill of which something may be lost
+NAMESPACES = [("stress", str(n)) for n in range(6)]
+
+
+def until(ready: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            if ready():
+                return
+        except redis.RedisError:
+            pass  # not yet
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def told(server: RedisServer, *words: Any) -> Any:
+    with redis.Redis(port=server.port, decode_responses=True) as client:
+        return client.execute_command(*words)
+
+
+def is_replica_in_step(server: RedisServer) -> bool:
+    with redis.Redis(port=server.port) as client:
+        return bool(client.info("replication").get("master_link_status") == "up")
 
 
 class Writers:
