@@ -231,7 +231,7 @@ def test_all_values_of_a_long_session_are_read_without_its_log(store: SQLiteStor
         sqlite_values._CHANGE,
         sqlite_values._DELETE,
         sqlite_namespaces._PUT_BESIDE,
-        sqlite_namespaces._OPEN[True],
+        sqlite_namespaces._OPEN,
     ],
 )
 def test_no_change_walks_through_a_table(store: SQLiteStore, statement: str) -> None:

@@ -140,7 +140,7 @@ class SQLiteStore(Shared):
         name = encode_namespace(namespace)
         with self._database.writing() as connection, connection:
             now = self._clock()
-            found = open_(connection, name, namespace, now, for_values=True)
+            found = open_(connection, name, namespace, now)
             number, values = found.number, dict(put or {})
             if guard:
                 _check(guard, sqlite_values.read(connection, number, list(guard)))
@@ -155,7 +155,7 @@ class SQLiteStore(Shared):
                     [(item.seq, number) for item in remove],
                 ).rowcount
             beside = {id_: values.pop(id_) for id_, _ in append if id_ in values}
-            if found.alone and (delete or beside):
+            if delete or beside:
                 sqlite_values.delete_alone(connection, number, [*delete, *beside])
             if values:
                 sqlite_values.put(connection, number, values, beside=found.beside)

@@ -74,16 +74,10 @@ UPDATED_AT = f"ifnull((SELECT at {_LATER} ORDER BY seq DESC LIMIT 1), updated_at
 
 _FIND = f"SELECT number, total + {SINCE}, beside, expires_at FROM langmem_namespaces WHERE name = ?"  # noqa: S608
 _EXPIRED = "SELECT number FROM langmem_namespaces WHERE expires_at <= ? LIMIT 1"
-_OPEN = {
-    looks: (
-        f"SELECT number, next, total, {SINCE}, listed_at, expires_at, ({_EXPIRED}), beside, {alone}"  # noqa: S608
-        " FROM langmem_namespaces WHERE name = ?"
-    )
-    for looks, alone in (
-        (False, "0"),
-        (True, "EXISTS (SELECT 1 FROM langmem_values WHERE namespace = number)"),
-    )
-}
+_OPEN = (
+    f"SELECT number, next, total, {SINCE}, listed_at, expires_at, ({_EXPIRED}), beside"  # noqa: S608
+    " FROM langmem_namespaces WHERE name = ?"
+)
 _ADD = "INSERT OR IGNORE INTO langmem_log VALUES (?, ?, ?, ?, ?)"
 _PUT_BESIDE = "UPDATE langmem_log SET value = ? WHERE seq >> 32 = ? AND id = ?"
 _CULL = 1000  # entries and values of expired namespaces removed beside each write, so that no sweep is ever needed
@@ -110,7 +104,6 @@ class NamespaceState(NamedTuple):
     expires_at: float | None
     expired: int | None  # the number of any namespace that is
     beside: bool  # whether values may stand beside log entries
-    alone: bool  # whether any have rows of their own, if that was looked for
 
     @property
     def free(self) -> int:
@@ -127,11 +120,9 @@ def find(connection: sqlite3.Connection, name: str, now: float) -> tuple[int, in
     return None if row is None or (row[3] is not None and row[3] <= now) else row[:3]
 
 
-def open_(
-    connection: sqlite3.Connection, name: str, namespace: Namespace, now: float, *, for_values: bool = False
-) -> NamespaceState:
-    """Find a namespace by its encoded name, or make it. ``for_values`` also looks whether some have their own rows."""
-    row = connection.execute(_OPEN[for_values], (now, name)).fetchone()
+def open_(connection: sqlite3.Connection, name: str, namespace: Namespace, now: float) -> NamespaceState:
+    """Find a namespace by its encoded name, or make it."""
+    row = connection.execute(_OPEN, (now, name)).fetchone()
     if row is not None and row[5] is not None and row[5] <= now:
         NAMESPACES.unlink(connection, row[0], name)
         row = None
@@ -142,7 +133,7 @@ def open_(
         (name, encode_namespace(namespace[:-1])),
     ).lastrowid
     expired = connection.execute(f"SELECT ({_EXPIRED})", (now,)).fetchone()
-    return NamespaceState(int(number or 0), 1, 0, 0, -math.inf, None, expired[0], beside=False, alone=False)
+    return NamespaceState(int(number or 0), 1, 0, 0, -math.inf, None, expired[0], beside=False)
 
 
 def add(
